@@ -1,0 +1,44 @@
+# Everything runs in .venv, made on first use; nothing to activate.
+PYTHON ?= python3
+BIN := .venv/bin
+EXAMPLE := build/moe_step.sqlite
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format golden clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+.venv/stamp: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	@touch $@
+
+$(EXAMPLE): .venv/stamp $(wildcard fixtures/*.py fixtures/ddl/*.sql)
+	@mkdir -p build
+	$(BIN)/python -m fixtures.example $@
+
+demo: $(EXAMPLE)  ## analyse the shipped example: a step of a mixture-of-experts model
+	$(BIN)/wallscope analyze $(EXAMPLE)
+
+test: .venv/stamp  ## the tests
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: .venv/stamp  ## the tests, the slow ones too, with more random examples
+	$(BIN)/python -m pytest --hypothesis-profile=ci
+
+check: .venv/stamp  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/stamp  ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: .venv/stamp  ## rewrite the golden files; review the difference
+	$(BIN)/python -m pytest --golden -m 'not slow'
+
+clean:  ## remove what the targets above made
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,74 @@
+"""What the tests share: hypothesis profiles, golden files, real exports, the command line."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACES = ROOT.parent / "shared" / "traces"
+
+hypothesis.settings.register_profile("default", max_examples=50, deadline=None)
+hypothesis.settings.register_profile("ci", max_examples=1_000, deadline=None)
+hypothesis.settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", action="store_true", help="rewrite the golden files")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left: exit code, standard output and error."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def wallscope(tmp_path: Path) -> Callable[..., Ran]:
+    """Run the command line as a user does, in an empty folder."""
+
+    def run(*arguments: str | Path, columns: int = 80, **environment: str) -> Ran:
+        completed = subprocess.run(
+            [sys.executable, "-m", "wallscope", *map(str, arguments)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(columns), **environment},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+        return Ran(completed.returncode, completed.stdout, completed.stderr)
+
+    return run
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with `<test folder>/golden/<name>`; `--golden` rewrites it."""
+
+    def compare(name: str, text: str) -> None:
+        path = request.path.parent / "golden" / name
+        if request.config.getoption("--golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
+
+
+@pytest.fixture
+def traces() -> Path:
+    """The folder of real exports."""
+    if not TRACES.is_dir():
+        pytest.skip("no real exports here: ../shared/traces is absent")
+    return TRACES

@@ -1,0 +1,87 @@
+import json
+
+import jsonschema
+import pytest
+
+from fixtures.scenario import scenarios
+from wallscope.analysis import analyze
+from wallscope.render.document import document, json_schema
+from wallscope.shipped import report
+
+SCHEMA = json.loads(report("analysis.schema.json"))
+
+
+def test_the_published_schema_is_that_of_the_nouns(request):
+    text = json.dumps(json_schema(), indent=1) + "\n"
+    if request.config.getoption("--golden"):
+        (request.config.rootpath / "reports" / "analysis.schema.json").write_text(text, encoding="utf-8")
+
+    assert text == report("analysis.schema.json")
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
+    path = tmp_path / "run.sqlite"
+    scenario.write(path)
+
+    text = document(analyze(path, None, lambda _: None))
+
+    jsonschema.validate(json.loads(text), SCHEMA)
+    assert text.isascii()
+
+
+@pytest.mark.parametrize(
+    ("where", "keys"),
+    [
+        pytest.param(
+            (), "schema wallscope_version inputs capture anchor ranks diagnosis opportunities fixes", id="top"
+        ),
+        pytest.param(
+            ("inputs", 0),
+            "name fingerprint size_bytes nsys_version schema_version hostname session_start_utc_ns gpus",
+            id="inputs",
+        ),
+        pytest.param(
+            ("capture",),
+            "findings launch_correlation_share resolved_dependency_share cuda_graphs ranks_supplied",
+            id="capture",
+        ),
+        pytest.param(("anchor",), "kind unit name steps dropped cross_check", id="anchor"),
+        pytest.param(
+            ("ranks", 0),
+            "rank rank_source input pid device steps typical causes communication compute memory ranges"
+            " profile",
+            id="ranks",
+        ),
+        pytest.param(
+            ("ranks", 0, "steps", 0),
+            "index start_ns end_ns steady reason budget compute_absent walls",
+            id="steps",
+        ),
+        pytest.param(
+            ("ranks", 0, "communication"),
+            "union_ns exposed_ns blocking_ns hidden_share operations",
+            id="communication",
+        ),
+        pytest.param(
+            ("ranks", 0, "communication", "operations", 0),
+            "operation axis backend count work_ns exposed_ns bytes bus_bandwidth_bytes_per_s",
+            id="operations",
+        ),
+        pytest.param(("ranks", 0, "compute", 0), "category work_ns share kernels", id="compute"),
+        pytest.param(("ranks", 0, "memory"), "peak_bytes capacity_bytes allocator_calls copies", id="memory"),
+        pytest.param(
+            ("diagnosis",),
+            "dominant_wall runner_up margin led_steps steady_steps walls next_wall memory_pressure verdict",
+            id="diagnosis",
+        ),
+    ],
+)
+def test_the_keys_of_the_contract_are_there(where, keys, tmp_path):
+    path = tmp_path / "run.sqlite"
+    next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)
+    found = json.loads(document(analyze(path, None, lambda _: None)))
+
+    for key in where:
+        found = found[key]
+    assert set(keys.split()) <= set(found)

@@ -1,0 +1,70 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from fixtures.export import ExportWriter
+from fixtures.scenario import scenarios
+from wallscope.analysis import analyze
+from wallscope.nsys import read_contents
+from wallscope.render.contents import contents_listing
+from wallscope.render.terminal import summary
+from wallscope.walls.verdict import least_computing
+
+HOSTILE = "evil\x1b[31mred\r\n::set-output name=x::y\u202e[bold]markup[/bold]<script>" + "x" * 100_000
+
+
+def printed(answer, columns: int) -> str:
+    page = io.StringIO()
+    Console(file=page, width=columns, markup=False, highlight=False, emoji=False).print(answer)
+    return "\n".join(line.rstrip() for line in page.getvalue().split("\n"))
+
+
+def answered(path):
+    analysis = analyze(path, None, lambda _: None)
+    return summary(analysis, least_computing(analysis.ranks))
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize(
+    "name", ["communication-partly-hidden", "two-processes", "graph-mode", "unmatched-kernel"]
+)
+def test_summary_looks_as_reviewed(name, columns, tmp_path, golden):
+    path = tmp_path / f"{name}.sqlite"
+    next(scenario for scenario in scenarios() if scenario.name == name).write(path)
+
+    golden(f"{name}-{columns}.txt", printed(answered(path), columns))
+
+
+def test_listing_of_contents_looks_as_reviewed(tmp_path, golden):
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path, "3.7.2") as writer:
+        writer.gpu()
+        writer.machine("node1.cluster", 1_795_219_236_607_348_906)
+        writer.environment(RANK="3", CUDA_DEVICE_MAX_CONNECTIONS="1", SECRET_TOKEN="planted")
+        writer.kernel("nvjet", 1, 2)
+
+    golden("contents-80.txt", printed(contents_listing(read_contents(path)), 80))
+
+
+@pytest.mark.parametrize("columns", [40, 80, 140])
+def test_no_line_is_wider_than_the_terminal(columns, tmp_path):
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path) as writer:
+        writer.gpu()
+        writer.kernel(HOSTILE, 1, 2_000_000)
+        writer.copy("host-to-device", 3_000_000, 4_000_000, 1 << 40)
+
+    assert max(map(len, printed(answered(path), columns).split("\n"))) <= columns
+
+
+def test_names_chosen_by_an_attacker_are_shown_and_do_nothing(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path) as writer:
+        writer.kernel(HOSTILE, 1, 2_000)
+
+    shown = printed(answered(path), 200)
+
+    assert r"evil\x1b[31mred\r\n::set-output name=x::y\u202e[bold]markup" in shown
+    assert all(letter.isprintable() or letter == "\n" for letter in shown)
+    assert not any(line.startswith("::") for line in shown.split("\n"))

@@ -1,0 +1,62 @@
+"""Docs that can not rot: commands, options, targets and queries are what the texts say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_readme_has_the_two_commands_and_make_has_them_too():
+    for target in ("demo", "test"):
+        assert f"```\nmake {target}\n```" in README
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", re.findall(r"^wallscope (.*?)(?: +#.*)?$", README, re.MULTILINE))
+def test_commands_and_options_of_the_readme_exist(line, wallscope):
+    command, *rest = line.split()
+    shown = wallscope(command, "--help", columns=140)
+
+    assert shown.code == 0
+    assert all(option in shown.out for option in rest if option.startswith("--"))
+
+
+def test_every_command_and_option_has_its_help(wallscope):
+    top = wallscope("--help", columns=140).out
+    commands = re.findall(r"^  ([a-z-]+) +\S", top.split("Commands:")[1], re.MULTILINE)
+
+    assert commands == ["analyze", "info"]
+    for command in commands:
+        text = wallscope(command, "--help", columns=140).out
+        options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)(.*)", text, re.MULTILINE)
+        assert options
+        assert all(len(said.split("  ")[-1].strip()) > 10 for _, said in options)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "queries").iterdir()), ids=lambda path: path.stem)
+def test_every_query_says_what_it_answers_and_names_its_columns(path):
+    text = path.read_text(encoding="utf-8")
+    statement = re.sub(r"--.*", "", text)
+
+    assert path.suffix == ".sql"
+    assert text.startswith("-- ")
+    assert "*" not in statement.replace("COUNT(*)", "")
+    assert not re.search(r"[{}]|%s", statement)
+
+
+def test_no_file_outgrows_four_hundred_lines():
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for folder in ("wallscope", "fixtures", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+    assert {path: length for path, length in lengths.items() if length > 400} == {}

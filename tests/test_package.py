@@ -1,0 +1,71 @@
+"""What ships: every query and report is inside the wheel, and reads the same from there."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT],
+        check=True,
+        capture_output=True,
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.parametrize("folder", ["queries", "reports"])
+def test_the_wheel_holds_every_shipped_file(folder, wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {
+            name.removeprefix(f"wallscope/{folder}/"): archive.read(name)
+            for name in archive.namelist()
+            if name.startswith(f"wallscope/{folder}/")
+        }
+
+    assert shipped == {path.name: path.read_bytes() for path in (ROOT / folder).iterdir()}
+
+
+def test_the_wheel_holds_nothing_of_tests_and_fixtures(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+
+    assert tops == {"wallscope", next(top for top in tops if top.endswith(".dist-info"))}
+
+
+def test_an_installed_wheel_reads_its_own_queries(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    asked = (
+        "import wallscope.shipped as s; print(s.__file__);"
+        "print(len(s.query('names')), len(s.report('analysis.schema.json')))"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    where, lengths = ran.stdout.splitlines()
+    assert Path(where).is_relative_to(tmp_path)
+    names, schema = (ROOT / "queries" / "names.sql", ROOT / "reports" / "analysis.schema.json")
+    assert lengths == f"{len(names.read_text(encoding='utf-8'))} {len(schema.read_text(encoding='utf-8'))}"
+
+
+def test_the_project_names_no_registry_host():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+    assert all("@" not in entry and "://" not in entry for entry in project["project"]["dependencies"])

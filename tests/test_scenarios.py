@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures.scenario import Scenario, scenarios
+from wallscope.analysis import analyze
+from wallscope.render.document import document
+
+ALWAYS = {"whole-capture", "gpu-unknown", "loss-unknown"}
+
+
+def answer(scenario: Scenario, folder: Path) -> dict:
+    path = folder / f"{scenario.name}.sqlite"
+    scenario.write(path)
+    return json.loads(document(analyze(path, None, lambda _: None)))
+
+
+def at(found: object, dotted: str) -> object:
+    for key in dotted.split("."):
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    return found
+
+
+def held(found: object, expected: object) -> object:
+    """What was found, cut to the keys that the scenario speaks of."""
+    if isinstance(expected, dict) and isinstance(found, dict) and expected:
+        return {key: held(found.get(key), expected[key]) for key in expected}
+    return found
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_scenario(scenario, tmp_path):
+    found = answer(scenario, tmp_path)
+    expect = dict(scenario.expect)
+    codes = [finding["code"] for finding in found["capture"]["findings"]]
+    expected_codes = expect.pop("findings", [])
+
+    assert {key: held(at(found, key), expect[key]) for key in expect} == expect
+    assert set(expected_codes) <= set(codes)
+    assert set(codes) - ALWAYS <= set(expected_codes)
+    for rank in found["ranks"]:
+        for step in rank["steps"]:
+            assert sum(step["budget"].values()) == step["end_ns"] - step["start_ns"]
+
+
+def test_every_scenario_says_what_it_shows():
+    assert all(scenario.title and scenario.expect for scenario in scenarios())

@@ -1,0 +1,189 @@
+"""Real exports: every one of them answered or refused by name, budgets equal to a plain sweep."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from wallscope.analysis import analyze
+from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.frames import NAMES
+from wallscope.nsys import read_contents
+from wallscope.render.document import document
+from wallscope.shipped import query
+from wallscope.timeline.kinds import kernel_kinds, shipped_rules
+
+TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
+EXPORTS = sorted(TRACES.glob("*.sqlite"))
+TABLES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
+STATES = ("compute", "opaque_graph", "exposed_communication", "exposed_copy")
+WITHOUT_DEVICE_OPERATIONS = {
+    "cs336_divinrkz_nocuda",
+    "cs336_ihor_nocuda",
+    "jacc_a100_2026",
+    "mpi_test_nocuda",
+    "nevakrien_4090",
+    "own_cap_nsys2022_export2022",
+    "own_cap_nsys2023_export2023",
+    "own_cap_nsys2023_export2023_lazyfalse",
+    "own_cap_nsys2024_export2024",
+    "own_nvtx0217_on_nsys2023_ranges_lost",
+    "poolformer_nvtx_only",
+    "poolformer_nvtx_only_exp",
+    "uvmtorch",
+    "vqe_h100_nokernel",
+}
+
+pytestmark = pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../shared/traces is absent")
+
+
+def answer(path: Path) -> dict:
+    return json.loads(document(analyze(path, None, lambda _: None)))
+
+
+def plain_rows(path: Path) -> Iterator[tuple[tuple, int, int, str]]:
+    """(process, device), start, end and class of each device operation, straight from the tables."""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    strings = dict(connection.execute("SELECT id, value FROM StringIds"))
+    for table, state in zip(TABLES, ("", "exposed_copy", "exposed_copy", "opaque_graph"), strict=True):
+        name = f"CUPTI_ACTIVITY_KIND_{table}"
+        columns = {row[1] for row in connection.execute(f"PRAGMA table_info({name})")}
+        if not columns:
+            continue
+        pid = "globalPid" if "globalPid" in columns else "NULL"
+        extra = {
+            "KERNEL": "COALESCE(demangledName, shortName)" if "demangledName" in columns else "shortName",
+            "MEMCPY": "copyKind = 10"
+            + (" OR (copyKind = 8 AND srcDeviceId <> dstDeviceId)" if "srcDeviceId" in columns else ""),
+        }.get(table, "0")
+        rows = connection.execute(f"SELECT {pid}, deviceId, start, end, {extra} FROM {name}").fetchall()
+        communicating: set[str] = set()
+        if table == "KERNEL":
+            texts = sorted({strings[row[4]] for row in rows})
+            frame = pl.DataFrame(list(enumerate(texts)), schema=NAMES, orient="row")
+            kinds = kernel_kinds(frame, shipped_rules())
+            communicating = {
+                text for text, kind in zip(texts, kinds["class"], strict=True) if kind == "communication"
+            }
+        for process, device, start, end, what in rows:
+            if end < start or start == end == 0:
+                continue
+            kind = state
+            if table == "KERNEL":
+                kind = "exposed_communication" if strings[what] in communicating else "compute"
+            elif table == "MEMCPY" and what:
+                kind = "exposed_communication"
+            yield (process, device), start, end, kind
+    connection.close()
+
+
+def swept(path: Path) -> dict[tuple, dict[str, int]]:
+    """Budget of each (process, device): walk over starts and ends, counting what is open."""
+    events: dict[tuple, list[tuple[int, int, str]]] = {}
+    for rank, start, end, kind in plain_rows(path):
+        events.setdefault(rank, []).extend([(start, 1, kind), (end, -1, kind)])
+    budgets = {}
+    for rank, edges in events.items():
+        edges.sort(key=lambda edge: (edge[0], edge[1]))
+        budget = dict.fromkeys((*STATES, "idle"), 0)
+        running = dict.fromkeys(STATES, 0)
+        last = edges[0][0]
+        for at, change, kind in edges:
+            state = next((state for state in STATES if running[state] > 0), "idle")
+            budget[state] += at - last
+            running[kind] += change
+            last = at
+        budgets[rank] = budget
+    return budgets
+
+
+@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
+def test_a_real_export_is_answered_or_refused_by_name(path):
+    if path.stem in WITHOUT_DEVICE_OPERATIONS:
+        with pytest.raises(NothingToAnalyzeError, match=path.name):
+            answer(path)
+        return
+
+    found = answer(path)
+
+    expected = swept(path)
+    ranks = {(rank["pid"], rank["device"]): rank["typical"]["budget"] for rank in found["ranks"]}
+    assert ranks == {
+        (None if process is None else process >> 24 & 0xFFFFFF, device): budget
+        for (process, device), budget in expected.items()
+    }
+    for rank in found["ranks"]:
+        (step,) = rank["steps"]
+        assert sum(step["budget"].values()) == step["end_ns"] - step["start_ns"]
+
+
+@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
+def test_contents_of_a_real_export_are_counted(path):
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    for entry in read_contents(path).tables:
+        (count,) = (
+            connection.execute(f"SELECT COUNT(*) FROM {entry.table}").fetchone()
+            if entry.table in tables
+            else (None,)
+        )
+        assert entry.row_count == count
+    connection.close()
+
+
+@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
+def test_the_shipped_sql_recomputes_busy_and_idle_time(path):
+    if path.stem in WITHOUT_DEVICE_OPERATIONS:
+        return
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    for table in TABLES:
+        name = f"CUPTI_ACTIVITY_KIND_{table}"
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
+        if "globalPid" not in columns:
+            source = (
+                f"SELECT *, NULL AS globalPid FROM main.{name}" if columns else "SELECT 0, 0, 0, 0 LIMIT 0"
+            )
+            heads = [*columns, "globalPid"] if columns else ["start", "end", "deviceId", "globalPid"]
+            quoted = ", ".join(f'"{head}"' for head in heads)
+            connection.execute(f"CREATE TEMP TABLE {name} ({quoted})")
+            connection.execute(f"INSERT INTO temp.{name} {source}")
+
+    recomputed = connection.execute(query("device_busy")).fetchall()
+    connection.close()
+
+    found = [
+        (rank["typical"]["step_ns"], rank["typical"]["budget"]["idle"]) for rank in answer(path)["ranks"]
+    ]
+    assert found == [(window_ns, idle_ns) for _, _, window_ns, _, idle_ns in recomputed]
+
+
+def share(found: dict, part: str) -> float:
+    return max(rank["typical"]["budget"][part] / rank["typical"]["step_ns"] for rank in found["ranks"])
+
+
+def test_copies_are_work_a_known_tool_says_97_percent_idle(traces):
+    assert share(answer(traces / "nsysai_h100_2gpu_1s.sqlite"), "idle") < 0.01
+
+
+def test_replays_of_graphs_traced_as_a_whole_are_busy_time(traces):
+    found = answer(traces / "cs336_zx_2.7B_compile_graph.sqlite")
+
+    assert share(found, "opaque_graph") > 0.99
+    assert found["capture"]["cuda_graphs"] == "graph"
+
+
+def test_one_report_through_two_exporters_gives_one_answer(traces):
+    """But for the GPU: the newer exporter lost its description."""
+    stem = "ompoffload_2021_report2"
+    left, right = (answer(traces / f"{name}.sqlite") for name in (stem, f"{stem}_exp"))
+
+    described = [rank | {"gpu": None} for rank in left["ranks"]]
+    for rank in described:
+        rank["memory"] = rank["memory"] | {"capacity_bytes": None}
+    assert described == right["ranks"]
+    assert left["diagnosis"] == right["diagnosis"]

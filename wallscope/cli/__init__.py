@@ -1,0 +1,64 @@
+"""The command line: parse, call, print, exit code.
+
+Exit codes: 0 done; 1 a gate that the user set failed; 2 bad usage, input or output; 70 an error of
+wallscope itself; 130 interrupted.
+"""
+
+import sys
+import traceback
+from io import TextIOWrapper
+
+import typer
+
+from wallscope import __version__
+from wallscope.cli.analyze import analyze
+from wallscope.cli.info import info
+from wallscope.errors import WallscopeError
+from wallscope.render.foreign import visible
+
+USAGE, INTERNAL = 2, 70
+_TRACKER = "https://github.com/wallscope/wallscope/issues"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Say why a GPU training step takes as long as it does, from an Nsight Systems export.",
+)
+app.command()(analyze)
+app.command()(info)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback protocol
+    if wanted:
+        sys.stdout.write(f"wallscope {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: bool = typer.Option(  # the callback acts on it
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Run the command line; every error becomes one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows a question mark
+    try:
+        app()
+    except WallscopeError as error:
+        sys.stderr.write(f"wallscope: {visible(str(error), most=2_000)}\n")
+        sys.exit(USAGE)
+    except Exception:  # noqa: BLE001  # the boundary: whatever gets here is a bug of ours
+        traceback.print_exc()
+        sys.stderr.write(
+            f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n"
+        )
+        sys.exit(INTERNAL)

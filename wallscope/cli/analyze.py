@@ -1,0 +1,40 @@
+"""`wallscope analyze`: the main job."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wallscope.cli.output import check_output, print_out, write_whole
+from wallscope.cli.progress import reported, talkative
+
+Export = Annotated[Path, typer.Argument(metavar="FILE", help="A .sqlite export of Nsight Systems.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")]
+
+
+def analyze(
+    file: Export,
+    *,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
+    ] = None,
+    kernels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file of kernel-name rules, asked before the shipped ones."),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Account for the time of the GPUs in one export."""
+    from wallscope.analysis import analyze as account  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.render.terminal import summary  # noqa: PLC0415
+    from wallscope.walls.verdict import least_computing  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    check_output(json, inputs=(file, kernels))
+    with reported() as progress:
+        analysis = account(file, kernels, progress)
+    if json is None or str(json) != "-":
+        print_out(summary(analysis, least_computing(analysis.ranks)))
+    if json is not None:
+        write_whole(json, document(analysis))

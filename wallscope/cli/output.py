@@ -1,0 +1,106 @@
+"""Where results go: standard output, and files that appear whole or not at all."""
+
+import io
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+import typer
+from rich.console import Console, RenderableType
+
+from wallscope.errors import OutputError
+
+_STANDARD_OUTPUT = "-"
+
+
+def print_out(answer: RenderableType) -> None:
+    """Print to standard output, as wide as the terminal, 80 columns elsewhere."""
+    page = io.StringIO()
+    console = Console(
+        file=page,
+        force_terminal=sys.stdout.isatty(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+    console.print(answer)
+    _to_standard_output("\n".join(line.rstrip() for line in page.getvalue().split("\n")))
+
+
+def _to_standard_output(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
+        raise typer.Exit(2) from None
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(
+            f"standard output — cannot be written: {error.strerror} — make room there"
+        ) from error
+
+
+def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
+    """Refuse a bad target before the work begins.
+
+    Raises:
+        OutputError: the target is an input, no regular file, or in no folder that can be written.
+    """
+    if target is None or str(target) == _STANDARD_OUTPUT:
+        return
+    try:
+        status = target.lstat()
+    except FileNotFoundError:
+        status = None
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{target} — cannot be written: {error} — name another file") from error
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        raise OutputError(f"{target} — is no regular file — name another file")
+    if status is not None and any(path and path.exists() and target.samefile(path) for path in inputs):
+        raise OutputError(f"{target} — is an input — name another file")
+    if not target.absolute().parent.is_dir():
+        raise OutputError(f"{target} — its folder does not exist — make it first")
+
+
+def write_whole(target: Path, text: str) -> None:
+    """Write aside, then rename: the target holds all of the text, or what it held before.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    if str(target) == _STANDARD_OUTPUT:
+        _to_standard_output(text)
+        return
+    aside: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w",
+            encoding="utf-8",
+            newline="\n",
+            dir=target.parent,
+            prefix=f".{target.name[:100]}.",
+            delete=False,
+        ) as stream:
+            aside = Path(stream.name)
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.chmod(_mode(target))
+        aside.replace(target)
+    except OSError as error:
+        if aside is not None:
+            aside.unlink(missing_ok=True)
+        raise OutputError(f"{target} — cannot be written: {error.strerror} — name another file") from error
+
+
+def _mode(target: Path) -> int:
+    """The permissions of the file that is replaced; else what the user's mask leaves of a new file."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

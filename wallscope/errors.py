@@ -1,0 +1,30 @@
+"""What can go wrong, as a tree.
+
+WallscopeError                  one clear line and exit code 2; never a traceback
+├── InputError                  the file is no readable Nsight Systems export
+│   └── NothingToAnalyzeError   it is one, and lacks what the question needs
+├── KernelRulesError            a file of kernel-name rules is wrong
+└── OutputError                 a result cannot be written where the user asked for it
+
+The text of each says which file, what is wrong, and what to do.
+"""
+
+
+class WallscopeError(Exception):
+    """Base of every error that the user can mend."""
+
+
+class InputError(WallscopeError):
+    """The input is no Nsight Systems export that can be read."""
+
+
+class NothingToAnalyzeError(InputError):
+    """The export is readable and holds nothing that answers the question."""
+
+
+class KernelRulesError(WallscopeError):
+    """A file of kernel-name rules cannot be used."""
+
+
+class OutputError(WallscopeError):
+    """A result cannot be written to the place that the user named."""

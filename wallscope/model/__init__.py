@@ -1,0 +1,1 @@
+"""Nouns: frame schemas, frozen dataclasses, enumerations. No input, no output, no arithmetic."""

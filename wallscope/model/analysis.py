@@ -1,0 +1,216 @@
+"""The machine-readable answer: these classes are the published JSON contract, field by field.
+
+Times are integer nanoseconds, shares are 0..1, `None` is unknown and never means 0. Fields may be
+added, never renamed within a major version of `SCHEMA`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from wallscope.model.capture import Export, Finding, GraphTracing
+from wallscope.model.kinds import Backend, Collective, ComputeCategory, CopyDirection
+
+SCHEMA: Final = "wallscope.analysis/1"
+
+AnchorKind = Literal["user", "nvtx", "optimizer", "collective", "kernel-sequence", "whole-trace"]
+AnchorUnit = Literal["step", "microbatch", "layer", "window"]
+Dominant = Literal["compute", "communication", "memory", "host", "mixed", "unknown"]
+Pressure = Literal["none", "near", "high", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the device did in a window; the five parts sum to it, exactly."""
+
+    compute: int
+    opaque_graph: int
+    exposed_communication: int
+    exposed_copy: int
+    idle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One window of a rank, with its budget."""
+
+    index: int
+    start_ns: int
+    end_ns: int
+    steady: bool
+    reason: str | None
+    budget: Budget
+    compute_absent: None = None
+    walls: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """The typical step: the mean of the steady ones, rounded so that it adds up."""
+
+    step_ns: int
+    budget: Budget
+    walls: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationOperation:
+    """The communication operations of one collective and library.
+
+    `work_ns` adds up durations; `exposed_ns` is the time in which one of them ran and neither
+    compute nor an opaque graph did.
+    """
+
+    operation: Collective
+    axis: str
+    backend: Backend
+    count: int
+    work_ns: int
+    exposed_ns: int
+    bytes: int | None
+    bus_bandwidth_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """Communication of a rank: the time it ran, and how much of it nothing hid."""
+
+    union_ns: int
+    exposed_ns: int
+    blocking_ns: int | None
+    hidden_share: float | None
+    operations: tuple[CommunicationOperation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeWork:
+    """Compute kernels of one category: added-up durations (work, not time), share of all such work."""
+
+    category: ComputeCategory
+    work_ns: int
+    share: float
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """A kernel by name: added-up durations (work, not time) and share of the window."""
+
+    name: str
+    count: int
+    work_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWork:
+    """Copies of one direction and host memory; `exposed_ns` is time in which nothing else ran.
+
+    `pinned` is `None` where no host memory takes part or the export does not tell.
+    """
+
+    direction: CopyDirection
+    count: int
+    bytes: int
+    work_ns: int
+    exposed_ns: int
+    pinned: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of a rank: capacity and traffic."""
+
+    peak_bytes: int | None
+    capacity_bytes: int | None
+    allocator_calls: int | None
+    copies: tuple[CopyWork, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One (process, device) pair. `unmatched_kernels` are over 1 % of the window and known to no pattern."""
+
+    rank: int | None
+    rank_source: str | None
+    input: int
+    pid: int | None
+    device: int | None
+    gpu: int | None
+    steps: tuple[Step, ...]
+    typical: Typical
+    communication: Communication
+    compute: tuple[ComputeWork, ...]
+    memory: Memory
+    unmatched_kernels: tuple[KernelWork, ...]
+    causes: None = None
+    ranges: None = None
+    profile: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedStep:
+    """A window that does not count as steady, and why."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """What divides the capture into windows."""
+
+    kind: AnchorKind
+    unit: AnchorUnit
+    name: str | None
+    steps: int
+    dropped: tuple[DroppedStep, ...] = ()
+    cross_check: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureQuality:
+    """What the export lacks and what that forbids to claim."""
+
+    findings: tuple[Finding, ...]
+    launch_correlation_share: float | None
+    resolved_dependency_share: float | None
+    cuda_graphs: GraphTracing
+    ranks_supplied: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPressure:
+    """How close the run is to the end of the GPU's memory."""
+
+    level: Pressure = "unknown"
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The verdict, `unknown` where the walls were not accounted for."""
+
+    dominant_wall: Dominant
+    verdict: str
+    runner_up: str | None = None
+    margin: float | None = None
+    led_steps: int | None = None
+    steady_steps: int = 0
+    walls: None = None
+    next_wall: str | None = None
+    memory_pressure: MemoryPressure = field(default_factory=MemoryPressure)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One object a run of `analyze`."""
+
+    schema: Literal["wallscope.analysis/1"]
+    wallscope_version: str
+    inputs: tuple[Export, ...]
+    capture: CaptureQuality
+    anchor: Anchor
+    ranks: tuple[Rank, ...]
+    diagnosis: Diagnosis
+    opportunities: None = None
+    fixes: None = None

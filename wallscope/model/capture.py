@@ -1,0 +1,122 @@
+"""What was read from one export."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import polars as pl
+
+Progress = Callable[[str], None]
+"""Told now and then, in a few words, what long work is at."""
+
+
+class Presence(StrEnum):
+    """What an export holds of a table: a missing table is not an empty one."""
+
+    ABSENT = "absent"
+    EMPTY = "empty"
+    ROWS = "rows"
+
+
+class Severity(StrEnum):
+    """How much a finding limits what can be claimed."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class GraphTracing(StrEnum):
+    """How CUDA graphs stand in a capture."""
+
+    NONE = "none"
+    NODE = "node"
+    GRAPH = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about the capture that limits a claim: what, and how the next capture avoids it.
+
+    `covers_ns` is the time concerned, `None` where the finding is not about a stretch of time.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    cure: str | None = None
+    covers_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU of the machine, used or not, as the export describes it."""
+
+    id: int
+    name: str | None
+    architecture: str | None
+    sm_count: int | None
+    memory_bytes: int | None
+    memory_bandwidth_bytes_per_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Identity of an export: base name of the file, versions, machine, GPUs.
+
+    `fingerprint` names the content (BLAKE2 of size and evenly spaced blocks); `environment` holds
+    the allowed variables alone.
+    """
+
+    name: str
+    fingerprint: str
+    size_bytes: int
+    nsys_version: str | None
+    schema_version: str | None
+    hostname: str | None
+    session_start_utc_ns: int | None
+    gpus: tuple[Gpu, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The device operations of an export, with the ranks that issued them.
+
+    Frames follow `RANKS`, `NAMES`, `OPERATIONS` and `COPIES` of `model.frames`.
+    """
+
+    export: Export
+    presence: Mapping[str, Presence]
+    graphs: GraphTracing
+    ranks: pl.DataFrame
+    names: pl.DataFrame
+    operations: pl.DataFrame
+    copies: pl.DataFrame
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """One table of an export: what its rows are, and how many there are (`None`: no such table)."""
+
+    table: str
+    rows_are: str
+    row_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What an export holds, before any analysis.
+
+    `traced` are the kinds of event that the capture was told to record; empty where it does not say.
+    """
+
+    export: Export
+    traced: tuple[str, ...]
+    duration_ns: int | None
+    graph_mode: str | None
+    processes: int | None
+    tables: tuple[TableContents, ...]
+    other_tables: int
+    findings: tuple[Finding, ...]

@@ -1,0 +1,107 @@
+"""What a device operation is: its source table, its class, its category."""
+
+from enum import StrEnum
+
+
+class OperationKind(StrEnum):
+    """The table that a device operation comes from."""
+
+    KERNEL = "kernel"
+    COPY = "copy"
+    FILL = "fill"
+    GRAPH = "graph"
+
+
+class OperationClass(StrEnum):
+    """Who pays for a device operation, in the order of precedence of the budget."""
+
+    COMPUTE = "compute"
+    OPAQUE_GRAPH = "opaque_graph"
+    COMMUNICATION = "communication"
+    COPY = "copy"
+
+
+class ComputeCategory(StrEnum):
+    """What a compute kernel calculates."""
+
+    GEMM = "gemm"
+    GROUPED_GEMM = "grouped-gemm"
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
+    NORM = "norm"
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    OPTIMIZER = "optimizer"
+    QUANTIZE = "quantize"
+    EMBEDDING = "embedding"
+    DISPATCHER_LOCAL = "dispatcher-local"
+    OTHER = "other"
+
+
+class Collective(StrEnum):
+    """What a communication operation does."""
+
+    ALL_TO_ALL = "all-to-all"
+    ALL_GATHER = "all-gather"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_REDUCE = "all-reduce"
+    REDUCE = "reduce"
+    BROADCAST = "broadcast"
+    SEND_RECV = "send-recv"
+    DISPATCH = "dispatch"
+    COMBINE = "combine"
+    SYNCHRONISE = "synchronise"
+    OTHER = "other"
+
+
+class Backend(StrEnum):
+    """The library that a communication operation belongs to."""
+
+    NCCL = "nccl"
+    NCCL_SYMMETRIC = "nccl-symmetric"
+    NCCL_EP = "nccl-ep"
+    DEEP_EP = "deep-ep"
+    HYBRID_EP = "hybrid-ep"
+    NVSHMEM = "nvshmem"
+    USERBUFFERS = "userbuffers"
+    CUSTOM_ALL_REDUCE = "custom-all-reduce"
+    SYMMETRIC_MEMORY = "symmetric-memory"
+    PEER_COPY = "peer-copy"
+
+
+class CopyDirection(StrEnum):
+    """Where a copy or fill moves bytes; `peer` is from one device to another."""
+
+    HOST_TO_DEVICE = "host-to-device"
+    DEVICE_TO_HOST = "device-to-host"
+    DEVICE_TO_DEVICE = "device-to-device"
+    HOST_TO_HOST = "host-to-host"
+    PEER = "peer"
+    MIGRATION_TO_DEVICE = "migration-to-device"
+    MIGRATION_TO_HOST = "migration-to-host"
+    MIGRATION_BETWEEN_DEVICES = "migration-between-devices"
+    FILL = "fill"
+    UNKNOWN = "unknown"
+
+
+class MemoryKind(StrEnum):
+    """The memory at one end of a copy, in the numbering of Nsight's exports."""
+
+    PAGEABLE = "pageable"
+    PINNED = "pinned"
+    DEVICE = "device"
+    ARRAY = "array"
+    MANAGED = "managed"
+    DEVICE_STATIC = "device-static"
+    MANAGED_STATIC = "managed-static"
+    UNKNOWN = "unknown"
+
+
+class DeviceState(StrEnum):
+    """What the device did at one moment: the five parts of the budget, in order of precedence."""
+
+    COMPUTE = "compute"
+    OPAQUE_GRAPH = "opaque_graph"
+    EXPOSED_COMMUNICATION = "exposed_communication"
+    EXPOSED_COPY = "exposed_copy"
+    IDLE = "idle"

@@ -1,0 +1,1 @@
+"""STAGE: answers to text: terminal and JSON. Dumb, and the only place that lays out for people."""

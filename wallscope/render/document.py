@@ -1,0 +1,34 @@
+"""The machine-readable answer: JSON that follows the published schema."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from wallscope.model.analysis import Analysis
+
+
+def document(analysis: Analysis) -> str:
+    """The analysis as JSON text, keys in the order of the contract, ASCII alone, a newline at the end."""
+    return json.dumps(_plain(analysis), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _plain(noun: Any) -> Any:
+    if dataclasses.is_dataclass(noun) and not isinstance(noun, type):
+        return {field.name: _plain(getattr(noun, field.name)) for field in dataclasses.fields(noun)}
+    if isinstance(noun, tuple):
+        return [_plain(entry) for entry in noun]
+    if isinstance(noun, Mapping):
+        return {key: _plain(value) for key, value in noun.items()}
+    return noun
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the answer, made from the nouns themselves; every key is always there."""
+    from pydantic import TypeAdapter  # noqa: PLC0415  # heavy, and only the published file needs it
+
+    schema = TypeAdapter(Analysis).json_schema(mode="serialization")
+    for noun in (schema, *schema["$defs"].values()):
+        if "properties" in noun:
+            noun["required"] = list(noun["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

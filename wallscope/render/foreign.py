@@ -1,0 +1,19 @@
+"""Foreign text made harmless: names in an export are chosen by whoever wrote the program."""
+
+import unicodedata
+
+_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def visible(text: str, most: int = 200) -> str:
+    r"""The text with control, bidirectional and other invisible characters spelled out, cut to `most`.
+
+    >>> visible("ncclDevKernel\x1b[31m"), visible("a\u202eb"), visible("abcdef", most=4)
+    ('ncclDevKernel\\x1b[31m', 'a\\u202eb', 'abc…')
+    """
+    cut = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(_spelled(letter) if unicodedata.category(letter) in _UNSAFE else letter for letter in cut)
+
+
+def _spelled(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,217 @@
+"""The answer on a terminal: verdict first, one screen at 80 columns."""
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.capture import Export, Finding, Severity
+from wallscope.model.kinds import DeviceState
+from wallscope.render.colours import STATE_COLOURS
+from wallscope.render.foreign import visible
+
+_BAR_CELLS = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_MOST_ROWS = 6
+_SEVERITY = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
+_STATE_NAMES = {
+    DeviceState.COMPUTE: "compute",
+    DeviceState.OPAQUE_GRAPH: "opaque graphs",
+    DeviceState.EXPOSED_COMMUNICATION: "exposed communication",
+    DeviceState.EXPOSED_COPY: "exposed copies",
+    DeviceState.IDLE: "idle",
+}
+
+
+def summary(analysis: Analysis, shown: Rank) -> RenderableType:
+    """The whole answer; `shown` is the rank whose details are laid out."""
+    return Group(*_summary(analysis, shown))
+
+
+def _summary(analysis: Analysis, shown: Rank) -> Iterator[RenderableType]:
+    (export,) = analysis.inputs
+    yield _headline(export, analysis)
+    yield Text(analysis.diagnosis.verdict, style="bold")
+    yield Text()
+    if len(analysis.ranks) > 1:
+        yield _ranks(analysis.ranks)
+        yield Text()
+        yield Text(f"Below: {_rank_name(shown)}, the one that computed least", style="dim")
+    yield _budget(shown, analysis.capture.findings)
+    for section in (_communication(shown), _compute(shown), _copies(shown), _unmatched(shown)):
+        if section is not None:
+            yield Text()
+            yield section
+    yield Text()
+    yield limits(analysis.capture.findings)
+
+
+def _headline(export: Export, analysis: Analysis) -> Text:
+    used = {rank.gpu for rank in analysis.ranks}
+    models = sorted({gpu.name for gpu in export.gpus if gpu.id in used and gpu.name})
+    parts = [
+        visible(export.name, most=60),
+        f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
+        ", ".join(models) or "GPU unknown",
+        units.plural(len(analysis.ranks), "rank"),
+    ]
+    return Text(" · ".join(parts))
+
+
+def _rank_name(rank: Rank) -> str:
+    """How a rank is told from the others: its number in the job if known, its process and device."""
+    place = f"process {_or_unknown(rank.pid)}, device {_or_unknown(rank.device)}"
+    return place if rank.rank is None else f"rank {rank.rank} ({place})"
+
+
+def _or_unknown(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _grid(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index > 0)
+    return table
+
+
+def _titled(title: str, body: RenderableType) -> Group:
+    return Group(Text(title, style="bold"), Padding(body, (0, 0, 0, 2)))
+
+
+def _bar(share: float, colour: str) -> Text:
+    """A bar of eighths of a cell; any share above 0 shows."""
+    eighths = max(round(share * _BAR_CELLS * 8), 1 if share > 0 else 0)
+    cells = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    return Text(cells.ljust(_BAR_CELLS), style=colour)
+
+
+def _budget(rank: Rank, findings: Iterable[Finding]) -> Group:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    unseen = any(finding.code == "graph-replays-missing" for finding in findings)
+    window_ns = rank.typical.step_ns
+    for state in DeviceState:
+        time_ns = getattr(rank.typical.budget, state)
+        name = _STATE_NAMES[state]
+        if state is DeviceState.IDLE and unseen:
+            name = "idle or unseen graphs"
+        share = time_ns / window_ns if window_ns else 0.0
+        table.add_row(
+            name, _bar(share, STATE_COLOURS[state]), units.percent(share), units.milliseconds(time_ns)
+        )
+    table.add_row("window", Text(" " * _BAR_CELLS), "100.0 %", units.milliseconds(window_ns), style="dim")
+    return _titled("Device time, each nanosecond once", table)
+
+
+def _ranks(ranks: tuple[Rank, ...]) -> Group:
+    table = _grid("rank", "window", "compute", "graphs", "exp. comm", "exp. copy", "idle")
+    for rank in ranks:
+        window_ns, budget = rank.typical.step_ns, rank.typical.budget
+        parts = (getattr(budget, state) for state in DeviceState)
+        name = f"pid {_or_unknown(rank.pid)} dev {_or_unknown(rank.device)}"
+        table.add_row(
+            name if rank.rank is None else f"{rank.rank}",
+            units.duration(window_ns),
+            *(units.percent(part / window_ns if window_ns else 0.0) for part in parts),
+        )
+    return _titled("Ranks", table)
+
+
+def _communication(rank: Rank) -> Group | None:
+    communication = rank.communication
+    if not communication.operations:
+        return None
+    table = _grid("operation", "count", "exposed", "work", "bytes")
+    for entry in communication.operations[:_MOST_ROWS]:
+        table.add_row(
+            f"{entry.operation} ({entry.backend})",
+            units.number(entry.count),
+            units.milliseconds(entry.exposed_ns),
+            units.milliseconds(entry.work_ns),
+            units.size(entry.bytes),
+        )
+    title = (
+        f"Communication ran {units.milliseconds(communication.union_ns)},"
+        f" {units.percent(communication.hidden_share)} of it hidden behind compute"
+    )
+    return _titled(title, _with_rest(table, len(communication.operations)))
+
+
+def _compute(rank: Rank) -> Group | None:
+    if not rank.compute:
+        return None
+    table = _grid("category", "kernels", "work", "share of work")
+    for entry in rank.compute[:_MOST_ROWS]:
+        table.add_row(
+            str(entry.category),
+            units.number(entry.kernels),
+            units.milliseconds(entry.work_ns),
+            units.percent(entry.share),
+        )
+    return _titled("Compute kernels (work: durations added up)", _with_rest(table, len(rank.compute)))
+
+
+def _copies(rank: Rank) -> Group | None:
+    if not rank.memory.copies:
+        return None
+    table = _grid("copies and fills", "count", "bytes", "work", "alone", "rate")
+    for entry in rank.memory.copies[:_MOST_ROWS]:
+        host = {True: ", pinned", False: ", pageable", None: ""}[entry.pinned]
+        table.add_row(
+            f"{entry.direction}{host}",
+            units.number(entry.count),
+            units.size(entry.bytes),
+            units.milliseconds(entry.work_ns),
+            units.milliseconds(entry.exposed_ns),
+            units.rate(entry.bytes / entry.work_ns * 1e9 if entry.work_ns else None),
+        )
+    return _titled("Memory traffic (alone: nothing else ran)", _with_rest(table, len(rank.memory.copies)))
+
+
+def _unmatched(rank: Rank) -> Group | None:
+    if not rank.unmatched_kernels:
+        return None
+    table = _grid("kernel", "count", "work", "of window")
+    for kernel in rank.unmatched_kernels[:_MOST_ROWS]:
+        table.add_row(
+            Text(visible(kernel.name, most=60), overflow="ellipsis", no_wrap=True),
+            units.number(kernel.count),
+            units.milliseconds(kernel.work_ns),
+            units.percent(kernel.share),
+        )
+    return _titled(
+        "Kernels known to no pattern (--kernels FILE names them)",
+        _with_rest(table, len(rank.unmatched_kernels)),
+    )
+
+
+def _with_rest(table: Table, row_count: int) -> RenderableType:
+    if row_count <= _MOST_ROWS:
+        return table
+    return Group(
+        table, Text(f"{units.plural(row_count - _MOST_ROWS, 'smaller row')} in the JSON", style="dim")
+    )
+
+
+def limits(findings: tuple[Finding, ...]) -> Group:
+    """What limits the claims, with the cure, the gravest first."""
+    order = list(_SEVERITY)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for finding in sorted(findings, key=lambda entry: order.index(entry.severity)):
+        body = Text(finding.message)
+        if finding.cure:
+            body.append(f" → {finding.cure}", style="dim")
+        table.add_row(Text("•", style=_SEVERITY[finding.severity]), body)
+    if not findings:
+        return _titled("Limits", Text("none found"))
+    return _titled("Limits", table)

@@ -1,0 +1,175 @@
+"""Names to classes: which kernels compute, which communicate, and what they do.
+
+The patterns are data (`kernels.toml` beside this file). A user's file of the same form is asked
+first. Patterns are Rust regular expressions, run by polars in linear time.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeVar
+
+import polars as pl
+
+from wallscope.errors import KernelRulesError
+from wallscope.model.frames import BACKEND, CATEGORY, CLASS, CLASSIFIED, KERNEL_KINDS
+from wallscope.model.kinds import (
+    Backend,
+    Collective,
+    ComputeCategory,
+    CopyDirection,
+    OperationClass,
+    OperationKind,
+)
+
+_KEYS = {"pattern", "category", "operation", "backend", "why"}
+_LONGEST_PATTERN = 2_000
+_Choice = TypeVar("_Choice", ComputeCategory, Collective, Backend)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRule:
+    """Kernels whose name matches `pattern` compute (`backend` is `None`) or communicate."""
+
+    pattern: str
+    category: ComputeCategory | Collective
+    backend: Backend | None
+
+
+@cache
+def shipped_rules() -> tuple[KernelRule, ...]:
+    """The patterns that travel with the package; the first that matches decides."""
+    text = (files("wallscope.timeline") / "kernels.toml").read_text(encoding="utf-8")
+    return _rules(text, "kernels.toml")
+
+
+def rules_with(path: Path | None) -> tuple[KernelRule, ...]:
+    """The shipped patterns behind those of the user's file, if there is one.
+
+    Raises:
+        KernelRulesError: the file cannot be read, or a rule in it is wrong.
+    """
+    if path is None:
+        return shipped_rules()
+    try:
+        if path.exists() and not path.is_file():
+            raise KernelRulesError(f"{path} — is no regular file — name a TOML file of rules")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise KernelRulesError(f"{path} — cannot be read: {reason} — name a TOML file of rules") from error
+    return _rules(text, str(path)) + shipped_rules()
+
+
+def _rules(text: str, origin: str) -> tuple[KernelRule, ...]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise KernelRulesError(f"{origin} — is no TOML: {error} — mend that line") from error
+    tables = document.get("kernel")
+    if set(document) != {"kernel"} or not isinstance(tables, list):
+        raise KernelRulesError(f"{origin} — holds no rules — write one [[kernel]] table for each pattern")
+    return tuple(_rule(table, f"{origin} — rule {row}") for row, table in enumerate(tables, start=1))
+
+
+def _rule(table: object, where: str) -> KernelRule:
+    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+        raise KernelRulesError(f"{where} is no table of strings — see `wallscope analyze --help`")
+    if unknown := sorted(set(table) - _KEYS):
+        raise KernelRulesError(f"{where} has the unknown key {unknown[0]!r} — use {', '.join(sorted(_KEYS))}")
+    pattern = table.get("pattern", "")
+    if not pattern or len(pattern) > _LONGEST_PATTERN:
+        raise KernelRulesError(f"{where} has no pattern of 1 to {_LONGEST_PATTERN:,} characters — add one")
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError as error:
+        raise KernelRulesError(f"{where} has no valid pattern: {pattern!r} — mend it") from error
+    if ("category" in table) == ("operation" in table):
+        raise KernelRulesError(
+            f"{where} needs either a category (it computes) or an operation (it communicates)"
+        )
+    if "category" in table:
+        if "backend" in table:
+            raise KernelRulesError(f"{where} computes and has a backend — leave one of them out")
+        return KernelRule(pattern, _choice(ComputeCategory, table["category"], where), None)
+    backend = _choice(Backend, table.get("backend", ""), where)
+    return KernelRule(pattern, _choice(Collective, table["operation"], where), backend)
+
+
+def _choice(choices: type[_Choice], value: str, where: str) -> _Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        raise KernelRulesError(f"{where}: {value!r} is none of {', '.join(choices)} — pick one") from None
+
+
+def kernel_kinds(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataFrame:
+    """Class and category of each name (`NAMES` to `KERNEL_KINDS`); the first rule that matches decides.
+
+    A name that no rule knows is compute of category `other`, with `matched` false.
+    """
+    found: list[pl.DataFrame] = []
+    left = names
+    for rule in rules:
+        if left.is_empty():
+            break
+        hit = left["text"].str.contains(rule.pattern)
+        if hit.any():
+            found.append(_kinds(left.filter(hit), rule, matched=True))
+            left = left.filter(~hit)
+    found.append(_kinds(left, KernelRule("", ComputeCategory.OTHER, None), matched=False))
+    return pl.concat(found).sort("name")
+
+
+def _kinds(names: pl.DataFrame, rule: KernelRule, *, matched: bool) -> pl.DataFrame:
+    communicates = rule.backend is not None
+    return names.select(
+        "name",
+        pl.lit(OperationClass.COMMUNICATION if communicates else OperationClass.COMPUTE, CLASS).alias(
+            "class"
+        ),
+        pl.lit(rule.category, CATEGORY).alias("category"),
+        pl.lit(rule.backend, BACKEND).alias("backend"),
+        pl.lit(matched).alias("matched"),
+    ).cast(KERNEL_KINDS)
+
+
+def classified(operations: pl.DataFrame, copies: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    """Operations with class and category (`OPERATIONS`, `COPIES`, `KERNEL_KINDS` to `CLASSIFIED`).
+
+    Copies between devices communicate; other copies and fills are copies; a row of graph-mode
+    tracing is an opaque graph.
+    """
+    peer = pl.col("direction") == CopyDirection.PEER
+    is_copy = pl.col("kind").is_in([OperationKind.COPY, OperationKind.FILL])
+    is_graph = pl.col("kind") == OperationKind.GRAPH
+    return (
+        operations.join(kinds, on="name", how="left", maintain_order="left")
+        .join(copies.select("op", "direction"), on="op", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(is_graph)
+            .then(pl.lit(OperationClass.OPAQUE_GRAPH, CLASS))
+            .when(is_copy & peer)
+            .then(pl.lit(OperationClass.COMMUNICATION, CLASS))
+            .when(is_copy)
+            .then(pl.lit(OperationClass.COPY, CLASS))
+            .otherwise(pl.col("class"))
+            .alias("class"),
+            pl.when(is_graph)
+            .then(pl.lit("graph", CATEGORY))
+            .when(is_copy & peer)
+            .then(pl.lit(Collective.SEND_RECV, CATEGORY))
+            .when(is_copy)
+            .then(pl.col("direction").cast(CATEGORY))
+            .otherwise(pl.col("category"))
+            .alias("category"),
+            pl.when(is_copy & peer)
+            .then(pl.lit(Backend.PEER_COPY, BACKEND))
+            .otherwise(pl.col("backend"))
+            .alias("backend"),
+            pl.col("matched").fill_null(True),
+        )
+        .select(CLASSIFIED.names())
+    )

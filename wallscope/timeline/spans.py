@@ -1,0 +1,99 @@
+"""Interval arithmetic on half-open spans of integer nanoseconds.
+
+Everything is exact, linear but for one sort, and blind to the order of its input.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Spans `[start_ns[i], end_ns[i])`, sorted by start; they may overlap, none is empty."""
+
+    start_ns: Times
+    end_ns: Times
+
+    def rows(self) -> list[tuple[int, int]]:
+        """The spans as plain tuples."""
+        return list(zip(self.start_ns.tolist(), self.end_ns.tolist(), strict=True))
+
+
+def ordered(start_ns: Times, end_ns: Times) -> Spans:
+    """Spans from bounds in any order; empty ones (`end <= start`) are left out.
+
+    >>> ordered(np.array([5, 1, 3]), np.array([6, 4, 3])).rows()
+    [(1, 4), (5, 6)]
+    """
+    held = end_ns > start_ns
+    if not held.all():
+        start_ns, end_ns = start_ns[held], end_ns[held]
+    if (start_ns[1:] < start_ns[:-1]).any():
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    return Spans(start_ns, end_ns)
+
+
+def spans(*rows: tuple[int, int]) -> Spans:
+    """Spans written out.
+
+    >>> spans((8, 12), (0, 10)).rows()
+    [(0, 10), (8, 12)]
+    """
+    bounds = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return ordered(bounds[:, 0], bounds[:, 1])
+
+
+def union(*sides: Spans) -> Spans:
+    """What any of the sides covers, as disjoint spans that do not touch.
+
+    >>> union(spans((0, 2), (1, 5)), spans((5, 6), (9, 10))).rows()
+    [(0, 6), (9, 10)]
+    """
+    if len(sides) == 1:
+        (together,) = sides
+    else:
+        together = ordered(
+            np.concatenate([side.start_ns for side in sides]),
+            np.concatenate([side.end_ns for side in sides]),
+        )
+    start_ns, end_ns = together.start_ns, together.end_ns
+    if start_ns.size == 0:
+        return together
+    reached_ns = np.maximum.accumulate(end_ns)
+    opens = np.flatnonzero(start_ns[1:] > reached_ns[:-1]) + 1
+    return Spans(
+        start_ns[np.concatenate(([0], opens))],
+        reached_ns[np.concatenate((opens - 1, [start_ns.size - 1]))],
+    )
+
+
+def covered_ns(disjoint: Spans, windows: Spans) -> Times:
+    """How much of each window the disjoint spans cover, in ns; one number a window.
+
+    >>> covered_ns(spans((0, 4), (6, 9)), spans((0, 5), (2, 7), (20, 30))).tolist()
+    [4, 3, 0]
+    """
+    if disjoint.start_ns.size == 0:
+        return np.zeros(windows.start_ns.size, dtype=np.int64)
+    before_ns = np.concatenate(([0], np.cumsum(disjoint.end_ns - disjoint.start_ns)))
+
+    def until(time_ns: Times) -> Times:
+        index = np.searchsorted(disjoint.start_ns, time_ns, side="right") - 1
+        inside = np.minimum(time_ns, disjoint.end_ns[index]) - disjoint.start_ns[index]
+        return np.where(index < 0, 0, before_ns[index] + inside)
+
+    return until(windows.end_ns) - until(windows.start_ns)
+
+
+def length_ns(disjoint: Spans) -> int:
+    """Added-up length of disjoint spans.
+
+    >>> length_ns(union(spans((0, 4), (2, 6), (10, 11))))
+    7
+    """
+    return int((disjoint.end_ns - disjoint.start_ns).sum())

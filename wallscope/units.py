@@ -1,0 +1,115 @@
+"""The only place that turns numbers into text for people.
+
+Unknown (`None`) reads `unknown`; a measured zero keeps its unit.
+"""
+
+from datetime import UTC, datetime
+
+_UNKNOWN = "unknown"
+_DURATIONS = ((1_000_000_000, "s", 3), (1_000_000, "ms", 1), (1_000, "µs", 1))
+_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def duration(time_ns: int | None) -> str:
+    """Nanoseconds in the largest unit that leaves a digit before the point.
+
+    >>> duration(412_600_000), duration(1_500), duration(999), duration(2_456_000_000), duration(None)
+    ('412.6 ms', '1.5 µs', '999 ns', '2.456 s', 'unknown')
+    """
+    if time_ns is None:
+        return _UNKNOWN
+    for unit_ns, unit, decimals in _DURATIONS:
+        if abs(time_ns) >= unit_ns:
+            return f"{time_ns / unit_ns:.{decimals}f} {unit}"
+    return f"{time_ns} ns"
+
+
+def milliseconds(time_ns: int | None) -> str:
+    """Nanoseconds as milliseconds, for columns that are compared by eye.
+
+    >>> milliseconds(127_949_000), milliseconds(4_000), milliseconds(0), milliseconds(3_921_000_000)
+    ('127.9 ms', '0.004 ms', '0.0 ms', '3,921.0 ms')
+    """
+    if time_ns is None:
+        return _UNKNOWN
+    decimals = 3 if 0 < abs(time_ns) < 50_000 else 1
+    return f"{time_ns / 1e6:,.{decimals}f} ms"
+
+
+def percent(share: float | None) -> str:
+    """A share of 0..1 as per cent; what would round to 0 or 100 and is neither says so.
+
+    >>> percent(0.314), percent(0.0), percent(0.0001), percent(0.99999), percent(1.0), percent(None)
+    ('31.4 %', '0.0 %', '<0.1 %', '>99.9 %', '100.0 %', 'unknown')
+    """
+    if share is None:
+        return _UNKNOWN
+    if 0 < share < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= share < 1:
+        return ">99.9 %"
+    return f"{100 * share:.1f} %"
+
+
+def size(size_bytes: int | None) -> str:
+    """Bytes in binary units.
+
+    >>> size(512), size(65_536), size(85_899_345_920), size(None)
+    ('512 B', '64.0 KiB', '80.0 GiB', 'unknown')
+    """
+    if size_bytes is None:
+        return _UNKNOWN
+    for unit_bytes, unit in _SIZES:
+        if size_bytes >= unit_bytes:
+            return f"{size_bytes / unit_bytes:.1f} {unit}"
+    return f"{size_bytes} B"
+
+
+def rate(rate_bytes_per_s: float | None) -> str:
+    """Bytes per second in decimal units, as links and memories are specified.
+
+    >>> rate(24_600_000_000.0), rate(3.35e12), rate(4e6), rate(0.0), rate(None)
+    ('24.6 GB/s', '3,350.0 GB/s', '4.0 MB/s', '0.0 MB/s', 'unknown')
+    """
+    if rate_bytes_per_s is None:
+        return _UNKNOWN
+    if rate_bytes_per_s >= 1e9:
+        return f"{rate_bytes_per_s / 1e9:,.1f} GB/s"
+    return f"{rate_bytes_per_s / 1e6:,.1f} MB/s"
+
+
+def number(value: int | None) -> str:
+    """A count with separators.
+
+    >>> number(1234567), number(None)
+    ('1,234,567', 'unknown')
+    """
+    return _UNKNOWN if value is None else f"{value:,}"
+
+
+def plural(value: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "kernel"), plural(4010, "kernel"), plural(2, "copy"), plural(0, "launch")
+    ('1 kernel', '4,010 kernels', '2 copies', '0 launches')
+    """
+    if value == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{value:,} {noun[:-1]}ies"
+    return f"{value:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+
+
+def utc(time_ns: int | None) -> str:
+    """Nanoseconds since 1970 as date and time.
+
+    >>> utc(1_795_219_236_607_348_906), utc(None)
+    ('2026-11-21 00:00:36 UTC', 'unknown')
+    """
+    if time_ns is None:
+        return _UNKNOWN
+    try:
+        moment = datetime.fromtimestamp(time_ns // 1_000_000_000, tz=UTC)
+    except (OverflowError, ValueError, OSError):
+        return _UNKNOWN
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

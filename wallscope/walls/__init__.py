@@ -1,0 +1,1 @@
+"""STAGE: where the time of a step went. Classified operations in, shares that sum out."""
