@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is read into columns of integers; `required` ones must be there if the table is."""
+    """A table that is read: columns of integers, columns of text, columns that must be there if it is."""
 
     name: str
     columns: tuple[str, ...]
+    texts: tuple[str, ...] = ()
     required: tuple[str, ...] = ("start", "end")
 
 
@@ -33,6 +34,14 @@ COPIES = Table(
 )
 FILLS = Table("CUPTI_ACTIVITY_KIND_MEMSET", (*_WHERE_AND_WHEN, "bytes", "memKind", "graphNodeId"))
 GRAPHS = Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WHERE_AND_WHEN)
+
+CALLS = Table("CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId"))
+RANGES = Table(
+    "NVTX_EVENTS",
+    ("start", "end", "eventType", "rangeId", "textId", "domainId", "globalTid", "endGlobalTid"),
+    texts=("text",),
+    required=("start", "end", "eventType"),
+)
 
 DEVICE_TABLES = (KERNELS, COPIES, FILLS, GRAPHS)
 """The tables whose rows are device operations."""

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from wallscope.errors import InputError
 from wallscope.model.capture import Presence, Progress
 from wallscope.nsys.catalog import Table
 from wallscope.shipped import query
-
-Integers = npt.NDArray[np.int64]
 
 _ROWS_A_CHUNK = 100_000
 _NULL = -(2**63)  # stands for NULL on the way; no time or id of an export is that small
@@ -80,44 +77,63 @@ def database(path: Path, connection: sqlite3.Connection) -> Database:
 
 
 def read(source: Database, table: Table, progress: Progress) -> pl.DataFrame:
-    """The declared columns of a table as int64, in row order; a column the export lacks is all null.
+    """The declared columns of a table in row order, int64 or text; a column the export lacks is all null.
 
     Raises:
-        InputError: a required column is missing, or a value is no integer.
+        InputError: a required column is missing, or a value is no integer where it must be one.
     """
-    there = [column for column in table.columns if source.has(table.name, column)]
+    declared = {**dict.fromkeys(table.columns, pl.Int64()), **dict.fromkeys(table.texts, pl.String())}
+    there = [column for column in declared if source.has(table.name, column)]
     if missing := [column for column in table.required if source.has(table.name) and column not in there]:
         raise InputError(
             f"{source.path} — table {table.name} has no column {missing[0]} — export the report again"
         )
-    chunks = list(_chunks(source, table.name, there, progress)) if there else []
-    row_count = sum(chunk.shape[1] for chunk in chunks)
-    columns = []
-    for name in table.columns:
-        if name in there and chunks:
-            values = pl.Series(name, np.concatenate([chunk[there.index(name)] for chunk in chunks]))
-            columns.append(values.set(values == _NULL, None) if values.min() == _NULL else values)
-        else:
-            columns.append(pl.repeat(None, row_count, dtype=pl.Int64, eager=True).alias(name))
-    return pl.DataFrame(columns)
+    integers = [column for column in there if column in table.columns]
+    chunks = [pl.DataFrame(schema={column: declared[column] for column in there})]
+    if there:
+        chunks.extend(_chunks(source, table.name, integers, there[len(integers) :], progress))
+    found = pl.concat(chunks)
+    absent = [pl.lit(None, kind).alias(name) for name, kind in declared.items() if name not in there]
+    return found.with_columns(absent).select(list(declared))
 
 
-def _chunks(source: Database, table: str, columns: list[str], progress: Progress) -> Iterator[Integers]:
-    """Arrays of shape (columns, rows), one for each stretch of the table."""
-    wanted = ", ".join(f"IFNULL({_quoted(column)}, {_NULL + 1} - 1)" for column in columns)
-    cursor = source.connection.execute(f"SELECT {wanted} FROM {_quoted(table)}")
+def _chunks(
+    source: Database, table: str, integers: list[str], texts: list[str], progress: Progress
+) -> Iterator[pl.DataFrame]:
+    """One frame for each stretch of the table."""
+    wanted = [f"IFNULL({_quoted(column)}, {_NULL + 1} - 1)" for column in integers] + [
+        f"CAST({_quoted(column)} AS TEXT)" for column in texts
+    ]
+    cursor = source.connection.execute(f"SELECT {', '.join(wanted)} FROM {_quoted(table)}")
     row_count = 0
     while rows := cursor.fetchmany(_ROWS_A_CHUNK):
         try:
-            flat = array("q", chain.from_iterable(rows))
+            yield _frame(rows, integers, texts)
         except (TypeError, OverflowError) as error:
             raise InputError(
                 f"{source.path} — table {table} holds a value that is no integer, near row {row_count:,} —"
                 " export the report again"
             ) from error
-        yield np.frombuffer(flat, np.int64).reshape(len(rows), len(columns)).T.copy()
         row_count += len(rows)
         progress(f"reading {table}: {row_count:,} rows")
+
+
+def _frame(rows: list[tuple[Any, ...]], integers: list[str], texts: list[str]) -> pl.DataFrame:
+    if texts:
+        by_column = list(zip(*rows, strict=True))
+        flat = array("q", chain.from_iterable(by_column[: len(integers)]))
+        numbers = np.frombuffer(flat, np.int64).reshape(len(integers), len(rows))
+    else:
+        by_column = []
+        flat = array("q", chain.from_iterable(rows))
+        numbers = np.frombuffer(flat, np.int64).reshape(len(rows), len(integers)).T
+    columns = [pl.Series(name, column.copy()) for name, column in zip(integers, numbers, strict=True)]
+    columns = [column.set(column == _NULL, None) if column.min() == _NULL else column for column in columns]
+    columns.extend(
+        pl.Series(name, column, dtype=pl.String)
+        for name, column in zip(texts, by_column[len(integers) :], strict=True)
+    )
+    return pl.DataFrame(columns)
 
 
 def _quoted(identifier: str) -> str:
