@@ -83,7 +83,8 @@ class Export:
 class Capture:
     """The device operations of an export, with the ranks that issued them.
 
-    Frames follow `RANKS`, `NAMES`, `OPERATIONS` and `COPIES` of `model.frames`.
+    Frames follow the schemas of `model.frames` that bear their names; `names`, `call_names` and
+    `range_names` follow `NAMES`.
     """
 
     export: Export
@@ -93,6 +94,11 @@ class Capture:
     names: pl.DataFrame
     operations: pl.DataFrame
     copies: pl.DataFrame
+    threads: pl.DataFrame
+    calls: pl.DataFrame
+    call_names: pl.DataFrame
+    ranges: pl.DataFrame
+    range_names: pl.DataFrame
     findings: tuple[Finding, ...]
 
 

@@ -8,12 +8,14 @@ import polars as pl
 
 from wallscope.model.kinds import (
     Backend,
+    CallRole,
     Collective,
     ComputeCategory,
     CopyDirection,
     MemoryKind,
     OperationClass,
     OperationKind,
+    ProjectedBy,
 )
 
 KIND = pl.Enum(OperationKind)
@@ -26,15 +28,66 @@ CATEGORY = pl.Enum(
 BACKEND = pl.Enum(Backend)
 DIRECTION = pl.Enum(CopyDirection)
 MEMORY = pl.Enum(MemoryKind)
+ROLE = pl.Enum(CallRole)
+PROJECTED_BY = pl.Enum(ProjectedBy)
 
 NAMES = pl.Schema({"name": pl.UInt32(), "text": pl.String()})
-"""Names of kernels, as the export spells them."""
+"""Names of one kind of thing (kernels, calls, ranges), each numbered apart, as exports spell them."""
+
+THREADS = pl.Schema(
+    {
+        "thread": pl.UInt32(),
+        "process": pl.UInt32(),  # dense over the processes of the export
+        "global_tid": pl.Int64(),  # as Nsight spells it: host, machine, process and thread in one number
+        "pid": pl.Int32(),
+        "tid": pl.Int32(),
+        "role": pl.String(),  # what known libraries call the thread (pt_autograd, …); null elsewhere
+    }
+)
+"""Host threads that made CUDA calls or hold ranges, by process and thread id."""
+
+CALLS = pl.Schema(
+    {
+        "call": pl.UInt32(),
+        "thread": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "name": pl.UInt32(),
+        "correlation": pl.Int64(),  # unique inside a process
+        "role": ROLE,
+    }
+)
+"""CUDA API calls, runtime and driver, sorted by thread, start and row."""
+
+RANGES = pl.Schema(
+    {
+        "range": pl.UInt32(),
+        "thread": pl.UInt32(),
+        "domain": pl.UInt32(),  # number of the NVTX domain inside its process; 0 is the default one
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "name": pl.UInt32(),
+        "clipped": pl.Boolean(),  # still open when the capture ended
+        "crosses": pl.Boolean(),  # ended on another thread: in no tree, projected onto nothing
+    }
+)
+"""NVTX ranges, sorted by thread, start, longest first, row."""
+
+NESTED = pl.Schema({**RANGES, "parent": pl.Int32(), "path": pl.UInt32()})
+"""Ranges with the range around each (-1 at the top) and the path of folded names."""
+
+PATHS = pl.Schema({"path": pl.UInt32(), "parent": pl.Int32(), "name": pl.UInt32(), "depth": pl.UInt16()})
+"""Folded names from the outermost range inwards; a thousand like ranges share one path."""
+
+PROJECTION = pl.Schema({"op": pl.UInt32(), "range": pl.Int32(), "how": PROJECTED_BY})
+"""The innermost range of each operation; -1 where there is none."""
 
 RANKS = pl.Schema(
     {
         "rank_id": pl.UInt16(),
         "rank": pl.Int32(),  # number of the rank in the job; null where nothing tells
         "rank_source": pl.String(),  # what told it
+        "process": pl.UInt32(),  # dense over the processes of the export
         "pid": pl.Int32(),  # null where the export names no processes
         "device": pl.Int32(),  # CUDA ordinal inside the process
         "gpu": pl.Int32(),  # Nsight's id of the GPU; null where the export does not tell
@@ -51,6 +104,7 @@ OPERATIONS = pl.Schema(
         "end_ns": pl.Int64(),
         "kind": KIND,
         "name": pl.UInt32(),  # kernels alone
+        "call": pl.Int32(),  # the API call that issued it; -1 where the export has none
         "graph_node": pl.Int64(),  # null outside CUDA graphs traced by node
         "bytes": pl.Int64(),  # copies and fills alone
     }

@@ -97,6 +97,26 @@ class MemoryKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class CallRole(StrEnum):
+    """What a CUDA API call is for."""
+
+    LAUNCH = "launch"
+    GRAPH = "graph"
+    SYNC = "sync"
+    COPY = "copy"
+    ALLOC = "alloc"
+    EVENT = "event"
+    OTHER = "other"
+
+
+class ProjectedBy(StrEnum):
+    """How the range of a device operation was found."""
+
+    SAME_THREAD = "same_thread"
+    INHERITED = "inherited"
+    NONE = "none"
+
+
 class DeviceState(StrEnum):
     """What the device did at one moment: the five parts of the budget, in order of precedence."""
 

@@ -16,7 +16,7 @@ class Table:
     required: tuple[str, ...] = ("start", "end")
 
 
-_WHERE_AND_WHEN = ("start", "end", "deviceId", "contextId", "streamId", "globalPid")
+_WHERE_AND_WHEN = ("start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId")
 
 KERNELS = Table("CUPTI_ACTIVITY_KIND_KERNEL", (*_WHERE_AND_WHEN, "demangledName", "shortName", "graphNodeId"))
 COPIES = Table(

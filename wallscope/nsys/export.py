@@ -2,14 +2,19 @@
 
 from pathlib import Path
 
+import polars as pl
+
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Capture, Presence, Progress
 from wallscope.model.kinds import OperationKind
 from wallscope.nsys import catalog, findings
+from wallscope.nsys.calls import calls
 from wallscope.nsys.connection import opened
 from wallscope.nsys.identity import export_facts, export_identity
-from wallscope.nsys.operations import device_work
-from wallscope.nsys.tables import Database, database
+from wallscope.nsys.operations import device_work, raw_operations
+from wallscope.nsys.ranges import ranges
+from wallscope.nsys.tables import Database, database, read
+from wallscope.nsys.threads import process_of, processes, threads
 
 
 def read_capture(path: Path, progress: Progress) -> Capture:
@@ -25,12 +30,18 @@ def read_capture(path: Path, progress: Progress) -> Capture:
         _refuse_empty(source, presence)
         facts = export_facts(source)
         export = export_identity(source, facts)
-        work = device_work(source, export, facts.time_shift_ns, progress)
-        if work.operations.is_empty():
+        shift_ns = facts.time_shift_ns
+        raw, untimed_rows = raw_operations(source, progress)
+        if raw.is_empty():
             raise NothingToAnalyzeError(
                 f"{path} — no device operation has a usable time — capture again and end after a device"
                 " synchronisation"
             )
+        raw_calls, raw_ranges = (read(source, table, progress) for table in (catalog.CALLS, catalog.RANGES))
+        raw, of_threads = _who(source, raw, raw_calls, raw_ranges)
+        made = calls(source, raw_calls, of_threads, shift_ns)
+        held, range_names = ranges(source, raw_ranges, of_threads, shift_ns)
+        work = device_work(source, export, raw, made, shift_ns)
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),
@@ -44,14 +55,37 @@ def read_capture(path: Path, progress: Progress) -> Capture:
             names=work.names,
             operations=work.operations,
             copies=work.copies,
+            threads=of_threads,
+            calls=made.calls,
+            call_names=made.names,
+            ranges=held,
+            range_names=range_names,
             findings=(
                 *graph_findings,
                 *findings.loss_findings(source),
-                *findings.untimed_findings(work.untimed_rows),
+                *findings.untimed_findings(untimed_rows),
                 *findings.export_findings(facts),
                 *findings.gpu_findings(source),
             ),
         )
+
+
+def _who(
+    source: Database, raw: pl.DataFrame, raw_calls: pl.DataFrame, raw_ranges: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The device rows with their dense `process`, and the threads of everything that was read.
+
+    Where the device tables name no process and only one made calls, the work is its own.
+    """
+    tids = pl.concat([raw_calls["globalTid"], raw_ranges["globalTid"].drop_nulls()])
+    callers = raw_calls.select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
+    if len(callers) == 1 and raw["globalPid"].null_count() == len(raw):
+        raw = raw.with_columns(globalPid=pl.lit(callers[0], pl.Int64))
+    of_processes = processes(
+        pl.concat([raw["globalPid"], tids.to_frame().select(process_of("globalTid"))["globalTid"]])
+    )
+    keyed = raw.join(of_processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
+    return keyed, threads(source, tids, of_processes)
 
 
 def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:

@@ -4,18 +4,20 @@ Identity: globalPid holds the process in its upper bits; `deviceId` counts insid
 stream ids inside a context, so nothing is keyed without its process.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from wallscope.model.capture import Export, Progress
-from wallscope.model.frames import COPIES, DIRECTION, KIND, MEMORY, NAMES, OPERATIONS, RANKS
+from wallscope.model.frames import COPIES, DIRECTION, KIND, MEMORY, OPERATIONS, RANKS
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind
 from wallscope.nsys import catalog
+from wallscope.nsys.calls import Calls
 from wallscope.nsys.environment import RANK_VARIABLES
+from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database, read
+from wallscope.nsys.threads import pid_of
 
 _DIRECTIONS = {
     1: CopyDirection.HOST_TO_DEVICE,
@@ -32,7 +34,6 @@ _DIRECTIONS = {
     12: CopyDirection.MIGRATION_TO_HOST,
     13: CopyDirection.MIGRATION_BETWEEN_DEVICES,
 }
-_NAMELESS = -1  # string id of kernels whose row names no string
 _MEMORIES = dict(enumerate(MemoryKind))
 _FRAMES = {
     catalog.KERNELS: OperationKind.KERNEL,
@@ -44,46 +45,70 @@ _FRAMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Frames `RANKS`, `NAMES`, `OPERATIONS`, `COPIES`, and the rows left out for want of a time."""
+    """Frames `RANKS`, `NAMES`, `OPERATIONS`, `COPIES`."""
 
     ranks: pl.DataFrame
     names: pl.DataFrame
     operations: pl.DataFrame
     copies: pl.DataFrame
-    untimed_rows: int
 
 
-def device_work(source: Database, export: Export, time_shift_ns: int, progress: Progress) -> DeviceWork:
+def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
+    """Raw rows of the device tables on the clock of the export, and how many had no usable time.
+
+    Rows whose times were never resolved (both 0, or an end before the start) are left out.
+    """
+    rows = pl.concat([_table(source, table, progress) for table in catalog.DEVICE_TABLES], how="diagonal")
+    timed = rows.filter((pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0)))
+    return timed, len(rows) - len(timed)
+
+
+def device_work(
+    source: Database, export: Export, raw: pl.DataFrame, made: Calls, time_shift_ns: int
+) -> DeviceWork:
     """Everything that ran on a device, sorted by rank, start and row, in session time.
 
-    Rows whose times were never resolved (both 0, or an end before the start) are left out and counted.
+    `raw` are the raw rows with their dense `process`.
     """
-    raw = pl.concat([_table(source, table, progress) for table in catalog.DEVICE_TABLES], how="diagonal")
-    timed = raw.filter((pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0)))
-    ranks = _ranks(source, export, timed)
-    names = _names(source, timed)
-    keyed = timed.join(
-        ranks.select("rank_id", "globalPid", "deviceId"), on=["globalPid", "deviceId"], nulls_equal=True
-    ).join(names.select("name", "string_id"), on="string_id", how="left")
+    ranks = _ranks(source, export, raw)
+    texts = texts_of(source, raw["string_id"])
+    names = numbered(texts["text"])
+    keyed = raw.join(
+        ranks.select("rank_id", "process", "deviceId"),
+        on=["process", "deviceId"],
+        nulls_equal=True,
+        maintain_order="left",
+    ).join(
+        texts.join(names, on="text").select("name", "string_id"),
+        on="string_id",
+        how="left",
+        maintain_order="left",
+    )
     rows = (
         keyed.sort("rank_id", "start", "row", maintain_order=True)
         .with_row_index("op")
         .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
-        .join(_streams(keyed), on=["rank_id", "contextId", "streamId"], how="left", nulls_equal=True)
+        .join(
+            _streams(keyed),
+            on=["rank_id", "contextId", "streamId"],
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
     )
+    rows = rows.with_columns(made.issuing(rows).alias("call"))
     return DeviceWork(
         ranks=ranks.select(RANKS.names()).cast(RANKS),
-        names=names.select("name", text="string").unique("name").sort("name").cast(NAMES),
+        names=names,
         operations=rows.select(OPERATIONS.names()).cast(OPERATIONS),
         copies=_copies(rows),
-        untimed_rows=len(raw) - len(timed),
     )
 
 
 def _table(source: Database, table: catalog.Table, progress: Progress) -> pl.DataFrame:
     frame = read(source, table, progress)
     kind = _FRAMES[table]
-    common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid"}
+    common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}
     nothing = pl.lit(None, pl.Int64)
     columns = {
         **{name: pl.col(name) for name in sorted(common)},
@@ -96,7 +121,7 @@ def _table(source: Database, table: catalog.Table, progress: Progress) -> pl.Dat
         "destination": pl.lit(None, MEMORY),
     }
     if table is catalog.KERNELS:
-        columns["string_id"] = pl.coalesce("demangledName", "shortName", _NAMELESS)
+        columns["string_id"] = pl.coalesce("demangledName", "shortName", NAMELESS)
     elif table is catalog.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
         columns["direction"] = (
@@ -124,29 +149,14 @@ def _streams(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(keys).unique().sort(keys).with_row_index("stream")
 
 
-def _names(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
-    """Dense name ids by text; a string id that the export does not explain reads `#<id>`."""
-    wanted = rows.select("string_id").unique().drop_nulls().sort("string_id")
-    found: list[tuple[int, str]] = []
-    if source.has(catalog.STRINGS, "id", "value"):
-        found = source.rows("names", json.dumps(wanted["string_id"].to_list()))
-    texts = pl.DataFrame(
-        [(number, str(text)) for number, text in found],
-        schema={"string_id": pl.Int64, "string": pl.String},
-        orient="row",
-    ).unique("string_id", keep="first", maintain_order=True)
-    number = pl.concat_str(pl.lit("#"), pl.col("string_id"))
-    unnamed = pl.when(pl.col("string_id") == _NAMELESS).then(pl.lit("(unnamed)")).otherwise(number)
-    named = wanted.join(texts, on="string_id", how="left").with_columns(pl.col("string").fill_null(unnamed))
-    return named.with_columns(name=pl.col("string").rank("dense") - 1)
-
-
 def _ranks(source: Database, export: Export, rows: pl.DataFrame) -> pl.DataFrame:
     """One row for each (process, device) pair, ordered by process and device."""
-    pairs = rows.select("globalPid", "deviceId").unique().sort("globalPid", "deviceId", nulls_last=False)
+    pairs = (
+        rows.select("process", "globalPid", "deviceId").unique().sort("process", "deviceId", nulls_last=False)
+    )
     rank, rank_source = _rank_of_job(export) if len(pairs) == 1 else (None, None)
     identified = pairs.with_columns(
-        pid=(pl.col("globalPid") // (1 << 24)) & 0xFFFFFF,
+        pid=pid_of("globalPid"),
         device=pl.col("deviceId"),
         rank=pl.lit(rank, pl.Int32),
         rank_source=pl.lit(rank_source, pl.String),

@@ -1,0 +1,71 @@
+"""NVTX ranges of all threads: push/pop and start/end, with their text from whichever place holds it."""
+
+import polars as pl
+
+from wallscope.model.frames import RANGES
+from wallscope.nsys.strings import NAMELESS, numbered, texts_of
+from wallscope.nsys.tables import Database
+
+_PUSH_POP, _START_END = 59, 60
+_NEVER = 2**62
+
+
+def ranges(
+    source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The ranges and their names (`RANGES`, `NAMES`) from the raw rows.
+
+    A range that was open when the capture ended got the capture's end; it is marked clipped. Marks,
+    categories and names of domains are no ranges; rows that end before they start are left out.
+    """
+    last_ns = _capture_end_ns(source, raw, time_shift_ns)
+    kept = raw.filter(pl.col("eventType").is_in([_PUSH_POP, _START_END]))
+    kept = kept.with_columns(pl.col("end").fill_null(last_ns)).filter(pl.col("end") >= pl.col("start"))
+    by_id = texts_of(source, kept.filter(pl.col("text").is_null())["textId"].fill_null(NAMELESS))
+    texts = kept.select(
+        pl.coalesce(
+            "text",
+            pl.col("textId")
+            .fill_null(NAMELESS)
+            .replace_strict(by_id["string_id"], by_id["text"], default=None, return_dtype=pl.String),
+        )
+    )["text"]
+    names = numbered(texts)
+    crosses = (pl.col("endGlobalTid") != pl.col("globalTid")) & (pl.col("endGlobalTid") != 0)
+    rows = (
+        kept.with_columns(texts)
+        .join(names, on="text", how="left", maintain_order="left")
+        .join(
+            threads.select("thread", globalTid="global_tid"),
+            on="globalTid",
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
+        .with_columns(
+            start_ns=pl.col("start") - time_shift_ns,
+            end_ns=pl.col("end") - time_shift_ns,
+            clipped=pl.col("end") >= last_ns,
+            crosses=crosses.fill_null(value=False),
+            domain=pl.col("domainId").fill_null(0),
+        )
+        .sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
+        .with_row_index("range")
+    )
+    return rows.select(RANGES.names()).cast(RANGES), names
+
+
+def _capture_end_ns(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> int:
+    """When the capture ended, on the clock of the raw rows; Nsight gives open ranges this end.
+
+    Where the export does not tell it, the last end stands for it if several ranges share it.
+    """
+    if source.has("ANALYSIS_DETAILS", "duration"):
+        ((duration_ns,),) = source.rows("capture_duration")
+        if isinstance(duration_ns, int) and duration_ns > 0:
+            return duration_ns + time_shift_ns
+    last_ns = raw["end"].max()
+    if not isinstance(last_ns, int):
+        return _NEVER
+    is_shared = raw.select((pl.col("end") == last_ns).sum()).item() > 1 or raw["end"].null_count() > 0
+    return last_ns if is_shared else _NEVER
