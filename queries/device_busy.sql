@@ -1,6 +1,7 @@
--- Busy and idle time of each rank over the whole capture, in ns, as wallscope counts them.
---   busy_ns    length of the union of kernels, copies, fills and whole-graph rows
---   idle_ns    the rest of the window, from the start of the first row to the end of the last
+-- Busy and idle time of each rank inside one window, in ns of the export's clock, as wallscope counts them.
+--   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the JSON answer
+--   busy_ns              length of the union of kernels, copies, fills and whole-graph rows inside it
+--   idle_ns              the rest of the window
 --
 -- Each row is a rank: a process (global_pid) and the device it calls device_id. A span opens a new
 -- block where it starts after everything before it has ended; the union is the sum of the blocks.
@@ -18,40 +19,42 @@ WITH operation AS (
     SELECT graph.globalPid, graph.deviceId, graph.start, graph."end"
     FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE AS graph
 ),
-timed AS (
-    SELECT operation.global_pid, operation.device_id, operation.start_ns, operation.end_ns
+clipped AS (
+    SELECT
+        operation.global_pid,
+        operation.device_id,
+        MAX(operation.start_ns, :start_ns) AS start_ns,
+        MIN(operation.end_ns, :end_ns) AS end_ns
     FROM operation
     WHERE operation.end_ns >= operation.start_ns
-      AND NOT (operation.start_ns = 0 AND operation.end_ns = 0)
+      AND operation.end_ns > :start_ns
+      AND operation.start_ns < :end_ns
 ),
 reached AS (
     SELECT
-        timed.global_pid,
-        timed.device_id,
-        timed.start_ns,
-        timed.end_ns,
-        MAX(timed.end_ns) OVER (
-            PARTITION BY timed.global_pid, timed.device_id
-            ORDER BY timed.start_ns, timed.end_ns
+        clipped.global_pid,
+        clipped.device_id,
+        clipped.start_ns,
+        clipped.end_ns,
+        MAX(clipped.end_ns) OVER (
+            PARTITION BY clipped.global_pid, clipped.device_id
+            ORDER BY clipped.start_ns, clipped.end_ns
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS reached_ns
-    FROM timed
+    FROM clipped
 ),
-gap AS (
+fresh AS (
     SELECT
         reached.global_pid,
         reached.device_id,
-        reached.start_ns,
-        reached.end_ns,
-        MAX(reached.start_ns - COALESCE(reached.reached_ns, reached.start_ns), 0) AS before_ns
+        MAX(reached.end_ns - MAX(reached.start_ns, COALESCE(reached.reached_ns, reached.start_ns)), 0) AS fresh_ns
     FROM reached
 )
 SELECT
-    gap.global_pid,
-    gap.device_id,
-    MAX(gap.end_ns) - MIN(gap.start_ns) AS window_ns,
-    MAX(gap.end_ns) - MIN(gap.start_ns) - SUM(gap.before_ns) AS busy_ns,
-    SUM(gap.before_ns) AS idle_ns
-FROM gap
-GROUP BY gap.global_pid, gap.device_id
-ORDER BY gap.global_pid, gap.device_id
+    fresh.global_pid,
+    fresh.device_id,
+    SUM(fresh.fresh_ns) AS busy_ns,
+    :end_ns - :start_ns - SUM(fresh.fresh_ns) AS idle_ns
+FROM fresh
+GROUP BY fresh.global_pid, fresh.device_id
+ORDER BY fresh.global_pid, fresh.device_id

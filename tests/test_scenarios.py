@@ -4,16 +4,16 @@ from pathlib import Path
 import pytest
 
 from fixtures.scenario import Scenario, scenarios
-from wallscope.analysis import analyze
+from wallscope.analysis import Options, analyze
 from wallscope.render.document import document
 
-ALWAYS = {"whole-capture", "gpu-unknown", "loss-unknown"}
+ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown"}
 
 
 def answer(scenario: Scenario, folder: Path) -> dict:
     path = folder / f"{scenario.name}.sqlite"
     scenario.write(path)
-    return json.loads(document(analyze(path, None, lambda _: None)))
+    return json.loads(document(analyze(path, Options(), lambda _: None)))
 
 
 def at(found: object, dotted: str) -> object:

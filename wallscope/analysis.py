@@ -1,49 +1,108 @@
-"""The pipeline: an export is read, its operations are named, its time is accounted for."""
+"""The pipeline: an export is read, its operations are named, its time is divided and accounted for."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from wallscope import __version__
-from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Diagnosis
-from wallscope.model.capture import Progress
+from wallscope.model.analysis import (
+    SCHEMA,
+    Analysis,
+    Anchor,
+    CaptureQuality,
+    CrossCheck,
+    Diagnosis,
+    DroppedStep,
+    Rank,
+)
+from wallscope.model.capture import Capture, Progress
 from wallscope.nsys import read_capture
+from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
+from wallscope.timeline.nesting import nested
+from wallscope.timeline.steadiness import Host
+from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import accounts
-from wallscope.walls.budget import budgets, whole_capture
+from wallscope.walls.budget import budgets
 from wallscope.walls.findings import accounting_findings
-from wallscope.walls.verdict import verdict
+from wallscope.walls.verdict import least_computing, verdict
+
+_AGREEMENT = 0.05
 
 
-def analyze(path: Path, kernels: Path | None, progress: Progress) -> Analysis:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asks for: a file of kernel-name rules, a pattern for the ranges that are steps."""
+
+    kernels: Path | None = None
+    step_range: str | None = None
+
+
+def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     """Read one export and account for the time of each of its ranks.
-
-    Args:
-        path: a `.sqlite` export.
-        kernels: a file of kernel-name rules that are asked before the shipped ones.
-        progress: told what long work is at.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    rules = rules_with(kernels)
+    rules = rules_with(options.kernels)
     capture = read_capture(path, progress)
 
     progress("naming kernels")
     operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))
 
+    progress("finding steps")
+    division = divide(capture, operations, options.step_range)
+
     progress("accounting for time")
-    ranks = accounts(capture, operations, budgets(operations, whole_capture(operations)))
+    ranks = accounts(capture, operations, budgets(operations, division.windows))
+    anchor = _anchor(division, least_computing(ranks))
     return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(capture.export,),
         capture=CaptureQuality(
-            findings=(*accounting_findings(ranks), *capture.findings),
-            launch_correlation_share=None,
+            findings=(*accounting_findings(ranks, anchor), *capture.findings),
+            launch_correlation_share=_launch_correlation_share(capture),
             resolved_dependency_share=None,
             cuda_graphs=capture.graphs,
             ranks_supplied=len(ranks),
         ),
-        anchor=Anchor(kind="whole-trace", unit="window", name=None, steps=1),
+        anchor=anchor,
         ranks=ranks,
-        diagnosis=Diagnosis(dominant_wall="unknown", verdict=verdict(ranks)),
+        diagnosis=Diagnosis(dominant_wall="unknown", verdict=verdict(ranks, anchor)),
     )
+
+
+def divide(capture: Capture, operations: pl.DataFrame, pattern: str | None) -> Division:
+    """The windows of all ranks, from `CLASSIFIED` operations and the ranges of the capture.
+
+    Raises:
+        StepRangeError: the pattern is wrong or finds no range.
+    """
+    tree, _, _ = nested(capture.ranges, capture.range_names)
+    ranges = labelled(tree, capture.range_names, capture.threads)
+    check_pattern(pattern, ranges)
+    host = Host(capture.calls, capture.call_names, capture.threads)
+    return divided(operations, capture.ranks, host, ranges, pattern)
+
+
+def _anchor(division: Division, rank: Rank) -> Anchor:
+    """What divided the capture, with the steps of one rank that do not count as steady."""
+    step_count = len(rank.steps)
+    check = division.check
+    return Anchor(
+        kind=division.kind,
+        unit=division.unit,
+        name=division.name,
+        steps=step_count,
+        dropped=tuple(DroppedStep(step.index, step.reason) for step in rank.steps if step.reason is not None),
+        cross_check=None
+        if check is None
+        else CrossCheck("kernel-sequence", check, agrees=abs(check - step_count) <= _AGREEMENT * step_count),
+    )
+
+
+def _launch_correlation_share(capture: Capture) -> float:
+    """Share of the device operations whose issuing call is in the export."""
+    return int((capture.operations["call"] >= 0).sum()) / len(capture.operations)

@@ -4,6 +4,7 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── InputError                  the file is no readable Nsight Systems export
 │   └── NothingToAnalyzeError   it is one, and lacks what the question needs
 ├── KernelRulesError            a file of kernel-name rules is wrong
+├── StepRangeError              the pattern for steps is wrong or finds no range
 └── OutputError                 a result cannot be written where the user asked for it
 
 The text of each says which file, what is wrong, and what to do.
@@ -24,6 +25,10 @@ class NothingToAnalyzeError(InputError):
 
 class KernelRulesError(WallscopeError):
     """A file of kernel-name rules cannot be used."""
+
+
+class StepRangeError(WallscopeError):
+    """The user's pattern for the ranges that are steps finds none."""
 
 
 class OutputError(WallscopeError):

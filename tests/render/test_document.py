@@ -4,7 +4,7 @@ import jsonschema
 import pytest
 
 from fixtures.scenario import scenarios
-from wallscope.analysis import analyze
+from wallscope.analysis import Options, analyze
 from wallscope.render.document import document, json_schema
 from wallscope.shipped import report
 
@@ -32,7 +32,7 @@ def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
     path = tmp_path / "run.sqlite"
     scenario.write(path)
 
-    text = document(analyze(path, None, lambda _: None))
+    text = document(analyze(path, Options(), lambda _: None))
 
     jsonschema.validate(json.loads(text), SCHEMA)
     assert text.isascii()
@@ -88,7 +88,7 @@ def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
 def test_the_keys_of_the_contract_are_there(where, keys, tmp_path):
     path = tmp_path / "run.sqlite"
     next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)
-    found = json.loads(document(analyze(path, None, lambda _: None)))
+    found = json.loads(document(analyze(path, Options(), lambda _: None)))
 
     for key in where:
         found = found[key]

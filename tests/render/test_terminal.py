@@ -5,7 +5,7 @@ from rich.console import Console
 
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
-from wallscope.analysis import analyze
+from wallscope.analysis import Options, analyze
 from wallscope.nsys import read_contents
 from wallscope.render.contents import contents_listing
 from wallscope.render.terminal import summary
@@ -21,7 +21,7 @@ def printed(answer, columns: int) -> str:
 
 
 def answered(path):
-    analysis = analyze(path, None, lambda _: None)
+    analysis = analyze(path, Options(), lambda _: None)
     return summary(analysis, least_computing(analysis.ranks))
 
 

@@ -84,7 +84,7 @@ def test_a_graph_belongs_to_the_range_around_its_launch(tmp_path):
 
 
 def brute_force(path: Path) -> dict[tuple[int, int, int], str | None]:
-    """(process, start, correlation) of each kernel to the text of the latest range open on its launching thread."""
+    """(process, start, correlation) of each kernel to the innermost range on its launching thread."""
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
     strings = dict(connection.execute("SELECT id, value FROM StringIds"))
     calls = {

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from wallscope.model.frames import BUDGET_PARTS, CLASSIFIED, WINDOWS
 from wallscope.model.kinds import OperationClass
-from wallscope.walls.budget import budgets, whole_capture
+from wallscope.walls.budget import budgets
 
 OPERATION = st.tuples(
     st.sampled_from(list(OperationClass)), st.integers(0, 1), st.integers(0, 50), st.integers(0, 20)
@@ -19,6 +19,12 @@ def classified(rows: list[tuple[str, int, int, int]]) -> pl.DataFrame:
         ],
         schema=CLASSIFIED,
     )
+
+
+def everything(rows: list[tuple[str, int, int, int]]) -> pl.DataFrame:
+    """One window from the first start to the last end."""
+    window = (0, 0, min(start for *_, start, _ in rows), max(end for *_, end in rows))
+    return pl.DataFrame([window], schema=WINDOWS, orient="row")
 
 
 def dull(rows: list[tuple[str, int, int, int]], rank: int, start_ns: int, end_ns: int) -> tuple[int, ...]:
@@ -52,13 +58,7 @@ def test_all_times_scaled_scale_the_budget(drawn, factor):
     rows = [(kind, rank, start, start + length) for kind, rank, start, length in drawn]
     scaled = [(kind, rank, factor * start, factor * end) for kind, rank, start, end in rows]
 
-    once = budgets(classified(rows), whole_capture(classified(rows))).select(BUDGET_PARTS)
-    found = budgets(classified(scaled), whole_capture(classified(scaled))).select(BUDGET_PARTS)
+    once = budgets(classified(rows), everything(rows)).select(BUDGET_PARTS)
+    found = budgets(classified(scaled), everything(scaled)).select(BUDGET_PARTS)
 
     assert found.rows() == [tuple(factor * part for part in row) for row in once.rows()]
-
-
-def test_the_whole_capture_of_a_rank_reaches_from_its_first_start_to_its_last_end():
-    rows = [("copy", 0, 7, 9), ("compute", 0, 2, 30), ("communication", 1, 5, 6), ("compute", 0, 10, 11)]
-
-    assert whole_capture(classified(rows)).rows() == [(0, 0, 2, 30), (1, 0, 5, 6)]

@@ -22,10 +22,15 @@ def analyze(
         Path | None,
         typer.Option(metavar="FILE", help="TOML file of kernel-name rules, asked before the shipped ones."),
     ] = None,
+    step_range: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="NVTX ranges that are steps; else known names are looked for."),
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Account for the time of the GPUs in one export."""
-    from wallscope.analysis import analyze as account  # noqa: PLC0415  # keeps --help fast
+    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.analysis import analyze as account  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
     from wallscope.walls.verdict import least_computing  # noqa: PLC0415
@@ -33,7 +38,7 @@ def analyze(
     talkative(verbose=verbose)
     check_output(json, inputs=(file, kernels))
     with reported() as progress:
-        analysis = account(file, kernels, progress)
+        analysis = account(file, Options(kernels, step_range), progress)
     if json is None or str(json) != "-":
         print_out(summary(analysis, least_computing(analysis.ranks)))
     if json is not None:

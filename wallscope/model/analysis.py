@@ -28,6 +28,10 @@ class Budget:
     exposed_copy: int
     idle: int
 
+    def parts(self) -> tuple[int, ...]:
+        """The five parts, in order of precedence."""
+        return (self.compute, self.opaque_graph, self.exposed_communication, self.exposed_copy, self.idle)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -128,7 +132,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One (process, device) pair. `unmatched_kernels` are over 1 % of the window and known to no pattern."""
+    """One (process, device) pair.
+
+    `outside_ns` is device time before the first window; `unmatched_kernels` are over 1 % of the typical
+    step and known to no pattern.
+    """
 
     rank: int | None
     rank_source: str | None
@@ -136,6 +144,7 @@ class Rank:
     pid: int | None
     device: int | None
     gpu: int | None
+    outside_ns: int
     steps: tuple[Step, ...]
     typical: Typical
     communication: Communication
@@ -156,6 +165,15 @@ class DroppedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class CrossCheck:
+    """What a second anchor says: its count of steps, and whether both agree within 5 %."""
+
+    kind: AnchorKind
+    steps: int
+    agrees: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Anchor:
     """What divides the capture into windows."""
 
@@ -164,7 +182,7 @@ class Anchor:
     name: str | None
     steps: int
     dropped: tuple[DroppedStep, ...] = ()
-    cross_check: None = None
+    cross_check: CrossCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,9 @@ WINDOWS = pl.Schema(
 )
 """The windows of each rank, in order of time; windows of one rank are disjoint."""
 
+STEPS = pl.Schema({**WINDOWS, "steady": pl.Boolean(), "reason": pl.String()})
+"""Windows with whether each counts as steady, and why not."""
+
 BUDGETS = pl.Schema(
     {
         **WINDOWS,

@@ -1,14 +1,15 @@
 """The answer on a terminal: verdict first, one screen at 80 columns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Finding, Severity
 from wallscope.model.kinds import DeviceState
 from wallscope.render.colours import STATE_COLOURS
@@ -35,13 +36,14 @@ def summary(analysis: Analysis, shown: Rank) -> RenderableType:
 def _summary(analysis: Analysis, shown: Rank) -> Iterator[RenderableType]:
     (export,) = analysis.inputs
     yield _headline(export, analysis)
+    yield _steps(analysis.anchor, shown)
     yield Text(analysis.diagnosis.verdict, style="bold")
     yield Text()
     if len(analysis.ranks) > 1:
         yield _ranks(analysis.ranks)
         yield Text()
         yield Text(f"Below: {_rank_name(shown)}, the one that computed least", style="dim")
-    yield _budget(shown, analysis.capture.findings)
+    yield _budget(shown, analysis)
     for section in (_communication(shown), _compute(shown), _copies(shown), _unmatched(shown)):
         if section is not None:
             yield Text()
@@ -60,6 +62,20 @@ def _headline(export: Export, analysis: Analysis) -> Text:
         units.plural(len(analysis.ranks), "rank"),
     ]
     return Text(" · ".join(parts))
+
+
+def _steps(anchor: Anchor, rank: Rank) -> Text:
+    """How many steps count, by what they were found, and how long they take."""
+    if anchor.kind == "whole-trace":
+        return Text("No step found: the whole capture is one window", style="yellow")
+    steady = [step.end_ns - step.start_ns for step in rank.steps if step.steady]
+    by = f"by ranges {visible(anchor.name, most=60)}" if anchor.name else "by the repeating kernel sequence"
+    counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}, found {by}"
+    if not steady:
+        return Text(counted)
+    low, median, high = (int(time_ns) for time_ns in np.percentile(steady, [10, 50, 90]))
+    spread = f"median {units.duration(median)}, p10-p90 {units.duration(low)} to {units.duration(high)}"
+    return Text(f"{counted}\n{spread}")
 
 
 def _rank_name(rank: Rank) -> str:
@@ -90,13 +106,14 @@ def _bar(share: float, colour: str) -> Text:
     return Text(cells.ljust(_BAR_CELLS), style=colour)
 
 
-def _budget(rank: Rank, findings: Iterable[Finding]) -> Group:
+def _budget(rank: Rank, analysis: Analysis) -> Group:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    unseen = any(finding.code == "graph-replays-missing" for finding in findings)
+    unseen = any(finding.code == "graph-replays-missing" for finding in analysis.capture.findings)
+    whole = "capture" if analysis.anchor.kind == "whole-trace" else f"typical {analysis.anchor.unit}"
     window_ns = rank.typical.step_ns
     for state in DeviceState:
         time_ns = getattr(rank.typical.budget, state)
@@ -107,12 +124,12 @@ def _budget(rank: Rank, findings: Iterable[Finding]) -> Group:
         table.add_row(
             name, _bar(share, STATE_COLOURS[state]), units.percent(share), units.milliseconds(time_ns)
         )
-    table.add_row("window", Text(" " * _BAR_CELLS), "100.0 %", units.milliseconds(window_ns), style="dim")
-    return _titled("Device time, each nanosecond once", table)
+    table.add_row(whole, Text(" " * _BAR_CELLS), "100.0 %", units.milliseconds(window_ns), style="dim")
+    return _titled(f"Device time of the {whole}, each nanosecond once", table)
 
 
 def _ranks(ranks: tuple[Rank, ...]) -> Group:
-    table = _grid("rank", "window", "compute", "graphs", "exp. comm", "exp. copy", "idle")
+    table = _grid("rank", "typical", "compute", "graphs", "exp. comm", "exp. copy", "idle")
     for rank in ranks:
         window_ns, budget = rank.typical.step_ns, rank.typical.budget
         parts = (getattr(budget, state) for state in DeviceState)
@@ -179,7 +196,7 @@ def _copies(rank: Rank) -> Group | None:
 def _unmatched(rank: Rank) -> Group | None:
     if not rank.unmatched_kernels:
         return None
-    table = _grid("kernel", "count", "work", "of window")
+    table = _grid("kernel", "count", "work", "of step")
     for kernel in rank.unmatched_kernels[:_MOST_ROWS]:
         table.add_row(
             Text(visible(kernel.name, most=60), overflow="ellipsis", no_wrap=True),

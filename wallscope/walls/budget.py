@@ -9,21 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from wallscope.model.frames import BUDGET_PARTS, BUDGETS, WINDOWS
+from wallscope.model.frames import BUDGET_PARTS, BUDGETS
 from wallscope.model.kinds import OperationClass
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
-
-
-def whole_capture(operations: pl.DataFrame) -> pl.DataFrame:
-    """One window a rank, from the start of its first operation to the end of its last (`WINDOWS`)."""
-    return (
-        operations.group_by("rank_id")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        .sort("rank_id")
-        .with_columns(step=pl.lit(0, pl.UInt32))
-        .select(WINDOWS.names())
-        .cast(WINDOWS)
-    )
 
 
 def spans_of(operations: pl.DataFrame) -> Spans:
@@ -32,9 +20,12 @@ def spans_of(operations: pl.DataFrame) -> Spans:
 
 
 def budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Device budget of each window (`CLASSIFIED`, `WINDOWS` to `BUDGETS`); operations are clipped to it."""
+    """Device budget of each window (`CLASSIFIED`, `WINDOWS` to `BUDGETS`); operations are clipped to it.
+
+    Further columns of the windows stay beside it.
+    """
     parts = [_of_rank(operations, windows, rank) for rank in windows["rank_id"].unique(maintain_order=True)]
-    return pl.concat([BUDGETS.to_frame(), *parts])
+    return pl.concat(parts) if parts else BUDGETS.to_frame()
 
 
 def _of_rank(operations: pl.DataFrame, windows: pl.DataFrame, rank_id: int) -> pl.DataFrame:
@@ -60,11 +51,3 @@ def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
         covered = covered_ns(so_far, windows)
         yield covered - counted
         counted = covered
-
-
-def exposed_ns(operations: pl.DataFrame, hidden_behind: Spans) -> int:
-    """Time in which one of the operations ran and nothing of `hidden_behind` (disjoint) did."""
-    together = union(hidden_behind, spans_of(operations))
-    return int(
-        (together.end_ns - together.start_ns).sum() - (hidden_behind.end_ns - hidden_behind.start_ns).sum()
-    )

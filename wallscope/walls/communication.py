@@ -4,41 +4,54 @@ import polars as pl
 
 from wallscope.model.analysis import Communication, CommunicationOperation
 from wallscope.model.kinds import Backend, Collective, OperationClass
-from wallscope.timeline.spans import length_ns, union
-from wallscope.walls.budget import exposed_ns, spans_of
+from wallscope.timeline.spans import union
+from wallscope.walls.budget import spans_of
+from wallscope.walls.typical import TypicalWork
+
+_COVERING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 
 
-def communication(operations: pl.DataFrame) -> Communication:
-    """Volume and exposure of the communication of one rank (`CLASSIFIED`).
+def communication(work: TypicalWork, all_exposed_ns: int) -> Communication:
+    """Volume and exposure of the communication in the typical step of one rank.
+
+    `all_exposed_ns` is the exposed part of its budget.
 
     Exposed means: neither compute nor an opaque graph ran. Operations that overlap each other are
     each shown with all their exposed time, so the list may add up to more than the total.
     """
-    own = operations.filter(pl.col("class") == OperationClass.COMMUNICATION)
-    covering = [OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH]
-    computing = union(spans_of(operations.filter(pl.col("class").is_in(covering))))
-    union_ns = length_ns(union(spans_of(own)))
-    exposed = exposed_ns(own, computing)
+    own = work.operations.filter(pl.col("class") == OperationClass.COMMUNICATION)
+    computing = union(spans_of(work.operations.filter(pl.col("class").is_in(_COVERING))))
+    hidden_ns = work.covered_ns(computing)
+
+    def exposed_ns(operations: pl.DataFrame) -> int:
+        return work.covered_ns(union(computing, spans_of(operations))) - hidden_ns
+
+    union_ns = work.covered_ns(union(spans_of(own)))
     listed = [
         CommunicationOperation(
             operation=Collective(category),
             axis="unknown",
             backend=Backend(backend),
-            count=len(group),
-            work_ns=int((group["end_ns"] - group["start_ns"]).sum()),
-            exposed_ns=exposed_ns(group, computing),
-            bytes=int(group["bytes"].sum()) if group["bytes"].is_not_null().all() else None,
+            count=work.mean(int(group["begins"].sum())),
+            work_ns=work.mean(int(group["inside_ns"].sum())),
+            exposed_ns=exposed_ns(group),
+            bytes=_bytes(work, group),
         )
         for (category, backend), group in own.group_by("category", "backend")
     ]
     return Communication(
         union_ns=union_ns,
-        exposed_ns=exposed,
+        exposed_ns=all_exposed_ns,
         blocking_ns=None,
-        hidden_share=(union_ns - exposed) / union_ns if union_ns else None,
+        hidden_share=(union_ns - all_exposed_ns) / union_ns if union_ns else None,
         operations=tuple(
             sorted(
                 listed, key=lambda entry: (-entry.exposed_ns, -entry.work_ns, entry.operation, entry.backend)
             )
         ),
     )
+
+
+def _bytes(work: TypicalWork, operations: pl.DataFrame) -> int | None:
+    begun = operations.filter(pl.col("begins"))["bytes"]
+    return None if begun.null_count() else work.mean(int(begun.sum()))

@@ -1,13 +1,15 @@
 """What the accounting itself has to say about the limits of its claims."""
 
-from wallscope.model.analysis import Rank
+from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.units import duration, plural
 
+_ENOUGH_STEPS = 5
 
-def accounting_findings(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+
+def accounting_findings(ranks: tuple[Rank, ...], anchor: Anchor) -> tuple[Finding, ...]:
     """Limits that show only once time is accounted for, the gravest first."""
-    return (*_opaque_graphs(ranks), _no_steps(ranks), *_unmatched(ranks))
+    return (*_opaque_graphs(ranks), *_steps(ranks, anchor), *_unmatched(ranks))
 
 
 def _opaque_graphs(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
@@ -26,13 +28,80 @@ def _opaque_graphs(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
     )
 
 
-def _no_steps(ranks: tuple[Rank, ...]) -> Finding:
-    return Finding(
-        "whole-capture",
-        Severity.WARNING,
-        "The whole capture is one window: start-up, steps and what lies between them are counted together.",
-        "Capture steady steps alone: --capture-range=cudaProfilerApi around them.",
-        covers_ns=sum(rank.typical.step_ns for rank in ranks),
+def _steps(ranks: tuple[Rank, ...], anchor: Anchor) -> tuple[Finding, ...]:
+    if anchor.kind == "whole-trace":
+        return (
+            Finding(
+                "no-steps",
+                Severity.WARNING,
+                "No step was found: the whole capture is one window, start-up and what lies between steps"
+                " included.",
+                "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range:"
+                " --step-range REGEX.",
+                covers_ns=sum(rank.typical.step_ns for rank in ranks),
+            ),
+        )
+    return (*_repeated_unit(anchor), *_disagreement(anchor), *_few_steps(ranks), *_outside(ranks))
+
+
+def _repeated_unit(anchor: Anchor) -> tuple[Finding, ...]:
+    if anchor.kind != "kernel-sequence":
+        return ()
+    what = "whether it is a step or a layer cannot be told" if anchor.unit == "window" else "it holds layers"
+    return (
+        Finding(
+            "unmarked-steps",
+            Severity.WARNING,
+            f"No range marks the steps: windows are the unit that the kernel sequence repeats; {what}.",
+            "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range:"
+            " --step-range REGEX.",
+        ),
+    )
+
+
+def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
+    check = anchor.cross_check
+    if check is None or check.agrees:
+        return ()
+    return (
+        Finding(
+            "anchors-disagree",
+            Severity.WARNING,
+            f"The ranges say {plural(anchor.steps, 'step')}, the kernel sequence repeats"
+            f" {plural(check.steps, 'time')}.",
+            "Name the range that is a step: --step-range REGEX.",
+        ),
+    )
+
+
+def _few_steps(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+    steady = min(sum(step.steady for step in rank.steps) for rank in ranks)
+    if steady >= _ENOUGH_STEPS:
+        return ()
+    counted = f"Only {plural(steady, 'steady window')}"
+    said = "No window is steady: all of them stand in" if steady == 0 else counted
+    return (
+        Finding(
+            "few-steps",
+            Severity.WARNING,
+            f"{said}: what varies from step to step cannot be told.",
+            "Capture 8 steps or more beyond warm-up (Megatron Bridge: profile_step_start, profile_step_end).",
+        ),
+    )
+
+
+def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+    """Device time before the first step has no window."""
+    outside_ns = sum(rank.outside_ns for rank in ranks)
+    if outside_ns == 0:
+        return ()
+    return (
+        Finding(
+            "outside-steps",
+            Severity.INFO,
+            f"{duration(outside_ns)} of device time lie before the first step and are in no window.",
+            covers_ns=outside_ns,
+        ),
     )
 
 

@@ -5,24 +5,27 @@ import polars as pl
 from wallscope.model.analysis import CopyWork, Memory
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationClass
 from wallscope.timeline.spans import union
-from wallscope.walls.budget import exposed_ns, spans_of
+from wallscope.walls.budget import spans_of
+from wallscope.walls.typical import TypicalWork
 
 _HOST_END = {CopyDirection.HOST_TO_DEVICE: "source", CopyDirection.DEVICE_TO_HOST: "destination"}
 _IS_PINNED = {MemoryKind.PINNED: True, MemoryKind.PAGEABLE: False}
 
 
-def memory(operations: pl.DataFrame, copies: pl.DataFrame, capacity_bytes: int | None) -> Memory:
-    """Copies and fills of one rank (`CLASSIFIED`, `COPIES`) by direction and host memory."""
-    moved = operations.filter(pl.col("class") == OperationClass.COPY).join(copies, on="op", how="left")
-    working = union(spans_of(operations.filter(pl.col("class") != OperationClass.COPY)))
+def memory(work: TypicalWork, copies: pl.DataFrame, capacity_bytes: int | None) -> Memory:
+    """Copies and fills (`COPIES`) in the typical step of one rank, by direction and host memory."""
+    is_copy = pl.col("class") == OperationClass.COPY
+    moved = work.operations.filter(is_copy).join(copies, on="op", how="left")
+    working = union(spans_of(work.operations.filter(~is_copy)))
+    hidden_ns = work.covered_ns(working)
     pinned = moved.with_columns(pinned=_pinned())
     listed = [
         CopyWork(
             direction=CopyDirection(direction),
-            count=len(group),
-            bytes=int(group["bytes"].sum()),
-            work_ns=int((group["end_ns"] - group["start_ns"]).sum()),
-            exposed_ns=exposed_ns(group, working),
+            count=work.mean(int(group["begins"].sum())),
+            bytes=work.mean(int(group.filter("begins")["bytes"].sum())),
+            work_ns=work.mean(int(group["inside_ns"].sum())),
+            exposed_ns=work.covered_ns(union(working, spans_of(group))) - hidden_ns,
             pinned=is_pinned,
         )
         for (direction, is_pinned), group in pinned.group_by("direction", "pinned")

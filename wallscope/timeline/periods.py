@@ -1,0 +1,97 @@
+"""The unit that repeats in a sequence of kernels, found without any mark.
+
+A sequence that repeats every `p` kernels equals itself shifted by `p`. All shifts are tried at once: each
+name gets a random direction in the plane, and the autocorrelation of those (one Fourier transform) is
+close to the share of equal pairs. The few best shifts are then counted exactly.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Symbols = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+
+_FEWEST = 3
+_REGULAR_SHARE = 0.8
+_LEAST_MATCH = 0.9
+_SAME_MATCH = 0.005
+_CANDIDATES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A repeating unit: rows at which each begins, and the share of kernels that repeat one unit later.
+
+    `is_layered` tells that the unit repeats a smaller one inside, as a step repeats its layers.
+    """
+
+    starts: Rows
+    match: float
+    is_layered: bool
+
+
+def period(symbols: Symbols, gap_ns: Rows, shortest: int = 8) -> Period | None:
+    """The repeating unit of a sequence, `None` where there is none that is sure.
+
+    Args:
+        symbols: a small non-negative number for each kernel's name, in order of time.
+        gap_ns: idle time before each kernel; units begin behind the largest of a unit's gaps.
+        shortest: a sequence that repeats after fewer kernels has no unit worth the name.
+    """
+    if symbols.size < _FEWEST * shortest:
+        return None
+    matches = {lag: _match(symbols, lag) for lag in _likely_lags(symbols, shortest)}
+    good = {lag: match for lag, match in matches.items() if match >= _LEAST_MATCH}
+    if not good:
+        return None
+    best = max(good.values())
+    lag = min(lag for lag, match in good.items() if match >= best - _SAME_MATCH)
+    starts = _starts(symbols, gap_ns, lag)
+    if lag < shortest or starts.size < _FEWEST or not _is_regular(starts, lag):
+        return None
+    is_layered = any(match >= 0.75 for other, match in matches.items() if other <= lag // 3)
+    return Period(starts, matches[lag], is_layered)
+
+
+def _is_regular(starts: Rows, lag: int) -> bool:
+    """Whether most units are as long as the shift says."""
+    lengths = np.diff(starts)
+    return bool((np.abs(lengths - lag) <= lag // 10).mean() >= _REGULAR_SHARE)
+
+
+def _likely_lags(symbols: Symbols, shortest: int) -> list[int]:
+    """Shifts under which many kernels meet their like, at most half the sequence, and all short ones."""
+    angles = np.random.default_rng(5).uniform(0, 2 * np.pi, int(symbols.max()) + 1)
+    signal = np.exp(1j * angles)[symbols]
+    size = 1 << (2 * symbols.size - 1).bit_length()
+    spectrum = np.fft.fft(signal, size)
+    correlation = np.fft.ifft(spectrum * spectrum.conj()).real[: symbols.size // 2 + 1]
+    correlation /= symbols.size - np.arange(correlation.size)
+    peaks = (
+        np.flatnonzero((correlation[1:-1] >= correlation[:-2]) & (correlation[1:-1] >= correlation[2:])) + 1
+    )
+    strong = peaks[correlation[peaks] > 0.5]
+    strongest = strong[np.argsort(-correlation[strong], kind="stable")][:_CANDIDATES].tolist()
+    return sorted({*strongest, *range(1, min(shortest, symbols.size // 2))})
+
+
+def _match(symbols: Symbols, lag: int) -> float:
+    return float((symbols[lag:] == symbols[:-lag]).mean())
+
+
+def _starts(symbols: Symbols, gap_ns: Rows, lag: int) -> Rows:
+    """First row of each unit: a name that occurs once a unit, behind the largest gap where it can be had."""
+    repeats = symbols[lag:] == symbols[:-lag]
+    first = int(np.argmax(np.convolve(repeats, np.ones(lag), "valid") >= _LEAST_MATCH * lag))
+    unit_count = (symbols.size - first) // lag
+    units = symbols[first : first + unit_count * lag].reshape(unit_count, lag)
+    gaps = np.median(gap_ns[first : first + unit_count * lag].reshape(unit_count, lag), axis=0)
+    occurrences = np.bincount(units.ravel(), minlength=int(symbols.max()) + 1)
+    once = [phase for phase in range(lag) if occurrences[units[0, phase]] == unit_count]
+    if not once:
+        phase = int(np.argmax(gaps))
+        return np.arange(first + phase, symbols.size, lag)
+    anchor = max(once, key=lambda phase: (gaps[phase], -phase))
+    return np.flatnonzero(symbols == units[0, anchor])

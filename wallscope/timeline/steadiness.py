@@ -1,0 +1,78 @@
+"""Which windows count as steady, and why the others do not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.frames import STEPS
+from wallscope.timeline.spans import Times
+
+_PROFILER = r"Profiler(Start|Stop)"
+_GRAPH_CAPTURE = r"StreamBeginCapture|StreamEndCapture|GraphInstantiate"
+_LOADING = r"(Module|Library)Load"
+_WARM_UP_RATIO = 1.25
+_LAST = "ends with the capture"
+_TOUCHED = (
+    (_PROFILER, "the profiler was started or stopped in it"),
+    (_GRAPH_CAPTURE, "a CUDA graph was captured in it"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Calls with their names and threads: `CALLS`, `NAMES`, `THREADS`."""
+
+    calls: pl.DataFrame
+    names: pl.DataFrame
+    threads: pl.DataFrame
+
+    def call_start_ns(self, call: pl.Series) -> pl.Series:
+        """Start of each call by number, null for -1."""
+        starts = self.calls["start_ns"]
+        known = call.set(call < 0, None).cast(pl.UInt32)
+        return starts.gather(known).alias("call_start_ns")
+
+    def moments(self, process: int, pattern: str) -> Times:
+        """Starts of the calls of a process whose name the pattern finds, in order."""
+        names = self.names.filter(pl.col("text").str.contains(pattern))["name"]
+        if names.is_empty():
+            return np.empty(0, np.int64)
+        threads = self.threads.filter(pl.col("process") == process)["thread"]
+        own = self.calls.filter(
+            pl.col("name").is_in(names.implode()) & pl.col("thread").is_in(threads.implode())
+        )
+        return np.sort(own["start_ns"].to_numpy())
+
+
+def judged(windows: pl.DataFrame, issue_ns: Times, process: int, host: Host) -> pl.DataFrame:
+    """The windows of one rank (`WINDOWS`) with steadiness and reason (`STEPS`).
+
+    `issue_ns` is the host's time of each window's first kernel: what the host did for a window lies
+    between it and that of the next. The leading windows that load modules, or take over 1.25 times the
+    median of all later ones, are warm-up.
+    """
+    reasons: list[str | None] = [None] * len(windows)
+    for pattern, touched in _TOUCHED:
+        for window in _windows_of(host.moments(process, pattern), issue_ns):
+            reasons[window] = touched
+    loading = set(_windows_of(host.moments(process, _LOADING), issue_ns))
+    duration_ns = (windows["end_ns"] - windows["start_ns"]).to_numpy()
+    for window in range(len(windows) - 2):
+        later_ns = float(np.median(duration_ns[window + 1 : -1]))
+        if window in loading:
+            reasons[window] = reasons[window] or "warm-up: modules were loaded in it"
+        elif later_ns and duration_ns[window] > _WARM_UP_RATIO * later_ns:
+            ratio = duration_ns[window] / later_ns
+            reasons[window] = reasons[window] or f"warm-up: {ratio:.1f} times the median of the later ones"
+        elif reasons[window] is None:
+            break
+    reasons[-1] = _LAST
+    reason = pl.Series("reason", reasons, dtype=pl.String)
+    return windows.with_columns(reason, reason.is_null().alias("steady")).select(STEPS.names()).cast(STEPS)
+
+
+def _windows_of(moments: Times, issue_ns: Times) -> list[int]:
+    """The windows that moments of the host fall into."""
+    window = np.searchsorted(issue_ns, moments, side="right") - 1
+    return [int(index) for index in np.unique(window[window >= 0])]

@@ -1,0 +1,200 @@
+"""The windows of each rank: from the first compute kernel of a step to the first of the next.
+
+Ranges on the host end before their work does, so windows are cut on the device: window i begins with
+the first compute kernel or opaque graph that was issued inside anchor range i, on the stream that
+carries most compute. Windows tile the capture from the first step on; the last ends with the rank's
+last operation.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.analysis import AnchorKind, AnchorUnit
+from wallscope.model.frames import STEPS, WINDOWS
+from wallscope.model.kinds import ComputeCategory, OperationClass
+from wallscope.timeline.anchors import AnchorRanges, named_anchor
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.periods import Period, period
+from wallscope.timeline.steadiness import Host, judged
+
+_SHORTEST_UNIT = 8
+_SHORTEST_GRAPH_UNIT = 2
+_LEAST_UPDATES = 2
+_LEAST_BETWEEN_UPDATES = 20
+_WHOLE: Final = "whole-trace"
+NO_STEP = "the whole capture, not a step"
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How a capture was divided: kind of anchor, unit, name of the anchor, windows (`STEPS`).
+
+    `check` is the count of steps that the kernel sequence gives beside a named anchor, if it gives one.
+    """
+
+    kind: AnchorKind
+    unit: AnchorUnit
+    name: str | None
+    windows: pl.DataFrame
+    check: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Main:
+    """Compute kernels and opaque graphs of a rank's main stream, in order of time.
+
+    Columns `start_ns`, `end_ns`, `symbol`, `updates` (whether it is optimizer work) and `issue_ns`, the
+    start of the issuing call (its own start where that is not known).
+    """
+
+    rank_id: int
+    process: int
+    last_ns: int
+    rows: pl.DataFrame
+    has_graphs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Rows of each rank's main stream at which windows begin, and by what."""
+
+    kind: AnchorKind
+    unit: AnchorUnit
+    name: str | None
+    rows: dict[int, Rows]
+
+
+def divided(
+    operations: pl.DataFrame, ranks: pl.DataFrame, host: Host, ranges: pl.DataFrame, pattern: str | None
+) -> Division:
+    """Windows of all ranks, by the first kind of anchor that gives the busiest rank two windows or more.
+
+    A rank that lacks this anchor, and all ranks where there is none, have one window: all they did. The
+    user's own pattern may find a single step.
+
+    Args:
+        operations: `CLASSIFIED`.
+        ranks: `RANKS`.
+        host: calls and threads.
+        ranges: `NESTED` with the columns `process`, `text` and `folded`.
+        pattern: the user's pattern for the ranges that are steps; `None` looks for known ones.
+    """
+    mains = [_main(operations, row, host) for row in ranks.iter_rows(named=True)]
+    busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
+    named = _by_ranges(mains, busiest, ranges, pattern)
+    sequence = _by_sequence(mains, busiest)
+    cut = _Cut(_WHOLE, "window", None, {})
+    candidates = ((sequence, 2), (_by_optimizer(mains), 2), (named, 2 if pattern is None else 1))
+    for candidate, fewest in candidates:  # the most trusted comes last
+        if candidate is not None and len(candidate.rows[busiest.rank_id]) >= fewest:
+            cut = candidate
+    nothing = np.empty(0, np.int64)
+    windows = [_windows(main, cut.rows.get(main.rank_id, nothing), operations, host) for main in mains]
+    is_checked = sequence is not None and cut.kind not in {_WHOLE, "kernel-sequence"}
+    check = len(sequence.rows[busiest.rank_id]) if sequence is not None and is_checked else None
+    return Division(cut.kind, cut.unit, cut.name, pl.concat([STEPS.to_frame(), *windows]), check)
+
+
+def _by_ranges(mains: list[_Main], busiest: _Main, ranges: pl.DataFrame, pattern: str | None) -> _Cut | None:
+    anchors = {
+        main.rank_id: named_anchor(ranges.filter(pl.col("process") == main.process), pattern)
+        for main in mains
+    }
+    chosen = anchors[busiest.rank_id]
+    if chosen is None:
+        return None
+    rows = {
+        main.rank_id: _first_rows(main, own) for main in mains if (own := anchors[main.rank_id]) is not None
+    }
+    return _Cut(chosen.kind, "step", chosen.name, rows)
+
+
+def _by_optimizer(mains: list[_Main]) -> _Cut:
+    """Steps that begin behind a burst of optimizer kernels."""
+    return _Cut("optimizer", "step", None, {main.rank_id: _behind_updates(main) for main in mains})
+
+
+def _behind_updates(main: _Main) -> Rows:
+    """Row behind each burst: several optimizer kernels, with many others before the next ones."""
+    updates = np.flatnonzero(main.rows["updates"].to_numpy())
+    if updates.size == 0:
+        return updates
+    ends = np.append(np.flatnonzero(np.diff(updates) > _LEAST_BETWEEN_UPDATES), updates.size - 1)
+    kernels = np.diff(ends, prepend=-1)
+    behind: Rows = updates[ends[kernels >= _LEAST_UPDATES]] + 1
+    return np.extract(behind < len(main.rows), behind)
+
+
+def _by_sequence(mains: list[_Main], busiest: _Main) -> _Cut | None:
+    found = {main.rank_id: _repeating(main) for main in mains}
+    chosen = found[busiest.rank_id]
+    if chosen is None:
+        return None
+    is_step = chosen.is_layered or busiest.has_graphs
+    rows = {rank_id: own.starts for rank_id, own in found.items() if own is not None}
+    return _Cut("kernel-sequence", "step" if is_step else "window", None, rows)
+
+
+def _main(operations: pl.DataFrame, rank: dict[str, int], host: Host) -> _Main:
+    own = operations.filter(pl.col("rank_id") == rank["rank_id"])
+    computing = own.filter(pl.col("class").is_in([OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH]))
+    by_work = (
+        computing.group_by("stream")
+        .agg(work_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .sort("work_ns", "stream", descending=[True, False])
+    )
+    rows = computing.filter(pl.col("stream") == by_work["stream"][0]) if len(by_work) else computing
+    is_graph = pl.col("class") == OperationClass.OPAQUE_GRAPH
+    timed = rows.select(
+        "start_ns",
+        "end_ns",
+        symbol=pl.when(is_graph).then(0).otherwise(pl.col("name").cast(pl.Int64) + 1),
+        updates=pl.col("category") == ComputeCategory.OPTIMIZER,
+        issue_ns=pl.coalesce(host.call_start_ns(rows["call"]), pl.col("start_ns")),
+    )
+    last_ns = own["end_ns"].max()
+    assert isinstance(last_ns, int)  # noqa: S101  # every rank has an operation
+    return _Main(rank["rank_id"], rank["process"], last_ns, timed, bool(rows.select(is_graph.any()).item()))
+
+
+def _first_rows(main: _Main, anchor: AnchorRanges) -> Rows:
+    """Row of the first kernel issued inside each anchor range; ranges without one are passed over."""
+    issue_ns = main.rows["issue_ns"].to_numpy()
+    inside = np.searchsorted(anchor.start_ns, issue_ns, side="right") - 1
+    within = (inside >= 0) & (issue_ns < anchor.end_ns[inside])
+    rows = np.flatnonzero(within)
+    return rows[np.unique(inside[rows], return_index=True)[1]]
+
+
+def _repeating(main: _Main) -> Period | None:
+    """The unit of the kernel sequence of the main stream."""
+    start_ns, end_ns = main.rows["start_ns"].to_numpy(), main.rows["end_ns"].to_numpy()
+    if start_ns.size == 0:
+        return None
+    gap_ns = np.concatenate(([0], np.maximum(start_ns[1:] - end_ns[:-1], 0)))
+    shortest = _SHORTEST_GRAPH_UNIT if main.has_graphs else _SHORTEST_UNIT
+    return period(main.rows["symbol"].to_numpy(), gap_ns, shortest)
+
+
+def _windows(main: _Main, rows: Rows, operations: pl.DataFrame, host: Host) -> pl.DataFrame:
+    if rows.size == 0:
+        own = operations.filter(pl.col("rank_id") == main.rank_id)
+        whole = own.select(
+            "rank_id", pl.lit(0, pl.UInt32).alias("step"), pl.col("start_ns").min(), end_ns=main.last_ns
+        )
+        window = whole.head(1).with_columns(steady=pl.lit(False), reason=pl.lit(NO_STEP))
+        return window.select(STEPS.names()).cast(STEPS)
+    start_ns = np.sort(main.rows["start_ns"].to_numpy()[rows])
+    windows = pl.DataFrame(
+        {
+            "rank_id": np.full(rows.size, main.rank_id),
+            "step": np.arange(rows.size),
+            "start_ns": start_ns,
+            "end_ns": np.append(start_ns[1:], main.last_ns),
+        }
+    ).cast(WINDOWS)
+    issue_ns = main.rows["issue_ns"].to_numpy()[rows]
+    return judged(windows, issue_ns, main.process, host)

@@ -1,0 +1,77 @@
+"""The typical step: the mean of the steady steps of ordinary length, rounded so that it adds up."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from wallscope.timeline.spans import Spans, Times, covered_ns
+
+_FEWEST_FOR_QUARTILES = 8
+
+
+def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
+    """The windows of one rank (`STEPS`) that make its typical step.
+
+    The steady ones whose duration lies within the interquartile range; all steady ones, if they are
+    fewer than eight; all windows, if none is steady.
+    """
+    steady = windows.filter(pl.col("steady"))
+    if steady.is_empty():
+        return windows
+    if len(steady) < _FEWEST_FOR_QUARTILES:
+        return steady
+    duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
+    low, high = np.percentile(duration_ns, [25, 75])
+    return steady.filter(pl.Series((duration_ns >= low) & (duration_ns <= high)))
+
+
+def mean_parts(parts: Times) -> list[int]:
+    """Mean of each column over the rows, as integers that add up to the rounded mean of the row sums.
+
+    The largest remainders are rounded up; of equal ones the first.
+
+    >>> mean_parts(np.array([[1, 1, 1], [2, 2, 1]]))
+    [2, 1, 1]
+    """
+    count = parts.shape[0]
+    sums = [int(column) for column in parts.sum(axis=0)]
+    whole = [total // count for total in sums]
+    missing = round(Fraction(sum(sums), count)) - sum(whole)
+    by_remainder = sorted(range(len(sums)), key=lambda part: (-(sums[part] % count), part))
+    for part in by_remainder[:missing]:
+        whole[part] += 1
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalWork:
+    """Operations of one rank beside the steps of its typical step, and the means over those.
+
+    `operations` are `CLASSIFIED` with `inside_ns`, what lies inside the steps, and `begins`, whether
+    the operation starts in one.
+    """
+
+    operations: pl.DataFrame
+    steps: Spans
+
+    def mean(self, total: int) -> int:
+        """A total over the steps as the mean of one."""
+        return round(Fraction(total, self.steps.start_ns.size))
+
+    def covered_ns(self, disjoint: Spans) -> int:
+        """How much of a step disjoint spans cover, in the mean."""
+        return self.mean(int(covered_ns(disjoint, self.steps).sum()))
+
+
+def typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
+    """Operations of one rank clipped to some of its windows."""
+    bounds = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
+    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    window = np.searchsorted(bounds.start_ns, start_ns, side="right") - 1
+    begins = (window >= 0) & ((start_ns < bounds.end_ns[window]) | (start_ns == bounds.end_ns[-1]))
+    clipped = operations.with_columns(
+        pl.Series("inside_ns", covered_ns(bounds, Spans(start_ns, end_ns))), pl.Series("begins", begins)
+    )
+    return TypicalWork(clipped.filter(pl.col("begins") | (pl.col("inside_ns") > 0)), bounds)
