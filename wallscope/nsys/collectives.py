@@ -1,0 +1,242 @@
+"""NCCL calls on the host, and what their NVTX payloads tell of bytes, peers and communicators.
+
+Payloads are read by the names of their entries: the numbers of NCCL's schemas and enumerations move
+from version to version. What cannot be read is null and counted; rubbish is never an error.
+"""
+
+import json
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.capture import Progress
+from wallscope.model.events import COLLECTIVE_CALLS, COMMUNICATORS, CollectiveSource
+from wallscope.nsys.tables import Database
+
+_HEADER = struct.Struct("<IIIIQQ")  # domain, -, schema, -, bytes of the payload, bytes of all
+_INTEGERS = ("<i4", "<u4", "<i8", "<u8", "<i8", "<u8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
+_NUMPY_TYPES = {**dict(enumerate(_INTEGERS, start=5)), 22: "<u8"}
+"""By NVTX's numbers of the types int to uint64_t, and size_t."""
+_INDIRECT = 0x7E  # flags of an entry that is a pointer, an offset or an array
+_FIELDS = {
+    "communicator": ("ncclcommunicatorid", "communicatorid", "commhash"),
+    "bytes": ("messagesizebytes", "messagesize", "bytes"),
+    "participants": ("noofranks", "nranks", "commnranks"),
+    "peer": ("peerrank", "peer"),
+    "rank": ("rank", "commrank"),
+    "device": ("cudadevice", "cudadev"),
+}
+_FIELD_OF = {spelling: field for field, spellings in _FIELDS.items() for spelling in spellings}
+_LARGEST_BYTES, _MOST_RANKS = 1 << 48, 1 << 24
+_TOLD = {
+    "row_id": pl.Int64(),
+    "told_by": COLLECTIVE_CALLS["source"],
+    **{field: pl.UInt64() if field == "communicator" else pl.Int64() for field in _FIELDS},
+}
+_RANGES = {
+    "row_id": pl.Int64(),
+    "global_tid": pl.Int64(),
+    "start": pl.Int64(),
+    "end": pl.Int64(),
+    "text": pl.String(),
+}
+_NEEDED = ("start", "end", "eventType", "globalTid", "domainId", "text", "textId")
+
+_Key = tuple[int, int]  # domain, schema
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """Frames `COLLECTIVE_CALLS`, `COMMUNICATORS`, and how many payloads could not be read."""
+
+    calls: pl.DataFrame
+    communicators: pl.DataFrame
+    unread_payloads: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Size of a payload, `None` where not told, and numpy type and offset of its known fields."""
+
+    payload_bytes: int | None
+    fields: Mapping[str, tuple[str, int]]
+
+
+def collectives(
+    source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
+) -> Collectives:
+    """The NCCL calls of all threads, groups and the making of communicators among them.
+
+    Calls that end before they start are left out; one without an end has none.
+    """
+    rows = _ranges(source)
+    progress(f"reading NCCL calls: {len(rows):,} rows")
+    told, payload_count = _told(source, rows["row_id"])
+    numbers = threads.select("thread", "process", globalTid="global_tid")
+    facts = (
+        rows.join(told, on="row_id", how="left", maintain_order="left")
+        .join(
+            numbers,
+            left_on="global_tid",
+            right_on="globalTid",
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
+        .with_columns(
+            start_ns=pl.col("start") - time_shift_ns,
+            end_ns=pl.col("end") - time_shift_ns,
+            operation=pl.col("text").str.replace(r"^nccl([A-Z])", "$1"),
+            source=pl.col("told_by").fill_null(CollectiveSource.NAME),
+        )
+        .sort("thread", "start_ns", maintain_order=True)
+    )
+    is_member = pl.all_horizontal(pl.col("communicator", "rank", "participants").is_not_null())
+    members = facts.filter(is_member).select(COMMUNICATORS.names()).unique()
+    return Collectives(
+        calls=facts.select(COLLECTIVE_CALLS.names()).cast(COLLECTIVE_CALLS),
+        communicators=members.sort(COMMUNICATORS.names()).cast(COMMUNICATORS),
+        unread_payloads=payload_count - len(told),
+    )
+
+
+def _ranges(source: Database) -> pl.DataFrame:
+    if not (source.has("NVTX_EVENTS", *_NEEDED) and source.has("StringIds", "id", "value")):
+        return pl.DataFrame(schema=_RANGES)
+    found = _lenient(source.rows("nccl_ranges"), _RANGES)
+    return found.drop_nulls("start").filter((pl.col("end") >= pl.col("start")).fill_null(value=True))
+
+
+def _told(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, int]:
+    """What the payloads of some rows tell, a row for each that could be read, and how many there are."""
+    wanted = json.dumps(row_ids.to_list())
+    blobs = texts = []
+    if source.has("NVTX_EVENTS", "binaryData"):
+        blobs = source.rows("nvtx_payloads", wanted)
+    if source.has("NVTX_EVENTS", "jsonText", "jsonTextId"):
+        texts = source.rows("nvtx_json", wanted)
+    frames = [*_from_payloads(blobs, _layouts(source) if blobs else {}), _from_json(texts)]
+    found = pl.concat([pl.DataFrame(schema=_TOLD), *frames], how="diagonal")
+    count = pl.col("participants", "peer", "rank", "device")
+    told = found.unique("row_id", keep="first", maintain_order=True).with_columns(
+        pl.when(pl.col("bytes").is_between(0, _LARGEST_BYTES)).then(pl.col("bytes")),
+        pl.when(count.is_between(0, _MOST_RANKS)).then(count),
+    )
+    return told, len({row_id for row_id, _ in (*blobs, *texts)})
+
+
+def _layouts(source: Database) -> dict[_Key, _Layout]:
+    """The layout of each schema that all processes describe alike."""
+    if not source.has(
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "idx", "name", "type", "offset", "flags"
+    ):
+        return {}
+    sizes: defaultdict[_Key, set[object]] = defaultdict(set)
+    if source.has("NVTX_PAYLOAD_SCHEMAS", "domainId", "schemaId", "payloadSize"):
+        for domain, schema, payload_bytes in source.rows("payload_sizes"):
+            sizes[domain, schema].add(payload_bytes)
+    entries: defaultdict[_Key, list[tuple[object, ...]]] = defaultdict(list)
+    for domain, schema, *entry in source.rows("payload_entries"):
+        entries[domain, schema].append(tuple(entry))
+    layouts: dict[_Key, _Layout] = {}
+    for key, described in entries.items():
+        payload_bytes = next(iter(sizes[key]), None)
+        is_alike = len(sizes[key]) < 2 and len({index for index, *_ in described}) == len(described)
+        if is_alike and (payload_bytes is None or isinstance(payload_bytes, int)):
+            layouts[key] = _Layout(payload_bytes, dict(_known_fields(described)))
+    return layouts
+
+
+def _known_fields(entries: Iterable[tuple[object, ...]]) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Name, numpy type and offset of the entries that are plain integers with a known name."""
+    for index, name, kind, offset, flags in entries:
+        field = _FIELD_OF.get(_spelling(name))
+        begins = 0 if offset is None and index == 0 else offset  # Nsight writes 0 as null there
+        is_plain = flags is None or (isinstance(flags, int) and not flags & _INDIRECT)
+        if field and is_plain and isinstance(kind, int) and kind in _NUMPY_TYPES and isinstance(begins, int):
+            yield field, (_NUMPY_TYPES[kind], begins)
+
+
+def _from_payloads(
+    rows: Iterable[tuple[int, object]], layouts: Mapping[_Key, _Layout]
+) -> Iterator[pl.DataFrame]:
+    """One frame for each layout that occurs."""
+    groups: defaultdict[tuple[_Key, int], list[tuple[int, bytes]]] = defaultdict(list)
+    for row_id, blob in rows:
+        if isinstance(blob, bytes) and (opened := _opened(blob)):
+            key, payload = opened
+            layout = layouts.get(key)
+            if layout and layout.payload_bytes in {None, len(payload)}:
+                groups[key, len(payload)].append((row_id, payload))
+    for (key, payload_bytes), members in groups.items():
+        fields = {
+            name: (kind, offset)
+            for name, (kind, offset) in layouts[key].fields.items()
+            if 0 <= offset <= payload_bytes - np.dtype(kind).itemsize
+        }
+        kinds, offsets = [kind for kind, _ in fields.values()], [offset for _, offset in fields.values()]
+        whole = np.dtype(
+            {"names": list(fields), "formats": kinds, "offsets": offsets, "itemsize": payload_bytes}
+        )
+        values = np.frombuffer(b"".join(payload for _, payload in members), whole)
+        columns = {
+            name: pl.Series(np.ascontiguousarray(values[name])).cast(_TOLD[name], strict=False)
+            for name in fields
+        }
+        yield pl.DataFrame({"row_id": [row_id for row_id, _ in members], **columns}).with_columns(
+            told_by=pl.lit(CollectiveSource.PAYLOAD, _TOLD["told_by"])
+        )
+
+
+def _opened(blob: bytes) -> tuple[_Key, bytes] | None:
+    """Domain and schema of a payload, and the payload; `None` if it is cut short or no payload."""
+    if re.fullmatch(rb"(0[xX])?([0-9a-fA-F]{2})+", blob):  # some exports spell it out
+        blob = bytes.fromhex(blob.removeprefix(b"0x").removeprefix(b"0X").decode("ascii"))
+    if len(blob) <= _HEADER.size:
+        return None
+    domain, _, schema, _, payload_bytes, _ = _HEADER.unpack_from(blob)
+    payload = blob[_HEADER.size : _HEADER.size + payload_bytes]
+    return ((domain, schema), payload) if len(payload) == payload_bytes > 0 else None
+
+
+def _from_json(rows: Iterable[tuple[int, object]]) -> pl.DataFrame:
+    """What JSON objects tell, their inner objects too; keys are matched by letters alone."""
+    told: list[tuple[object, ...]] = []
+    for row_id, text in rows:
+        try:
+            read = json.loads(str(text))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(read, dict):
+            inner = [value for value in read.values() if isinstance(value, dict)]
+            pairs = [pair for level in (*inner, read) for pair in level.items()]
+            facts = {_FIELD_OF.get(_spelling(key)): _number(value) for key, value in pairs}
+            told.append((row_id, str(CollectiveSource.JSON), *(facts.get(field) for field in _FIELDS)))
+    return _lenient(told, _TOLD)
+
+
+def _spelling(name: object) -> str:
+    return re.sub(r"[^a-z]", "", str(name).lower())
+
+
+def _number(value: object) -> int | None:
+    """An integer, also where JSON holds it as decimal or hexadecimal text."""
+    if isinstance(value, str) and re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|\d{1,20}", value):
+        return int(value, 16 if value[:2] in {"0x", "0X"} else 10)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _lenient(rows: Sequence[tuple[object, ...]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """A frame in which a value of another type is null."""
+    columns: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pl.DataFrame(
+        [
+            pl.Series(name, values, dtype=kind, strict=False)
+            for (name, kind), values in zip(schema.items(), columns, strict=True)
+        ]
+    )

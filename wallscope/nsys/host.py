@@ -1,0 +1,125 @@
+"""What host threads did beside CUDA calls: the operating system, the profiler, the scheduler, samples.
+
+Only threads that the caller has numbered count: schedulers and samplers see the whole machine.
+"""
+
+import polars as pl
+
+from wallscope.model.capture import Progress
+from wallscope.model.events import CPU_SAMPLES, HOST_EVENTS, HostKind
+from wallscope.nsys.catalog import Table
+from wallscope.nsys.strings import NAMELESS, numbered, texts_of
+from wallscope.nsys.tables import Database, read
+
+_WHAT_AND_WHEN = ("start", "end", "globalTid", "nameId")
+_OS_CALLS = Table("OSRT_API", _WHAT_AND_WHEN)
+_PROFILER = Table("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
+_CUDA = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
+_SWITCHES = Table(
+    "SCHED_EVENTS", ("start", "isSchedIn", "globalTid"), required=("start", "isSchedIn", "globalTid")
+)
+_SAMPLES = Table(
+    "COMPOSITE_EVENTS", ("start", "globalTid", "cpuCycles"), required=("start", "globalTid", "cpuCycles")
+)
+_PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
+_KINDS = {
+    HostKind.LOCK: r"^(__)?(pthread_(mutex|cond|rwlock|spin|barrier)_|sem_|futex|flockfile)",
+    HostKind.IO: r"^(__)?(p?(read|write)v?2?|open|openat|creat|close|access|faccessat|l?stat|fstat|fstatat"
+    r"|statx|lseek|sync|fsync|fdatasync|msync|syncfs|ftruncate|truncate|fallocate|sendfile|splice"
+    r"|send|recv|sendto|recvfrom|sendm?msg|recvm?msg|connect|accept4?"
+    r"|f(re|d)?open|fclose|fread|fwrite|fflush|fseeko?|fprintf|printf"
+    r"|f?getc|f?gets|f?putc|f?puts|getdelim|getline|readdir)(64)?(_unlocked|_chk)?$",
+    HostKind.PROFILER: r" profiling (started|finished)$",
+}
+_OFF_CPU = "off the CPU"
+
+
+def host_events(
+    source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What the threads did, and its names (`HOST_EVENTS`, `NAMES`); NVTX ranges are not among it.
+
+    Calls that end before they start are left out.
+    """
+    spans = [
+        read(source, _OS_CALLS, progress).with_columns(kind=pl.lit(None, pl.String)),
+        read(source, _PROFILER, progress).with_columns(kind=pl.lit(str(HostKind.PROFILER))),
+        read(source, _CUDA, progress).with_columns(
+            kind=pl.when(pl.col("overheadType").is_in(_PROFILER_TYPES))
+            .then(pl.lit(str(HostKind.PROFILER)))
+            .otherwise(pl.lit(str(HostKind.CUDA)))
+        ),
+    ]
+    columns = ["thread", "start", "end", "kind", "text"]
+    rows = pl.concat([frame.select(*_WHAT_AND_WHEN, "kind") for frame in spans])
+    rows = _on_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
+    rows = pl.concat(
+        [_named(source, rows).select(columns), _off_cpu(source, threads, progress).select(columns)]
+    )
+    names = numbered(rows["text"])
+    return (
+        rows.join(names, on="text", how="left", maintain_order="left")
+        .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
+        .sort("thread", "start_ns", "end_ns", "name", descending=[False, False, True, False])
+        .select(HOST_EVENTS.names())
+        .cast(HOST_EVENTS)
+    ), names
+
+
+def host_thread_ids(source: Database, progress: Progress) -> pl.Series:
+    """Global ids of the threads with calls or overheads, in no order, with repetitions."""
+    tables = (_OS_CALLS, _PROFILER, _CUDA)
+    ids = [read(source, Table(table.name, ("globalTid",), required=()), progress) for table in tables]
+    return pl.concat(ids)["globalTid"].drop_nulls()
+
+
+def cpu_samples(
+    source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
+) -> pl.DataFrame:
+    """The samples of the threads (`CPU_SAMPLES`)."""
+    rows = _on_threads(read(source, _SAMPLES, progress), threads)
+    return (
+        rows.with_columns(at_ns=pl.col("start") - time_shift_ns, cpu_cycles="cpuCycles")
+        .sort("thread", "at_ns", maintain_order=True)
+        .select(CPU_SAMPLES.names())
+        .cast(CPU_SAMPLES)
+    )
+
+
+def _on_threads(rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    numbers = threads.select("thread", globalTid="global_tid")
+    return rows.join(numbers, on="globalTid", nulls_equal=True, maintain_order="left")
+
+
+def _named(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the `text` of their name, which tells the kind where the table does not."""
+    rows = rows.with_columns(pl.col("nameId").fill_null(NAMELESS))
+    texts = texts_of(source, rows["nameId"]).rename({"string_id": "nameId"})
+    by_name = pl.lit(str(HostKind.OS))
+    for kind, pattern in _KINDS.items():
+        is_meant = pl.col("text").str.contains(pattern)
+        by_name = pl.when(is_meant).then(pl.lit(str(kind))).otherwise(by_name)
+    return rows.join(
+        texts.with_columns(by_name=by_name), on="nameId", how="left", maintain_order="left"
+    ).with_columns(pl.coalesce("kind", "by_name").alias("kind"))
+
+
+def _off_cpu(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
+    """Columns `thread`, `start`, `end`, `kind`, `text`: from a switch off the CPU to the next one onto it.
+
+    Switches in and out at one time cancel each other. Where a partner is missing, at the ends of the
+    capture or inside, there is no span.
+    """
+    switches = _on_threads(read(source, _SWITCHES, progress), threads).drop_nulls(["start", "isSchedIn"])
+    onto = pl.when(pl.col("isSchedIn") != 0).then(1).otherwise(-1)
+    return (
+        switches.group_by("thread", "start")
+        .agg(turn=onto.sum().sign())
+        .filter(pl.col("turn") != 0)
+        .sort("thread", "start")
+        .with_columns(
+            end=pl.col("start").shift(-1).over("thread"), next_turn=pl.col("turn").shift(-1).over("thread")
+        )
+        .filter((pl.col("turn") < 0) & (pl.col("next_turn") > 0))
+        .with_columns(kind=pl.lit(str(HostKind.SCHED)), text=pl.lit(_OFF_CPU))
+    )

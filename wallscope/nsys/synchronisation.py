@@ -1,0 +1,192 @@
+"""Who waits for what: CUDA synchronisations, records of events, and the streams there are."""
+
+import re
+
+import polars as pl
+
+from wallscope.model.capture import Progress
+from wallscope.model.events import EVENTS, STREAMS, SYNCS, StreamFlag, SyncKind
+from wallscope.nsys.calls import Calls
+from wallscope.nsys.catalog import Table
+from wallscope.nsys.identity import ExportFacts
+from wallscope.nsys.tables import Database, read
+from wallscope.nsys.threads import process_of
+
+_SYNCS = Table(
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    (
+        "start",
+        "end",
+        "contextId",
+        "streamId",
+        "correlationId",
+        "globalPid",
+        "syncType",
+        "eventId",
+        "eventSyncId",
+    ),
+)
+_EVENTS = Table(
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+    ("timestamp", "contextId", "streamId", "correlationId", "globalPid", "eventId", "eventSyncId"),
+    required=(),
+)
+_OWNER = ("hwId", "vmId", "processId", "contextId")
+_STREAMS = Table("TARGET_INFO_CUDA_STREAM", (*_OWNER, "streamId", "priority", "flag"), required=("streamId",))
+_CONTEXTS = Table("TARGET_INFO_CUDA_CONTEXT_INFO", (*_OWNER, "nullStreamId"), required=("nullStreamId",))
+_NULL_STREAMS = Table("TARGET_INFO_CUDA_NULL_STREAM", (*_OWNER, "streamId"), required=("streamId",))
+_NOBODY = (4_294_967_295, -1)  # "no stream", "no event"
+_KIND_BY_NAME = {
+    SyncKind.WAIT: r"StreamWaitEvent",
+    SyncKind.STREAM: r"StreamSynchronize",
+    SyncKind.EVENT: r"Event(Synchronize|Query)",
+    SyncKind.CONTEXT: r"(Device|Ctx|Context|Thread)Synchronize",
+}
+_VERSION = r"(_v\d+)?(_ptsz|_ptds)?$"
+_KIND_BY_TYPE = {1: SyncKind.EVENT, 2: SyncKind.WAIT, 3: SyncKind.STREAM, 4: SyncKind.CONTEXT}
+_FLAGS = {1: StreamFlag.BLOCKING, 2: StreamFlag.NONBLOCKING, 3: StreamFlag.NULL}
+
+
+def syncs(
+    source: Database, facts: ExportFacts, threads: pl.DataFrame, made: Calls, progress: Progress
+) -> pl.DataFrame:
+    """The synchronisations (`SYNCS`); rows that end before they start are left out.
+
+    The name of the call tells the kind; where the call is missing, whether a stream and an event take
+    part does. Numbers of the type come last: up to 3.7 they mean something else, from 3.24.0 to
+    3.24.14 they are one too low.
+    """
+    rows = read(source, _SYNCS, progress)
+    rows = rows.filter(pl.col("end") >= pl.col("start"))
+    return (
+        _issued(rows, threads, made)
+        .with_columns(
+            kind=pl.coalesce(_kind_by_name(), _kind_by_parties(), _kind_by_type(facts.schema_version)),
+            start_ns=pl.col("start") - facts.time_shift_ns,
+            end_ns=pl.col("end") - facts.time_shift_ns,
+            **_parties(),
+        )
+        .sort("process", "start_ns", maintain_order=True)
+        .select(SYNCS.names())
+        .cast(SYNCS)
+    )
+
+
+def events(
+    source: Database, threads: pl.DataFrame, made: Calls, time_shift_ns: int, progress: Progress
+) -> pl.DataFrame:
+    """The records of events (`EVENTS`)."""
+    rows = read(source, _EVENTS, progress)
+    timestamp = pl.col("timestamp")
+    return (
+        _issued(rows, threads, made)
+        .with_columns(
+            # 0 is "not collected"; an export on another clock may have shifted that too
+            timestamp_ns=pl.when(~timestamp.is_in([0, time_shift_ns])).then(timestamp - time_shift_ns),
+            **_parties(),
+        )
+        .sort("process", "call", maintain_order=True)
+        .select(EVENTS.names())
+        .cast(EVENTS)
+    )
+
+
+def streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
+    """The streams of the processes that have threads (`STREAMS`); null streams from their own tables too."""
+    listed = read(source, _STREAMS, progress).with_columns(
+        flags=pl.col("flag").replace_strict(
+            {flag: str(meaning) for flag, meaning in _FLAGS.items()}, default=None, return_dtype=pl.String
+        ),
+        priority=_signed("priority"),
+    )
+    null_streams = [
+        read(source, _CONTEXTS, progress).rename({"nullStreamId": "streamId"}),
+        read(source, _NULL_STREAMS, progress),
+    ]
+    is_null = [frame.with_columns(flags=pl.lit(str(StreamFlag.NULL))) for frame in null_streams]
+    key = ["process", "context", "stream"]
+    return (
+        pl.concat([*is_null, listed], how="diagonal")
+        .with_columns(globalPid=_global_pid(), context="contextId", stream=_party("streamId"))
+        .join(_processes(threads), on="globalPid", maintain_order="left")
+        .filter(pl.col("stream").is_not_null())
+        .group_by(key, maintain_order=True)
+        .agg(pl.col("flags").drop_nulls().first(), pl.col("priority").drop_nulls().first())
+        .sort(key)
+        .select(STREAMS.names())
+        .cast(STREAMS)
+    )
+
+
+def _issued(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
+    """The rows with their `process`, `call` and `thread`, and the `text` of the call's name."""
+    named = made.calls.select("call", "thread", "name").join(made.names, on="name", how="left")
+    known = made.by_correlation.join(named, on="call", how="left")
+    return (
+        rows.join(_processes(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left")
+        .join(known, on=["process", "correlationId"], how="left", maintain_order="left")
+        .with_columns(pl.col("call").cast(pl.Int32).fill_null(-1))
+    )
+
+
+def _processes(threads: pl.DataFrame) -> pl.DataFrame:
+    """Columns `globalPid`, `process` of the processes that have threads."""
+    return threads.select("process", globalPid=process_of("global_tid")).unique(maintain_order=True)
+
+
+def _parties() -> dict[str, pl.Expr]:
+    return {
+        "context": pl.col("contextId"),
+        "stream": _party("streamId"),
+        "event": _party("eventId"),
+        "event_sync": _party("eventSyncId"),
+    }
+
+
+def _party(column: str) -> pl.Expr:
+    return pl.when(~pl.col(column).is_in(_NOBODY)).then(pl.col(column))
+
+
+def _kind_by_name() -> pl.Expr:
+    kind = pl.lit(None, pl.String)
+    for meaning, pattern in _KIND_BY_NAME.items():
+        is_meant = pl.col("text").str.contains(f"{pattern}{_VERSION}")
+        kind = pl.when(is_meant).then(pl.lit(str(meaning))).otherwise(kind)
+    return kind
+
+
+def _kind_by_parties() -> pl.Expr:
+    """Null where the export has no column of streams or of events."""
+    has_stream, has_event = (~pl.col(column).is_in(_NOBODY) for column in ("streamId", "eventId"))
+    return (
+        pl.when(has_stream & has_event)
+        .then(pl.lit(str(SyncKind.WAIT)))
+        .when(has_stream & ~has_event)
+        .then(pl.lit(str(SyncKind.STREAM)))
+        .when(~has_stream & has_event)
+        .then(pl.lit(str(SyncKind.EVENT)))
+        .when(~has_stream & ~has_event)
+        .then(pl.lit(str(SyncKind.CONTEXT)))
+    )
+
+
+def _kind_by_type(schema_version: str | None) -> pl.Expr:
+    numbers = [int(number) for number in re.findall(r"\d+", schema_version or "")]
+    meanings = _KIND_BY_TYPE if numbers[:2] >= [3, 25] else {}
+    return pl.col("syncType").replace_strict(
+        {number: str(meaning) for number, meaning in meanings.items()}, default=None, return_dtype=pl.String
+    )
+
+
+def _global_pid() -> pl.Expr:
+    """Host, virtual machine and process in one signed number, as other tables spell them."""
+    host = pl.col("hwId") & 0xFF
+    signed = pl.when(host >= 0x80).then(host - 0x100).otherwise(host)
+    machine, process = pl.col("vmId") & 0xFF, pl.col("processId") & 0xFFFFFF
+    return signed * (1 << 56) + machine * (1 << 48) + process * (1 << 24)
+
+
+def _signed(column: str) -> pl.Expr:
+    """An int32 that the export spells as an unsigned one."""
+    bits = pl.col(column) & 0xFFFFFFFF
+    return pl.when(bits >= 1 << 31).then(bits - (1 << 32)).otherwise(bits)
