@@ -130,7 +130,7 @@ def test_contents_of_a_real_export_are_counted(path):
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    for entry in read_contents(path).tables:
+    for entry in read_contents(path, lambda _: None).tables:
         (count,) = (
             connection.execute(f"SELECT COUNT(*) FROM {entry.table}").fetchone()
             if entry.table in tables

@@ -171,7 +171,7 @@ def test_contents_of_an_export_without_device_operations(tmp_path):
         writer.capture_option("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE", "Node")
         writer.row("ANALYSIS_DETAILS", duration=5_000_000_000)
 
-    found = read_contents(path)
+    found = read_contents(path, lambda _: None)
 
     assert found.traced == ("Cuda", "NvtxEvents")
     assert found.graph_mode == "node"

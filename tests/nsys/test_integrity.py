@@ -75,7 +75,8 @@ def no_start_column(path: Path) -> None:
 BAD = {
     "missing": (lambda _: None, "there is no such file"),
     "empty": (lambda path: path.touch(), "is empty"),
-    "folder": (lambda path: path.mkdir(), "is a folder"),
+    "folder": (lambda path: path.mkdir(), "is an empty folder"),
+    "arrow": (lambda path: path.write_bytes(b"\xff\xff\xff\xff" + bytes(200)), "is an Arrow stream"),
     "fifo": (os.mkfifo, "no regular file"),
     "text": (lambda path: path.write_text("start,end\n1,2\n"), "is no SQLite database"),
     "lfs": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"),
@@ -149,7 +150,7 @@ def test_reading_leaves_file_and_folder_as_they_were(tmp_path):
     before = {entry.name: (entry.read_bytes(), entry.stat().st_mtime_ns) for entry in tmp_path.iterdir()}
 
     read(path)
-    read_contents(path)
+    read_contents(path, lambda _: None)
 
     after = {entry.name: (entry.read_bytes(), entry.stat().st_mtime_ns) for entry in tmp_path.iterdir()}
     assert after == before

@@ -44,7 +44,7 @@ def test_listing_of_contents_looks_as_reviewed(tmp_path, golden):
         writer.environment(RANK="3", CUDA_DEVICE_MAX_CONNECTIONS="1", SECRET_TOKEN="planted")
         writer.kernel("nvjet", 1, 2)
 
-    golden("contents-80.txt", printed(contents_listing(read_contents(path)), 80))
+    golden("contents-80.txt", printed(contents_listing(read_contents(path, lambda _: None)), 80))
 
 
 @pytest.mark.parametrize("columns", [40, 80, 140])

@@ -8,7 +8,13 @@ import typer
 from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 
-Export = Annotated[Path, typer.Argument(metavar="FILE", help="A .sqlite export of Nsight Systems.")]
+Export = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed.",
+    ),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")]
 
 

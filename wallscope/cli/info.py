@@ -13,5 +13,5 @@ def info(file: Export, *, verbose: Verbose = False) -> None:
     talkative(verbose=verbose)
     with reported() as progress:
         progress("counting rows")
-        contents = read_contents(file)
+        contents = read_contents(file, progress)
     print_out(contents_listing(contents))

@@ -1,4 +1,4 @@
-"""A read-only connection to a file that is not trusted.
+"""Opening an export that is not trusted: an SQLite file, a folder of tables, or a report.
 
 `immutable` keeps SQLite from making a journal, a lock or a shared-memory file beside the export;
 `check_file` has refused files with a log, which that mode would overlook.
@@ -6,12 +6,24 @@
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from wallscope.errors import InputError
-from wallscope.nsys.integrity import check_file
+from wallscope.model.capture import Progress
+from wallscope.nsys.folder import folder_tables
+from wallscope.nsys.integrity import check_file, is_folder
+from wallscope.nsys.report import located
+from wallscope.nsys.tables import Tables, quoted
+from wallscope.shipped import query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
 _LIMITS = {
@@ -19,27 +31,114 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 64 << 20,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
+_ROWS_A_CHUNK = 100_000
+_NULL = -(2**63)  # stands for NULL on the way; no time or id of an export is that small
+
+
+def _silent(_what: str) -> None:
+    """Progress that nobody sees."""
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The export at `path`, open for reading as long as the block lasts.
+def opened(path: Path, progress: Progress = _silent) -> Iterator[Tables]:
+    """The tables of the export at `path`, open for reading as long as the block lasts.
+
+    A report is exported aside first, where there is an nsys to do it.
 
     Raises:
-        InputError: the file is no database, is damaged, or cannot be read.
+        InputError: what is there is no export, is damaged, or cannot be read.
     """
-    check_file(path)
+    place = located(path, progress)
+    if is_folder(place):
+        yield folder_tables(place)
+        return
+    check_file(place)
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        connection = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     except sqlite3.Error as error:
         raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
     try:
         _defend(connection)
-        yield connection
+        yield _sqlite_tables(path, connection)
     except (sqlite3.DatabaseError, sqlite3.DataError) as error:
         raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
     finally:
         connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteTables:
+    """Answers from an open SQLite file."""
+
+    path: Path
+    connection: sqlite3.Connection
+    columns: Mapping[str, tuple[str, ...]]
+
+    def selected(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        return self.connection.execute(sql, values).fetchall()
+
+    def has_rows(self, table: str) -> bool:
+        """Whether the table holds a row."""
+        ((found,),) = self.selected(f"SELECT EXISTS (SELECT 1 FROM {quoted(table)})", ())
+        return bool(found)
+
+    def row_count(self, table: str) -> int:
+        """Number of rows."""
+        ((rows,),) = self.selected(f"SELECT COUNT(*) FROM {quoted(table)}", ())
+        return int(rows)
+
+    def frame(
+        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
+    ) -> pl.DataFrame:
+        """Columns of a table, int64 or text, in row order, read stretch by stretch."""
+        nothing = {**dict.fromkeys(integers, pl.Int64()), **dict.fromkeys(texts, pl.String())}
+        return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(table, integers, texts, progress)])
+
+    def _chunks(
+        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
+    ) -> Iterator[pl.DataFrame]:
+        wanted = [f"IFNULL({quoted(column)}, {_NULL + 1} - 1)" for column in integers]
+        wanted.extend(f"CAST({quoted(column)} AS TEXT)" for column in texts)
+        cursor = self.connection.execute(f"SELECT {', '.join(wanted)} FROM {quoted(table)}")
+        row_count = 0
+        while rows := cursor.fetchmany(_ROWS_A_CHUNK):
+            try:
+                yield _frame(rows, integers, texts)
+            except (TypeError, OverflowError) as error:
+                raise InputError(
+                    f"{self.path} — table {table} holds a value that is no integer, near row {row_count:,} —"
+                    " export the report again"
+                ) from error
+            row_count += len(rows)
+            progress(f"reading {table}: {row_count:,} rows")
+
+
+def _sqlite_tables(path: Path, connection: sqlite3.Connection) -> SqliteTables:
+    tables = [str(name) for (name,) in connection.execute(query("tables"))]
+    columns = {
+        table: tuple(str(name) for (name,) in connection.execute(query("columns"), (table,)))
+        for table in tables
+    }
+    return SqliteTables(path, connection, columns)
+
+
+def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
+    if texts:
+        by_column = list(zip(*rows, strict=True))
+        flat = array("q", chain.from_iterable(by_column[: len(integers)]))
+        numbers = np.frombuffer(flat, np.int64).reshape(len(integers), len(rows))
+    else:
+        by_column = []
+        flat = array("q", chain.from_iterable(rows))
+        numbers = np.frombuffer(flat, np.int64).reshape(len(rows), len(integers)).T
+    columns = [pl.Series(name, column.copy()) for name, column in zip(integers, numbers, strict=True)]
+    columns = [column.set(column == _NULL, None) if column.min() == _NULL else column for column in columns]
+    columns.extend(
+        pl.Series(name, column, dtype=pl.String)
+        for name, column in zip(texts, by_column[len(integers) :], strict=True)
+    )
+    return pl.DataFrame(columns)
 
 
 def _defend(connection: sqlite3.Connection) -> None:

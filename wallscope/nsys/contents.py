@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from wallscope.model.capture import Contents, TableContents
+from wallscope.model.capture import Contents, Progress, TableContents
 from wallscope.nsys import catalog, findings
 from wallscope.nsys.connection import opened
 from wallscope.nsys.identity import export_facts, export_identity
@@ -12,14 +12,14 @@ from wallscope.nsys.tables import Database, database
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9]{1,40}")
 
 
-def read_contents(path: Path) -> Contents:
+def read_contents(path: Path, progress: Progress) -> Contents:
     """Versions, machine, tables with row counts, and limits of an export.
 
     Raises:
         InputError: the file is no readable export.
     """
-    with opened(path) as connection:
-        source = database(path, connection)
+    with opened(path, progress) as tables:
+        source = database(path, tables)
         facts = export_facts(source)
         traced, graph_mode = _options(source)
         return Contents(

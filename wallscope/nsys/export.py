@@ -24,8 +24,8 @@ def read_capture(path: Path, progress: Progress) -> Capture:
         InputError: the file is no readable export.
         NothingToAnalyzeError: it holds no device operation.
     """
-    with opened(path) as connection:
-        source = database(path, connection)
+    with opened(path, progress) as tables:
+        source = database(path, tables)
         presence = {table: source.presence(table) for table in catalog.CONTENTS}
         _refuse_empty(source, presence)
         facts = export_facts(source)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wallscope.model.capture import Export, Gpu
 from wallscope.nsys.catalog import EXPORT_METADATA
 from wallscope.nsys.environment import allowed_environment
-from wallscope.nsys.integrity import fingerprint
+from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.tables import Database
 
 _VERSION = re.compile(r"\d{1,5}(?:\.\d{1,9}){0,4}(?:-[0-9a-z]{1,40})?")
@@ -43,7 +43,7 @@ def export_facts(source: Database) -> ExportFacts:
 
 def export_identity(source: Database, facts: ExportFacts) -> Export:
     """Identity of the export; the base name of the file, never its folder."""
-    size_bytes = source.path.stat().st_size
+    size_bytes = content_size_bytes(source.path)
     return Export(
         name=source.path.name,
         fingerprint=fingerprint(source.path, size_bytes),
@@ -92,7 +92,7 @@ def gpus(source: Database) -> tuple[Gpu, ...]:
         next((f'"{column}"' for column in spellings if source.has(table, column)), "NULL")
         for spellings in wanted.values()
     ]
-    rows = source.connection.execute(f'SELECT {", ".join(columns)} FROM "{table}" ORDER BY 1').fetchall()
+    rows = source.selected(f'SELECT {", ".join(columns)} FROM "{table}" ORDER BY 1')
     found = (_gpu(dict(zip(wanted, row, strict=True))) for row in rows if _integer(row[0]) is not None)
     return tuple({gpu.id: gpu for gpu in found}.values())  # the early table repeats a GPU for each process
 

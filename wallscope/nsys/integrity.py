@@ -1,23 +1,29 @@
-"""What a file is, told from its first bytes, before SQLite touches it.
+"""What a file or folder is, told from first and last bytes, before SQLite or polars touches it.
 
-File format: https://www.sqlite.org/fileformat.html, section 1.3 (the database header).
+File formats: https://www.sqlite.org/fileformat.html, section 1.3 (the database header);
+https://parquet.apache.org/docs/file-format; https://arrow.apache.org/docs/format/Columnar.html, "IPC
+Streaming Format".
 """
 
 import hashlib
 import os
+import re
 import stat
 from pathlib import Path
 
 from wallscope.errors import InputError
+from wallscope.units import plural
 
 _HEADER_BYTES = 100
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _EXPORT_HINT = "export it first: nsys export --type sqlite --output run.sqlite"
+_REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 _OTHER_FORMATS = (
     (b"version https://git-lfs", "is a Git LFS pointer, not the file itself", "fetch it: git lfs pull"),
-    (b"NVIDIA Tegra Profiler Report", "is an Nsight Systems report, not its export", _EXPORT_HINT),
-    (b"PAR1", "is a Parquet file", _EXPORT_HINT),
+    (_REPORT_MAGIC, "is an Nsight Systems report, not its export", _EXPORT_HINT),
+    (b"PAR1", "is a Parquet file, one table alone", "name the folder of nsys export --type parquetdir"),
+    (b"\xff\xff\xff\xff", "is an Arrow stream", "name the folder of nsys export --type arrowdir"),
     (b"ARROW1", "is an Arrow file", _EXPORT_HINT),
     (b"\x89HDF", "is an HDF5 file", _EXPORT_HINT),
     (b"\x1f\x8b", "is compressed with gzip", "decompress it first"),
@@ -32,6 +38,36 @@ _SUFFIXES = {
         "import it with the nsys that made it (QdstrmImporter), then export it: nsys export --type sqlite",
     ),
 }
+_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+_TABLE_FORMATS = {
+    ".parquet": ("Parquet file", b"PAR1", b"PAR1"),
+    ".arrow": ("Arrow stream", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x00\x00\x00\x00"),
+}
+"""Files that hold one table each: what they are, how they begin and how they end."""
+
+_TABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+_FOLDER_HINT = "name one export: a .sqlite file, or a folder of nsys export --type parquetdir"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether the path is a folder; what cannot be looked at is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_report(path: Path) -> bool:
+    """Whether the file is a report, known by its first bytes or by its name; never an SQLite database."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        with path.open("rb") as stream:
+            header = stream.read(len(_REPORT_MAGIC))
+    except (OSError, ValueError):
+        return False
+    by_name = path.suffix in _REPORT_SUFFIXES and any(header) and not header.startswith(_SQLITE_MAGIC)
+    return header == _REPORT_MAGIC or by_name
 
 
 def check_file(path: Path) -> int:
@@ -47,7 +83,7 @@ def check_file(path: Path) -> int:
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
     if not header.startswith(_SQLITE_MAGIC):
-        raise InputError(f"{path} — {_what_it_is(path, header)}")
+        raise InputError(f"{path} — {_what_it_is(path, header, f'is no SQLite database — {_EXPORT_HINT}')}")
     _check_length(path, header, size_bytes)
     _check_companions(path)
     return size_bytes
@@ -61,14 +97,13 @@ def _regular_size_bytes(path: Path) -> int:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path} — cannot be read: {reason} — check the path") from error
-    if stat.S_ISDIR(status.st_mode):
-        raise InputError(f"{path} — is a folder — name one .sqlite export")
     if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{path} — is no regular file — name one .sqlite export, not a pipe or device")
+        raise InputError(f"{path} — is no regular file — name one export, not a pipe or device")
     return status.st_size
 
 
-def _what_it_is(path: Path, header: bytes) -> str:
+def _what_it_is(path: Path, header: bytes, otherwise: str) -> str:
+    """Fault and cure for a file that does not begin as it should."""
     if not header:
         return "is empty — the export was never written; export the report again"
     for magic, what, cure in _OTHER_FORMATS:
@@ -79,7 +114,7 @@ def _what_it_is(path: Path, header: bytes) -> str:
         return f"{what} — {cure}"
     if not any(header):
         return "starts with zeros: the export was interrupted — export the report again"
-    return f"is no SQLite database — {_EXPORT_HINT}"
+    return otherwise
 
 
 def _check_length(path: Path, header: bytes, size_bytes: int) -> None:
@@ -112,13 +147,81 @@ def _check_companions(path: Path) -> None:
                 )
 
 
+def table_files(path: Path) -> dict[str, Path]:
+    """The file of each table in a folder that `nsys export --type parquetdir` or `arrowdir` wrote, by name.
+
+    Each begins and ends as a whole file of its format does. What else lies in the folder does not count.
+
+    Raises:
+        InputError: the folder holds no tables, tables of both formats, other exports, or a damaged table.
+    """
+    files = _listed(path)
+    for file in files:
+        _check_table(file)
+    return {file.stem: file for file in files}
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        entries = sorted(path.iterdir(), key=lambda entry: entry.name)
+    except OSError as error:
+        raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
+    if not entries:
+        raise InputError(f"{path} — is an empty folder — {_FOLDER_HINT}")
+    others = [entry for entry in entries if entry.suffix in (".sqlite", *_REPORT_SUFFIXES)]
+    if others:
+        raise InputError(
+            f"{path} — is a folder with {plural(len(others), 'whole export')}, which are read one at a time —"
+            " name one of them"
+        )
+    files = [
+        entry for entry in entries if entry.suffix in _TABLE_FORMATS and _TABLE_NAME.fullmatch(entry.stem)
+    ]
+    match len({file.suffix for file in files}):
+        case 0:
+            raise InputError(f"{path} — is a folder without a table of Nsight Systems — {_FOLDER_HINT}")
+        case 1:
+            return files
+    raise InputError(
+        f"{path} — is a folder with both .parquet and .arrow tables — export the report again, into a new"
+        " folder"
+    )
+
+
+def _check_table(path: Path) -> None:
+    size_bytes = _regular_size_bytes(path)
+    what, beginning, end = _TABLE_FORMATS[path.suffix]
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(_HEADER_BYTES)
+            stream.seek(max(0, size_bytes - len(end)))
+            trailer = stream.read()
+    except OSError as error:
+        raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
+    if not header.startswith(beginning):
+        fault = _what_it_is(path, header, f"is no {what} — export the report again")
+        raise InputError(f"{path} — {fault}")
+    if trailer != end or size_bytes < len(beginning + end):
+        raise InputError(f"{path} — is truncated: its end is missing — copy or export the folder again")
+
+
+def content_size_bytes(path: Path) -> int:
+    """Size of a file, or of all tables of a folder."""
+    return sum(file.stat().st_size for file in (_listed(path) if is_folder(path) else [path]))
+
+
 def fingerprint(path: Path, size_bytes: int) -> str:
     """Name of the content: BLAKE2 of the size and of up to 64 evenly spaced blocks of 64 KiB.
 
-    The first block holds SQLite's change counter, which every write to the database moves.
+    The first block holds SQLite's change counter, which every write to the database moves. For a folder:
+    of the size, and the name and fingerprint of each table.
     """
     block_bytes, most_blocks = 65_536, 64
     digest = hashlib.blake2b(size_bytes.to_bytes(8, "big"), digest_size=16)
+    if is_folder(path):
+        for file in _listed(path):
+            digest.update(f"{file.name} {fingerprint(file, file.stat().st_size)}\n".encode())
+        return digest.hexdigest()
     blocks = -(-size_bytes // block_bytes)
     with path.open("rb") as stream:
         for index in range(min(blocks, most_blocks)):
