@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from wallscope import __version__
 from wallscope.model.analysis import (
     SCHEMA,
@@ -21,11 +19,13 @@ from wallscope.nsys import read_capture
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.nesting import nested
+from wallscope.timeline.projection import projection
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
-from wallscope.walls.accounting import accounts
+from wallscope.walls.accounting import Divided, accounts
 from wallscope.walls.budget import budgets
 from wallscope.walls.findings import accounting_findings
+from wallscope.walls.phases import Phases
 from wallscope.walls.verdict import least_computing, verdict
 
 _AGREEMENT = 0.05
@@ -45,27 +45,19 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    rules = rules_with(options.kernels)
-    capture = read_capture(path, progress)
-
-    progress("naming kernels")
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))
-
-    progress("finding steps")
-    division = divide(capture, operations, options.step_range)
-
+    parts, division = divide(path, options, progress)
     progress("accounting for time")
-    ranks = accounts(capture, operations, budgets(operations, division.windows))
+    ranks = accounts(parts)
     anchor = _anchor(division, least_computing(ranks))
     return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
-        inputs=(capture.export,),
+        inputs=(parts.capture.export,),
         capture=CaptureQuality(
-            findings=(*accounting_findings(ranks, anchor), *capture.findings),
-            launch_correlation_share=_launch_correlation_share(capture),
+            findings=(*accounting_findings(ranks, anchor), *parts.capture.findings),
+            launch_correlation_share=_launch_correlation_share(parts.capture),
             resolved_dependency_share=None,
-            cuda_graphs=capture.graphs,
+            cuda_graphs=parts.capture.graphs,
             ranks_supplied=len(ranks),
         ),
         anchor=anchor,
@@ -74,17 +66,29 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     )
 
 
-def divide(capture: Capture, operations: pl.DataFrame, pattern: str | None) -> Division:
-    """The windows of all ranks, from `CLASSIFIED` operations and the ranges of the capture.
+def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, Division]:
+    """Read an export, name its operations, find the range of each, and divide the capture into windows.
 
     Raises:
-        StepRangeError: the pattern is wrong or finds no range.
+        WallscopeError: one of its children, each with a line for the user.
     """
-    tree, _, _ = nested(capture.ranges, capture.range_names)
+    rules = rules_with(options.kernels)
+    capture = read_capture(path, progress)
+
+    progress("naming kernels")
+    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))
+
+    progress("nesting ranges")
+    tree, paths, names = nested(capture.ranges, capture.range_names)
     ranges = labelled(tree, capture.range_names, capture.threads)
-    check_pattern(pattern, ranges)
+    check_pattern(options.step_range, ranges)
+    projected = projection(capture.operations, capture.calls, tree, capture.threads)
+
+    progress("finding steps")
     host = Host(capture.calls, capture.call_names, capture.threads)
-    return divided(operations, capture.ranks, host, ranges, pattern)
+    division = divided(operations, capture.ranks, host, ranges, options.step_range)
+    windows = budgets(operations, division.windows)
+    return Divided(capture, operations, windows, projected, Phases(ranges, paths, names)), division
 
 
 def _anchor(division: Division, rank: Rank) -> Anchor:

@@ -131,11 +131,26 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeWork:
+    """A range path in the typical step: instances, host time, device time inclusive and alone, work."""
+
+    name: str
+    path: str
+    count: int
+    host_ns: int
+    gpu_ns: int
+    own_gpu_ns: int
+    work_ns: int
+    own_work_ns: int
+    walls: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rank:
     """One (process, device) pair.
 
     `outside_ns` is device time before the first window; `unmatched_kernels` are over 1 % of the typical
-    step and known to no pattern.
+    step and known to no pattern; `ranges` are the 200 with most device time.
     """
 
     rank: int | None
@@ -151,8 +166,8 @@ class Rank:
     compute: tuple[ComputeWork, ...]
     memory: Memory
     unmatched_kernels: tuple[KernelWork, ...]
+    ranges: tuple[RangeWork, ...]
     causes: None = None
-    ranges: None = None
     profile: None = None
 
 

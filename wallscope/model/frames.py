@@ -144,4 +144,19 @@ BUDGETS = pl.Schema(
 )
 """Device budget of each window; the five parts sum to `end_ns - start_ns`."""
 
+RANGE_WORK = pl.Schema(
+    {
+        "path": pl.UInt32(),
+        "count": pl.Int64(),  # instances
+        "host_ns": pl.Int64(),  # added-up time between start and end on the host
+        "gpu_ns": pl.Int64(),  # time in which operations issued inside ran, ranges inside included
+        "own_gpu_ns": pl.Int64(),  # the same without the ranges inside
+        "work_ns": pl.Int64(),  # added-up durations of those operations
+        "own_work_ns": pl.Int64(),
+        "operations": pl.Int64(),
+        "own_operations": pl.Int64(),
+    }
+)
+"""Range paths of one rank, means over the steps of its typical step."""
+
 BUDGET_PARTS = ("compute_ns", "opaque_graph_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")

@@ -1,5 +1,6 @@
 """Everything known of each rank, gathered into the nouns of the answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -10,27 +11,42 @@ from wallscope.model.frames import BUDGET_PARTS
 from wallscope.walls.communication import communication
 from wallscope.walls.compute import compute_work, unmatched_kernels
 from wallscope.walls.memory import memory
-from wallscope.walls.typical import mean_parts, typical_steps, typical_work
+from wallscope.walls.phases import Phases
+from wallscope.walls.typical import TypicalWork, mean_parts, typical_steps, typical_work
 
 
-def accounts(capture: Capture, operations: pl.DataFrame, windows: pl.DataFrame) -> tuple[Rank, ...]:
-    """One account a rank, from `CLASSIFIED` operations and windows with `STEPS` and `BUDGETS`."""
-    return tuple(
-        _account(
-            capture,
-            operations.filter(pl.col("rank_id") == row["rank_id"]),
-            windows.filter(pl.col("rank_id") == row["rank_id"]),
-            row,
-        )
-        for row in capture.ranks.iter_rows(named=True)
-    )
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A capture with its operations classified (`CLASSIFIED`), projected and divided into windows.
+
+    `windows` have the columns of `STEPS` and `BUDGETS`, `projected` follows `PROJECTION`.
+    """
+
+    capture: Capture
+    operations: pl.DataFrame
+    windows: pl.DataFrame
+    projected: pl.DataFrame
+    phases: Phases
 
 
-def _account(capture: Capture, operations: pl.DataFrame, windows: pl.DataFrame, rank: dict[str, Any]) -> Rank:
-    chosen = typical_steps(windows)
-    budget = Budget(*mean_parts(chosen.select(BUDGET_PARTS).to_numpy()))
+def accounts(divided: Divided) -> tuple[Rank, ...]:
+    """One account a rank."""
+    return tuple(_account(divided, row) for row in divided.capture.ranks.iter_rows(named=True))
+
+
+def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
+    """The operations of a rank beside the steps of its typical step."""
+    is_own = pl.col("rank_id") == rank_id
+    return typical_work(divided.operations.filter(is_own), typical_steps(divided.windows.filter(is_own)))
+
+
+def _account(divided: Divided, rank: dict[str, Any]) -> Rank:
+    capture = divided.capture
+    is_own = pl.col("rank_id") == rank["rank_id"]
+    operations, windows = divided.operations.filter(is_own), divided.windows.filter(is_own)
+    budget = Budget(*mean_parts(typical_steps(windows).select(BUDGET_PARTS).to_numpy()))
     typical = Typical(sum(budget.parts()), budget)
-    work = typical_work(operations, chosen)
+    work = rank_work(divided, rank["rank_id"])
     capacities = {gpu.id: gpu.memory_bytes for gpu in capture.export.gpus}
     return Rank(
         rank=rank["rank"],
@@ -45,6 +61,7 @@ def _account(capture: Capture, operations: pl.DataFrame, windows: pl.DataFrame, 
         communication=communication(work, budget.exposed_communication),
         compute=compute_work(work),
         memory=memory(work, capture.copies, capacities.get(rank["gpu"])),
+        ranges=divided.phases.listed(work, divided.projected, rank["process"]),
         unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
     )
 
