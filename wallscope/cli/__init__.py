@@ -13,6 +13,7 @@ import typer
 from wallscope import __version__
 from wallscope.cli.analyze import analyze
 from wallscope.cli.info import info
+from wallscope.cli.tables import kernels, ranges, steps
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
 
@@ -27,6 +28,9 @@ app = typer.Typer(
     help="Say why a GPU training step takes as long as it does, from an Nsight Systems export.",
 )
 app.command()(analyze)
+app.command()(steps)
+app.command()(kernels)
+app.command()(ranges)
 app.command()(info)
 
 

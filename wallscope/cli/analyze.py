@@ -18,20 +18,28 @@ Export = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")]
 
 
+KernelRules = Annotated[
+    Path | None,
+    typer.Option(
+        "--kernels", metavar="FILE", help="TOML file of kernel-name rules, asked before the shipped ones."
+    ),
+]
+StepRange = Annotated[
+    str | None,
+    typer.Option(
+        "--step-range", metavar="REGEX", help="NVTX ranges that are steps; else known names are looked for."
+    ),
+]
+
+
 def analyze(
     file: Export,
     *,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
     ] = None,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TOML file of kernel-name rules, asked before the shipped ones."),
-    ] = None,
-    step_range: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help="NVTX ranges that are steps; else known names are looked for."),
-    ] = None,
+    kernels: KernelRules = None,
+    step_range: StepRange = None,
     verbose: Verbose = False,
 ) -> None:
     """Account for the time of the GPUs in one export."""
