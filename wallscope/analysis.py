@@ -1,7 +1,9 @@
 """The pipeline: an export is read, its operations are named, its time is divided and accounted for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import polars as pl
 
 from wallscope import __version__
 from wallscope.model.analysis import (
@@ -20,6 +22,7 @@ from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.nesting import nested
 from wallscope.timeline.projection import projection
+from wallscope.timeline.selection import Selection, clipped, only_steps, selected_ranks
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import Divided, accounts
@@ -33,10 +36,11 @@ _AGREEMENT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asks for: a file of kernel-name rules, a pattern for the ranges that are steps."""
+    """What the user asks for: kernel-name rules, a pattern for steps, a part to look at."""
 
     kernels: Path | None = None
     step_range: str | None = None
+    selection: Selection = field(default_factory=Selection)
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -85,9 +89,12 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
     projected = projection(capture.operations, capture.calls, tree, capture.threads)
 
     progress("finding steps")
+    capture = replace(capture, ranks=selected_ranks(capture.ranks, options.selection))
+    is_selected = pl.col("rank_id").is_in(capture.ranks["rank_id"].implode())
+    operations = clipped(operations.filter(is_selected), options.selection)
     host = Host(capture.calls, capture.call_names, capture.threads)
     division = divided(operations, capture.ranks, host, ranges, options.step_range)
-    windows = budgets(operations, division.windows)
+    windows = budgets(operations, only_steps(division.windows, options.selection))
     return Divided(capture, operations, windows, projected, Phases(ranges, paths, names)), division
 
 

@@ -4,6 +4,7 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── InputError                  the file is no readable Nsight Systems export
 │   └── NothingToAnalyzeError   it is one, and lacks what the question needs
 ├── KernelRulesError            a file of kernel-name rules is wrong
+├── SelectionError              the selected ranks, steps or time are not in the export
 ├── StepRangeError              the pattern for steps is wrong or finds no range
 └── OutputError                 a result cannot be written where the user asked for it
 
@@ -25,6 +26,10 @@ class NothingToAnalyzeError(InputError):
 
 class KernelRulesError(WallscopeError):
     """A file of kernel-name rules cannot be used."""
+
+
+class SelectionError(WallscopeError):
+    """What the user selected cannot be read, or is not in the export."""
 
 
 class StepRangeError(WallscopeError):

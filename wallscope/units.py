@@ -24,6 +24,16 @@ def duration(time_ns: int | None) -> str:
     return f"{time_ns} ns"
 
 
+def seconds(time_ns: int) -> str:
+    """Session time in seconds, to the nanosecond, as Nsight shows it.
+
+    >>> seconds(60_127_760_123), seconds(5)
+    ('60.127760123', '0.000000005')
+    """
+    sign, rest = ("-", -time_ns) if time_ns < 0 else ("", time_ns)
+    return f"{sign}{rest // 1_000_000_000}.{rest % 1_000_000_000:09d}"
+
+
 def milliseconds(time_ns: int | None) -> str:
     """Nanoseconds as milliseconds, for columns that are compared by eye.
 

@@ -7,6 +7,7 @@ import typer
 
 from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
+from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 
 Export = Annotated[
     Path,
@@ -32,7 +33,7 @@ StepRange = Annotated[
 ]
 
 
-def analyze(
+def analyze(  # noqa: PLR0913  # options are parameters
     file: Export,
     *,
     json: Annotated[
@@ -40,6 +41,10 @@ def analyze(
     ] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
+    rank: Rank = None,
+    device: Device = None,
+    steps: Steps = None,
+    time: Time = None,
     verbose: Verbose = False,
 ) -> None:
     """Account for the time of the GPUs in one export."""
@@ -51,8 +56,9 @@ def analyze(
 
     talkative(verbose=verbose)
     check_output(json, inputs=(file, kernels))
+    options = Options(kernels, step_range, selection(rank, device, steps, time))
     with reported() as progress:
-        analysis = account(file, Options(kernels, step_range), progress)
+        analysis = account(file, options, progress)
     if json is None or str(json) != "-":
         print_out(summary(analysis, least_computing(analysis.ranks)))
     if json is not None:

@@ -8,12 +8,14 @@ import typer
 from wallscope.cli.analyze import Export, KernelRules, StepRange, Verbose
 from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
+from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import polars as pl
 
+    from wallscope.analysis import Options
     from wallscope.render.tables import Column
     from wallscope.walls.accounting import Divided
 
@@ -25,19 +27,25 @@ Json = Annotated[
 ]
 
 
-def steps(
+def steps(  # noqa: PLR0913  # options are parameters
     file: Export,
     *,
     step_range: StepRange = None,
+    rank: Rank = None,
+    device: Device = None,
+    steps: Steps = None,
+    time: Time = None,
     csv: Csv = None,
     json: Json = None,
     verbose: Verbose = False,
 ) -> None:
     """List the steps: when each began, its device budget, and why it does not count as steady."""
-    from wallscope.render.tables import STEPS  # noqa: PLC0415  # keeps --help fast
+    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.tables import STEPS  # noqa: PLC0415
     from wallscope.walls.tables import step_table  # noqa: PLC0415
 
-    _show(file, None, step_range, step_table, STEPS, csv, json, verbose=verbose)
+    options = Options(None, step_range, selection(rank, device, steps, time))
+    _show(file, options, step_table, STEPS, (csv, json), verbose=verbose)
 
 
 def kernels(  # noqa: PLR0913  # options are parameters
@@ -45,51 +53,62 @@ def kernels(  # noqa: PLR0913  # options are parameters
     *,
     step_range: StepRange = None,
     kernels: KernelRules = None,
+    rank: Rank = None,
+    device: Device = None,
+    steps: Steps = None,
+    time: Time = None,
     csv: Csv = None,
     json: Json = None,
     verbose: Verbose = False,
 ) -> None:
     """List the kernels of the typical step: what they are, how often they run, how long."""
-    from wallscope.render.tables import KERNELS  # noqa: PLC0415  # keeps --help fast
+    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.tables import KERNELS  # noqa: PLC0415
     from wallscope.walls.tables import kernel_table  # noqa: PLC0415
 
-    _show(file, kernels, step_range, kernel_table, KERNELS, csv, json, verbose=verbose)
+    options = Options(kernels, step_range, selection(rank, device, steps, time))
+    _show(file, options, kernel_table, KERNELS, (csv, json), verbose=verbose)
 
 
-def ranges(
+def ranges(  # noqa: PLR0913  # options are parameters
     file: Export,
     *,
     step_range: StepRange = None,
+    rank: Rank = None,
+    device: Device = None,
+    steps: Steps = None,
+    time: Time = None,
     csv: Csv = None,
     json: Json = None,
     verbose: Verbose = False,
 ) -> None:
     """List the NVTX ranges of the typical step: time on the host, time on the device, inclusive and alone."""
-    from wallscope.render.tables import RANGES  # noqa: PLC0415  # keeps --help fast
+    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.tables import RANGES  # noqa: PLC0415
     from wallscope.walls.tables import range_table  # noqa: PLC0415
 
-    _show(file, None, step_range, range_table, RANGES, csv, json, verbose=verbose)
+    options = Options(None, step_range, selection(rank, device, steps, time))
+    _show(file, options, range_table, RANGES, (csv, json), verbose=verbose)
 
 
-def _show(  # noqa: PLR0913, PLR0917  # the options of three commands in one place
+def _show(  # noqa: PLR0913  # what three commands share
     file: Path,
-    kernel_rules: Path | None,
-    step_range: str | None,
+    options: "Options",
     made: "Callable[[Divided], pl.DataFrame]",
     columns: "tuple[Column, ...]",
-    csv: Path | None,
-    json: Path | None,
+    targets: tuple[Path | None, Path | None],
     *,
     verbose: bool,
 ) -> None:
-    from wallscope.analysis import Options, divide  # noqa: PLC0415  # keeps --help fast
+    from wallscope.analysis import divide  # noqa: PLC0415  # keeps --help fast
     from wallscope.render import tables  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    for target in (csv, json):
-        check_output(target, inputs=(file, kernel_rules))
+    csv, json = targets
+    for target in targets:
+        check_output(target, inputs=(file, options.kernels))
     with reported() as progress:
-        divided, _ = divide(file, Options(kernel_rules, step_range), progress)
+        divided, _ = divide(file, options, progress)
         frame = made(divided)
     if "-" not in {str(csv), str(json)}:
         print_out(tables.table(frame, columns))

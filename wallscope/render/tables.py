@@ -41,13 +41,9 @@ def _milliseconds(time_ns: int) -> str:
     return units.milliseconds(time_ns).removesuffix(" ms")
 
 
-def _seconds(time_ns: int) -> str:
-    return f"{time_ns / 1e9:.6f}"
-
-
 STEPS = (
     Column("step", "step", units.number),
-    Column("start_ns", "start s", _seconds),
+    Column("start_ns", "start s", units.seconds),
     Column("duration_ns", "ms", _milliseconds),
     Column("compute_ns", "compute", _milliseconds),
     Column("opaque_graph_ns", "graphs", _milliseconds),

@@ -1,0 +1,67 @@
+"""The options that select a part of a capture, the same for all commands that account for time."""
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wallscope.errors import SelectionError
+
+if TYPE_CHECKING:
+    from wallscope.timeline.selection import Selection
+
+Rank = Annotated[
+    int | None, typer.Option("--rank", metavar="N", help="Only the rank of this number in the job.")
+]
+Device = Annotated[int | None, typer.Option("--device", metavar="N", help="Only ranks on this CUDA device.")]
+Steps = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="A-B", help="Only these steps count, both included; or one: A."),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time", metavar="A-B", help="Only this time: seconds of the session, or with ns, us, ms, s."
+    ),
+]
+
+_UNITS_NS = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_MOMENT = r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s|)"
+
+
+def selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> "Selection":
+    """The selection that the options spell.
+
+    Raises:
+        SelectionError: an option cannot be read.
+    """
+    from wallscope.timeline.selection import Selection  # noqa: PLC0415  # keeps --help fast
+
+    return Selection(rank, device, _steps(steps), _time_ns(time))
+
+
+def _steps(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if first > last:
+        raise SelectionError(f"--steps {text} — is no stretch of steps — write --steps 3-7, or --steps 3")
+    return first, last
+
+
+def _time_ns(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(f"{_MOMENT}-{_MOMENT}", text)
+    begin_ns, end_ns = (_moment_ns(*found.group(1, 2)), _moment_ns(*found.group(3, 4))) if found else (0, 0)
+    if begin_ns >= end_ns:
+        raise SelectionError(
+            f"--time {text} — is no stretch of time — write --time 1.25-1.5, or 1250ms-1500ms"
+        )
+    return begin_ns, end_ns
+
+
+def _moment_ns(number: str, unit: str) -> int:
+    return int(Decimal(number) * _UNITS_NS[unit])
