@@ -20,7 +20,7 @@ from wallscope.model.capture import Capture, Progress
 from wallscope.nsys import read_capture
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
-from wallscope.timeline.nesting import nested
+from wallscope.timeline.paths import nested
 from wallscope.timeline.projection import projection
 from wallscope.timeline.selection import Selection, clipped, only_steps, selected_ranks
 from wallscope.timeline.steadiness import Host
@@ -83,7 +83,7 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
     operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))
 
     progress("nesting ranges")
-    tree, paths, names = nested(capture.ranges, capture.range_names)
+    tree, paths, names = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
     ranges = labelled(tree, capture.range_names, capture.threads)
     check_pattern(options.step_range, ranges)
     projected = projection(capture.operations, capture.calls, tree, capture.threads)

@@ -6,14 +6,14 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.nsys import read_capture
-from wallscope.timeline.nesting import nested, path_texts
+from wallscope.timeline.paths import nested, path_texts
 from wallscope.timeline.projection import projection
 
 
 def projected(path: Path) -> pl.DataFrame:
     """One row an operation: start, name of the innermost range, its path, and how it was found."""
     capture = read_capture(path, lambda _: None)
-    tree, paths, labels = nested(capture.ranges, capture.range_names)
+    tree, paths, labels = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
     found = projection(capture.operations, capture.calls, tree, capture.threads)
     ranges = tree.join(capture.range_names, on="name").select(pl.col("range").cast(pl.Int32), "text", "path")
     written = path_texts(paths, labels)

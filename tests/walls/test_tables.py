@@ -47,17 +47,19 @@ def test_device_time_of_every_path_equals_brute_force(divided):
         for row in windows.iter_rows(named=True)
         if low <= row["end_ns"] - row["start_ns"] <= high
     ]
-    tree = {row["range"]: row for row in divided.phases.tree.iter_rows(named=True)}
+    path_of = dict(divided.phases.tree.select("range", "path").iter_rows())
+    paths = divided.phases.paths.rows_by_key("path", named=True, unique=True)
+    texts = dict(divided.phases.names.iter_rows())
     inclusive: dict[str, list[tuple[int, int]]] = {}
     alone: dict[str, list[tuple[int, int]]] = {}
     for op, held in zip(
         divided.operations.iter_rows(named=True), divided.projected.iter_rows(named=True), strict=True
     ):
         names = []
-        at = held["range"]
+        at = path_of.get(held["range"], -1)
         while at >= 0:
-            names.append(tree[at]["folded"])
-            at = tree[at]["parent"]
+            names.append(texts[paths[at]["name"]])
+            at = paths[at]["parent"]
         span = (op["start_ns"], op["end_ns"])
         for depth in range(len(names)):
             inclusive.setdefault(" / ".join(reversed(names[depth:])), []).append(span)

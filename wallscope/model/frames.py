@@ -76,7 +76,7 @@ RANGES = pl.Schema(
 NESTED = pl.Schema({**RANGES, "parent": pl.Int32(), "path": pl.UInt32()})
 """Ranges with the range around each (-1 at the top) and the path of folded names."""
 
-PATHS = pl.Schema({"path": pl.UInt32(), "parent": pl.Int32(), "name": pl.UInt32(), "depth": pl.UInt16()})
+PATHS = pl.Schema({"path": pl.UInt32(), "parent": pl.Int32(), "name": pl.UInt32(), "depth": pl.UInt32()})
 """Folded names from the outermost range inwards; a thousand like ranges share one path."""
 
 PROJECTION = pl.Schema({"op": pl.UInt32(), "range": pl.Int32(), "how": PROJECTED_BY})

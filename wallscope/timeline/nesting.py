@@ -9,10 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from wallscope.model.frames import NAMES, NESTED, PATHS
-from wallscope.timeline.folding import folded
 from wallscope.timeline.spans import Times
 
 Rows = npt.NDArray[np.int64]
@@ -61,63 +58,3 @@ def _jumps(parent: Rows) -> Iterator[Rows]:
     while (jump >= 0).any():
         jump = jump[jump]
         yield jump
-
-
-def nested(ranges: pl.DataFrame, names: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """The tree of ranges (`NESTED`), its paths (`PATHS`) and their folded names (`NAMES`).
-
-    `ranges` follow `RANGES`, `names` are theirs. Ranges that end on another thread stand alone.
-    """
-    folds = names.with_columns(folded(names["text"]))
-    labels = folds.select("text").unique().sort("text").with_row_index("label")
-    by_name = folds.join(labels, on="text", how="left", maintain_order="left")["label"].to_numpy()
-    label = by_name[ranges["name"].to_numpy()] if len(ranges) else np.empty(0, np.int64)
-    parent = _parents_by_thread(ranges)
-    path, paths = _paths(parent, label)
-    tree = ranges.with_columns(pl.Series("parent", parent), pl.Series("path", path))
-    return tree.select(NESTED.names()).cast(NESTED), paths, labels.rename({"label": "name"}).cast(NAMES)
-
-
-def _parents_by_thread(ranges: pl.DataFrame) -> Rows:
-    parent = np.full(len(ranges), -1, dtype=np.int64)
-    for own in ranges.filter(~pl.col("crosses")).partition_by("thread"):
-        rows = own["range"].to_numpy().astype(np.int64)
-        inside = parents(own["end_ns"].to_numpy())
-        parent[rows] = np.where(inside < 0, -1, rows[inside])
-    return parent
-
-
-def _paths(parent: Rows, label: npt.NDArray[np.integer]) -> tuple[Rows, pl.DataFrame]:
-    """Path of each range, and all paths; a path is the path around it and a label."""
-    number_of: dict[tuple[int, int], int] = {}
-    path: list[int] = []
-    depth: list[int] = []
-    for above, own in zip(parent.tolist(), label.tolist(), strict=True):
-        key = (path[above] if above >= 0 else -1, own)
-        number = number_of.setdefault(key, len(number_of))
-        if number == len(depth):
-            depth.append(depth[key[0]] + 1 if key[0] >= 0 else 0)
-        path.append(number)
-    paths = pl.DataFrame(list(number_of), schema=["parent", "name"], orient="row").with_row_index("path")
-    empty = PATHS.to_frame()
-    found = (
-        paths.with_columns(pl.Series("depth", depth)).select(PATHS.names()).cast(PATHS) if depth else empty
-    )
-    return np.array(path, dtype=np.int64), found
-
-
-def path_texts(paths: pl.DataFrame, names: pl.DataFrame, most: int = 8) -> pl.Series:
-    """Each path written out, outermost first; of deep ones the middle is left out.
-
-    `paths` follow `PATHS`, `names` are their folded names.
-    """
-    parent, label = paths["parent"].to_list(), names["text"].gather(paths["name"]).to_list()
-    texts = []
-    for row in range(len(paths)):
-        inwards: list[str] = []
-        at = row
-        while at >= 0 and len(inwards) < most:
-            inwards.append(label[at])
-            at = parent[at]
-        texts.append(("… / " if at >= 0 else "") + " / ".join(reversed(inwards)))
-    return pl.Series("path_text", texts, dtype=pl.String)

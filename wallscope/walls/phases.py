@@ -13,7 +13,8 @@ import polars as pl
 
 from wallscope.model.analysis import RangeWork
 from wallscope.model.frames import RANGE_WORK
-from wallscope.timeline.nesting import Rows, path_texts
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.paths import path_texts
 from wallscope.timeline.spans import ordered, union
 from wallscope.walls.typical import TypicalWork
 

@@ -1,0 +1,91 @@
+"""What a thread without a range of its own works for: the one thread of its process that waits for it.
+
+PyTorch's autograd thread issues the backward pass while the main thread waits inside `backward`. The
+thread that waits holds an open range and is outside API calls.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.model.kinds import CallRole
+from wallscope.timeline.nesting import Rows, innermost
+from wallscope.timeline.spans import Times
+
+_ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
+
+
+class HostThread:
+    """The ranges and calls of one thread, ready to be asked what was open or made at a moment."""
+
+    def __init__(self, ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> None:
+        self.rows = ranges["range"].to_numpy().astype(np.int64)
+        self.start_ns, self.end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+        own_parent = parent[self.rows]
+        self._parent = np.where(own_parent < 0, -1, np.searchsorted(self.rows, own_parent))
+        self._call_start_ns = calls["start_ns"].to_numpy()
+        ends = calls["end_ns"].to_numpy()
+        self._call_end_ns = np.maximum.accumulate(ends) if len(ends) else ends
+        self.issues = bool(calls["role"].is_in(_ISSUING).any())
+
+    def open_range(self, at_ns: Times) -> Rows:
+        """The innermost open range at each moment, -1 where there is none."""
+        row = innermost(self.start_ns, self.end_ns, self._parent, at_ns)
+        return np.where(row < 0, -1, np.append(self.rows, -1)[row])
+
+    def is_in_call(self, at_ns: Times) -> npt.NDArray[np.bool_]:
+        """Whether the thread is inside an API call at each moment."""
+        if self._call_end_ns.size == 0:
+            return np.zeros(at_ns.size, dtype=bool)
+        row = np.searchsorted(self._call_start_ns, at_ns, side="right") - 1
+        is_open: npt.NDArray[np.bool_] = (row >= 0) & (self._call_end_ns[row] > at_ns)
+        return is_open
+
+    def is_quiet(self, start_ns: Times, end_ns: Times) -> npt.NDArray[np.bool_]:
+        """Whether the thread neither calls nor opens a range during each span."""
+        made = _count_between(self._call_start_ns, start_ns, end_ns) + _count_between(
+            self.start_ns, start_ns, end_ns
+        )
+        is_quiet: npt.NDArray[np.bool_] = (made == 0) & ~self.is_in_call(start_ns)
+        return is_quiet
+
+
+def _count_between(moments: Times, start_ns: Times, end_ns: Times) -> Rows:
+    return np.searchsorted(moments, end_ns, side="left") - np.searchsorted(moments, start_ns, side="left")
+
+
+def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> dict[int, HostThread]:
+    """The threads that hold ranges, by number; ranges that end on another thread do not count.
+
+    `ranges` follow `RANGES`, `calls` follow `CALLS`, `parent` is the row of the range around each.
+    """
+    by_thread = {own["thread"][0]: own for own in calls.partition_by("thread")}
+    nothing = calls.clear()
+    return {
+        own["thread"][0]: HostThread(own, by_thread.get(own["thread"][0], nothing), parent)
+        for own in ranges.filter(~pl.col("crosses")).partition_by("thread")
+    }
+
+
+def of_the_one_that_waits(threads: list[HostThread], at_ns: Times) -> Rows:
+    """The open range of the only thread that has one and is in no call; -1 where none or several do."""
+    return _only([np.where(thread.is_in_call(at_ns), -1, thread.open_range(at_ns)) for thread in threads])
+
+
+def around_whole(threads: list[HostThread], start_ns: Times, end_ns: Times) -> Rows:
+    """The range of the only issuing thread that waits in it during all of each span; else -1."""
+    found = []
+    for thread in threads:
+        if not thread.issues:
+            continue
+        row = thread.open_range(start_ns)
+        until_ns = np.append(thread.end_ns, 0)[np.searchsorted(thread.rows, row)]
+        waits = (row >= 0) & (until_ns >= end_ns) & thread.is_quiet(start_ns, end_ns)
+        found.append(np.where(waits, row, -1))
+    return _only(found) if found else np.full(start_ns.size, -1)
+
+
+def _only(candidates: list[Rows]) -> Rows:
+    """Of several candidates a row the one that is not -1, if there is exactly one."""
+    stacked = np.array(candidates)
+    return np.where((stacked >= 0).sum(axis=0) == 1, stacked.max(axis=0), -1)
