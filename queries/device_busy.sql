@@ -1,5 +1,6 @@
--- Busy and idle time of each rank inside one window, in ns of the export's clock, as wallscope counts them.
+-- Busy and idle time of each rank inside one window, in ns, as wallscope counts them.
 --   :start_ns, :end_ns   the window: a step's start_ns and end_ns of the JSON answer
+--   :time_shift_ns       time_shift_ns of the input in the JSON answer, 0 for most exports
 --   busy_ns              length of the union of kernels, copies, fills and whole-graph rows inside it
 --   idle_ns              the rest of the window
 --
@@ -7,16 +8,20 @@
 -- block where it starts after everything before it has ended; the union is the sum of the blocks.
 -- An export lacks the tables that it has no rows for: leave those branches out.
 WITH operation AS (
-    SELECT kernel.globalPid AS global_pid, kernel.deviceId AS device_id, kernel.start AS start_ns, kernel."end" AS end_ns
+    SELECT
+        kernel.globalPid AS global_pid,
+        kernel.deviceId AS device_id,
+        kernel.start - :time_shift_ns AS start_ns,
+        kernel."end" - :time_shift_ns AS end_ns
     FROM CUPTI_ACTIVITY_KIND_KERNEL AS kernel
     UNION ALL
-    SELECT copy.globalPid, copy.deviceId, copy.start, copy."end"
+    SELECT copy.globalPid, copy.deviceId, copy.start - :time_shift_ns, copy."end" - :time_shift_ns
     FROM CUPTI_ACTIVITY_KIND_MEMCPY AS copy
     UNION ALL
-    SELECT fill.globalPid, fill.deviceId, fill.start, fill."end"
+    SELECT fill.globalPid, fill.deviceId, fill.start - :time_shift_ns, fill."end" - :time_shift_ns
     FROM CUPTI_ACTIVITY_KIND_MEMSET AS fill
     UNION ALL
-    SELECT graph.globalPid, graph.deviceId, graph.start, graph."end"
+    SELECT graph.globalPid, graph.deviceId, graph.start - :time_shift_ns, graph."end" - :time_shift_ns
     FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE AS graph
 ),
 clipped AS (

@@ -1,4 +1,4 @@
-"""Whatever an export holds of its owner, no output repeats it."""
+"""Whatever an export holds of its owner, no output repeats it; names of kernels and ranges are the answer."""
 
 import pytest
 
@@ -40,7 +40,6 @@ def planted(path, schema: str) -> None:
             "ProcessStreams", globalPid=1, filenameId=writer.string(CANARY), contentId=writer.string(CANARY)
         )
         writer.gpu(1, name=f"{ADDRESS} {CANARY}")
-        writer.range(CANARY, 1, 2)
         writer.call(CANARY, 1, 2)
         writer.connection.execute(f'CREATE TABLE "{CANARY}" (x)')
 

@@ -157,9 +157,11 @@ def test_the_shipped_sql_recomputes_busy_and_idle_time(path):
             connection.execute(f"CREATE TEMP TABLE {name} ({quoted})")
             connection.execute(f"INSERT INTO temp.{name} {source}")
 
-    for index, rank in enumerate(answer(path)["ranks"]):
+    found = answer(path)
+    shift_ns = found["inputs"][0]["time_shift_ns"]
+    for index, rank in enumerate(found["ranks"]):
         for step in (rank["steps"][0], rank["steps"][-1]):
-            bounds = {"start_ns": step["start_ns"], "end_ns": step["end_ns"]}
+            bounds = {"start_ns": step["start_ns"], "end_ns": step["end_ns"], "time_shift_ns": shift_ns}
             *_, idle_ns = connection.execute(query("device_busy"), bounds).fetchall()[index]
             assert idle_ns == step["budget"]["idle"]
     connection.close()

@@ -52,7 +52,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     parts, division = divide(path, options, progress)
     progress("accounting for time")
     ranks = accounts(parts)
-    anchor = _anchor(division, least_computing(ranks))
+    shown = least_computing(ranks)
+    anchor = _anchor(division, shown)
     return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
@@ -63,10 +64,15 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
             resolved_dependency_share=None,
             cuda_graphs=parts.capture.graphs,
             ranks_supplied=len(ranks),
+            world_size=parts.capture.world_size,
         ),
         anchor=anchor,
         ranks=ranks,
-        diagnosis=Diagnosis(dominant_wall="unknown", verdict=verdict(ranks, anchor)),
+        diagnosis=Diagnosis(
+            dominant_wall="unknown",
+            verdict=verdict(ranks, anchor),
+            steady_steps=sum(step.steady for step in shown.steps),
+        ),
     )
 
 

@@ -13,13 +13,15 @@ _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 def duration(time_ns: int | None) -> str:
     """Nanoseconds in the largest unit that leaves a digit before the point.
 
-    >>> duration(412_600_000), duration(1_500), duration(999), duration(2_456_000_000), duration(None)
-    ('412.6 ms', '1.5 µs', '999 ns', '2.456 s', 'unknown')
+    >>> duration(412_600_000), duration(1_500), duration(949), duration(2_456_000_000), duration(None)
+    ('412.6 ms', '1.5 µs', '949 ns', '2.456 s', 'unknown')
+    >>> duration(999_999), duration(999_960_000)
+    ('1.0 ms', '1.000 s')
     """
     if time_ns is None:
         return _UNKNOWN
     for unit_ns, unit, decimals in _DURATIONS:
-        if abs(time_ns) >= unit_ns:
+        if round(abs(time_ns) / unit_ns, decimals) >= 1:
             return f"{time_ns / unit_ns:.{decimals}f} {unit}"
     return f"{time_ns} ns"
 
@@ -39,9 +41,13 @@ def milliseconds(time_ns: int | None) -> str:
 
     >>> milliseconds(127_949_000), milliseconds(4_000), milliseconds(0), milliseconds(3_921_000_000)
     ('127.9 ms', '0.004 ms', '0.0 ms', '3,921.0 ms')
+    >>> milliseconds(30)
+    '<0.001 ms'
     """
     if time_ns is None:
         return _UNKNOWN
+    if 0 < time_ns < 500:
+        return "<0.001 ms"
     decimals = 3 if 0 < abs(time_ns) < 50_000 else 1
     return f"{time_ns / 1e6:,.{decimals}f} ms"
 
@@ -64,13 +70,13 @@ def percent(share: float | None) -> str:
 def size(size_bytes: int | None) -> str:
     """Bytes in binary units.
 
-    >>> size(512), size(65_536), size(85_899_345_920), size(None)
-    ('512 B', '64.0 KiB', '80.0 GiB', 'unknown')
+    >>> size(512), size(65_536), size(85_899_345_920), size(2**30 - 1), size(None)
+    ('512 B', '64.0 KiB', '80.0 GiB', '1.0 GiB', 'unknown')
     """
     if size_bytes is None:
         return _UNKNOWN
     for unit_bytes, unit in _SIZES:
-        if size_bytes >= unit_bytes:
+        if round(size_bytes / unit_bytes, 1) >= 1:
             return f"{size_bytes / unit_bytes:.1f} {unit}"
     return f"{size_bytes} B"
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.timeline.nesting import innermost, parents
+from wallscope.timeline.nesting import innermost, jumps, parents
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=14)
 
@@ -37,7 +37,7 @@ def test_the_innermost_range_equals_a_plain_search_also_without_nesting(drawn, m
     rows = in_order(drawn)
     start_ns, end_ns = arrays(rows)
 
-    found = innermost(start_ns, end_ns, parents(end_ns), np.array(moments))
+    found = innermost(start_ns, end_ns, jumps(parents(end_ns)), np.array(moments))
 
     assert found.tolist() == [dull_innermost(rows, at) for at in moments]
 
@@ -46,6 +46,6 @@ def test_a_hundred_thousand_ranges_on_one_stack_are_climbed_by_leaps():
     count = 100_000
     start_ns, end_ns = np.arange(count), 10 * count - np.arange(count)
 
-    found = innermost(start_ns, end_ns, parents(end_ns), np.array([count, 10 * count - 1, 10 * count]))
+    found = innermost(start_ns, end_ns, jumps(parents(end_ns)), np.array([count, 10 * count - 1, 10 * count]))
 
     assert found.tolist() == [count - 1, 0, -1]

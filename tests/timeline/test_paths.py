@@ -38,9 +38,9 @@ def test_like_ranges_share_a_path_and_threads_do_not_nest_in_each_other():
 
     tree, paths, labels = tree_of(given_ranges, names)
 
-    written = path_texts(paths, labels)
+    written = path_texts(paths, labels, tree["path"])
     assert tree["parent"].to_list() == [-1, 0, -1, 2, -1]
-    assert written.gather(tree["path"]).to_list() == [
+    assert written.to_list() == [
         "step #",
         "step # / aten::mm",
         "step #",
@@ -62,7 +62,7 @@ def test_of_a_deep_path_the_outside_is_left_out():
     names = pl.DataFrame([(0, "a")], schema=NAMES, orient="row")
     _, paths, labels = tree_of(ranges(*((0, start, 100 - start, 0) for start in range(5))), names)
 
-    assert path_texts(paths, labels, most=3).to_list() == [
+    assert path_texts(paths, labels, paths["path"], most=3).to_list() == [
         "a",
         "a / a",
         "a / a / a",
@@ -109,7 +109,7 @@ def test_outermost_ranges_continue_the_path_of_the_thread_that_waits(calls, expe
 
     tree, paths, labels = tree_of(ranges((0, 10, 50, 0), (1, 20, 30, 1)), names, launches(*calls))
 
-    assert path_texts(paths, labels).gather(tree["path"]).to_list() == ["backward", expected]
+    assert path_texts(paths, labels, tree["path"]).to_list() == ["backward", expected]
     assert tree["parent"].to_list() == [-1, -1]
 
 
@@ -118,4 +118,4 @@ def test_a_range_that_outlasts_the_wait_is_not_continued():
 
     tree, paths, labels = tree_of(ranges((0, 10, 50, 0), (1, 20, 51, 1)), names, launches((0, 5, 6)))
 
-    assert path_texts(paths, labels).gather(tree["path"]).to_list() == ["backward", "autograd"]
+    assert path_texts(paths, labels, tree["path"]).to_list() == ["backward", "autograd"]

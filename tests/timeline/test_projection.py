@@ -16,7 +16,7 @@ def projected(path: Path) -> pl.DataFrame:
     tree, paths, labels = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
     found = projection(capture.operations, capture.calls, tree, capture.threads)
     ranges = tree.join(capture.range_names, on="name").select(pl.col("range").cast(pl.Int32), "text", "path")
-    written = path_texts(paths, labels)
+    written = path_texts(paths, labels, paths["path"])
     return (
         found.join(capture.operations.select("op", "rank_id", "start_ns", "kind"), on="op")
         .join(ranges, on="range", how="left", maintain_order="left")

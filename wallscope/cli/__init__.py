@@ -12,6 +12,7 @@ import typer
 
 from wallscope import __version__
 from wallscope.cli.analyze import analyze
+from wallscope.cli.capture_help import capture_help
 from wallscope.cli.info import info
 from wallscope.cli.tables import kernels, ranges, steps
 from wallscope.errors import WallscopeError
@@ -32,6 +33,7 @@ app.command()(steps)
 app.command()(kernels)
 app.command()(ranges)
 app.command()(info)
+app.command("capture-help")(capture_help)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback protocol

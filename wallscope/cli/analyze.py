@@ -59,7 +59,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     options = Options(kernels, step_range, selection(rank, device, steps, time))
     with reported() as progress:
         analysis = account(file, options, progress)
-    if json is None or str(json) != "-":
-        print_out(summary(analysis, least_computing(analysis.ranks)))
     if json is not None:
         write_whole(json, document(analysis))
+    if json is None or str(json) != "-":
+        print_out(summary(analysis, least_computing(analysis.ranks)))

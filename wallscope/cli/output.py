@@ -62,6 +62,9 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
         raise OutputError(f"{target} — is no regular file — name another file")
     if status is not None and any(path and path.exists() and target.samefile(path) for path in inputs):
         raise OutputError(f"{target} — is an input — name another file")
+    folders = [path.resolve() for path in inputs if path is not None and path.is_dir()]
+    if any(target.resolve().is_relative_to(folder) for folder in folders):
+        raise OutputError(f"{target} — lies in a folder that is an input — name a file elsewhere")
     if not target.absolute().parent.is_dir():
         raise OutputError(f"{target} — its folder does not exist — make it first")
 

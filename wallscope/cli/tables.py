@@ -110,9 +110,9 @@ def _show(  # noqa: PLR0913  # what three commands share
     with reported() as progress:
         divided, _ = divide(file, options, progress)
         frame = made(divided)
-    if "-" not in {str(csv), str(json)}:
-        print_out(tables.table(frame, columns))
     if csv is not None:
         write_whole(csv, tables.csv(frame))
     if json is not None:
         write_whole(json, tables.rows_as_json(frame))
+    if "-" not in {str(csv), str(json)}:
+        print_out(tables.table(frame, columns))

@@ -132,12 +132,15 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class RangeWork:
-    """A range path in the typical step: instances, host time, device time inclusive and alone, work."""
+    """A range path in the typical step: instances, host time, device time inclusive and alone, work.
+
+    `count` and `host_ns` are of the ranges that begin in the step; `None` for one that is open throughout.
+    """
 
     name: str
     path: str
-    count: int
-    host_ns: int
+    count: int | None
+    host_ns: int | None
     gpu_ns: int
     own_gpu_ns: int
     work_ns: int
@@ -209,6 +212,7 @@ class CaptureQuality:
     resolved_dependency_share: float | None
     cuda_graphs: GraphTracing
     ranks_supplied: int
+    world_size: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What was read from one export."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import polars as pl
@@ -65,7 +65,8 @@ class Export:
     """Identity of an export: base name of the file, versions, machine, GPUs.
 
     `fingerprint` names the content (BLAKE2 of size and evenly spaced blocks); `environment` holds
-    the allowed variables alone.
+    the allowed variables alone. `time_shift_ns` is what the exporter added to all times; it is taken off
+    again in all that is shown.
     """
 
     name: str
@@ -75,8 +76,17 @@ class Export:
     schema_version: str | None
     hostname: str | None
     session_start_utc_ns: int | None
+    time_shift_ns: int
     gpus: tuple[Gpu, ...]
     environment: Mapping[str, str]
+
+    def gpu(self, number: int | None) -> Gpu | None:
+        """The GPU of this id; where it is unknown, one that stands for all if all are alike."""
+        for gpu in self.gpus:
+            if gpu.id == number:
+                return gpu
+        alike = {replace(gpu, id=0) for gpu in self.gpus}
+        return self.gpus[0] if len(alike) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,7 @@ class Capture:
     """The device operations of an export, with the ranks that issued them.
 
     Frames follow the schemas of `model.frames` that bear their names; `names`, `call_names` and
-    `range_names` follow `NAMES`.
+    `range_names` follow `NAMES`. `world_size` is the number of ranks in the job, where anything tells.
     """
 
     export: Export
@@ -100,6 +110,7 @@ class Capture:
     ranges: pl.DataFrame
     range_names: pl.DataFrame
     findings: tuple[Finding, ...]
+    world_size: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ PROJECTION = pl.Schema({"op": pl.UInt32(), "range": pl.Int32(), "how": PROJECTED
 
 RANKS = pl.Schema(
     {
-        "rank_id": pl.UInt16(),
+        "rank_id": pl.UInt32(),
         "rank": pl.Int32(),  # number of the rank in the job; null where nothing tells
         "rank_source": pl.String(),  # what told it
         "process": pl.UInt32(),  # dense over the processes of the export
@@ -98,7 +98,7 @@ RANKS = pl.Schema(
 OPERATIONS = pl.Schema(
     {
         "op": pl.UInt32(),
-        "rank_id": pl.UInt16(),
+        "rank_id": pl.UInt32(),
         "stream": pl.UInt32(),  # dense over (rank, context, stream id)
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
@@ -125,12 +125,20 @@ CLASSIFIED = pl.Schema(
 """Operations with their class."""
 
 WINDOWS = pl.Schema(
-    {"rank_id": pl.UInt16(), "step": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()}
+    {"rank_id": pl.UInt32(), "step": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()}
 )
 """The windows of each rank, in order of time; windows of one rank are disjoint."""
 
-STEPS = pl.Schema({**WINDOWS, "steady": pl.Boolean(), "reason": pl.String()})
-"""Windows with whether each counts as steady, and why not."""
+STEPS = pl.Schema(
+    {
+        **WINDOWS,
+        "issue_start_ns": pl.Int64(),  # when the host issued the first kernel of the window
+        "issue_end_ns": pl.Int64(),  # and that of the next window
+        "steady": pl.Boolean(),
+        "reason": pl.String(),
+    }
+)
+"""Windows with the host's time for them, whether each counts as steady, and why not."""
 
 BUDGETS = pl.Schema(
     {
@@ -147,8 +155,8 @@ BUDGETS = pl.Schema(
 RANGE_WORK = pl.Schema(
     {
         "path": pl.UInt32(),
-        "count": pl.Int64(),  # instances
-        "host_ns": pl.Int64(),  # added-up time between start and end on the host
+        "count": pl.Int64(),  # instances; null where only ones open from before or throughout
+        "host_ns": pl.Int64(),  # their added-up time between start and end on the host
         "gpu_ns": pl.Int64(),  # time in which operations issued inside ran, ranges inside included
         "own_gpu_ns": pl.Int64(),  # the same without the ranges inside
         "work_ns": pl.Int64(),  # added-up durations of those operations

@@ -7,6 +7,7 @@ from wallscope.model.capture import Contents, Progress, TableContents
 from wallscope.nsys import catalog, findings
 from wallscope.nsys.connection import opened
 from wallscope.nsys.identity import export_facts, export_identity
+from wallscope.nsys.range_findings import payload_findings
 from wallscope.nsys.tables import Database, database
 
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9]{1,40}")
@@ -37,6 +38,7 @@ def read_contents(path: Path, progress: Progress) -> Contents:
                 *findings.loss_findings(source),
                 *findings.export_findings(facts),
                 *findings.gpu_findings(source),
+                *payload_findings(source),
             ),
         )
 

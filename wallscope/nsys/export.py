@@ -1,5 +1,6 @@
 """One export, read once into plain frames."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,11 +9,16 @@ from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Capture, Presence, Progress
 from wallscope.model.kinds import OperationKind
 from wallscope.nsys import catalog, findings
+from wallscope.nsys.call_findings import call_findings
 from wallscope.nsys.calls import calls
+from wallscope.nsys.collectives import collectives
 from wallscope.nsys.connection import opened
 from wallscope.nsys.identity import export_facts, export_identity
 from wallscope.nsys.operations import device_work, raw_operations
+from wallscope.nsys.overhead_findings import overhead_findings
+from wallscope.nsys.range_findings import began_inside, range_findings
 from wallscope.nsys.ranges import ranges
+from wallscope.nsys.ranks import ranks
 from wallscope.nsys.tables import Database, database, read
 from wallscope.nsys.threads import process_of, processes, threads
 
@@ -41,17 +47,19 @@ def read_capture(path: Path, progress: Progress) -> Capture:
         raw, of_threads = _who(source, raw, raw_calls, raw_ranges)
         made = calls(source, raw_calls, of_threads, shift_ns)
         held, range_names = ranges(source, raw_ranges, of_threads, shift_ns)
-        work = device_work(source, export, raw, made, shift_ns)
+        communicators = collectives(source, of_threads, shift_ns, progress).communicators
+        of_ranks = ranks(source, export, raw, communicators)
+        work = device_work(source, raw, of_ranks.ranks, made, shift_ns)
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),
             has_graphs=(work.operations["kind"] == OperationKind.GRAPH).any(),
         )
-        return Capture(
+        capture = Capture(
             export=export,
             presence=presence,
             graphs=graphs,
-            ranks=work.ranks,
+            ranks=of_ranks.ranks,
             names=work.names,
             operations=work.operations,
             copies=work.copies,
@@ -60,14 +68,21 @@ def read_capture(path: Path, progress: Progress) -> Capture:
             call_names=made.names,
             ranges=held,
             range_names=range_names,
-            findings=(
-                *graph_findings,
-                *findings.loss_findings(source),
-                *findings.untimed_findings(untimed_rows),
-                *findings.export_findings(facts),
-                *findings.gpu_findings(source),
-            ),
+            findings=(),
+            world_size=of_ranks.world_size,
         )
+        limits = (
+            *graph_findings,
+            *findings.loss_findings(source),
+            *findings.untimed_findings(untimed_rows),
+            *call_findings(capture, began_inside=began_inside(source, raw_ranges, shift_ns)),
+            *overhead_findings(source, capture, shift_ns, progress),
+            *range_findings(source, raw_ranges, capture),
+            *findings.export_findings(facts),
+            *findings.gpu_findings(source),
+            *of_ranks.findings,
+        )
+        return replace(capture, findings=limits)
 
 
 def _who(

@@ -52,6 +52,7 @@ def export_identity(source: Database, facts: ExportFacts) -> Export:
         schema_version=facts.schema_version,
         hostname=_hostname(source),
         session_start_utc_ns=_session_start_utc_ns(source),
+        time_shift_ns=facts.time_shift_ns,
         gpus=gpus(source),
         environment=allowed_environment(source),
     )

@@ -1,4 +1,4 @@
-"""Device operations: kernels, copies, fills and whole graphs in one frame, with their ranks and names.
+"""Device operations: kernels, copies, fills and whole graphs in one frame, with their names.
 
 Identity: globalPid holds the process in its upper bits; `deviceId` counts inside the process, and
 stream ids inside a context, so nothing is keyed without its process.
@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from wallscope.model.capture import Export, Progress
-from wallscope.model.frames import COPIES, DIRECTION, KIND, MEMORY, OPERATIONS, RANKS
+from wallscope.model.capture import Progress
+from wallscope.model.frames import COPIES, DIRECTION, KIND, MEMORY, OPERATIONS
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind
 from wallscope.nsys import catalog
 from wallscope.nsys.calls import Calls
-from wallscope.nsys.environment import RANK_VARIABLES
 from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database, read
-from wallscope.nsys.threads import pid_of
 
 _DIRECTIONS = {
     1: CopyDirection.HOST_TO_DEVICE,
@@ -34,6 +32,10 @@ _DIRECTIONS = {
     12: CopyDirection.MIGRATION_TO_HOST,
     13: CopyDirection.MIGRATION_BETWEEN_DEVICES,
 }
+_MOST_DEVICES = 65_535
+_MOST_BYTES = 2**48
+_LATEST = 2**61  # no clock of an export reaches that far, UTC in ns neither
+_LONGEST_NS = 2**50  # thirteen days
 _MEMORIES = dict(enumerate(MemoryKind))
 _FRAMES = {
     catalog.KERNELS: OperationKind.KERNEL,
@@ -45,9 +47,8 @@ _FRAMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Frames `RANKS`, `NAMES`, `OPERATIONS`, `COPIES`."""
+    """Frames `NAMES`, `OPERATIONS`, `COPIES`."""
 
-    ranks: pl.DataFrame
     names: pl.DataFrame
     operations: pl.DataFrame
     copies: pl.DataFrame
@@ -59,22 +60,29 @@ def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, 
     Rows whose times were never resolved (both 0, or an end before the start) are left out.
     """
     rows = pl.concat([_table(source, table, progress) for table in catalog.DEVICE_TABLES], how="diagonal")
+    rows = rows.with_columns(
+        _within("deviceId", 0, _MOST_DEVICES), _within("bytes", 0, _MOST_BYTES).alias("bytes")
+    )
     timed = rows.filter((pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0)))
     return timed, len(rows) - len(timed)
 
 
+def _within(column: str, least: int, most: int) -> pl.Expr:
+    """The value where it can be true, else null."""
+    return pl.when(pl.col(column).is_between(least, most)).then(column)
+
+
 def device_work(
-    source: Database, export: Export, raw: pl.DataFrame, made: Calls, time_shift_ns: int
+    source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, made: Calls, time_shift_ns: int
 ) -> DeviceWork:
     """Everything that ran on a device, sorted by rank, start and row, in session time.
 
-    `raw` are the raw rows with their dense `process`.
+    `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
     """
-    ranks = _ranks(source, export, raw)
     texts = texts_of(source, raw["string_id"])
     names = numbered(texts["text"])
     keyed = raw.join(
-        ranks.select("rank_id", "process", "deviceId"),
+        ranks.select("rank_id", "process", deviceId=pl.col("device").cast(pl.Int64)),
         on=["process", "deviceId"],
         nulls_equal=True,
         maintain_order="left",
@@ -98,7 +106,6 @@ def device_work(
     )
     rows = rows.with_columns(made.issuing(rows).alias("call"))
     return DeviceWork(
-        ranks=ranks.select(RANKS.names()).cast(RANKS),
         names=names,
         operations=rows.select(OPERATIONS.names()).cast(OPERATIONS),
         copies=_copies(rows),
@@ -147,50 +154,6 @@ def _streams(rows: pl.DataFrame) -> pl.DataFrame:
     """Dense stream ids over (rank, context, stream id)."""
     keys = ["rank_id", "contextId", "streamId"]
     return rows.select(keys).unique().sort(keys).with_row_index("stream")
-
-
-def _ranks(source: Database, export: Export, rows: pl.DataFrame) -> pl.DataFrame:
-    """One row for each (process, device) pair, ordered by process and device."""
-    pairs = (
-        rows.select("process", "globalPid", "deviceId").unique().sort("process", "deviceId", nulls_last=False)
-    )
-    rank, rank_source = _rank_of_job(export) if len(pairs) == 1 else (None, None)
-    identified = pairs.with_columns(
-        pid=pid_of("globalPid"),
-        device=pl.col("deviceId"),
-        rank=pl.lit(rank, pl.Int32),
-        rank_source=pl.lit(rank_source, pl.String),
-    ).with_row_index("rank_id")
-    gpu = [
-        _gpu_of(source, export, pid, device) for pid, device in identified.select("pid", "device").iter_rows()
-    ]
-    return identified.with_columns(pl.Series("gpu", gpu, dtype=pl.Int32))
-
-
-def _rank_of_job(export: Export) -> tuple[int | None, str | None]:
-    """The rank that the launcher gave the one process of the export."""
-    for variable in RANK_VARIABLES:
-        if variable in export.environment:
-            return int(export.environment[variable]), variable
-    return None, None
-
-
-def _gpu_of(source: Database, export: Export, pid: int | None, device: int | None) -> int | None:
-    """Nsight's id of the GPU that a process calls `device`; `None` where nothing tells.
-
-    Processes may see the GPUs in an order of their own; only newer exports say which.
-    """
-    if device is None:
-        return None
-    if source.has("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"):
-        matches = {gpu for p, d, gpu in source.rows("cuda_devices") if (p, d) == (pid, device)}
-        if len(matches) == 1:
-            return int(matches.pop())
-    if source.has("TARGET_INFO_GPU", "cuDevice", "smCount"):
-        matches = {gpu for (gpu,) in source.rows("gpus_by_ordinal", device)}
-        if len(matches) == 1:
-            return int(matches.pop())
-    return device if device in {gpu.id for gpu in export.gpus} else None
 
 
 def _copies(rows: pl.DataFrame) -> pl.DataFrame:

@@ -47,7 +47,7 @@ def ranges(
             end_ns=pl.col("end") - time_shift_ns,
             clipped=pl.col("end") >= last_ns,
             crosses=crosses.fill_null(value=False),
-            domain=pl.col("domainId").fill_null(0),
+            domain=pl.when(pl.col("domainId").is_between(0, 2**31)).then("domainId").otherwise(0),
         )
         .sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
         .with_row_index("range")
@@ -64,8 +64,9 @@ def _capture_end_ns(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> 
         ((duration_ns,),) = source.rows("capture_duration")
         if isinstance(duration_ns, int) and duration_ns > 0:
             return duration_ns + time_shift_ns
-    last_ns = raw["end"].max()
+    ends = raw.filter(pl.col("eventType").is_in([_PUSH_POP, _START_END]))["end"]
+    last_ns = ends.max()
     if not isinstance(last_ns, int):
         return _NEVER
-    is_shared = raw.select((pl.col("end") == last_ns).sum()).item() > 1 or raw["end"].null_count() > 0
+    is_shared = (ends == last_ns).sum() > 1 or ends.null_count() > 0
     return last_ns if is_shared else _NEVER

@@ -19,7 +19,7 @@ def texts_of(source: Database, string_ids: pl.Series) -> pl.DataFrame:
     if source.has(catalog.STRINGS, "id", "value"):
         found = source.rows("names", json.dumps(wanted["string_id"].to_list()))
     texts = pl.DataFrame(
-        [(number, str(text)) for number, text in found],
+        [(number, str(text)) for number, text in found if text is not None],
         schema={"string_id": pl.Int64, "text": pl.String},
         orient="row",
     ).unique("string_id", keep="first", maintain_order=True)

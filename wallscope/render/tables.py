@@ -1,8 +1,9 @@
 """Tables for people, for spreadsheets and for machines."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import polars as pl
@@ -19,18 +20,26 @@ _BETWEEN = "  "
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
+class Cut(Enum):
+    """Where text that does not fit is cut."""
+
+    BEGINNING = "beginning"
+    MIDDLE = "middle"
+    END = "end"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column as it is shown: heading, and how a value reads; text may be cut, numbers never.
 
-    Of text that `keeps_end` the beginning is cut.
+    `cut` tells where text is cut.
     """
 
     name: str
     heading: str
     shown: Callable[[Any], str] = visible
     is_text: bool = False
-    keeps_end: bool = False
+    cut: Cut = Cut.END
 
 
 def _count(value: float) -> str:
@@ -50,7 +59,7 @@ STEPS = (
     Column("exposed_communication_ns", "comm", _milliseconds),
     Column("exposed_copy_ns", "copies", _milliseconds),
     Column("idle_ns", "idle", _milliseconds),
-    Column("reason", "not steady because", is_text=True),
+    Column("steady", "counts", lambda steady: "yes" if steady else "no", is_text=True),
 )
 KERNELS = (
     Column("category", "category", is_text=True),
@@ -59,7 +68,7 @@ KERNELS = (
     Column("step_share", "of step", units.percent),
     Column("median_ns", "median", units.duration),
     Column("most_ns", "longest", units.duration),
-    Column("name", "kernel", is_text=True),
+    Column("name", "kernel", is_text=True, cut=Cut.MIDDLE),
 )
 RANGES = (
     Column("count", "a step", units.number),
@@ -67,7 +76,7 @@ RANGES = (
     Column("gpu_ns", "device ms", _milliseconds),
     Column("own_gpu_ns", "own ms", _milliseconds),
     Column("operations", "ops", units.number),
-    Column("path", "range", is_text=True, keeps_end=True),
+    Column("path", "range", is_text=True, cut=Cut.BEGINNING),
 )
 
 
@@ -79,10 +88,19 @@ def table(frame: pl.DataFrame, columns: tuple[Column, ...]) -> RenderableType:
             blocks.append(Text())
         blocks.append(Text(_who(rank, pid, device), style="bold"))
         blocks.append(_block(rows.head(_MOST_ROWS), columns))
+        blocks.extend(_reasons(rows.head(_MOST_ROWS)))
         if len(rows) > _MOST_ROWS:
             left_out = units.plural(len(rows) - _MOST_ROWS, "more row")
             blocks.append(Text(f"{left_out}: --csv FILE writes all", style="dim"))
     return Group(*blocks) if blocks else Text("nothing to list")
+
+
+def _reasons(rows: pl.DataFrame) -> Iterator[RenderableType]:
+    """Why steps do not count, one line for each reason."""
+    if "reason" in rows.columns:
+        told = rows.filter(pl.col("reason").is_not_null())
+        for (reason,), steps in told.group_by("reason", maintain_order=True):
+            yield Text(f"{', '.join(map(str, steps['step']))}: {reason}", style="dim")
 
 
 def _who(rank: object, pid: object, device: object) -> str:
@@ -124,7 +142,10 @@ def _placed(column: Column, text: str, width: int) -> str:
     if length <= width:
         padding = " " * (width - length)
         return text + padding if column.is_text else padding + text
-    return "…" + text[1 - width :] if column.keeps_end else set_cell_size(text, width - 1) + "…"
+    if column.cut is Cut.BEGINNING:
+        return "…" + text[1 - width :]
+    head = width // 2 if column.cut is Cut.MIDDLE else width - 1
+    return set_cell_size(text, head) + "…" + text[len(text) - (width - 1 - head) :]
 
 
 def _block(rows: pl.DataFrame, columns: tuple[Column, ...]) -> RenderableType:

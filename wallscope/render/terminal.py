@@ -9,15 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Anchor, Rank
+from wallscope.model.analysis import Analysis, Anchor, CopyWork, Rank
 from wallscope.model.capture import Export, Finding, Severity
-from wallscope.model.kinds import DeviceState
+from wallscope.model.kinds import CopyDirection, DeviceState
 from wallscope.render.colours import STATE_COLOURS
 from wallscope.render.foreign import visible
 
 _BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MOST_ROWS = 6
+_TELLING_BYTES = 1 << 16
 _SEVERITY = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 _STATE_NAMES = {
     DeviceState.COMPUTE: "compute",
@@ -53,15 +54,26 @@ def _summary(analysis: Analysis, shown: Rank) -> Iterator[RenderableType]:
 
 
 def _headline(export: Export, analysis: Analysis) -> Text:
-    used = {rank.gpu for rank in analysis.ranks}
-    models = sorted({gpu.name for gpu in export.gpus if gpu.id in used and gpu.name})
+    used = [export.gpu(rank.gpu) for rank in analysis.ranks]
+    models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
     parts = [
         visible(export.name, most=60),
         f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
         ", ".join(models) or "GPU unknown",
-        units.plural(len(analysis.ranks), "rank"),
+        _supplied(analysis),
     ]
     return Text(" · ".join(parts))
+
+
+def _supplied(analysis: Analysis) -> str:
+    """How many ranks there are, of how many."""
+    supplied, of_all = len(analysis.ranks), analysis.capture.world_size
+    if of_all is None or of_all <= 1:
+        return units.plural(supplied, "rank")
+    (number, *others) = [rank.rank for rank in analysis.ranks]
+    return (
+        f"rank {number} of {of_all}" if number is not None and not others else f"{supplied} of {of_all} ranks"
+    )
 
 
 def _steps(anchor: Anchor, rank: Rank) -> Text:
@@ -188,9 +200,15 @@ def _copies(rank: Rank) -> Group | None:
             units.size(entry.bytes),
             units.milliseconds(entry.work_ns),
             units.milliseconds(entry.exposed_ns),
-            units.rate(entry.bytes / entry.work_ns * 1e9 if entry.work_ns else None),
+            _rate(entry),
         )
     return _titled("Memory traffic (alone: nothing else ran)", _with_rest(table, len(rank.memory.copies)))
+
+
+def _rate(entry: CopyWork) -> str:
+    """Achieved bandwidth; tiny copies are all latency, and fills of a cache go past the memory's peak."""
+    is_telling = entry.direction != CopyDirection.FILL and entry.bytes >= _TELLING_BYTES * entry.count
+    return units.rate(entry.bytes / entry.work_ns * 1e9) if is_telling and entry.work_ns else ""
 
 
 def _unmatched(rank: Rank) -> Group | None:

@@ -5,6 +5,7 @@ iteration or the like; a cycle of phases (forward, backward, optimizer), whose r
 step, so that microbatches do not count as steps.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,10 @@ _STEP = (
     r"(?i)(^|[./: _])(train_?step|train_?batch|train_?iter(ation)?|step|iter|iteration|ProfilerStep)"
     r"( ?[#_:= -]*\d*)$"
 )
+_NO_STEP = (
+    r"(?i)(optim|sched|micro|accum|eval|valid|test|ema|scaler|metric|log|zero_grad|lr[_. ]|grad[_. ]"
+    r"|sub_?step|warm[ _-]?up[_ ]step)"
+)
 _PHASES = {
     "forward": r"(?i)^(model[ ._])?(forward|fwd|forward[ _]pass)$",
     "backward": r"(?i)^(loss[ ._])?(backward|bwd|backward[ _]pass)$",
@@ -27,6 +32,7 @@ _PHASES = {
 }
 _FEWEST = 2
 _SHOWN_NAMES = 8
+_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,61 +75,79 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
         raise StepRangeError(f"--step-range {pattern!r} — finds no range — {there}")
 
 
-def named_anchor(ranges: pl.DataFrame, pattern: str | None) -> AnchorRanges | None:
-    """The ranges that divide a process into steps, from columns of `NESTED` with `text` and `folded`.
+def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorRanges]:
+    """What may divide a process into steps, the most trusted first, from `NESTED` with `text` and `folded`.
 
-    With a pattern, the ranges whose text it finds and no others; without, the first of the known forms
-    that occurs at least twice.
+    With a pattern, the ranges whose text it finds and nothing else; without, the known forms that occur
+    at least twice.
     """
+    ranges = ranges.filter(~pl.col("crosses"))
     if pattern is not None:
-        return _outermost("user", ranges.filter(pl.col("text").str.contains(pattern)), fewest=1)
-    for known in (_TRAINING_STEP, _STEP):
-        found = _outermost("nvtx", ranges.filter(pl.col("text").str.contains(known)), fewest=_FEWEST)
-        if found is not None:
-            return found
-    return _cycle(ranges)
+        yield from _of_pattern(ranges.filter(pl.col("text").str.contains(pattern)), pattern)
+        return
+    yield from _outermost(ranges.filter(pl.col("text").str.contains(_TRAINING_STEP)))
+    is_step = pl.col("text").str.contains(_STEP) & ~pl.col("text").str.contains(_NO_STEP)
+    yield from _outermost(ranges.filter(is_step))
+    yield from _cycle(ranges)
 
 
-def _outermost(kind: AnchorKind, ranges: pl.DataFrame, fewest: int) -> AnchorRanges | None:
-    """Of the ranges of one name those that no other of them holds; the name that covers most host time."""
+def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:
+    """All the ranges on the thread that holds most of their time, whatever their names."""
     if ranges.is_empty():
-        return None
-    covered = pl.col("end_ns") - pl.col("start_ns")
-    best = (
+        return
+    covered = (
+        ranges.group_by("thread")
+        .agg(covered=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .sort("covered", "thread", descending=[True, False])
+    )
+    own = ranges.filter(pl.col("thread") == covered["thread"][0])
+    names = own["folded"].unique()
+    start_ns, end_ns = _outer(own)
+    yield AnchorRanges("user", names[0] if len(names) == 1 else pattern, start_ns, end_ns)
+
+
+def _outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
+    """Each name that recurs on a thread, those that cover most host time first."""
+    by_name = (
         ranges.group_by("folded", "thread")
-        .agg(pl.len(), covered=covered.sum(), first=pl.col("start_ns").min())
-        .filter(pl.col("len") >= fewest)
+        .agg(pl.len(), covered=(pl.col("end_ns") - pl.col("start_ns")).sum(), first=pl.col("start_ns").min())
+        .filter(pl.col("len") >= _FEWEST)
         .sort("covered", "first", "folded", descending=[True, False, False])
     )
-    if best.is_empty():
-        return None
-    name, thread = best["folded"][0], best["thread"][0]
-    own = ranges.filter((pl.col("folded") == name) & (pl.col("thread") == thread)).sort("start_ns")
+    for name, thread in by_name.select("folded", "thread").head(_MOST_NAMES).iter_rows():
+        start_ns, end_ns = _outer(ranges.filter((pl.col("folded") == name) & (pl.col("thread") == thread)))
+        if start_ns.size >= _FEWEST:
+            yield AnchorRanges("nvtx", name, start_ns, end_ns)
+
+
+def _outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
+    """Bounds of the ranges that no other of them holds, in order of time."""
+    own = ranges.sort("start_ns", "end_ns", descending=[False, True])
     start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
     before = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end_ns)[:-1]))
-    outer = start_ns >= before
-    return AnchorRanges(kind, name, start_ns[outer], end_ns[outer])
+    return start_ns[start_ns >= before], end_ns[start_ns >= before]
 
 
-def _cycle(ranges: pl.DataFrame) -> AnchorRanges | None:
+def _cycle(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     """Phases in turn: a step reaches from the first phase behind the last one's end to that end.
 
     The rarest phase is the last of a step where it is rarer than the others (one optimizer behind many
     microbatches); of equally frequent ones the first in time begins the step.
     """
-    phases = {name: ranges.filter(pl.col("text").str.contains(known)) for name, known in _PHASES.items()}
-    counts = {name: len(found) for name, found in phases.items() if len(found) >= _FEWEST}
-    if not counts:
-        return None
-    begin_ns = {name: int(phases[name]["start_ns"].to_numpy().min()) for name in counts}
-    fewest = min(counts.values())
-    rarest = [name for name, count in counts.items() if count == fewest]
-    if len(rarest) == len(counts):
-        first = min(rarest, key=begin_ns.__getitem__)
-        return _outermost("nvtx", phases[first], _FEWEST)
-    last = max(rarest, key=begin_ns.__getitem__)
-    end_ns = phases[last].sort("start_ns")["end_ns"].to_numpy()
-    begins = np.sort(pl.concat([phases[name]["start_ns"] for name in counts]).to_numpy())
+    found = {name: ranges.filter(pl.col("text").str.contains(known)) for name, known in _PHASES.items()}
+    phases = {name: _outer(of_phase) for name, of_phase in found.items()}
+    phases = {name: bounds for name, bounds in phases.items() if bounds[0].size >= _FEWEST}
+    if not phases:
+        return
+    fewest = min(start_ns.size for start_ns, _ in phases.values())
+    rarest = [name for name, (start_ns, _) in phases.items() if start_ns.size == fewest]
+    if len(rarest) == len(phases):
+        first = min(rarest, key=lambda name: int(phases[name][0][0]))
+        yield AnchorRanges("nvtx", found[first]["folded"][0], *phases[first])
+        return
+    last = max(rarest, key=lambda name: int(phases[name][0][0]))
+    end_ns = phases[last][1]
+    begins = np.sort(np.concatenate([start_ns for start_ns, _ in phases.values()]))
     behind = np.concatenate(([np.iinfo(np.int64).min], end_ns[:-1]))
     start_ns = begins[np.searchsorted(begins, behind, side="left")]
-    return AnchorRanges("nvtx", phases[last]["folded"][0], start_ns, end_ns)
+    yield AnchorRanges("nvtx", found[last]["folded"][0], start_ns, end_ns)

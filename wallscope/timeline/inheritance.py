@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.nesting import Rows, innermost
+from wallscope.timeline.nesting import Rows, innermost, jumps
 from wallscope.timeline.spans import Times
 
 _ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
@@ -22,7 +22,7 @@ class HostThread:
         self.rows = ranges["range"].to_numpy().astype(np.int64)
         self.start_ns, self.end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
         own_parent = parent[self.rows]
-        self._parent = np.where(own_parent < 0, -1, np.searchsorted(self.rows, own_parent))
+        self._jumps = jumps(np.where(own_parent < 0, -1, np.searchsorted(self.rows, own_parent)))
         self._call_start_ns = calls["start_ns"].to_numpy()
         ends = calls["end_ns"].to_numpy()
         self._call_end_ns = np.maximum.accumulate(ends) if len(ends) else ends
@@ -30,7 +30,7 @@ class HostThread:
 
     def open_range(self, at_ns: Times) -> Rows:
         """The innermost open range at each moment, -1 where there is none."""
-        row = innermost(self.start_ns, self.end_ns, self._parent, at_ns)
+        row = innermost(self.start_ns, self.end_ns, self._jumps, at_ns)
         return np.where(row < 0, -1, np.append(self.rows, -1)[row])
 
     def is_in_call(self, at_ns: Times) -> npt.NDArray[np.bool_]:

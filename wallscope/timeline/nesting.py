@@ -5,8 +5,6 @@ before it that ends no sooner. Ends grow on the way up, so the innermost range a
 found by jumping over ancestors that have ended, by powers of two.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
@@ -33,28 +31,26 @@ def parents(end_ns: Times) -> Rows:
     return parent
 
 
-def innermost(start_ns: Times, end_ns: Times, parent: Rows, at_ns: Times) -> Rows:
+def innermost(start_ns: Times, end_ns: Times, leaps: list[Rows], at_ns: Times) -> Rows:
     """Row of the range with the latest start that is open at each moment, -1 where none is.
 
     A range is open from its start on and no longer at its end.
 
     >>> start, end = np.array([0, 10, 50]), np.array([100, 20, 60])
-    >>> innermost(start, end, parents(end), np.array([5, 15, 20, 55, 100])).tolist()
+    >>> innermost(start, end, jumps(parents(end)), np.array([5, 15, 20, 55, 100])).tolist()
     [0, 1, 0, 2, -1]
     """
     reach = np.append(end_ns, np.iinfo(np.int64).max)  # row -1, the last entry, is around everything
     row = np.searchsorted(start_ns, at_ns, side="right") - 1
-    jumps = list(_jumps(parent))
-    for jump in reversed(jumps):
+    for jump in reversed(leaps):
         over = jump[row]
         row = np.where(reach[over] <= at_ns, over, row)
-    return np.where(reach[row] <= at_ns, jumps[0][row], row)
+    return np.where(reach[row] <= at_ns, leaps[0][row], row)
 
 
-def _jumps(parent: Rows) -> Iterator[Rows]:
+def jumps(parent: Rows) -> list[Rows]:
     """The ancestor 1, 2, 4, … levels above each row, up to where all rows have left the tree."""
-    jump = np.append(parent, -1)
-    yield jump
-    while (jump >= 0).any():
-        jump = jump[jump]
-        yield jump
+    found = [np.append(parent, -1)]
+    while (found[-1] >= 0).any():
+        found.append(found[-1][found[-1]])
+    return found

@@ -13,6 +13,8 @@ from wallscope.timeline.folding import folded
 from wallscope.timeline.inheritance import around_whole, host_threads
 from wallscope.timeline.nesting import Rows, parents
 
+_LONGEST_NAME = 200
+
 
 def nested(
     ranges: pl.DataFrame, names: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
@@ -80,18 +82,19 @@ def _paths(
     )
 
 
-def path_texts(paths: pl.DataFrame, names: pl.DataFrame, most: int = 8) -> pl.Series:
-    """Each path written out, outermost first; of deep ones the outside is left out.
+def path_texts(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most: int = 8) -> pl.Series:
+    """Some paths written out, outermost first; of deep ones the outside is left out, long names are cut.
 
-    `paths` follow `PATHS`, `names` are their folded names.
+    `paths` follow `PATHS`, `names` are their folded names, `wanted` are numbers of paths.
     """
-    parent, label = paths["parent"].to_list(), names["text"].gather(paths["name"]).to_list()
-    texts = []
-    for row in range(len(paths)):
+    parent, label = paths["parent"].to_list(), paths["name"].to_list()
+    texts = names["text"].str.slice(0, _LONGEST_NAME).to_list()
+    written = []
+    for path in wanted.to_list():
         inwards: list[str] = []
-        at = row
+        at = path
         while at >= 0 and len(inwards) < most:
-            inwards.append(label[at])
+            inwards.append(texts[label[at]])
             at = parent[at]
-        texts.append(("… / " if at >= 0 else "") + " / ".join(reversed(inwards)))
-    return pl.Series("path_text", texts, dtype=pl.String)
+        written.append(("… / " if at >= 0 else "") + " / ".join(reversed(inwards)))
+    return pl.Series("path_text", written, dtype=pl.String)

@@ -84,7 +84,8 @@ def _match(symbols: Symbols, lag: int) -> float:
 def _starts(symbols: Symbols, gap_ns: Rows, lag: int) -> Rows:
     """First row of each unit: a name that occurs once a unit, behind the largest gap where it can be had."""
     repeats = symbols[lag:] == symbols[:-lag]
-    first = int(np.argmax(np.convolve(repeats, np.ones(lag), "valid") >= _LEAST_MATCH * lag))
+    so_far = np.concatenate(([0], np.cumsum(repeats)))
+    first = int(np.argmax(so_far[lag:] - so_far[:-lag] >= _LEAST_MATCH * lag))
     unit_count = (symbols.size - first) // lag
     units = symbols[first : first + unit_count * lag].reshape(unit_count, lag)
     gaps = np.median(gap_ns[first : first + unit_count * lag].reshape(unit_count, lag), axis=0)

@@ -45,14 +45,15 @@ class Host:
         return np.sort(own["start_ns"].to_numpy())
 
 
-def judged(windows: pl.DataFrame, issue_ns: Times, process: int, host: Host) -> pl.DataFrame:
-    """The windows of one rank (`WINDOWS`) with steadiness and reason (`STEPS`).
+def judged(windows: pl.DataFrame, process: int, host: Host) -> pl.DataFrame:
+    """The windows of one rank with steadiness and reason (`STEPS` without them to `STEPS`).
 
-    `issue_ns` is the host's time of each window's first kernel: what the host did for a window lies
-    between it and that of the next. The leading windows that load modules, or take over 1.25 times the
+    What the host did for a window lies between the issue of its first kernel and that of the next. The
+    leading windows that load modules, or take over 1.25 times the
     median of all later ones, are warm-up.
     """
     reasons: list[str | None] = [None] * len(windows)
+    issue_ns = windows["issue_start_ns"].to_numpy()
     for pattern, touched in _TOUCHED:
         for window in _windows_of(host.moments(process, pattern), issue_ns):
             reasons[window] = touched

@@ -6,16 +6,18 @@ carries most compute. Windows tile the capture from the first step on; the last 
 last operation.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS, WINDOWS
 from wallscope.model.kinds import ComputeCategory, OperationClass
-from wallscope.timeline.anchors import AnchorRanges, named_anchor
+from wallscope.timeline.anchors import AnchorRanges, named_anchors
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.periods import Period, period
 from wallscope.timeline.steadiness import Host, judged
@@ -25,6 +27,7 @@ _SHORTEST_GRAPH_UNIT = 2
 _LEAST_UPDATES = 2
 _LEAST_BETWEEN_UPDATES = 20
 _WHOLE: Final = "whole-trace"
+_FOREVER_NS = 2**62
 NO_STEP = "the whole capture, not a step"
 
 
@@ -32,12 +35,14 @@ NO_STEP = "the whole capture, not a step"
 class Division:
     """How a capture was divided: kind of anchor, unit, name of the anchor, windows (`STEPS`).
 
-    `check` is the count of steps that the kernel sequence gives beside a named anchor, if it gives one.
+    `check` is the count of steps that the kernel sequence gives beside another anchor, if it gives one;
+    it speaks of the rank with most kernels, as `kind` and `name` do.
     """
 
     kind: AnchorKind
     unit: AnchorUnit
     name: str | None
+    busiest_rank_id: int
     windows: pl.DataFrame
     check: int | None
 
@@ -81,35 +86,53 @@ def divided(
         host: calls and threads.
         ranges: `NESTED` with the columns `process`, `text` and `folded`.
         pattern: the user's pattern for the ranges that are steps; `None` looks for known ones.
+
+    Raises:
+        StepRangeError: the ranges that the pattern finds issued no work.
     """
     mains = [_main(operations, row, host) for row in ranks.iter_rows(named=True)]
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
-    named = _by_ranges(mains, busiest, ranges, pattern)
     sequence = _by_sequence(mains, busiest)
-    cut = _Cut(_WHOLE, "window", None, {})
-    candidates = ((sequence, 2), (_by_optimizer(mains), 2), (named, 2 if pattern is None else 1))
-    for candidate, fewest in candidates:  # the most trusted comes last
-        if candidate is not None and len(candidate.rows[busiest.rank_id]) >= fewest:
-            cut = candidate
+    unmarked = [_by_optimizer(mains)] + ([sequence] if sequence is not None else [])
+    cut = next(
+        (found for found in _by_ranges(mains, busiest, ranges, pattern) if _is_enough(found, busiest)), None
+    )
+    if cut is None and pattern is not None:
+        raise StepRangeError(
+            f"--step-range {pattern!r} — its ranges issued no work of the main stream — name ranges around"
+            " kernel launches"
+        )
+    cut = cut or next(
+        (found for found in unmarked if _is_enough(found, busiest)), _Cut(_WHOLE, "window", None, {})
+    )
     nothing = np.empty(0, np.int64)
     windows = [_windows(main, cut.rows.get(main.rank_id, nothing), operations, host) for main in mains]
     is_checked = sequence is not None and cut.kind not in {_WHOLE, "kernel-sequence"}
     check = len(sequence.rows[busiest.rank_id]) if sequence is not None and is_checked else None
-    return Division(cut.kind, cut.unit, cut.name, pl.concat([STEPS.to_frame(), *windows]), check)
+    return Division(
+        cut.kind, cut.unit, cut.name, busiest.rank_id, pl.concat([STEPS.to_frame(), *windows]), check
+    )
 
 
-def _by_ranges(mains: list[_Main], busiest: _Main, ranges: pl.DataFrame, pattern: str | None) -> _Cut | None:
-    anchors = {
-        main.rank_id: named_anchor(ranges.filter(pl.col("process") == main.process), pattern)
-        for main in mains
-    }
-    chosen = anchors[busiest.rank_id]
-    if chosen is None:
-        return None
-    rows = {
-        main.rank_id: _first_rows(main, own) for main in mains if (own := anchors[main.rank_id]) is not None
-    }
-    return _Cut(chosen.kind, "step", chosen.name, rows)
+def _is_enough(cut: _Cut, busiest: _Main) -> bool:
+    return len(cut.rows[busiest.rank_id]) >= (1 if cut.kind == "user" else 2)
+
+
+def _by_ranges(
+    mains: list[_Main], busiest: _Main, ranges: pl.DataFrame, pattern: str | None
+) -> Iterator[_Cut]:
+    """Cuts by the anchors of the busiest rank, each with what the others have of that name."""
+    of_process = {main.process: ranges.filter(pl.col("process") == main.process) for main in mains}
+    for chosen in named_anchors(of_process[busiest.process], pattern):
+        rows = {}
+        for main in mains:
+            same = (
+                own for own in named_anchors(of_process[main.process], pattern) if own.name == chosen.name
+            )
+            own = chosen if main.process == busiest.process else next(same, None)
+            if own is not None:
+                rows[main.rank_id] = _first_rows(main, own)
+        yield _Cut(chosen.kind, "step", chosen.name, rows)
 
 
 def _by_optimizer(mains: list[_Main]) -> _Cut:
@@ -185,7 +208,12 @@ def _windows(main: _Main, rows: Rows, operations: pl.DataFrame, host: Host) -> p
         whole = own.select(
             "rank_id", pl.lit(0, pl.UInt32).alias("step"), pl.col("start_ns").min(), end_ns=main.last_ns
         )
-        window = whole.head(1).with_columns(steady=pl.lit(False), reason=pl.lit(NO_STEP))
+        window = whole.head(1).with_columns(
+            issue_start_ns=-_FOREVER_NS,
+            issue_end_ns=_FOREVER_NS,
+            steady=pl.lit(False),
+            reason=pl.lit(NO_STEP),
+        )
         return window.select(STEPS.names()).cast(STEPS)
     start_ns = np.sort(main.rows["start_ns"].to_numpy()[rows])
     windows = pl.DataFrame(
@@ -197,4 +225,7 @@ def _windows(main: _Main, rows: Rows, operations: pl.DataFrame, host: Host) -> p
         }
     ).cast(WINDOWS)
     issue_ns = main.rows["issue_ns"].to_numpy()[rows]
-    return judged(windows, issue_ns, main.process, host)
+    hosted = windows.with_columns(
+        pl.Series("issue_start_ns", issue_ns), pl.Series("issue_end_ns", np.append(issue_ns[1:], _FOREVER_NS))
+    )
+    return judged(hosted, main.process, host)

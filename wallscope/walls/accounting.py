@@ -47,7 +47,7 @@ def _account(divided: Divided, rank: dict[str, Any]) -> Rank:
     budget = Budget(*mean_parts(typical_steps(windows).select(BUDGET_PARTS).to_numpy()))
     typical = Typical(sum(budget.parts()), budget)
     work = rank_work(divided, rank["rank_id"])
-    capacities = {gpu.id: gpu.memory_bytes for gpu in capture.export.gpus}
+    model = capture.export.gpu(rank["gpu"])
     return Rank(
         rank=rank["rank"],
         rank_source=rank["rank_source"],
@@ -60,7 +60,7 @@ def _account(divided: Divided, rank: dict[str, Any]) -> Rank:
         typical=typical,
         communication=communication(work, budget.exposed_communication),
         compute=compute_work(work),
-        memory=memory(work, capture.copies, capacities.get(rank["gpu"])),
+        memory=memory(work, capture.copies, None if model is None else model.memory_bytes),
         ranges=divided.phases.listed(work, divided.projected, rank["process"]),
         unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
     )

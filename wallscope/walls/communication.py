@@ -21,12 +21,13 @@ def communication(work: TypicalWork, all_exposed_ns: int) -> Communication:
     """
     own = work.operations.filter(pl.col("class") == OperationClass.COMMUNICATION)
     computing = union(spans_of(work.operations.filter(pl.col("class").is_in(_COVERING))))
-    hidden_ns = work.covered_ns(computing)
+    computed_ns = work.all_covered_ns(computing)
 
     def exposed_ns(operations: pl.DataFrame) -> int:
-        return work.covered_ns(union(computing, spans_of(operations))) - hidden_ns
+        return work.all_covered_ns(union(computing, spans_of(operations))) - computed_ns
 
-    union_ns = work.covered_ns(union(spans_of(own)))
+    ran_ns = work.all_covered_ns(union(spans_of(own)))
+    hidden_ns = ran_ns - exposed_ns(own)
     listed = [
         CommunicationOperation(
             operation=Collective(category),
@@ -34,16 +35,16 @@ def communication(work: TypicalWork, all_exposed_ns: int) -> Communication:
             backend=Backend(backend),
             count=work.mean(int(group["begins"].sum())),
             work_ns=work.mean(int(group["inside_ns"].sum())),
-            exposed_ns=exposed_ns(group),
+            exposed_ns=work.mean(exposed_ns(group)),
             bytes=_bytes(work, group),
         )
         for (category, backend), group in own.group_by("category", "backend")
     ]
     return Communication(
-        union_ns=union_ns,
+        union_ns=all_exposed_ns + work.mean(hidden_ns),
         exposed_ns=all_exposed_ns,
         blocking_ns=None,
-        hidden_share=(union_ns - all_exposed_ns) / union_ns if union_ns else None,
+        hidden_share=hidden_ns / ran_ns if ran_ns else None,
         operations=tuple(
             sorted(
                 listed, key=lambda entry: (-entry.exposed_ns, -entry.work_ns, entry.operation, entry.backend)

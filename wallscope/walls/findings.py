@@ -3,6 +3,7 @@
 from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.units import duration, plural
+from wallscope.walls.verdict import working
 
 _ENOUGH_STEPS = 5
 
@@ -38,7 +39,7 @@ def _steps(ranks: tuple[Rank, ...], anchor: Anchor) -> tuple[Finding, ...]:
                 " included.",
                 "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range:"
                 " --step-range REGEX.",
-                covers_ns=sum(rank.typical.step_ns for rank in ranks),
+                covers_ns=max(rank.typical.step_ns for rank in ranks),
             ),
         )
     return (*_repeated_unit(anchor), *_disagreement(anchor), *_few_steps(ranks), *_outside(ranks))
@@ -75,7 +76,7 @@ def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
 
 
 def _few_steps(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
-    steady = min(sum(step.steady for step in rank.steps) for rank in ranks)
+    steady = min(sum(step.steady for step in rank.steps) for rank in working(ranks))
     if steady >= _ENOUGH_STEPS:
         return ()
     counted = f"Only {plural(steady, 'steady window')}"
@@ -91,15 +92,15 @@ def _few_steps(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
 
 
 def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
-    """Device time before the first step has no window."""
-    outside_ns = sum(rank.outside_ns for rank in ranks)
+    """What lies before the first step has no window."""
+    outside_ns = max(rank.outside_ns for rank in ranks)
     if outside_ns == 0:
         return ()
     return (
         Finding(
             "outside-steps",
             Severity.INFO,
-            f"{duration(outside_ns)} of device time lie before the first step and are in no window.",
+            f"{duration(outside_ns)} between the first device operation and the first step are in no window.",
             covers_ns=outside_ns,
         ),
     )

@@ -17,7 +17,7 @@ def memory(work: TypicalWork, copies: pl.DataFrame, capacity_bytes: int | None) 
     is_copy = pl.col("class") == OperationClass.COPY
     moved = work.operations.filter(is_copy).join(copies, on="op", how="left")
     working = union(spans_of(work.operations.filter(~is_copy)))
-    hidden_ns = work.covered_ns(working)
+    worked_ns = work.all_covered_ns(working)
     pinned = moved.with_columns(pinned=_pinned())
     listed = [
         CopyWork(
@@ -25,7 +25,7 @@ def memory(work: TypicalWork, copies: pl.DataFrame, capacity_bytes: int | None) 
             count=work.mean(int(group["begins"].sum())),
             bytes=work.mean(int(group.filter("begins")["bytes"].sum())),
             work_ns=work.mean(int(group["inside_ns"].sum())),
-            exposed_ns=work.covered_ns(union(working, spans_of(group))) - hidden_ns,
+            exposed_ns=work.mean(work.all_covered_ns(union(working, spans_of(group))) - worked_ns),
             pinned=is_pinned,
         )
         for (direction, is_pinned), group in pinned.group_by("direction", "pinned")

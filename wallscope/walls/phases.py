@@ -35,10 +35,10 @@ class Phases:
         """Range paths of one rank (`RANGE_WORK`) with the columns `name` and `text`, the path written out."""
         own = self.tree.filter(pl.col("process") == process)
         found = range_work(work, projected, own, self.paths)
-        written = self.paths.select(
-            "path", label=pl.col("name"), text=path_texts(self.paths, self.names)
-        ).join(self.names.select(label="name", name="text"), on="label", how="left")
-        return found.join(written.drop("label"), on="path", how="left", maintain_order="left")
+        return found.with_columns(
+            name=self.names["text"].gather(self.paths["name"].gather(found["path"])),
+            text=path_texts(self.paths, self.names, found["path"]),
+        )
 
     def listed(self, work: TypicalWork, projected: pl.DataFrame, process: int) -> tuple[RangeWork, ...]:
         """The paths with most device time."""
@@ -82,8 +82,8 @@ def range_work(
     hosts = _host(work, tree)
     found = hosts.join(inside, on="path", how="full", coalesce=True).join(alone, on="path", how="left")
     return (
-        found.with_columns(pl.exclude("path").fill_null(0))
-        .sort("gpu_ns", "host_ns", "path", descending=[True, True, False])
+        found.with_columns(pl.exclude("path", "count", "host_ns").fill_null(0))
+        .sort("gpu_ns", "host_ns", "path", descending=[True, True, False], nulls_last=True)
         .select(RANGE_WORK.names())
         .cast(RANGE_WORK)
     )
@@ -130,12 +130,12 @@ def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:
 
 
 def _host(work: TypicalWork, tree: pl.DataFrame) -> pl.DataFrame:
-    """Instances of each path that start inside the steps, and their added-up host time."""
+    """Instances of each path that begin in the host's time for the steps, and their added-up time."""
     start_ns = tree["start_ns"].to_numpy()
-    window = np.searchsorted(work.steps.start_ns, start_ns, side="right") - 1
-    inside = (window >= 0) & (start_ns < work.steps.end_ns[window])
+    window = np.searchsorted(work.issued.start_ns, start_ns, side="right") - 1
+    inside = (window >= 0) & (start_ns < work.issued.end_ns[window])
     totals = (
-        tree.filter(pl.Series(inside))
+        tree.filter(pl.Series(inside, dtype=pl.Boolean))
         .group_by("path")
         .agg(count=pl.len(), host_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     )

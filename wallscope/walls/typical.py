@@ -50,19 +50,24 @@ class TypicalWork:
     """Operations of one rank beside the steps of its typical step, and the means over those.
 
     `operations` are `CLASSIFIED` with `inside_ns`, what lies inside the steps, and `begins`, whether
-    the operation starts in one.
+    the operation starts in one. `issued` is the host's time for each step.
     """
 
     operations: pl.DataFrame
     steps: Spans
+    issued: Spans
 
     def mean(self, total: int) -> int:
         """A total over the steps as the mean of one."""
         return round(Fraction(total, self.steps.start_ns.size))
 
+    def all_covered_ns(self, disjoint: Spans) -> int:
+        """How much of all steps disjoint spans cover."""
+        return int(covered_ns(disjoint, self.steps).sum())
+
     def covered_ns(self, disjoint: Spans) -> int:
         """How much of a step disjoint spans cover, in the mean."""
-        return self.mean(int(covered_ns(disjoint, self.steps).sum()))
+        return self.mean(self.all_covered_ns(disjoint))
 
 
 def typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
@@ -70,8 +75,10 @@ def typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
     bounds = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     window = np.searchsorted(bounds.start_ns, start_ns, side="right") - 1
-    begins = (window >= 0) & ((start_ns < bounds.end_ns[window]) | (start_ns == bounds.end_ns[-1]))
+    is_at_the_end = (start_ns == bounds.end_ns[-1]) & (end_ns.max(initial=0) == bounds.end_ns[-1])
+    begins = (window >= 0) & ((start_ns < bounds.end_ns[window]) | is_at_the_end)
     clipped = operations.with_columns(
         pl.Series("inside_ns", covered_ns(bounds, Spans(start_ns, end_ns))), pl.Series("begins", begins)
     )
-    return TypicalWork(clipped.filter(pl.col("begins") | (pl.col("inside_ns") > 0)), bounds)
+    issued = Spans(steps["issue_start_ns"].to_numpy(), steps["issue_end_ns"].to_numpy())
+    return TypicalWork(clipped.filter(pl.col("begins") | (pl.col("inside_ns") > 0)), bounds, issued)

@@ -13,9 +13,22 @@ _SPENT = {
 }
 
 
+def working(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
+    """The ranks that compute at least a tenth of what the busiest one does; all, if none computes.
+
+    A process may leave a stray context on a device that it does not train on.
+    """
+    computed_ns = [
+        sum(step.budget.compute + step.budget.opaque_graph for step in rank.steps) for rank in ranks
+    ]
+    return tuple(
+        rank for rank, time_ns in zip(ranks, computed_ns, strict=True) if 10 * time_ns >= max(computed_ns)
+    )
+
+
 def least_computing(ranks: tuple[Rank, ...]) -> Rank:
-    """The rank that computed for the smallest share of its window; the first of equals."""
-    return min(ranks, key=lambda rank: rank.typical.budget.compute / max(rank.typical.step_ns, 1))
+    """Of the working ranks the one that computed for the smallest share of its step; the first of equals."""
+    return min(working(ranks), key=lambda rank: rank.typical.budget.compute / max(rank.typical.step_ns, 1))
 
 
 def verdict(ranks: tuple[Rank, ...], anchor: Anchor) -> str:
@@ -29,5 +42,6 @@ def verdict(ranks: tuple[Rank, ...], anchor: Anchor) -> str:
         if time_ns
     )
     what = "whole capture" if anchor.kind == "whole-trace" else f"typical {anchor.unit}"
-    whose = "" if len(ranks) == 1 else f", on the device that computed least of {len(ranks)}"
+    count = len(working(ranks))
+    whose = "" if count == 1 else f", on the device that computed least of {count}"
     return f"{duration(step_ns)} in the {what}{whose}: {parts or 'nothing that takes time'}."

@@ -1,0 +1,148 @@
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fixtures.export import ExportWriter
+from wallscope.cli.capture_help import capture_help
+from wallscope.model.capture import Finding, Severity
+from wallscope.render import capture_help as help_module
+
+PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
+NOT_BY_CAPTURE = {
+    "anchors-disagree",  # --step-range
+    "unmatched-kernels",  # --kernels
+    "outside-steps",
+    "capture-range",  # what is recommended
+    "perhaps-incomplete",
+    "rank-contradiction",  # --rank
+}
+
+app = typer.Typer()
+app.command()(capture_help)
+
+
+def shown(*arguments: str, columns: int = 80) -> str:
+    ran = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)}, catch_exceptions=False)
+    assert ran.exit_code == 0
+    return ran.output
+
+
+def command(text: str, start: str) -> list[str]:
+    """The words of the pasted command that starts so."""
+    (found,) = re.findall(rf"^{start}(?:.*\\\n)*.*$", text, re.MULTILINE)
+    return shlex.split(found.replace("\\\n", " "))
+
+
+def marked(text: str) -> list[str]:
+    return re.findall(r"^\* (\S+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_commands_can_be_pasted(columns):
+    text = shown(columns=columns)
+
+    assert command(text, "nsys profile") == [
+        "nsys",
+        "profile",
+        "--output=run_%h_%p",
+        "--force-overwrite=true",
+        "--trace=cuda,nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--capture-range=cudaProfilerApi",
+        "--capture-range-end=stop",
+        "--cuda-graph-trace=node",
+        "--cuda-event-trace=true",
+        "--cuda-memory-usage=true",
+        "python",
+        "train.py",
+    ]
+    assert command(text, "nsys export")[2:4] == ["--type=sqlite", "--include-blobs=true"]
+    assert command(text, "--profile ") == [
+        *("--profile", "--profile-step-start", "10", "--profile-step-end", "20"),
+        *("--profile-ranks", "0", "--nvtx-ranges"),
+    ]
+    assert all(len(line) <= columns for line in text.splitlines())
+
+
+def test_the_loop_for_pytorch_is_python():
+    (loop,) = re.findall(r"^for step, .*\n(?: .*\n)*", shown(), re.MULTILINE)
+
+    compile(loop, "loop", "exec")
+
+
+def test_every_flag_has_its_reason_and_nothing_is_marked_without_an_export():
+    text = shown()
+
+    flags = [word.partition("=")[0] for word in command(text, "nsys profile")[2:-2]]
+    assert flags == re.findall(r"^  (--[a-z-]+)=\S+ +\w", text.split("\nExport\n")[0], re.MULTILINE)
+    assert marked(text) == []
+
+
+@pytest.fixture
+def export(tmp_path):
+    """One kernel; a stream waited for an event, of which there is no record."""
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path) as writer:
+        writer.gpu()
+        writer.capture_option("CAPTURE_EVENT_TYPE", "Cuda")
+        writer.kernel("nvjet_tst_128x128", 1_000, 2_000, correlation=1)
+        writer.call("cudaLaunchKernel_v7000", 500, 600, correlation=1)
+        writer.call("cudaStreamWaitEvent_v3020", 700, 800, correlation=2)
+    return path
+
+
+def test_findings_of_an_export_come_first_and_their_flags_are_marked(export):
+    text = shown(str(export))
+
+    assert text.startswith("run.sqlite: what another capture would cure\n• ")
+    assert "1 wait for CUDA events" in text.split("nsys profile")[0]
+    assert marked(text) == ["--trace=cuda,nvtx", "--cuda-event-trace=true", "Ranges"]
+    assert "→ Export the report with nsys 2024.2 or later." in text
+    assert "--cuda-flush-interval" not in text
+
+
+def test_lost_records_add_a_flag(export):
+    text = shown(str(_with_loss(export)))
+
+    assert "--cuda-flush-interval=100" in command(text, "nsys profile")
+    assert "--cuda-flush-interval=100" in marked(text)
+
+
+def _with_loss(export: Path) -> Path:
+    path = export.with_name("lossy.sqlite")
+    with ExportWriter(path) as writer:
+        writer.row("DIAGNOSTIC_EVENT", severity=3, text="CUPTI dropped 7 records.")
+        writer.kernel("nvjet_tst_128x128", 1_000, 2_000)
+    return path
+
+
+def test_an_export_without_device_operations_gets_its_command_too(tmp_path):
+    with ExportWriter(tmp_path / "empty.sqlite") as writer:
+        writer.range("forward", 0, 10)
+
+    text = shown(str(tmp_path / "empty.sqlite"))
+
+    assert "holds no device operation" in text
+    assert marked(text) == ["--trace=cuda,nvtx"]
+
+
+def test_a_capture_without_limits_is_said_to_have_none():
+    (first, *_) = help_module._parts("run.sqlite", (Finding("anchors-disagree", Severity.WARNING, "x", "y"),))
+
+    assert first.plain == "run.sqlite: nothing that another capture would cure"
+
+
+def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():
+    raised = {
+        code
+        for path in PACKAGE.rglob("*.py")
+        for code in re.findall(r"Finding\(\s*\"([a-z-]+)\"", path.read_text(encoding="utf-8"))
+    }
+
+    assert raised == help_module._CURED | NOT_BY_CAPTURE
+    assert help_module._CURED.isdisjoint(NOT_BY_CAPTURE)

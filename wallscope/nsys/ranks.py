@@ -1,0 +1,282 @@
+"""Which rank of the job and which GPU each (process, device) pair is, and what told it.
+
+Both stay unknown where nothing tells: neither the order of devices nor that of processes is a rank.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from wallscope.model.capture import Export, Finding, Severity
+from wallscope.model.frames import RANKS
+from wallscope.nsys.environment import RANK_VARIABLES
+from wallscope.nsys.tables import Database
+
+_PROCESS_BITS = ~0xFFFFFF
+_COUNTS = range(1 << 31)
+_NCCL, _FILE_NAME = "nccl", "file name"
+
+_THREAD_NAME = re.compile(r"MPI Rank ([0-9]{1,9})")
+_ENDING = re.compile(r"(?:\.(?:sqlite3?|db|nsys-rep|qdrep|parquetdir|arrowdir)|_(?:pqtdir|arwdir))$")
+_RANK = re.compile(r"(?<![a-z0-9])rank[._-]?([0-9]{1,6})(?![a-z0-9]|-[0-9])")
+_SHORT_RANK = re.compile(
+    r"(?:(?:nsys|nsight|profile|prof|trace|report)[._-](?:.+[._-])?)?r([0-9]{1,6})(?:\.[0-9]+)?"
+)
+_WORD_BEFORE = re.compile(r"([a-z]+)[._-]?$")
+_RANKS_INSIDE = {
+    *("local", "node", "group", "tp", "pp", "dp", "ep", "cp", "sp", "mp", "etp", "edp", "vpp"),
+    *("tensor", "pipeline", "data", "expert", "context", "sequence", "model", "parallel", "stage", "low"),
+}
+"""Words before "rank" that make it a rank inside a node or a group, or one of a matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Frame `RANKS`, how many ranks the job has (`None`: nothing tells), where sources contradict."""
+
+    ranks: pl.DataFrame
+    world_size: int | None
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    process: int
+    global_pid: int | None
+    device: int | None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.global_pid is None else self.global_pid >> 24 & 0xFFFFFF
+
+
+_Told = Mapping[str, int]  # the rank by what told it, the most trusted first
+
+
+def ranks(source: Database, export: Export, raw: pl.DataFrame, communicators: pl.DataFrame) -> Ranks:
+    """One row for each (process, device) pair among raw device rows, ordered by process and device.
+
+    The most trusted source that tells a rank counts: MPI, then NCCL (`COMMUNICATORS`), and for an
+    export of one pair the launcher's variables, then the name of the file.
+    """
+    found = raw.select("process", "globalPid", "deviceId").unique().sort("process", "deviceId")
+    pairs = [_Pair(*row) for row in found.iter_rows()]
+    world_size, told = _told(source, export, pairs, communicators)
+    best = [next(((rank, by) for tier in told[pair] for by, rank in tier.items()), None) for pair in pairs]
+    rows = [
+        (number, *(of_job or (None, None)), pair.process, pair.pid, pair.device, gpu)
+        for number, (pair, of_job, gpu) in enumerate(
+            zip(pairs, best, _gpus(source, export, pairs), strict=True)
+        )
+    ]
+    return Ranks(
+        ranks=pl.DataFrame(rows, schema=RANKS, orient="row"),
+        world_size=world_size,
+        findings=_contradictions(told),
+    )
+
+
+def _told(
+    source: Database, export: Export, pairs: Sequence[_Pair], communicators: pl.DataFrame
+) -> tuple[int | None, Mapping[_Pair, tuple[_Told, ...]]]:
+    """How many ranks the job has, and what each kind of source tells of each pair, the best kind first."""
+    in_mpi = _of_mpi(source, pairs)
+    largest, in_nccl = _of_communicators(pairs, communicators)
+    world_size = _mpi_size(source) if in_mpi else None
+    launch: tuple[_Told, ...] = ()
+    if len(pairs) == 1:
+        world_size = world_size or int(export.environment.get("WORLD_SIZE", "0")) or None
+        launch = _of_launch(export, world_size)
+        if world_size not in {None, largest} or any(
+            max(tier.values(), default=0) >= largest for tier in launch
+        ):
+            in_nccl = {}  # a group of the job: of data-parallel peers, for instance
+    elif in_nccl and max(Counter(pair.process for pair in pairs).values()) > 1:
+        in_mpi, world_size = {}, None  # MPI numbers processes, NCCL their devices too
+    told = {
+        pair: (in_mpi.get(pair, {}), {_NCCL: in_nccl[pair]} if pair in in_nccl else {}, *launch)
+        for pair in pairs
+    }
+    return world_size or (largest if in_nccl else None), told
+
+
+def _of_launch(export: Export, world_size: int | None) -> tuple[_Told, _Told]:
+    """By the launcher's variables, and by the name of the file: they speak of one process."""
+    variables = {name: int(export.environment[name]) for name in RANK_VARIABLES if name in export.environment}
+    rank = _rank_in(export.name)
+    if rank is None or (world_size is not None and rank >= world_size):
+        return variables, {}
+    return variables, {_FILE_NAME: rank}
+
+
+def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Told]:
+    """By MPI's own word, as Nsight noted it: its table, since 2023, or the names it gives to threads."""
+    told: dict[_Pair, dict[str, int]] = defaultdict(dict)
+    tables: dict[str, Iterable[tuple[object, object]]] = {}
+    if source.has("MPI_RANKS", "globalTid", "rank"):
+        tables["MPI_RANKS"] = [(tid, rank) for tid, rank in source.rows("mpi_ranks")]
+    if source.has("ThreadNames", "globalTid", "nameId") and source.has("StringIds", "id", "value"):
+        names = ((tid, _THREAD_NAME.fullmatch(str(name))) for tid, name in source.rows("thread_names"))
+        tables["MPI thread name"] = [(tid, int(name[1])) for tid, name in names if name]
+    for table, rows in tables.items():
+        of_process = _sole(
+            (tid & _PROCESS_BITS, rank)
+            for tid, rank in rows
+            if isinstance(tid, int) and isinstance(rank, int) and rank in _COUNTS
+        )
+        for pair in pairs:
+            if pair.global_pid in of_process:
+                told[pair][table] = of_process[pair.global_pid]
+    return dict(told)
+
+
+def _sole(claims: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The rank of each process that has one and shares it with no other."""
+    ranks_of: dict[int, set[int]] = defaultdict(set)
+    for process, rank in claims:
+        ranks_of[process].add(rank)
+    sole = {process: next(iter(ranks)) for process, ranks in ranks_of.items() if len(ranks) == 1}
+    owners = Counter(sole.values())
+    return {process: rank for process, rank in sole.items() if owners[rank] == 1}
+
+
+def _mpi_size(source: Database) -> int | None:
+    if not source.has("MPI_COMMUNICATORS", "size"):
+        return None
+    ((size,),) = source.rows("mpi_size")
+    return size if isinstance(size, int) and size in _COUNTS and size > 0 else None
+
+
+def _of_communicators(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> tuple[int, dict[_Pair, int]]:
+    """Participants of the largest communicator, and the rank in it of each pair.
+
+    It is taken for the whole job only if all pairs that are in one of its size share it: otherwise the
+    communicators are groups, of data-parallel peers for instance, and tell no rank of the job.
+    """
+    members = list(_members(pairs, communicators))
+    largest = max((participants for *_, participants in members), default=0)
+    shared: dict[_Pair, set[int]] = defaultdict(set)
+    ranks_of: dict[_Pair, set[int]] = defaultdict(set)
+    for pair, communicator, rank, participants in members:
+        if participants == largest:
+            shared[pair].add(communicator)
+            ranks_of[pair].add(rank)
+    if not shared or not set.intersection(*shared.values()):
+        return largest, {}
+    sole = {pair: next(iter(ranks)) for pair, ranks in ranks_of.items() if len(ranks) == 1}
+    owners = Counter(sole.values())
+    return largest, {pair: rank for pair, rank in sole.items() if owners[rank] == 1}
+
+
+def _members(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> Iterator[tuple[_Pair, int, int, int]]:
+    """Pair, communicator, rank in it and its participants; one without peers tells nothing."""
+    pairs_of: dict[int, list[_Pair]] = defaultdict(list)
+    for pair in pairs:
+        pairs_of[pair.process].append(pair)
+    wanted = communicators.select("process", "device", "communicator", "rank", "participants")
+    for process, device, communicator, rank, participants in wanted.iter_rows():
+        candidates = pairs_of.get(process, [])
+        for pair in candidates:
+            is_meant = len(candidates) == 1 if device is None else device == pair.device
+            if is_meant and participants > 1 and rank < participants:
+                yield pair, communicator, rank, participants
+
+
+def _rank_in(name: str) -> int | None:
+    """The rank in the name of a file, where it is called one.
+
+    No other number counts: nsys itself numbers reports, `report1`, and capture ranges, `report.1`.
+
+    >>> _rank_in("profile_rank0.nsys-rep"), _rank_in("nsys_llama_7b_r12.sqlite")
+    (0, 12)
+    >>> _rank_in("report.7.sqlite"), _rank_in("tp_rank1.sqlite"), _rank_in("lora_r16.sqlite")
+    (None, None, None)
+    """
+    stem = name.lower()
+    while ending := _ENDING.search(stem):
+        stem = stem[: ending.start()]
+    found = {int(match[1]) for match in _RANK.finditer(stem) if _is_of_job(stem[: match.start()])}
+    if not found and "rank" not in stem and (short := _SHORT_RANK.fullmatch(stem)):
+        found = {int(short[1])}
+    return found.pop() if len(found) == 1 and "lora" not in stem else None
+
+
+def _is_of_job(before: str) -> bool:
+    word = _WORD_BEFORE.search(before)
+    return word is None or not (word[1] in _RANKS_INSIDE or word[1].endswith("group"))
+
+
+def _contradictions(told: Mapping[_Pair, tuple[_Told, ...]]) -> tuple[Finding, ...]:
+    """One finding where a kind of source tells another rank than the best one."""
+    found: list[tuple[_Pair, str, int, str, int]] = []
+    for pair, tiers in told.items():
+        best, *others = [tier for tier in tiers if tier] or [{}]
+        for other in others:
+            if set(best.values()).isdisjoint(other.values()):
+                (by, rank), (other_by, other_rank) = next(iter(best.items())), next(iter(other.items()))
+                found.append((pair, by, rank, other_by, other_rank))
+    if not found:
+        return ()
+    pair, by, rank, other_by, other_rank = found[0]
+    of = "" if len(told) == 1 else f" of process {pair.pid}, device {pair.device},"
+    more = f" ({len(found) - 1} more such)" if len(found) > 1 else ""
+    message = f"The rank{of} is {rank} by {by} but {other_rank} by {other_by}{more}: {by} is believed."
+    cure = "Name each report after its rank: nsys profile -o profile_rank%q{RANK}."
+    return (
+        Finding("rank-contradiction", Severity.WARNING, message, cure if other_by == _FILE_NAME else None),
+    )
+
+
+def _gpus(source: Database, export: Export, pairs: Sequence[_Pair]) -> list[int | None]:
+    """Nsight's id of the GPU of each pair; `None` where nothing tells.
+
+    A process may see the GPUs in an order of its own, or some of them alone, and call its first one 0;
+    only newer exports say which. The profiler's own order is taken for that of a process unless two
+    processes would then share a GPU out of several.
+    """
+    certain = _certain_gpus(source)
+    known = [certain.get((pair.pid, pair.device)) for pair in pairs]
+    taken = [
+        _gpu_by_order(source, export, pair.device) if gpu is None else gpu
+        for pair, gpu in zip(pairs, known, strict=True)
+    ]
+    if len(export.gpus) == 1:
+        return taken
+    users: dict[int | None, set[int]] = defaultdict(set)
+    for pair, gpu in zip(pairs, taken, strict=True):
+        users[gpu].add(pair.process)
+    doubtful = {
+        pair.process
+        for pair, sure, gpu in zip(pairs, known, taken, strict=True)
+        if sure is None and gpu is not None and len(users[gpu]) > 1
+    }
+    return [
+        sure if pair.process in doubtful else gpu for pair, sure, gpu in zip(pairs, known, taken, strict=True)
+    ]
+
+
+def _certain_gpus(source: Database) -> dict[tuple[object, object], int]:
+    """The GPU by process id and CUDA ordinal, as newer exports tell: by its id, or by its UUID."""
+    rows: list[tuple[object, object, object]] = []
+    if source.has("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"):
+        rows += [(pid, device, gpu) for pid, device, gpu in source.rows("cuda_devices")]
+        if source.has("TARGET_INFO_CUDA_DEVICE", "uuid") and source.has("TARGET_INFO_GPU", "id", "uuid"):
+            rows += [(pid, device, gpu) for pid, device, gpu in source.rows("cuda_devices_by_uuid")]
+    found: dict[tuple[object, object], set[int]] = defaultdict(set)
+    for pid, device, gpu in rows:
+        if isinstance(gpu, int) and gpu in _COUNTS:
+            found[pid, device].add(gpu)
+    return {key: next(iter(gpus)) for key, gpus in found.items() if len(gpus) == 1}
+
+
+def _gpu_by_order(source: Database, export: Export, device: int | None) -> int | None:
+    if device is None:
+        return None
+    if source.has("TARGET_INFO_GPU", "id", "cuDevice", "smCount"):
+        matches = {gpu for (gpu,) in source.rows("gpus_by_ordinal", device)}
+        if len(matches) == 1:
+            return int(matches.pop())
+    return device if device in {gpu.id for gpu in export.gpus} else None
