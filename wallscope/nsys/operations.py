@@ -57,13 +57,16 @@ class DeviceWork:
 def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
     """Raw rows of the device tables on the clock of the export, and how many had no usable time.
 
-    Rows whose times were never resolved (both 0, or an end before the start) are left out.
+    Rows whose times were never resolved (both 0, an end before the start, days apart) are left out.
     """
     rows = pl.concat([_table(source, table, progress) for table in catalog.DEVICE_TABLES], how="diagonal")
     rows = rows.with_columns(
         _within("deviceId", 0, _MOST_DEVICES), _within("bytes", 0, _MOST_BYTES).alias("bytes")
     )
-    timed = rows.filter((pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0)))
+    is_possible = pl.col("start").abs() < _LATEST
+    is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
+    is_timed = (pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0))
+    timed = rows.filter(is_possible & is_timed)
     return timed, len(rows) - len(timed)
 
 
