@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from fixtures.example import write_example
-from fixtures.export import ExportWriter
+from fixtures.export import ExportWriter, global_pid
 from wallscope.analysis import Options, analyze, divide
 from wallscope.render import tables
 from wallscope.walls.tables import kernel_table, range_table, step_table
@@ -136,3 +136,31 @@ def test_an_export_without_ranges_lists_none(wallscope, tmp_path):
 
     assert (ran.code, ran.err) == (0, "")
     assert "nothing to list" in ran.out
+
+
+def test_allocator_calls_and_peak_memory_are_those_of_the_rank(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path, "3.25.0") as writer:
+        writer.gpu()
+        for index in range(4):
+            at = 1_000_000 + 100_000 * index
+            writer.range(f"training_step_{index}", at - 10, at + 90_000)
+            number = writer.call("cudaLaunchKernel_v7000", at, at + 9)
+            writer.kernel("nvjet", at + 500, at + 50_000, correlation=number)
+            for part in range(2 * index):
+                writer.call("cudaMalloc_v3020", at + 1_000 + 10 * part, at + 1_005 + 10 * part)
+        for at, used, is_release in ((10, 700, 0), (20, 500, 0), (30, 700, 1)):
+            writer.row(
+                "CUDA_GPU_MEMORY_USAGE_EVENTS",
+                start=at,
+                globalPid=global_pid(1000),
+                deviceId=0,
+                bytes=used,
+                memKind=2,
+                memoryOperationType=is_release,
+            )
+
+    (rank,) = analyze(path, Options(), lambda _: None).ranks
+
+    assert (rank.memory.peak_bytes, rank.memory.capacity_bytes) == (1_200, 85_520_809_984)
+    assert rank.memory.allocator_calls == 2  # 0, 2 and 4 in the three steady steps

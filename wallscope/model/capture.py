@@ -94,7 +94,8 @@ class Capture:
     """The device operations of an export, with the ranks that issued them.
 
     Frames follow the schemas of `model.frames` that bear their names; `names`, `call_names` and
-    `range_names` follow `NAMES`. `world_size` is the number of ranks in the job, where anything tells.
+    `range_names` follow `NAMES`, `memory` follows `MEMORY` of `model.events`. `world_size` is the number
+    of ranks in the job, where anything tells.
     """
 
     export: Export
@@ -109,6 +110,7 @@ class Capture:
     call_names: pl.DataFrame
     ranges: pl.DataFrame
     range_names: pl.DataFrame
+    memory: pl.DataFrame
     findings: tuple[Finding, ...]
     world_size: int | None
 

@@ -14,6 +14,7 @@ from wallscope.nsys.calls import calls
 from wallscope.nsys.collectives import collectives
 from wallscope.nsys.connection import opened
 from wallscope.nsys.identity import export_facts, export_identity
+from wallscope.nsys.memory import memory
 from wallscope.nsys.operations import device_work, raw_operations
 from wallscope.nsys.overhead_findings import overhead_findings
 from wallscope.nsys.range_findings import began_inside, range_findings
@@ -68,6 +69,7 @@ def read_capture(path: Path, progress: Progress) -> Capture:
             call_names=made.names,
             ranges=held,
             range_names=range_names,
+            memory=memory(source, of_threads, shift_ns, progress),
             findings=(),
             world_size=of_ranks.world_size,
         )

@@ -61,15 +61,6 @@ def memory(source: Database, threads: pl.DataFrame, time_shift_ns: int, progress
     )
 
 
-def memory_peaks(used: pl.DataFrame) -> pl.DataFrame:
-    """The row (`MEMORY`) of each process and device when it used most, the first where several do."""
-    return (
-        used.sort("bytes_used", "at_ns", descending=[True, False], maintain_order=True)
-        .unique(["process", "device"], keep="first", maintain_order=True)
-        .sort("process", "device")
-    )
-
-
 def _small(column: str) -> pl.Expr:
     """A number that fits 16 bits; null where it does not."""
     return pl.when(pl.col(column).is_between(0, 0xFFFF)).then(pl.col(column))

@@ -18,6 +18,7 @@ from wallscope.render.foreign import visible
 _BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MOST_ROWS = 6
+_MOST_LIMITS = 4
 _TELLING_BYTES = 1 << 16
 _SEVERITY = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 _STATE_NAMES = {
@@ -50,7 +51,7 @@ def _summary(analysis: Analysis, shown: Rank) -> Iterator[RenderableType]:
             yield Text()
             yield section
     yield Text()
-    yield limits(analysis.capture.findings)
+    yield limits(analysis.capture.findings, _MOST_LIMITS)
 
 
 def _headline(export: Export, analysis: Analysis) -> Text:
@@ -236,17 +237,18 @@ def _with_rest(table: Table, row_count: int) -> RenderableType:
     )
 
 
-def limits(findings: tuple[Finding, ...]) -> Group:
-    """What limits the claims, with the cure, the gravest first."""
+def limits(findings: tuple[Finding, ...], most: int | None = None) -> Group:
+    """What limits the claims, with the cure, the gravest first; what is left out is said."""
     order = list(_SEVERITY)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column()
-    for finding in sorted(findings, key=lambda entry: order.index(entry.severity)):
+    graded = sorted(findings, key=lambda entry: order.index(entry.severity))
+    for finding in graded[:most]:
         body = Text(finding.message)
         if finding.cure:
             body.append(f" → {finding.cure}", style="dim")
         table.add_row(Text("•", style=_SEVERITY[finding.severity]), body)
-    if not findings:
-        return _titled("Limits", Text("none found"))
-    return _titled("Limits", table)
+    if most is not None and len(graded) > most:
+        table.add_row("", Text(f"{len(graded) - most} more: wallscope capture-help FILE", style="dim"))
+    return _titled("Limits", table if findings else Text("none found"))

@@ -12,6 +12,8 @@ from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import Rows, innermost, jumps
 from wallscope.timeline.spans import Times
 
+_MOST_THREADS = 64
+"""Of more threads than that none is the one that waits; and the question would take the square of them."""
 _ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
 
 
@@ -69,15 +71,16 @@ def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> dic
 
 def of_the_one_that_waits(threads: list[HostThread], at_ns: Times) -> Rows:
     """The open range of the only thread that has one and is in no call; -1 where none or several do."""
+    if not 0 < len(threads) <= _MOST_THREADS:
+        return np.full(at_ns.size, -1)
     return _only([np.where(thread.is_in_call(at_ns), -1, thread.open_range(at_ns)) for thread in threads])
 
 
 def around_whole(threads: list[HostThread], start_ns: Times, end_ns: Times) -> Rows:
     """The range of the only issuing thread that waits in it during all of each span; else -1."""
+    issuing = [thread for thread in threads if thread.issues]
     found = []
-    for thread in threads:
-        if not thread.issues:
-            continue
+    for thread in issuing if len(issuing) <= _MOST_THREADS else []:
         row = thread.open_range(start_ns)
         until_ns = np.append(thread.end_ns, 0)[np.searchsorted(thread.rows, row)]
         waits = (row >= 0) & (until_ns >= end_ns) & thread.is_quiet(start_ns, end_ns)

@@ -60,7 +60,7 @@ def _account(divided: Divided, rank: dict[str, Any]) -> Rank:
         typical=typical,
         communication=communication(work, budget.exposed_communication),
         compute=compute_work(work),
-        memory=memory(work, capture.copies, None if model is None else model.memory_bytes),
+        memory=memory(work, capture, rank, None if model is None else model.memory_bytes),
         ranges=divided.phases.listed(work, divided.projected, rank["process"]),
         unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
     )
