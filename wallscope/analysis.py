@@ -114,6 +114,7 @@ def _anchor(division: Division, rank: Rank) -> Anchor:
         name=division.name,
         steps=step_count,
         dropped=tuple(DroppedStep(step.index, step.reason) for step in rank.steps if step.reason is not None),
+        inner=division.inner,
         cross_check=None
         if check is None
         else CrossCheck("kernel-sequence", check, agrees=abs(check - step_count) <= _AGREEMENT * step_count),

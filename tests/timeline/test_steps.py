@@ -322,3 +322,32 @@ def test_a_single_step_that_the_user_names_is_a_window(tmp_path):
     found = told(tmp_path / "run.sqlite", tell, "^turn 3$")
 
     assert windows(found) == [(SIX[3] + LAUNCH_LAG_NS, last_end(SIX[-1]), False)]
+
+
+@pytest.mark.parametrize(
+    ("inner", "unit", "name"),
+    [
+        pytest.param("forward", "microbatch", "forward", id="forward passes"),
+        pytest.param("microbatch {}", "microbatch", "microbatch #", id="microbatches by name"),
+        pytest.param("layer_{}", "layer", "layer_#", id="layers"),
+        pytest.param("something else", None, None, id="ranges of no known unit"),
+    ],
+)
+def test_of_few_steps_the_unit_inside_tells_how_much_varies(inner, unit, name, tmp_path):
+    def tell(story: Story) -> None:
+        for index in range(3):
+            at = 1_000_000 * (index + 1)
+            story.mark(f"training_step_{index}", at - 10, at + 950_000)
+            for part in range(5):
+                begin_ns = at + part * (STEP_NS + 1_000 * part)
+                story.step(begin_ns)
+                story.mark(inner.format(part), begin_ns - 5, begin_ns + 90_000)
+
+    found = told(tmp_path / "run.sqlite", tell).anchor.inner
+
+    if unit is None:
+        assert found is None
+        return
+    lengths = sorted([101_000, 103_000, 105_000, 107_000] * 3)
+    assert (found.unit, found.name, found.count) == (unit, name, 12)
+    assert (found.median_ns, found.p10_ns, found.p90_ns) == (104_000, lengths[0], lengths[-1])

@@ -11,6 +11,8 @@ from wallscope.model.capture import Export, Finding, GraphTracing
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, CopyDirection
 
 SCHEMA: Final = "wallscope.analysis/1"
+ENOUGH_STEPS: Final = 5
+"""Of fewer steady steps the unit that repeats inside tells how much varies."""
 
 AnchorKind = Literal["user", "nvtx", "optimizer", "collective", "kernel-sequence", "whole-trace"]
 AnchorUnit = Literal["step", "microbatch", "layer", "window"]
@@ -192,6 +194,21 @@ class CrossCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class InnerUnit:
+    """What repeats inside the steps of the busiest rank: how many there are, and how long they take.
+
+    A unit reaches from its first kernel to that of the next one in the same step.
+    """
+
+    unit: AnchorUnit
+    name: str
+    count: int
+    median_ns: int
+    p10_ns: int
+    p90_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Anchor:
     """What divides the capture into windows."""
 
@@ -201,6 +218,7 @@ class Anchor:
     steps: int
     dropped: tuple[DroppedStep, ...] = ()
     cross_check: CrossCheck | None = None
+    inner: InnerUnit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Anchor, CopyWork, Rank
+from wallscope.model.analysis import ENOUGH_STEPS, Analysis, Anchor, CopyWork, Rank
 from wallscope.model.capture import Export, Finding, Severity
 from wallscope.model.kinds import CopyDirection, DeviceState
 from wallscope.render.colours import STATE_COLOURS
@@ -84,6 +84,11 @@ def _steps(anchor: Anchor, rank: Rank) -> Text:
     steady = [step.end_ns - step.start_ns for step in rank.steps if step.steady]
     by = f"by ranges {visible(anchor.name, most=60)}" if anchor.name else "by the repeating kernel sequence"
     counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}, found {by}"
+    if len(steady) < ENOUGH_STEPS and anchor.inner is not None:
+        inner = anchor.inner
+        spread = f"{units.duration(inner.p10_ns)} to {units.duration(inner.p90_ns)}"
+        counted += f"\n{inner.count} times {visible(inner.name, most=40)} inside: median"
+        return Text(f"{counted} {units.duration(inner.median_ns)}, p10-p90 {spread} ({inner.unit})")
     if not steady:
         return Text(counted)
     low, median, high = (int(time_ns) for time_ns in np.percentile(steady, [10, 50, 90]))

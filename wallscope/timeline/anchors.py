@@ -25,8 +25,9 @@ _NO_STEP = (
     r"(?i)(optim|sched|micro|accum|eval|valid|test|ema|scaler|metric|log|zero_grad|lr[_. ]|grad[_. ]"
     r"|sub_?step|warm[ _-]?up[_ ]step)"
 )
+FORWARD = r"(?i)^(model[ ._])?(forward|fwd|forward[ _]pass)$"
 _PHASES = {
-    "forward": r"(?i)^(model[ ._])?(forward|fwd|forward[ _]pass)$",
+    "forward": FORWARD,
     "backward": r"(?i)^(loss[ ._])?(backward|bwd|backward[ _]pass)$",
     "optimizer": r"(?i)^(optimizer|optimizer[ _.]?step|opt[ _]?step|optim)$",
 }
@@ -85,9 +86,9 @@ def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorR
     if pattern is not None:
         yield from _of_pattern(ranges.filter(pl.col("text").str.contains(pattern)), pattern)
         return
-    yield from _outermost(ranges.filter(pl.col("text").str.contains(_TRAINING_STEP)))
+    yield from outermost(ranges.filter(pl.col("text").str.contains(_TRAINING_STEP)))
     is_step = pl.col("text").str.contains(_STEP) & ~pl.col("text").str.contains(_NO_STEP)
-    yield from _outermost(ranges.filter(is_step))
+    yield from outermost(ranges.filter(is_step))
     yield from _cycle(ranges)
 
 
@@ -106,7 +107,7 @@ def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:
     yield AnchorRanges("user", names[0] if len(names) == 1 else pattern, start_ns, end_ns)
 
 
-def _outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
+def outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     """Each name that recurs on a thread, those that cover most host time first."""
     by_name = (
         ranges.group_by("folded", "thread")

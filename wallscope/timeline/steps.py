@@ -14,10 +14,11 @@ import numpy as np
 import polars as pl
 
 from wallscope.errors import StepRangeError
-from wallscope.model.analysis import AnchorKind, AnchorUnit
+from wallscope.model.analysis import AnchorKind, AnchorUnit, InnerUnit
 from wallscope.model.frames import STEPS, WINDOWS
-from wallscope.model.kinds import ComputeCategory, OperationClass
-from wallscope.timeline.anchors import AnchorRanges, named_anchors
+from wallscope.timeline.anchors import named_anchors
+from wallscope.timeline.inner import inner_unit
+from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.periods import Period, period
 from wallscope.timeline.steadiness import Host, judged
@@ -36,30 +37,16 @@ class Division:
     """How a capture was divided: kind of anchor, unit, name of the anchor, windows (`STEPS`).
 
     `check` is the count of steps that the kernel sequence gives beside another anchor, if it gives one;
-    it speaks of the rank with most kernels, as `kind` and `name` do.
+    it speaks of the rank with most kernels, as `kind`, `name` and `inner`, the unit that repeats inside
+    its steps, do.
     """
 
     kind: AnchorKind
     unit: AnchorUnit
     name: str | None
-    busiest_rank_id: int
     windows: pl.DataFrame
     check: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Main:
-    """Compute kernels and opaque graphs of a rank's main stream, in order of time.
-
-    Columns `start_ns`, `end_ns`, `symbol`, `updates` (whether it is optimizer work) and `issue_ns`, the
-    start of the issuing call (its own start where that is not known).
-    """
-
-    rank_id: int
-    process: int
-    last_ns: int
-    rows: pl.DataFrame
-    has_graphs: bool
+    inner: InnerUnit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +77,7 @@ def divided(
     Raises:
         StepRangeError: the ranges that the pattern finds issued no work.
     """
-    mains = [_main(operations, row, host) for row in ranks.iter_rows(named=True)]
+    mains = [main_stream(operations, row, host) for row in ranks.iter_rows(named=True)]
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
     sequence = _by_sequence(mains, busiest)
     unmarked = [_by_optimizer(mains)] + ([sequence] if sequence is not None else [])
@@ -106,20 +93,23 @@ def divided(
         (found for found in unmarked if _is_enough(found, busiest)), _Cut(_WHOLE, "window", None, {})
     )
     nothing = np.empty(0, np.int64)
-    windows = [_windows(main, cut.rows.get(main.rank_id, nothing), operations, host) for main in mains]
+    windows = {
+        main.rank_id: _windows(main, cut.rows.get(main.rank_id, nothing), operations, host) for main in mains
+    }
     is_checked = sequence is not None and cut.kind not in {_WHOLE, "kernel-sequence"}
     check = len(sequence.rows[busiest.rank_id]) if sequence is not None and is_checked else None
+    inner = inner_unit(busiest, windows[busiest.rank_id], ranges) if cut.unit == "step" else None
     return Division(
-        cut.kind, cut.unit, cut.name, busiest.rank_id, pl.concat([STEPS.to_frame(), *windows]), check
+        cut.kind, cut.unit, cut.name, pl.concat([STEPS.to_frame(), *windows.values()]), check, inner
     )
 
 
-def _is_enough(cut: _Cut, busiest: _Main) -> bool:
+def _is_enough(cut: _Cut, busiest: MainStream) -> bool:
     return len(cut.rows[busiest.rank_id]) >= (1 if cut.kind == "user" else 2)
 
 
 def _by_ranges(
-    mains: list[_Main], busiest: _Main, ranges: pl.DataFrame, pattern: str | None
+    mains: list[MainStream], busiest: MainStream, ranges: pl.DataFrame, pattern: str | None
 ) -> Iterator[_Cut]:
     """Cuts by the anchors of the busiest rank, each with what the others have of that name."""
     of_process = {main.process: ranges.filter(pl.col("process") == main.process) for main in mains}
@@ -131,16 +121,16 @@ def _by_ranges(
             )
             own = chosen if main.process == busiest.process else next(same, None)
             if own is not None:
-                rows[main.rank_id] = _first_rows(main, own)
+                rows[main.rank_id] = first_rows(main, own)
         yield _Cut(chosen.kind, "step", chosen.name, rows)
 
 
-def _by_optimizer(mains: list[_Main]) -> _Cut:
+def _by_optimizer(mains: list[MainStream]) -> _Cut:
     """Steps that begin behind a burst of optimizer kernels."""
     return _Cut("optimizer", "step", None, {main.rank_id: _behind_updates(main) for main in mains})
 
 
-def _behind_updates(main: _Main) -> Rows:
+def _behind_updates(main: MainStream) -> Rows:
     """Row behind each burst: several optimizer kernels, with many others before the next ones."""
     updates = np.flatnonzero(main.rows["updates"].to_numpy())
     if updates.size == 0:
@@ -151,7 +141,7 @@ def _behind_updates(main: _Main) -> Rows:
     return np.extract(behind < len(main.rows), behind)
 
 
-def _by_sequence(mains: list[_Main], busiest: _Main) -> _Cut | None:
+def _by_sequence(mains: list[MainStream], busiest: MainStream) -> _Cut | None:
     found = {main.rank_id: _repeating(main) for main in mains}
     chosen = found[busiest.rank_id]
     if chosen is None:
@@ -161,38 +151,7 @@ def _by_sequence(mains: list[_Main], busiest: _Main) -> _Cut | None:
     return _Cut("kernel-sequence", "step" if is_step else "window", None, rows)
 
 
-def _main(operations: pl.DataFrame, rank: dict[str, int], host: Host) -> _Main:
-    own = operations.filter(pl.col("rank_id") == rank["rank_id"])
-    computing = own.filter(pl.col("class").is_in([OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH]))
-    by_work = (
-        computing.group_by("stream")
-        .agg(work_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
-        .sort("work_ns", "stream", descending=[True, False])
-    )
-    rows = computing.filter(pl.col("stream") == by_work["stream"][0]) if len(by_work) else computing
-    is_graph = pl.col("class") == OperationClass.OPAQUE_GRAPH
-    timed = rows.select(
-        "start_ns",
-        "end_ns",
-        symbol=pl.when(is_graph).then(0).otherwise(pl.col("name").cast(pl.Int64) + 1),
-        updates=pl.col("category") == ComputeCategory.OPTIMIZER,
-        issue_ns=pl.coalesce(host.call_start_ns(rows["call"]), pl.col("start_ns")),
-    )
-    last_ns = own["end_ns"].max()
-    assert isinstance(last_ns, int)  # noqa: S101  # every rank has an operation
-    return _Main(rank["rank_id"], rank["process"], last_ns, timed, bool(rows.select(is_graph.any()).item()))
-
-
-def _first_rows(main: _Main, anchor: AnchorRanges) -> Rows:
-    """Row of the first kernel issued inside each anchor range; ranges without one are passed over."""
-    issue_ns = main.rows["issue_ns"].to_numpy()
-    inside = np.searchsorted(anchor.start_ns, issue_ns, side="right") - 1
-    within = (inside >= 0) & (issue_ns < anchor.end_ns[inside])
-    rows = np.flatnonzero(within)
-    return rows[np.unique(inside[rows], return_index=True)[1]]
-
-
-def _repeating(main: _Main) -> Period | None:
+def _repeating(main: MainStream) -> Period | None:
     """The unit of the kernel sequence of the main stream."""
     start_ns, end_ns = main.rows["start_ns"].to_numpy(), main.rows["end_ns"].to_numpy()
     if start_ns.size == 0:
@@ -202,7 +161,7 @@ def _repeating(main: _Main) -> Period | None:
     return period(main.rows["symbol"].to_numpy(), gap_ns, shortest)
 
 
-def _windows(main: _Main, rows: Rows, operations: pl.DataFrame, host: Host) -> pl.DataFrame:
+def _windows(main: MainStream, rows: Rows, operations: pl.DataFrame, host: Host) -> pl.DataFrame:
     if rows.size == 0:
         own = operations.filter(pl.col("rank_id") == main.rank_id)
         whole = own.select(

@@ -1,11 +1,9 @@
 """What the accounting itself has to say about the limits of its claims."""
 
-from wallscope.model.analysis import Anchor, Rank
+from wallscope.model.analysis import ENOUGH_STEPS, Anchor, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.units import duration, plural
 from wallscope.walls.verdict import working
-
-_ENOUGH_STEPS = 5
 
 
 def accounting_findings(ranks: tuple[Rank, ...], anchor: Anchor) -> tuple[Finding, ...]:
@@ -42,7 +40,7 @@ def _steps(ranks: tuple[Rank, ...], anchor: Anchor) -> tuple[Finding, ...]:
                 covers_ns=max(rank.typical.step_ns for rank in ranks),
             ),
         )
-    return (*_repeated_unit(anchor), *_disagreement(anchor), *_few_steps(ranks), *_outside(ranks))
+    return (*_repeated_unit(anchor), *_disagreement(anchor), *_few_steps(ranks, anchor), *_outside(ranks))
 
 
 def _repeated_unit(anchor: Anchor) -> tuple[Finding, ...]:
@@ -75,9 +73,9 @@ def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
     )
 
 
-def _few_steps(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor) -> tuple[Finding, ...]:
     steady = min(sum(step.steady for step in rank.steps) for rank in working(ranks))
-    if steady >= _ENOUGH_STEPS:
+    if steady >= ENOUGH_STEPS:
         return ()
     counted = f"Only {plural(steady, 'steady window')}"
     said = "No window is steady: all of them stand in" if steady == 0 else counted
@@ -85,10 +83,16 @@ def _few_steps(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
         Finding(
             "few-steps",
             Severity.WARNING,
-            f"{said}: what varies from step to step cannot be told.",
+            f"{said}: what varies from step to step {_told_by(anchor)}.",
             "Capture 8 steps or more beyond warm-up (Megatron Bridge: profile_step_start, profile_step_end).",
         ),
     )
+
+
+def _told_by(anchor: Anchor) -> str:
+    if anchor.inner is None:
+        return "cannot be told"
+    return f"is told by {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
 def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:

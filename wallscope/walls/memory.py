@@ -64,7 +64,8 @@ def _pinned() -> pl.Expr:
 
 def _peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
     """The most that was in use, `None` where the capture did not record it."""
-    own = used.filter(pl.col("process") == rank["process"], pl.col("device") == rank["device"])["bytes_used"]
+    is_own = [pl.col(name).eq_missing(pl.lit(rank[name])) for name in ("process", "device")]
+    own = used.filter(is_own)["bytes_used"]
     return None if own.is_empty() else int(own.to_numpy().max())
 
 

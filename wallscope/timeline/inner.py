@@ -1,0 +1,40 @@
+"""The unit that repeats inside a step: microbatches, else layers. With few steps, it tells how much varies.
+
+Units are marked by ranges, as steps are; each reaches from its first kernel to that of the next one in
+the same step, so the last of a step has no length.
+"""
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.analysis import AnchorUnit, InnerUnit
+from wallscope.timeline.anchors import FORWARD, outermost
+from wallscope.timeline.main_stream import MainStream, first_rows
+
+_UNITS: tuple[tuple[AnchorUnit, str], ...] = (
+    ("microbatch", r"(?i)(^|[^a-z])micro[ _-]?(batch|step)[ _#:.]*\d*$"),
+    ("microbatch", FORWARD),
+    ("layer", r"(?i)(^|[^a-z])(layers?|blocks?)[ _#:.]?\d+(f|b|\)|$|[^a-z0-9])"),
+    ("layer", r"transformer_layer\._forward_attention\.self_attention$"),
+)
+_FEWEST = 4
+
+
+def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) -> InnerUnit | None:
+    """The first known unit that occurs several times inside the steps of a rank (`STEPS`).
+
+    `ranges` are `NESTED` with `process`, `text` and `folded`.
+    """
+    own = ranges.filter((pl.col("process") == main.process) & ~pl.col("crosses"))
+    start_ns = main.rows["start_ns"].to_numpy()
+    step_start_ns = windows["start_ns"].to_numpy()
+    for unit, known in _UNITS:
+        for anchor in outermost(own.filter(pl.col("text").str.contains(known))):
+            begins_ns = np.sort(start_ns[first_rows(main, anchor)])
+            step = np.searchsorted(step_start_ns, begins_ns, side="right") - 1
+            same_step = (step[1:] == step[:-1]) & (step[1:] >= 0)
+            length_ns = np.diff(begins_ns)[same_step]
+            if length_ns.size >= max(_FEWEST, len(windows)):
+                low, median, high = (int(time_ns) for time_ns in np.percentile(length_ns, [10, 50, 90]))
+                return InnerUnit(unit, anchor.name, int(length_ns.size), median, low, high)
+    return None
