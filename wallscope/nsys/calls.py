@@ -8,6 +8,7 @@ from wallscope.model.frames import CALLS, ROLE
 from wallscope.model.kinds import CallRole
 from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database
+from wallscope.nsys.threads import with_threads
 
 _VERSION = r"(_v\d{4,5})?(_ptsz|_ptds)?$"  # the entry point's CUDA version and stream flavour
 _ALLOCATION = (
@@ -61,13 +62,7 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
             how="left",
             maintain_order="left",
         )
-        .join(
-            threads.select("thread", "process", globalTid="global_tid"),
-            on="globalTid",
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
+        .pipe(with_threads, threads, "globalTid")
         .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
         .sort("thread", "start_ns", maintain_order=True)
         .with_row_index("call")

@@ -17,6 +17,7 @@ import polars as pl
 from wallscope.model.capture import Progress
 from wallscope.model.events import COLLECTIVE_CALLS, COMMUNICATORS, CollectiveSource
 from wallscope.nsys.tables import Database
+from wallscope.nsys.threads import with_threads
 
 _HEADER = struct.Struct("<IIIIQQ")  # domain, -, schema, -, bytes of the payload, bytes of all
 _INTEGERS = ("<i4", "<u4", "<i8", "<u8", "<i8", "<u8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
@@ -77,17 +78,9 @@ def collectives(
     rows = _ranges(source)
     progress(f"reading NCCL calls: {len(rows):,} rows")
     told, payload_count = _told(source, rows["row_id"])
-    numbers = threads.select("thread", "process", globalTid="global_tid")
     facts = (
         rows.join(told, on="row_id", how="left", maintain_order="left")
-        .join(
-            numbers,
-            left_on="global_tid",
-            right_on="globalTid",
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
+        .pipe(with_threads, threads, "global_tid")
         .with_columns(
             start_ns=pl.col("start") - time_shift_ns,
             end_ns=pl.col("end") - time_shift_ns,

@@ -6,7 +6,7 @@ from wallscope.model.capture import Progress
 from wallscope.model.events import MEMORY
 from wallscope.nsys.catalog import Table
 from wallscope.nsys.tables import Database, read
-from wallscope.nsys.threads import process_of
+from wallscope.nsys.threads import processes_of
 
 _USAGE = Table(
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
@@ -47,14 +47,13 @@ def memory(source: Database, threads: pl.DataFrame, time_shift_ns: int, progress
     )
     used = pl.col("change").cum_sum().over(_WHERE)
     earlier = used.min().over(_WHERE).clip(upper_bound=0)
-    processes = threads.select("process", globalPid=process_of("global_tid")).unique(maintain_order=True)
     return (
         pl.concat([others, in_pools])
         .sort(*_WHERE, "start", maintain_order=True)
         .with_columns(
             at_ns=pl.col("start") - time_shift_ns, bytes_used=used - earlier, device=_small("deviceId")
         )
-        .join(processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
+        .join(processes_of(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left")
         .sort("process", "device", "at_ns", maintain_order=True)
         .select(MEMORY.names())
         .cast(MEMORY)

@@ -5,6 +5,7 @@ import polars as pl
 from wallscope.model.frames import RANGES
 from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database
+from wallscope.nsys.threads import with_threads
 
 _PUSH_POP, _START_END = 59, 60
 _NEVER = 2**62
@@ -35,13 +36,7 @@ def ranges(
     rows = (
         kept.with_columns(texts)
         .join(names, on="text", how="left", maintain_order="left")
-        .join(
-            threads.select("thread", globalTid="global_tid"),
-            on="globalTid",
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
+        .pipe(with_threads, threads, "globalTid")
         .with_columns(
             start_ns=pl.col("start") - time_shift_ns,
             end_ns=pl.col("end") - time_shift_ns,

@@ -10,7 +10,7 @@ from wallscope.nsys.calls import Calls
 from wallscope.nsys.catalog import Table
 from wallscope.nsys.identity import ExportFacts
 from wallscope.nsys.tables import Database, read
-from wallscope.nsys.threads import process_of
+from wallscope.nsys.threads import processes_of
 
 _SYNCS = Table(
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
@@ -108,7 +108,7 @@ def streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.D
     return (
         pl.concat([*is_null, listed], how="diagonal")
         .with_columns(globalPid=_global_pid(), context="contextId", stream=_party("streamId"))
-        .join(_processes(threads), on="globalPid", maintain_order="left")
+        .join(processes_of(threads), on="globalPid", maintain_order="left")
         .filter(pl.col("stream").is_not_null())
         .group_by(key, maintain_order=True)
         .agg(pl.col("flags").drop_nulls().first(), pl.col("priority").drop_nulls().first())
@@ -123,15 +123,10 @@ def _issued(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.DataFr
     named = made.calls.select("call", "thread", "name").join(made.names, on="name", how="left")
     known = made.by_correlation.join(named, on="call", how="left")
     return (
-        rows.join(_processes(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left")
+        rows.join(processes_of(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left")
         .join(known, on=["process", "correlationId"], how="left", maintain_order="left")
         .with_columns(pl.col("call").cast(pl.Int32).fill_null(-1))
     )
-
-
-def _processes(threads: pl.DataFrame) -> pl.DataFrame:
-    """Columns `globalPid`, `process` of the processes that have threads."""
-    return threads.select("process", globalPid=process_of("global_tid")).unique(maintain_order=True)
 
 
 def _parties() -> dict[str, pl.Expr]:

@@ -44,6 +44,17 @@ def threads(source: Database, global_tids: pl.Series, of_processes: pl.DataFrame
     )
 
 
+def processes_of(of_threads: pl.DataFrame) -> pl.DataFrame:
+    """Columns `globalPid`, `process` of the processes that have threads (`THREADS`)."""
+    return of_threads.select("process", globalPid=process_of("global_tid")).unique(maintain_order=True)
+
+
+def with_threads(rows: pl.DataFrame, of_threads: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The rows with `thread` and `process` of the global thread id in a column, null where it is unknown."""
+    numbers = of_threads.select("thread", "process", pl.col("global_tid").alias(column))
+    return rows.join(numbers, on=column, how="left", nulls_equal=True, maintain_order="left")
+
+
 def _roles(source: Database) -> pl.DataFrame:
     """What known libraries call their threads; other names are the program's own and are not read."""
     rows = source.rows("thread_names") if source.has("ThreadNames", "globalTid", "nameId") else []
