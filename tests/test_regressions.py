@@ -279,3 +279,12 @@ def test_long_periods_are_found_in_linear_time():
     assert found is not None
     assert found.starts.size >= 19
     assert time.process_time() - started_s < 20
+
+
+def test_pages_that_migrate_by_themselves_need_no_call(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        train(writer)
+        for page in range(100):
+            writer.copy("migration-to-device", 900_000 + 10 * page, 900_005 + 10 * page, 4_096)
+
+    assert answer(tmp_path / "run.sqlite").capture.launch_correlation_share == 1

@@ -121,6 +121,11 @@ def _anchor(division: Division, rank: Rank) -> Anchor:
     )
 
 
-def _launch_correlation_share(capture: Capture) -> float:
-    """Share of the device operations whose issuing call is in the export."""
-    return int((capture.operations["call"] >= 0).sum()) / len(capture.operations)
+def _launch_correlation_share(capture: Capture) -> float | None:
+    """Share of the device operations whose issuing call is in the export; `None` where none has one to have.
+
+    Pages of unified memory migrate by themselves.
+    """
+    migrations = capture.copies.filter(pl.col("direction").cast(pl.String).str.starts_with("migration"))
+    issued = capture.operations.join(migrations, on="op", how="anti")["call"]
+    return None if issued.is_empty() else int((issued >= 0).sum()) / len(issued)
