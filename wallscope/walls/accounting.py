@@ -44,9 +44,10 @@ def _account(divided: Divided, rank: dict[str, Any]) -> Rank:
     capture = divided.capture
     is_own = pl.col("rank_id") == rank["rank_id"]
     operations, windows = divided.operations.filter(is_own), divided.windows.filter(is_own)
-    budget = Budget(*mean_parts(typical_steps(windows).select(BUDGET_PARTS).to_numpy()))
+    chosen = typical_steps(windows)
+    budget = Budget(*mean_parts(chosen.select(BUDGET_PARTS).to_numpy()))
     typical = Typical(sum(budget.parts()), budget)
-    work = rank_work(divided, rank["rank_id"])
+    work = typical_work(operations, chosen)
     model = capture.export.gpu(rank["gpu"])
     return Rank(
         rank=rank["rank"],
