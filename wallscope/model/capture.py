@@ -93,9 +93,9 @@ class Export:
 class Capture:
     """The device operations of an export, with the ranks that issued them.
 
-    Frames follow the schemas of `model.frames` that bear their names; `names`, `call_names` and
-    `range_names` follow `NAMES`, `memory` follows `MEMORY` of `model.events`. `world_size` is the number
-    of ranks in the job, where anything tells.
+    Frames follow the schemas of `model.frames` and `model.events` that bear their names; `names`,
+    `call_names`, `host_names` and `range_names` follow `NAMES`, `streams` follows `DEVICE_STREAMS`.
+    `world_size` is the number of ranks in the job, where anything tells.
     """
 
     export: Export
@@ -105,11 +105,19 @@ class Capture:
     names: pl.DataFrame
     operations: pl.DataFrame
     copies: pl.DataFrame
+    kernels: pl.DataFrame
+    streams: pl.DataFrame
     threads: pl.DataFrame
     calls: pl.DataFrame
     call_names: pl.DataFrame
+    syncs: pl.DataFrame
+    events: pl.DataFrame
+    host_events: pl.DataFrame
+    host_names: pl.DataFrame
     ranges: pl.DataFrame
     range_names: pl.DataFrame
+    collective_calls: pl.DataFrame
+    communicators: pl.DataFrame
     memory: pl.DataFrame
     findings: tuple[Finding, ...]
     world_size: int | None

@@ -6,6 +6,7 @@ and count from 0.
 
 import polars as pl
 
+from wallscope.model.events import StreamFlag
 from wallscope.model.kinds import (
     Backend,
     CallRole,
@@ -110,6 +111,29 @@ OPERATIONS = pl.Schema(
     }
 )
 """Device operations, sorted by rank, start and row."""
+
+KERNELS = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        "blocks": pl.Int64(),  # of the grid, all three dimensions
+        "threads": pl.Int64(),  # of a block
+        "registers": pl.Int64(),  # of a thread
+        "shared_bytes": pl.Int64(),  # of a block, static and dynamic
+    }
+)
+"""Launch shapes of the operations that are kernels; null where the export does not tell."""
+
+DEVICE_STREAMS = pl.Schema(
+    {
+        "stream": pl.UInt32(),  # as in `OPERATIONS`
+        "rank_id": pl.UInt32(),
+        "process": pl.UInt32(),
+        "context": pl.Int64(),
+        "number": pl.Int64(),  # that CUDA gives it inside its context
+        "flags": pl.Enum(StreamFlag),
+    }
+)
+"""The streams that ran operations, with what CUDA calls them; null flags are unknown."""
 
 COPIES = pl.Schema({"op": pl.UInt32(), "direction": DIRECTION, "source": MEMORY, "destination": MEMORY})
 """The operations that are copies or fills."""

@@ -18,7 +18,21 @@ class Table:
 
 _WHERE_AND_WHEN = ("start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId")
 
-KERNELS = Table("CUPTI_ACTIVITY_KIND_KERNEL", (*_WHERE_AND_WHEN, "demangledName", "shortName", "graphNodeId"))
+LAUNCH_SHAPE = (
+    "gridX",
+    "gridY",
+    "gridZ",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "registersPerThread",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+)
+KERNELS = Table(
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    (*_WHERE_AND_WHEN, "demangledName", "shortName", "graphNodeId", *LAUNCH_SHAPE),
+)
 COPIES = Table(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     (

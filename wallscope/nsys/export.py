@@ -13,6 +13,7 @@ from wallscope.nsys.call_findings import call_findings
 from wallscope.nsys.calls import calls
 from wallscope.nsys.collectives import collectives
 from wallscope.nsys.connection import opened
+from wallscope.nsys.host import host_events
 from wallscope.nsys.identity import export_facts, export_identity
 from wallscope.nsys.memory import memory
 from wallscope.nsys.operations import device_work, raw_operations
@@ -20,6 +21,7 @@ from wallscope.nsys.overhead_findings import overhead_findings
 from wallscope.nsys.range_findings import began_inside, range_findings
 from wallscope.nsys.ranges import ranges
 from wallscope.nsys.ranks import ranks
+from wallscope.nsys.synchronisation import events, flagged, streams, syncs
 from wallscope.nsys.tables import Database, database, read
 from wallscope.nsys.threads import process_of, processes, threads
 
@@ -48,9 +50,10 @@ def read_capture(path: Path, progress: Progress) -> Capture:
         raw, of_threads = _who(source, raw, raw_calls, raw_ranges)
         made = calls(source, raw_calls, of_threads, shift_ns)
         held, range_names = ranges(source, raw_ranges, of_threads, shift_ns)
-        communicators = collectives(source, of_threads, shift_ns, progress).communicators
-        of_ranks = ranks(source, export, raw, communicators)
+        exchanged = collectives(source, of_threads, shift_ns, progress)
+        of_ranks = ranks(source, export, raw, exchanged.communicators)
         work = device_work(source, raw, of_ranks.ranks, made, shift_ns)
+        during, host_names = host_events(source, of_threads, shift_ns, progress)
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),
@@ -64,11 +67,19 @@ def read_capture(path: Path, progress: Progress) -> Capture:
             names=work.names,
             operations=work.operations,
             copies=work.copies,
+            kernels=work.kernels,
+            streams=flagged(work.streams, streams(source, of_threads, progress)),
             threads=of_threads,
             calls=made.calls,
             call_names=made.names,
+            syncs=syncs(source, facts, of_threads, made, progress),
+            events=events(source, of_threads, made, shift_ns, progress),
+            host_events=during,
+            host_names=host_names,
             ranges=held,
             range_names=range_names,
+            collective_calls=exchanged.calls,
+            communicators=exchanged.communicators,
             memory=memory(source, of_threads, shift_ns, progress),
             findings=(),
             world_size=of_ranks.world_size,

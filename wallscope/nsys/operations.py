@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from wallscope.model.capture import Progress
-from wallscope.model.frames import COPIES, DIRECTION, KIND, MEMORY, OPERATIONS
+from wallscope.model.frames import COPIES, DIRECTION, KERNELS, KIND, MEMORY, OPERATIONS
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind
 from wallscope.nsys import catalog
 from wallscope.nsys.calls import Calls
@@ -37,6 +37,13 @@ _MOST_BYTES = 2**48
 _LATEST = 2**61  # no clock of an export reaches that far, UTC in ns neither
 _LONGEST_NS = 2**50  # thirteen days
 _MEMORIES = dict(enumerate(MemoryKind))
+_STREAM = (
+    "stream",
+    "rank_id",
+    "process",
+    pl.col("contextId").alias("context"),
+    pl.col("streamId").alias("number"),
+)
 _FRAMES = {
     catalog.KERNELS: OperationKind.KERNEL,
     catalog.COPIES: OperationKind.COPY,
@@ -47,11 +54,13 @@ _FRAMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Frames `NAMES`, `OPERATIONS`, `COPIES`."""
+    """Frames `NAMES`, `OPERATIONS`, `COPIES`, `KERNELS`, and `DEVICE_STREAMS` without its flags."""
 
     names: pl.DataFrame
     operations: pl.DataFrame
     copies: pl.DataFrame
+    kernels: pl.DataFrame
+    streams: pl.DataFrame
 
 
 def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
@@ -112,6 +121,8 @@ def device_work(
         names=names,
         operations=rows.select(OPERATIONS.names()).cast(OPERATIONS),
         copies=_copies(rows),
+        kernels=_kernels(rows),
+        streams=rows.select(_STREAM).unique().sort("stream"),
     )
 
 
@@ -132,6 +143,7 @@ def _table(source: Database, table: catalog.Table, progress: Progress) -> pl.Dat
     }
     if table is catalog.KERNELS:
         columns["string_id"] = pl.coalesce("demangledName", "shortName", NAMELESS)
+        columns |= {name: pl.col(name) for name in catalog.LAUNCH_SHAPE}
     elif table is catalog.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
         columns["direction"] = (
@@ -162,3 +174,14 @@ def _streams(rows: pl.DataFrame) -> pl.DataFrame:
 def _copies(rows: pl.DataFrame) -> pl.DataFrame:
     moved = rows.filter(pl.col("kind").is_in([OperationKind.COPY, OperationKind.FILL]))
     return moved.select(COPIES.names()).cast(COPIES)
+
+
+def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
+    kernels = rows.filter(pl.col("kind") == OperationKind.KERNEL)
+    return kernels.select(
+        "op",
+        blocks=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
+        threads=pl.col("blockX") * pl.col("blockY") * pl.col("blockZ"),
+        registers="registersPerThread",
+        shared_bytes=pl.col("staticSharedMemory").fill_null(0) + pl.col("dynamicSharedMemory").fill_null(0),
+    ).cast(KERNELS)

@@ -6,6 +6,7 @@ import polars as pl
 
 from wallscope.model.capture import Progress
 from wallscope.model.events import EVENTS, STREAMS, SYNCS, StreamFlag, SyncKind
+from wallscope.model.frames import DEVICE_STREAMS
 from wallscope.nsys.calls import Calls
 from wallscope.nsys.catalog import Table
 from wallscope.nsys.identity import ExportFacts
@@ -115,6 +116,16 @@ def streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.D
         .sort(key)
         .select(STREAMS.names())
         .cast(STREAMS)
+    )
+
+
+def flagged(used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Streams that ran operations with what the export says of them (`STREAMS` to `DEVICE_STREAMS`)."""
+    flags = known.select("process", "context", "flags", number="stream")
+    return (
+        used.join(flags, on=["process", "context", "number"], how="left", maintain_order="left")
+        .select(DEVICE_STREAMS.names())
+        .cast(DEVICE_STREAMS)
     )
 
 
