@@ -15,9 +15,11 @@ from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope.analysis import Options, analyze
 from wallscope.errors import StepRangeError
+from wallscope.model.analysis import Anchor, CrossCheck
 from wallscope.nsys import read_capture
 from wallscope.shipped import query
 from wallscope.timeline.periods import period
+from wallscope.walls.findings import _disagreement
 
 STEP_NS = 100_000
 
@@ -26,19 +28,21 @@ def answer(path, **options):
     return analyze(path, Options(**options), lambda _: None)
 
 
-def train(writer, *, device=0, count=6, ahead_ns=500, marks=("training_step_{}",)):
+def train(  # noqa: PLR0913  # each tells one thing
+    writer, *, pid=1000, device=0, count=6, ahead_ns=500, marks=("training_step_{}",)
+):
     """Steps of ten kernels; each mark is a range around the launches of a step."""
     for index in range(count):
         at = 1_000_000 + STEP_NS * index
         issued = at - ahead_ns
         for mark in marks:
-            writer.range(mark.format(index), issued - 10, issued + 95_000, pid=1000)
+            writer.range(mark.format(index), issued - 10, issued + 95_000, pid=pid)
         for kernel in range(10):
             number = writer.call(
-                "cudaLaunchKernel_v7000", issued + 9_000 * kernel, issued + 9_000 * kernel + 9, pid=1000
+                "cudaLaunchKernel_v7000", issued + 9_000 * kernel, issued + 9_000 * kernel + 9, pid=pid
             )
             start_ns = at + 9_000 * kernel
-            where = {"pid": 1000, "device": device, "correlation": number}
+            where = {"pid": pid, "device": device, "correlation": number}
             writer.kernel(f"nvjet_{kernel}", start_ns, start_ns + 5_000, **where)
 
 
@@ -71,7 +75,8 @@ def test_a_stray_context_on_another_device_does_not_speak_for_the_run(tmp_path):
 
     assert found.anchor.steps == 6
     assert "few-steps" not in {finding.code for finding in found.capture.findings}
-    assert found.diagnosis.verdict.startswith("100.0 µs in the typical step: ")
+    assert found.ranks[1].typical.step_ns == 100_000
+    assert found.diagnosis.verdict.startswith("Host is the wall: 50.0 % of the step")
     assert found.diagnosis.steady_steps == 5
 
 
@@ -288,3 +293,72 @@ def test_pages_that_migrate_by_themselves_need_no_call(tmp_path):
             writer.copy("migration-to-device", 900_000 + 10 * page, 900_005 + 10 * page, 4_096)
 
     assert answer(tmp_path / "run.sqlite").capture.launch_correlation_share == 1
+
+
+def test_a_pattern_finds_the_steps_of_each_rank_whatever_their_names(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        train(writer, pid=1000, marks=("alpha {}",))
+        train(writer, pid=1001, device=1, marks=("beta {}",))
+
+    found = answer(tmp_path / "run.sqlite", step_range="^(alpha|beta)")
+
+    assert [len(rank.steps) for rank in found.ranks] == [6, 6]
+    assert (found.anchor.kind, found.anchor.name) == ("user", "^(alpha|beta)")
+
+
+def test_both_ways_to_find_steps_are_compared_on_one_rank(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        train(writer, pid=1000, count=4)
+        train(writer, pid=1001, device=1, count=6)
+
+    found = answer(tmp_path / "run.sqlite")
+
+    assert (found.anchor.steps, found.anchor.cross_check.steps, found.anchor.cross_check.agrees) == (
+        6,
+        6,
+        True,
+    )
+    assert [step.index for step in found.anchor.dropped] == [5]
+    assert "anchors-disagree" not in codes(found)
+
+
+def test_a_rank_that_lacks_what_marks_the_steps_of_the_others_is_told(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        train(writer, pid=1000, count=7)
+        train(writer, pid=1001, device=1, count=6, marks=())
+
+    found = answer(tmp_path / "run.sqlite")
+
+    assert [len(rank.steps) for rank in found.ranks] == [7, 1]
+    assert {"ranks-without-steps"} == codes(found) & {"ranks-without-steps", "few-steps", "no-steps"}
+
+
+def codes(found):
+    return {finding.code for finding in found.capture.findings}
+
+
+def test_bursts_of_optimizer_kernels_divide_one_step_less_and_do_not_disagree(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        for index in range(9):
+            for kernel in range(44):
+                name = f"nvjet_{kernel}" if kernel < 40 else "multi_tensor_apply_kernel<AdamFunctor>"
+                at = 1_000_000 + STEP_NS * index + 2_000 * kernel
+                writer.kernel(name, at, at + 1_000)
+
+    found = answer(tmp_path / "run.sqlite")
+    said = {finding.code: finding.message for finding in found.capture.findings}
+
+    assert (found.anchor.kind, found.anchor.steps, found.anchor.cross_check.steps) == ("optimizer", 8, 9)
+    assert found.anchor.cross_check.agrees
+    assert "anchors-disagree" not in said
+    assert "behind bursts of optimizer kernels" in said["unmarked-steps"]
+
+
+def test_a_disagreement_names_what_disagrees():
+    check = CrossCheck("kernel-sequence", 12, agrees=False)
+    said = [
+        _disagreement(Anchor(kind, "step", None, 6, cross_check=check))[0].message.partition(" 6 steps")[0]
+        for kind in ("nvtx", "optimizer")
+    ]
+
+    assert said == ["The ranges say", "Bursts of optimizer kernels give"]

@@ -1,5 +1,6 @@
 """The pipeline: an export is read, its operations are named, its time is divided and accounted for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,35 +13,42 @@ from wallscope.model.analysis import (
     Anchor,
     CaptureQuality,
     CrossCheck,
-    Diagnosis,
     DroppedStep,
-    Rank,
 )
 from wallscope.model.capture import Capture, Progress
+from wallscope.model.kinds import Axis
 from wallscope.nsys import read_capture
 from wallscope.timeline.anchors import check_pattern, labelled
+from wallscope.timeline.axes import RangePaths
+from wallscope.timeline.inner import inner_unit
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.paths import nested
 from wallscope.timeline.projection import projection
-from wallscope.timeline.selection import Selection, clipped, only_steps, selected_ranks
+from wallscope.timeline.selection import Selection, selected_ranks, selected_windows
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
-from wallscope.walls.accounting import Divided, accounts
+from wallscope.walls.accounting import Divided, accounts, all_slices
+from wallscope.walls.attribution import Evidence
 from wallscope.walls.budget import budgets
+from wallscope.walls.evidence import OperationFacts, operation_facts
+from wallscope.walls.evidence import evidence as evidence_of
 from wallscope.walls.findings import accounting_findings
+from wallscope.walls.opportunities import inferred_causes, opportunities
 from wallscope.walls.phases import Phases
-from wallscope.walls.verdict import least_computing, verdict
+from wallscope.walls.proof import Proof
+from wallscope.walls.verdict import diagnosed, least_computing
 
 _AGREEMENT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asks for: kernel-name rules, a pattern for steps, a part to look at."""
+    """What the user asks for: kernel-name rules, a pattern for steps, a part to look at, axes of streams."""
 
     kernels: Path | None = None
     step_range: str | None = None
     selection: Selection = field(default_factory=Selection)
+    streams: Mapping[int, Axis] = field(default_factory=dict)
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -50,34 +58,60 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         WallscopeError: one of its children, each with a line for the user.
     """
     parts, division = divide(path, options, progress)
+    facts, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
-    ranks = accounts(parts)
-    shown = least_computing(ranks)
-    anchor = _anchor(division, shown)
+    found = accounts(parts, facts, evidence)
+    ranks = tuple(account.rank for account in found)
+    shown = found[ranks.index(least_computing(ranks))]
+    anchor = _anchor(parts, division)
+    won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
     return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(parts.capture.export,),
         capture=CaptureQuality(
-            findings=(*accounting_findings(ranks, anchor), *parts.capture.findings),
+            findings=(*accounting_findings(ranks, anchor, parts), *parts.capture.findings),
             launch_correlation_share=_launch_correlation_share(parts.capture),
-            resolved_dependency_share=None,
+            resolved_dependency_share=evidence.waits.resolved_share,
             cuda_graphs=parts.capture.graphs,
             ranks_supplied=len(ranks),
             world_size=parts.capture.world_size,
         ),
         anchor=anchor,
         ranks=ranks,
-        diagnosis=Diagnosis(
-            dominant_wall="unknown",
-            verdict=verdict(ranks, anchor),
-            steady_steps=sum(step.steady for step in shown.steps),
-        ),
+        diagnosis=diagnosed(shown, anchor, won),
+        opportunities=won,
     )
+
+
+def gathered(
+    parts: Divided, division: Division, options: Options, progress: Progress
+) -> tuple[OperationFacts, Evidence]:
+    """What is known of the operations of a divided capture, and who waits for whom."""
+    progress("resolving dependencies")
+    phases = parts.phases
+    around = RangePaths(parts.projected, phases.tree, phases.paths, phases.names)
+    facts = operation_facts(parts.operations, division.windows, parts.capture, around, options.streams)
+    return facts, evidence_of(parts.operations, parts.capture, facts, phases, parts.projected)
+
+
+def proven(path: Path, options: Options, progress: Progress) -> Proof:
+    """Read one export and attribute its time, ready to be asked for gaps and moments.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+    parts, division = divide(path, options, progress)
+    _, evidence = gathered(parts, division, options, progress)
+    progress("accounting for time")
+    return Proof(parts.capture, parts.phases, parts.projected, all_slices(parts, evidence))
 
 
 def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, Division]:
     """Read an export, name its operations, find the range of each, and divide the capture into windows.
+
+    Steps are sought in the selected ranks, over the whole capture; then the windows are selected. A rank
+    that has none of those is left out.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
@@ -97,28 +131,51 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
     progress("finding steps")
     capture = replace(capture, ranks=selected_ranks(capture.ranks, options.selection))
     is_selected = pl.col("rank_id").is_in(capture.ranks["rank_id"].implode())
-    operations = clipped(operations.filter(is_selected), options.selection)
+    operations = operations.filter(is_selected)
     host = Host(capture.calls, capture.call_names, capture.threads)
     division = divided(operations, capture.ranks, host, ranges, options.step_range)
-    windows = budgets(operations, only_steps(division.windows, options.selection))
-    return Divided(capture, operations, windows, projected, Phases(ranges, paths, names)), division
+    windows = budgets(operations, selected_windows(division.windows, options.selection))
+    kept = capture.ranks.filter(pl.col("rank_id").is_in(windows["rank_id"].implode()))
+    divided_capture = Divided(
+        capture=replace(capture, ranks=kept),
+        operations=operations,
+        windows=windows,
+        projected=projected,
+        phases=Phases(ranges, paths, names),
+        selection=options.selection,
+        unmarked=division.unmarked,
+        left_out=len(capture.ranks) - len(kept),
+    )
+    return divided_capture, division
 
 
-def _anchor(division: Division, rank: Rank) -> Anchor:
-    """What divided the capture, with the steps of one rank that do not count as steady."""
-    step_count = len(rank.steps)
-    check = division.check
+def _anchor(parts: Divided, division: Division) -> Anchor:
+    """What divided the capture, with the steps of the busiest rank that do not count as steady."""
+    own = parts.windows.filter(pl.col("rank_id") == division.busiest.rank_id)
+    dropped = own.filter(pl.col("reason").is_not_null()).select("step", "reason")
+    selected = own.filter(pl.col("selected"))
+    is_step = division.unit == "step"
     return Anchor(
         kind=division.kind,
         unit=division.unit,
         name=division.name,
-        steps=step_count,
-        dropped=tuple(DroppedStep(step.index, step.reason) for step in rank.steps if step.reason is not None),
-        inner=division.inner,
-        cross_check=None
-        if check is None
-        else CrossCheck("kernel-sequence", check, agrees=abs(check - step_count) <= _AGREEMENT * step_count),
+        steps=division.steps,
+        dropped=tuple(DroppedStep(step, reason) for step, reason in dropped.iter_rows()),
+        inner=inner_unit(division.busiest, selected, parts.phases.tree) if is_step else None,
+        cross_check=_cross_check(division),
     )
+
+
+def _cross_check(division: Division) -> CrossCheck | None:
+    """What the kernel sequence says of the busiest rank's steps.
+
+    Bursts of optimizer kernels lie between steps: there is one more or one less of them.
+    """
+    if division.check is None:
+        return None
+    allowed = max(_AGREEMENT * division.steps, 1 if division.kind == "optimizer" else 0)
+    agrees = abs(division.check - division.steps) <= allowed
+    return CrossCheck("kernel-sequence", division.check, agrees=agrees)
 
 
 def _launch_correlation_share(capture: Capture) -> float | None:

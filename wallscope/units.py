@@ -67,6 +67,15 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.1f} %"
 
 
+def points(difference: float) -> str:
+    """A difference of two shares in percentage points.
+
+    >>> points(0.254), points(0.0)
+    ('25.4 points', '0.0 points')
+    """
+    return f"{100 * difference:.1f} points"
+
+
 def size(size_bytes: int | None) -> str:
     """Bytes in binary units.
 

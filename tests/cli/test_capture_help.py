@@ -16,6 +16,7 @@ NOT_BY_CAPTURE = {
     "anchors-disagree",  # --step-range
     "unmatched-kernels",  # --kernels
     "outside-steps",
+    "ranks-left-out",  # --steps, --time
     "capture-range",  # what is recommended
     "perhaps-incomplete",
     "rank-contradiction",  # --rank

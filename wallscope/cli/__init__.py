@@ -14,6 +14,7 @@ from wallscope import __version__
 from wallscope.cli.analyze import analyze
 from wallscope.cli.capture_help import capture_help
 from wallscope.cli.info import info
+from wallscope.cli.proof import at, gaps
 from wallscope.cli.tables import kernels, ranges, steps
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
@@ -32,6 +33,8 @@ app.command()(analyze)
 app.command()(steps)
 app.command()(kernels)
 app.command()(ranges)
+app.command()(gaps)
+app.command()(at)
 app.command()(info)
 app.command("capture-help")(capture_help)
 

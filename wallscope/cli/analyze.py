@@ -1,13 +1,18 @@
 """`wallscope analyze`: the main job."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wallscope.model.kinds import Axis
 
 Export = Annotated[
     Path,
@@ -28,9 +33,32 @@ KernelRules = Annotated[
 StepRange = Annotated[
     str | None,
     typer.Option(
-        "--step-range", metavar="REGEX", help="NVTX ranges that are steps; else known names are looked for."
+        "--step-range",
+        metavar="REGEX",
+        help="NVTX ranges that are steps, in each rank's process; else known names are looked for.",
     ),
 ]
+
+
+Streams = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stream",
+        metavar="N=AXIS",
+        help="What a CUDA stream communicates for (ep, dp-gradient, dp-parameter, tp, cp, pp); repeatable.",
+    ),
+]
+
+
+def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
+    """The axes of streams that the options spell.
+
+    Raises:
+        SelectionError: one cannot be read.
+    """
+    from wallscope.timeline.axes import stream_axes  # noqa: PLC0415  # keeps --help fast
+
+    return stream_axes(texts or [])
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
@@ -41,6 +69,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     ] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
+    stream: Streams = None,
     rank: Rank = None,
     device: Device = None,
     steps: Steps = None,
@@ -56,7 +85,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
     talkative(verbose=verbose)
     check_output(json, inputs=(file, kernels))
-    options = Options(kernels, step_range, selection(rank, device, steps, time))
+    options = Options(kernels, step_range, selection(rank, device, steps, time), stream_map(stream))
     with reported() as progress:
         analysis = account(file, options, progress)
     if json is not None:

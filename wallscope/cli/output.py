@@ -69,6 +69,24 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
         raise OutputError(f"{target} — its folder does not exist — make it first")
 
 
+def check_different(targets: dict[str, Path | None]) -> None:
+    """Refuse two results in one place; `targets` are the options and what each of them names.
+
+    Raises:
+        OutputError: two of them name the same file, or both standard output.
+    """
+    taken: dict[Path | str, str] = {}
+    for option, target in targets.items():
+        if target is None:
+            continue
+        is_standard = str(target) == _STANDARD_OUTPUT
+        place = _STANDARD_OUTPUT if is_standard else target.resolve()
+        if place in taken:
+            said = "standard output" if is_standard else str(target)
+            raise OutputError(f"{said} — is named by {taken[place]} and by {option} — name two places")
+        taken[place] = option
+
+
 def write_whole(target: Path, text: str) -> None:
     """Write aside, then rename: the target holds all of the text, or what it held before.
 

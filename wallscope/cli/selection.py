@@ -11,18 +11,27 @@ from wallscope.errors import SelectionError
 if TYPE_CHECKING:
     from wallscope.timeline.selection import Selection
 
+_MOST = 2**31 - 1
+
 Rank = Annotated[
-    int | None, typer.Option("--rank", metavar="N", help="Only the rank of this number in the job.")
+    int | None,
+    typer.Option("--rank", metavar="N", min=0, max=_MOST, help="Only the rank of this number in the job."),
 ]
-Device = Annotated[int | None, typer.Option("--device", metavar="N", help="Only ranks on this CUDA device.")]
+Device = Annotated[
+    int | None,
+    typer.Option("--device", metavar="N", min=0, max=_MOST, help="Only ranks on this CUDA device."),
+]
 Steps = Annotated[
     str | None,
-    typer.Option("--steps", metavar="A-B", help="Only these steps count, both included; or one: A."),
+    typer.Option("--steps", metavar="A-B", help="Only these steps, by number, both included; or one: A."),
 ]
 Time = Annotated[
     str | None,
     typer.Option(
-        "--time", metavar="A-B", help="Only this time: seconds of the session, or with ns, us, ms, s."
+        "--time",
+        metavar="A-B",
+        help="Only this time: seconds of the session, or with ns, us, ms, s. Steps keep their numbers; those"
+        " it cuts count only where no whole one is left.",
     ),
 ]
 
@@ -52,6 +61,8 @@ def _steps(text: str | None) -> tuple[int, int] | None:
 
 
 def _time_ns(text: str | None) -> tuple[int, int] | None:
+    from wallscope.timeline.selection import FOREVER_NS  # noqa: PLC0415  # keeps --help fast
+
     if text is None:
         return None
     found = re.fullmatch(f"{_MOMENT}-{_MOMENT}", text)
@@ -60,7 +71,19 @@ def _time_ns(text: str | None) -> tuple[int, int] | None:
         raise SelectionError(
             f"--time {text} — is no stretch of time — write --time 1.25-1.5, or 1250ms-1500ms"
         )
-    return begin_ns, end_ns
+    return min(begin_ns, FOREVER_NS), min(end_ns, FOREVER_NS)
+
+
+def moment_ns(text: str) -> int:
+    """A moment of the session in ns, from its spelling.
+
+    Raises:
+        SelectionError: it cannot be read.
+    """
+    found = re.fullmatch(_MOMENT, text)
+    if found is None:
+        raise SelectionError(f"{text} — is no moment — write 60.127760123 (seconds), or 60127760us")
+    return _moment_ns(found[1], found[2])
 
 
 def _moment_ns(number: str, unit: str) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.analyze import Export, KernelRules, StepRange, Verbose
-from wallscope.cli.output import check_output, print_out, write_whole
+from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import polars as pl
+    from rich.console import RenderableType
 
     from wallscope.analysis import Options
     from wallscope.render.tables import Column
@@ -61,7 +62,10 @@ def kernels(  # noqa: PLR0913  # options are parameters
     json: Json = None,
     verbose: Verbose = False,
 ) -> None:
-    """List the kernels of the typical step: what they are, how often they run, how long."""
+    """List the kernels of the typical step: what they are, how often they run, how long.
+
+    Counts and work are of what begins and what lies inside the step; median and longest are of whole kernels.
+    """
     from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import KERNELS  # noqa: PLC0415
     from wallscope.walls.tables import kernel_table  # noqa: PLC0415
@@ -82,7 +86,10 @@ def ranges(  # noqa: PLR0913  # options are parameters
     json: Json = None,
     verbose: Verbose = False,
 ) -> None:
-    """List the NVTX ranges of the typical step: time on the host, time on the device, inclusive and alone."""
+    """List the NVTX ranges of the typical step: time on the host, time on the device, inclusive and alone.
+
+    Host columns are of the ranges that begin in the host's time for the step; with --time they end with it.
+    """
     from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import RANGES  # noqa: PLC0415
     from wallscope.walls.tables import range_table  # noqa: PLC0415
@@ -104,15 +111,32 @@ def _show(  # noqa: PLR0913  # what three commands share
     from wallscope.render import tables  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    csv, json = targets
-    for target in targets:
-        check_output(target, inputs=(file, options.kernels))
+    check_targets(targets, inputs=(file, options.kernels))
     with reported() as progress:
         divided, _ = divide(file, options, progress)
         frame = made(divided)
+    deliver(frame, targets, tables.table(frame, columns))
+
+
+def check_targets(targets: tuple[Path | None, Path | None], inputs: tuple[Path | None, ...]) -> None:
+    """Refuse bad targets of CSV and JSON before the work begins.
+
+    Raises:
+        OutputError: one of them cannot be written, or both are the same.
+    """
+    for target in targets:
+        check_output(target, inputs)
+    check_different({"--csv": targets[0], "--json": targets[1]})
+
+
+def deliver(frame: "pl.DataFrame", targets: tuple[Path | None, Path | None], shown: "RenderableType") -> None:
+    """Write a table as CSV and as JSON where asked for, and show it unless standard output is taken."""
+    from wallscope.render import tables  # noqa: PLC0415  # keeps --help fast
+
+    csv, json = targets
     if csv is not None:
         write_whole(csv, tables.csv(frame))
     if json is not None:
         write_whole(json, tables.rows_as_json(frame))
     if "-" not in {str(csv), str(json)}:
-        print_out(tables.table(frame, columns))
+        print_out(shown)

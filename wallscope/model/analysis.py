@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from wallscope.model.capture import Export, Finding, GraphTracing
-from wallscope.model.kinds import Backend, Collective, ComputeCategory, CopyDirection
+from wallscope.model.compute import ComputeDetails
+from wallscope.model.kinds import Axis, Backend, Collective, ComputeCategory, Wall
+from wallscope.model.memory import Memory
 
 SCHEMA: Final = "wallscope.analysis/1"
 ENOUGH_STEPS: Final = 5
@@ -18,6 +20,7 @@ AnchorKind = Literal["user", "nvtx", "optimizer", "collective", "kernel-sequence
 AnchorUnit = Literal["step", "microbatch", "layer", "window"]
 Dominant = Literal["compute", "communication", "memory", "host", "mixed", "unknown"]
 Pressure = Literal["none", "near", "high", "unknown"]
+ClaimStatus = Literal["trace-verified", "config-verified", "inferred", "unverified"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,48 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class ComputeAbsent:
+    """Why neither compute nor an opaque graph ran; the three parts sum to that time, exactly."""
+
+    launch_starved: int
+    blocking: int
+    dependency_stalled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """Who pays for a window; the five parts sum to it, exactly."""
+
+    compute: int
+    communication: int
+    memory: int
+    host: int
+    unattributed: int
+
+    def parts(self) -> tuple[int, ...]:
+        """The five parts, in the order of `Wall`."""
+        return (self.compute, self.communication, self.memory, self.host, self.unattributed)
+
+
+@dataclass(frozen=True, slots=True)
+class CauseTime:
+    """What a cause owns of the typical step; causes of one wall sum to it.
+
+    `recoverable_ns` is what the step would get shorter without the cause, next constraints heeded: a
+    ceiling, `None` where it was not worked out. `unresolved_ns` is the part whose owner is not known.
+    """
+
+    cause: str
+    wall: Wall
+    typical_ns: int
+    share: float
+    recoverable_ns: int | None
+    unresolved_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One window of a rank, with its budget."""
+    """One window of a rank, with its budget, why no compute ran, and who pays."""
 
     index: int
     start_ns: int
@@ -45,8 +88,8 @@ class Step:
     steady: bool
     reason: str | None
     budget: Budget
-    compute_absent: None = None
-    walls: None = None
+    compute_absent: ComputeAbsent
+    walls: Walls
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +98,73 @@ class Typical:
 
     step_ns: int
     budget: Budget
-    walls: None = None
+    walls: Walls
 
 
 @dataclass(frozen=True, slots=True)
 class CommunicationOperation:
-    """The communication operations of one collective and library.
+    """The communication operations of one collective, axis and library.
 
     `work_ns` adds up durations; `exposed_ns` is the time in which one of them ran and neither
-    compute nor an opaque graph did.
+    compute nor an opaque graph did. `bytes` are as NCCL counts them: of all-gather and reduce-scatter
+    one rank's part. `evidence` are the commonest things that told the axis, at most three. The bandwidth
+    is over the duration on this rank, which includes waiting for peers.
     """
 
     operation: Collective
-    axis: str
+    axis: Axis
     backend: Backend
     count: int
     work_ns: int
     exposed_ns: int
     bytes: int | None
     bus_bandwidth_bytes_per_s: float | None = None
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapTax:
+    """How much slower compute kernels ran while communication ran beside them than alone.
+
+    `ratio` compares medians of the same kernel and launch shape; `slowed_ns` is the extra work in a
+    typical step, below 0 where they ran faster; `kernels` is how many that ran beside it were compared.
+    """
+
+    ratio: float
+    slowed_ns: int
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherWork:
+    """Work of a token dispatcher in the typical step: added-up durations, not time.
+
+    Packing, unpacking and routing (scores, counts, layouts) stay on the GPU; synchronisation waits for
+    peers; transport moves tokens.
+    """
+
+    pack_ns: int
+    synchronise_ns: int
+    transport_ns: int
+    unpack_ns: int
+    routing_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """Communication of a rank: the time it ran, and how much of it nothing hid."""
+    """Communication of a rank: the time it ran, and how much of it nothing hid.
+
+    `overlap_tax` is `None` where no kernel ran often enough both ways, `dispatcher` where nothing
+    communicated between experts.
+    """
 
     union_ns: int
     exposed_ns: int
     blocking_ns: int | None
     hidden_share: float | None
     operations: tuple[CommunicationOperation, ...]
+    overlap_tax: OverlapTax | None = None
+    dispatcher: DispatcherWork | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,31 +188,6 @@ class KernelWork:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyWork:
-    """Copies of one direction and host memory; `exposed_ns` is time in which nothing else ran.
-
-    `pinned` is `None` where no host memory takes part or the export does not tell.
-    """
-
-    direction: CopyDirection
-    count: int
-    bytes: int
-    work_ns: int
-    exposed_ns: int
-    pinned: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Memory of a rank: capacity and traffic."""
-
-    peak_bytes: int | None
-    capacity_bytes: int | None
-    allocator_calls: int | None
-    copies: tuple[CopyWork, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RangeWork:
     """A range path in the typical step: instances, host time, device time inclusive and alone, work.
 
@@ -147,7 +202,7 @@ class RangeWork:
     own_gpu_ns: int
     work_ns: int
     own_work_ns: int
-    walls: None = None
+    walls: Walls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +227,8 @@ class Rank:
     memory: Memory
     unmatched_kernels: tuple[KernelWork, ...]
     ranges: tuple[RangeWork, ...]
-    causes: None = None
+    causes: tuple[CauseTime, ...]
+    compute_details: ComputeDetails | None
     profile: None = None
 
 
@@ -210,7 +266,11 @@ class InnerUnit:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What divides the capture into windows."""
+    """What divides the capture into windows, told of the busiest rank, the one with most kernels.
+
+    `steps` and the cross-check count the steps of its whole capture; `dropped` and `inner` speak of what is
+    selected.
+    """
 
     kind: AnchorKind
     unit: AnchorUnit
@@ -242,8 +302,53 @@ class MemoryPressure:
 
 
 @dataclass(frozen=True, slots=True)
+class WallShare:
+    """A wall in the typical step, and its share of the steady steps: median and percentiles.
+
+    The percentiles are `None` without a steady step; then the median is over all windows.
+    """
+
+    typical_ns: int
+    share: float
+    p10: float | None
+    p90: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WallShares:
+    """The deciding shares of all walls."""
+
+    compute: WallShare
+    communication: WallShare
+    memory: WallShare
+    host: WallShare
+    unattributed: WallShare
+
+
+@dataclass(frozen=True, slots=True)
+class Opportunity:
+    """What removing one cause could win at most; ceilings are never added up.
+
+    `speedup_ceiling` is T / (T - R), a ratio of at least 1.
+    """
+
+    id: str
+    wall: Wall
+    cause: str
+    recoverable_ns: int
+    step_ceiling_ns: int
+    speedup_ceiling: float
+    status: ClaimStatus
+    evidence: tuple[str, ...]
+    fixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The verdict, `unknown` where the walls were not accounted for."""
+    """The verdict of the rank that speaks for the job.
+
+    `margin` is how far the dominant wall leads the runner-up, in shares of the step.
+    """
 
     dominant_wall: Dominant
     verdict: str
@@ -251,7 +356,7 @@ class Diagnosis:
     margin: float | None = None
     led_steps: int | None = None
     steady_steps: int = 0
-    walls: None = None
+    walls: WallShares | None = None
     next_wall: str | None = None
     memory_pressure: MemoryPressure = field(default_factory=MemoryPressure)
 
@@ -267,5 +372,5 @@ class Analysis:
     anchor: Anchor
     ranks: tuple[Rank, ...]
     diagnosis: Diagnosis
-    opportunities: None = None
+    opportunities: tuple[Opportunity, ...] = ()
     fixes: None = None

@@ -6,17 +6,25 @@ and count from 0.
 
 import polars as pl
 
-from wallscope.model.events import StreamFlag
+from wallscope.model.events import CollectiveSource, StreamFlag
 from wallscope.model.kinds import (
+    Absent,
+    Axis,
     Backend,
     CallRole,
     Collective,
     ComputeCategory,
+    CopyCause,
     CopyDirection,
+    DeviceState,
+    LinkKind,
     MemoryKind,
     OperationClass,
     OperationKind,
+    Pass,
     ProjectedBy,
+    RecomputeSource,
+    Wall,
 )
 
 KIND = pl.Enum(OperationKind)
@@ -147,6 +155,83 @@ CLASSIFIED = pl.Schema(
     {**OPERATIONS, "class": CLASS, "category": CATEGORY, "backend": BACKEND, "matched": pl.Boolean()}
 )
 """Operations with their class."""
+
+COLLECTIVES = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        "operation": pl.Enum(Collective),  # as the calls tell: many sends and receives are an all-to-all
+        "communicator": pl.UInt64(),  # null where unknown, or where one operation serves several
+        "participants": pl.Int32(),
+        "peers": pl.Int32(),  # how many other ranks it sends to or receives from; null of collectives
+        "bytes": pl.Int64(),  # as NCCL counts them, of a group together; the larger of sent and received
+        "bus_bytes": pl.Int64(),  # what a rank's link has to carry for that, as NCCL's tests count it
+        "source": pl.Enum(CollectiveSource),
+    }
+)
+"""What the NCCL calls that enqueued an operation tell of it; operations without such calls have no row."""
+
+AXES = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        "operation": pl.Enum(Collective),
+        "axis": pl.Enum(Axis),
+        "evidence": pl.String(),  # null where the axis is unknown
+    }
+)
+"""The axis of each communication operation, what tells it, and what the operation does."""
+
+LINKS = pl.Schema(
+    {
+        "gap": pl.Int32(),  # the operation that ends the gap; -1 where the capture ends it
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "kind": pl.Enum(LinkKind),
+        "op": pl.Int32(),  # who ran, handed over or was launched; -1 on a thread
+        "next_op": pl.Int32(),  # who waited for it; -1 where a thread did
+        "call": pl.Int32(),  # the call, or the blocking call that waited; -1 without one
+        "thread": pl.Int32(),  # -1 on the device
+        "slack_ns": pl.Int64(),  # how much earlier the next constraint would have bound; null without one
+    }
+)
+"""Links of the binding chains, tiling the gaps of a rank; sorted by start."""
+
+SLICES = pl.Schema(
+    {
+        "rank_id": pl.UInt32(),
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "state": pl.Enum(DeviceState),
+        "absent": pl.Enum(Absent),  # null where compute or an opaque graph ran
+        "wall": pl.Enum(Wall),
+        "cause": pl.String(),  # wall/cause[/detail]
+        "kind": pl.Enum(LinkKind),  # null where compute or an opaque graph ran
+        "gap": pl.Int32(),  # this and those below as in `LINKS`; `op` is also who computed
+        "op": pl.Int32(),
+        "next_op": pl.Int32(),
+        "call": pl.Int32(),
+        "thread": pl.Int32(),
+        "range": pl.Int32(),  # innermost range around the issue of `op`, or on the thread; -1 without one
+        "slack_ns": pl.Int64(),
+    }
+)
+"""Every nanosecond of every step with who pays for it; slices of a rank are disjoint and tile its steps."""
+
+PASSES = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        "pass": pl.Enum(Pass),  # null where no range tells
+        "replay": pl.Enum(RecomputeSource),  # null where no range says that forward work runs again
+        "scope": pl.Int32(),  # the range of the checkpoint or of the optimizer around it; -1 without one
+    }
+)
+"""The part of the step that each operation belongs to, as its ranges say."""
+
+RECOMPUTE = pl.Schema({"op": pl.UInt32(), "how": pl.Enum(RecomputeSource)})
+"""The compute operations that do forward work again, and what told it."""
+
+COPY_CAUSES = pl.Schema({"op": pl.UInt32(), "cause": pl.Enum(CopyCause)})
+"""Why each copy and fill ran; null where its direction is unknown."""
 
 WINDOWS = pl.Schema(
     {"rank_id": pl.UInt32(), "step": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()}

@@ -54,6 +54,18 @@ class Collective(StrEnum):
     OTHER = "other"
 
 
+class Axis(StrEnum):
+    """The dimension of the job over which an operation communicates."""
+
+    EP = "ep"
+    DP_GRADIENT = "dp-gradient"
+    DP_PARAMETER = "dp-parameter"
+    TP = "tp"
+    CP = "cp"
+    PP = "pp"
+    UNKNOWN = "unknown"
+
+
 class Backend(StrEnum):
     """The library that a communication operation belongs to."""
 
@@ -125,3 +137,78 @@ class DeviceState(StrEnum):
     EXPOSED_COMMUNICATION = "exposed_communication"
     EXPOSED_COPY = "exposed_copy"
     IDLE = "idle"
+
+
+class LinkKind(StrEnum):
+    """What bound a stretch of time."""
+
+    OPERATION = "operation"
+    HAND_OVER = "hand-over"
+    LAUNCH_LATENCY = "launch-latency"
+    LAUNCH_CALL = "launch-call"
+    OTHER_CALL = "other-call"
+    ALLOCATION = "allocation"
+    SYNCHRONISATION = "synchronisation"
+    OUTSIDE_CALLS = "outside-calls"
+    UNRESOLVED = "unresolved"
+
+
+class Wall(StrEnum):
+    """Who pays for a stretch of time."""
+
+    COMPUTE = "compute"
+    COMMUNICATION = "communication"
+    MEMORY = "memory"
+    HOST = "host"
+    UNATTRIBUTED = "unattributed"
+
+
+class Absent(StrEnum):
+    """Why no compute ran: too little was issued, an operation was in the way, or work was handed over."""
+
+    LAUNCH_STARVED = "launch_starved"
+    BLOCKING = "blocking"
+    DEPENDENCY_STALLED = "dependency_stalled"
+
+
+class Pass(StrEnum):
+    """The part of a training step that an operation belongs to."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+class RecomputeSource(StrEnum):
+    """What told that forward work runs again: names of ranges, repeated kernels, or a count of some."""
+
+    EXPLICIT = "explicit"
+    INFERRED = "inferred"
+    LOWER_BOUND = "lower-bound"
+
+
+class CopyCause(StrEnum):
+    """Why a copy or fill runs."""
+
+    SMALL_COPY = "small-copy"
+    OFFLOAD = "offload"
+    STAGING = "staging"
+    READBACK = "readback"
+    MIGRATION = "migration"
+    DEVICE_COPY = "device-copy"
+    FILL = "fill"
+
+
+class Precision(StrEnum):
+    """The numbers that a matrix multiplication takes in, as far as the kernel's name tells."""
+
+    NVFP4 = "nvfp4"
+    MXFP8 = "mxfp8"
+    FP8 = "fp8"
+    INT8 = "int8"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    TF32 = "tf32"
+    FP32 = "fp32"
+    FP64 = "fp64"
+    UNKNOWN = "unknown"

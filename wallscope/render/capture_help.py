@@ -68,7 +68,10 @@ _EXPORT = (
         ("payloads-not-exported",),
     ),
 )
-_SETTINGS = {_STEPS: ("few-steps",), _RANGES: ("no-steps", "unmarked-steps", "no-nvtx")}
+_SETTINGS = {
+    _STEPS: ("few-steps",),
+    _RANGES: ("no-steps", "unmarked-steps", "ranks-without-steps", "no-nvtx"),
+}
 _OTHERWISE = (
     "clipped-ranges",
     "emit-nvtx",

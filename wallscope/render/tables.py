@@ -142,10 +142,14 @@ def _placed(column: Column, text: str, width: int) -> str:
     if length <= width:
         padding = " " * (width - length)
         return text + padding if column.is_text else padding + text
-    if column.cut is Cut.BEGINNING:
-        return "…" + text[1 - width :]
-    head = width // 2 if column.cut is Cut.MIDDLE else width - 1
-    return set_cell_size(text, head) + "…" + text[len(text) - (width - 1 - head) :]
+    head = {Cut.BEGINNING: 0, Cut.MIDDLE: width // 2, Cut.END: width - 1}[column.cut]
+    return set_cell_size(text, head) + "…" + _ending(text, width - 1 - head)
+
+
+def _ending(text: str, width: int) -> str:
+    """The longest end of a text that fits; a wide letter that would not fit whole leaves a space."""
+    fitting = next(text[at:] for at in range(len(text) + 1) if cell_len(text[at:]) <= width)
+    return " " * (width - cell_len(fitting)) + fitting
 
 
 def _block(rows: pl.DataFrame, columns: tuple[Column, ...]) -> RenderableType:

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import ENOUGH_STEPS, Analysis, Anchor, CopyWork, Rank
+from wallscope.model.analysis import ENOUGH_STEPS, Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Finding, Severity
-from wallscope.model.kinds import CopyDirection, DeviceState
+from wallscope.model.kinds import Axis, CopyDirection, DeviceState
+from wallscope.model.memory import CopyWork
 from wallscope.render.colours import STATE_COLOURS
 from wallscope.render.foreign import visible
+from wallscope.render.grids import BAR_CELLS, bar, grid, titled
+from wallscope.render.walls import causes, walls
 
-_BAR_CELLS = 24
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 _MOST_ROWS = 6
 _MOST_LIMITS = 4
 _TELLING_BYTES = 1 << 16
@@ -36,22 +36,32 @@ def summary(analysis: Analysis, shown: Rank) -> RenderableType:
 
 
 def _summary(analysis: Analysis, shown: Rank) -> Iterator[RenderableType]:
+    """The first screen: verdict, walls, losses, limits; then what they are made of."""
     (export,) = analysis.inputs
+    whole = "capture" if analysis.anchor.kind == "whole-trace" else f"typical {analysis.anchor.unit}"
     yield _headline(export, analysis)
     yield _steps(analysis.anchor, shown)
+    yield Text()
     yield Text(analysis.diagnosis.verdict, style="bold")
     yield Text()
+    yield walls(shown, analysis, whole)
+    losses = causes(shown, analysis.opportunities, whole)
+    if losses is not None:
+        yield Text()
+        yield losses
+    yield Text()
+    yield limits(analysis.capture.findings, _MOST_LIMITS)
     if len(analysis.ranks) > 1:
+        yield Text()
         yield _ranks(analysis.ranks)
         yield Text()
-        yield Text(f"Below: {_rank_name(shown)}, the one that computed least", style="dim")
+        yield Text(f"Above and below: {_rank_name(shown)}, the one that computed least", style="dim")
+    yield Text()
     yield _budget(shown, analysis)
     for section in (_communication(shown), _compute(shown), _copies(shown), _unmatched(shown)):
         if section is not None:
             yield Text()
             yield section
-    yield Text()
-    yield limits(analysis.capture.findings, _MOST_LIMITS)
 
 
 def _headline(export: Export, analysis: Analysis) -> Text:
@@ -82,8 +92,8 @@ def _steps(anchor: Anchor, rank: Rank) -> Text:
     if anchor.kind == "whole-trace":
         return Text("No step found: the whole capture is one window", style="yellow")
     steady = [step.end_ns - step.start_ns for step in rank.steps if step.steady]
-    by = f"by ranges {visible(anchor.name, most=60)}" if anchor.name else "by the repeating kernel sequence"
-    counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}, found {by}"
+    steady_of = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
+    counted = f"{steady_of}, found {_by(anchor)}"
     if len(steady) < ENOUGH_STEPS and anchor.inner is not None:
         inner = anchor.inner
         spread = f"{units.duration(inner.p10_ns)} to {units.duration(inner.p90_ns)}"
@@ -96,6 +106,14 @@ def _steps(anchor: Anchor, rank: Rank) -> Text:
     return Text(f"{counted}\n{spread}")
 
 
+def _by(anchor: Anchor) -> str:
+    """By what steps were found."""
+    if anchor.name:
+        return f"by ranges {visible(anchor.name, most=60)}"
+    bursts = "by bursts of optimizer kernels"
+    return bursts if anchor.kind == "optimizer" else "by the repeating kernel sequence"
+
+
 def _rank_name(rank: Rank) -> str:
     """How a rank is told from the others: its number in the job if known, its process and device."""
     place = f"process {_or_unknown(rank.pid)}, device {_or_unknown(rank.device)}"
@@ -104,24 +122,6 @@ def _rank_name(rank: Rank) -> str:
 
 def _or_unknown(value: int | None) -> str:
     return "unknown" if value is None else str(value)
-
-
-def _grid(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index > 0)
-    return table
-
-
-def _titled(title: str, body: RenderableType) -> Group:
-    return Group(Text(title, style="bold"), Padding(body, (0, 0, 0, 2)))
-
-
-def _bar(share: float, colour: str) -> Text:
-    """A bar of eighths of a cell; any share above 0 shows."""
-    eighths = max(round(share * _BAR_CELLS * 8), 1 if share > 0 else 0)
-    cells = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
-    return Text(cells.ljust(_BAR_CELLS), style=colour)
 
 
 def _budget(rank: Rank, analysis: Analysis) -> Group:
@@ -140,14 +140,14 @@ def _budget(rank: Rank, analysis: Analysis) -> Group:
             name = "idle or unseen graphs"
         share = time_ns / window_ns if window_ns else 0.0
         table.add_row(
-            name, _bar(share, STATE_COLOURS[state]), units.percent(share), units.milliseconds(time_ns)
+            name, bar(share, STATE_COLOURS[state]), units.percent(share), units.milliseconds(time_ns)
         )
-    table.add_row(whole, Text(" " * _BAR_CELLS), "100.0 %", units.milliseconds(window_ns), style="dim")
-    return _titled(f"Device time of the {whole}, each nanosecond once", table)
+    table.add_row(whole, Text(" " * BAR_CELLS), "100.0 %", units.milliseconds(window_ns), style="dim")
+    return titled(f"Device time of the {whole}, each nanosecond once", table)
 
 
 def _ranks(ranks: tuple[Rank, ...]) -> Group:
-    table = _grid("rank", "typical", "compute", "graphs", "exp. comm", "exp. copy", "idle")
+    table = grid("rank", "typical", "compute", "graphs", "exp. comm", "exp. copy", "idle")
     for rank in ranks:
         window_ns, budget = rank.typical.step_ns, rank.typical.budget
         parts = (getattr(budget, state) for state in DeviceState)
@@ -157,17 +157,17 @@ def _ranks(ranks: tuple[Rank, ...]) -> Group:
             units.duration(window_ns),
             *(units.percent(part / window_ns if window_ns else 0.0) for part in parts),
         )
-    return _titled("Ranks", table)
+    return titled("Ranks", table)
 
 
 def _communication(rank: Rank) -> Group | None:
     communication = rank.communication
     if not communication.operations:
         return None
-    table = _grid("operation", "count", "exposed", "work", "bytes")
+    table = grid("operation", "count", "exposed", "work", "bytes")
     for entry in communication.operations[:_MOST_ROWS]:
         table.add_row(
-            f"{entry.operation} ({entry.backend})",
+            f"{_axis(entry.axis)}{entry.operation} ({entry.backend})",
             units.number(entry.count),
             units.milliseconds(entry.exposed_ns),
             units.milliseconds(entry.work_ns),
@@ -177,13 +177,17 @@ def _communication(rank: Rank) -> Group | None:
         f"Communication ran {units.milliseconds(communication.union_ns)},"
         f" {units.percent(communication.hidden_share)} of it hidden behind compute"
     )
-    return _titled(title, _with_rest(table, len(communication.operations)))
+    return titled(title, _with_rest(table, len(communication.operations)))
+
+
+def _axis(axis: Axis) -> str:
+    return "" if axis is Axis.UNKNOWN else f"{axis} "
 
 
 def _compute(rank: Rank) -> Group | None:
     if not rank.compute:
         return None
-    table = _grid("category", "kernels", "work", "share of work")
+    table = grid("category", "kernels", "work", "share of work")
     for entry in rank.compute[:_MOST_ROWS]:
         table.add_row(
             str(entry.category),
@@ -191,13 +195,13 @@ def _compute(rank: Rank) -> Group | None:
             units.milliseconds(entry.work_ns),
             units.percent(entry.share),
         )
-    return _titled("Compute kernels (work: durations added up)", _with_rest(table, len(rank.compute)))
+    return titled("Compute kernels (work: durations added up)", _with_rest(table, len(rank.compute)))
 
 
 def _copies(rank: Rank) -> Group | None:
     if not rank.memory.copies:
         return None
-    table = _grid("copies and fills", "count", "bytes", "work", "alone", "rate")
+    table = grid("copies and fills", "count", "bytes", "work", "alone", "rate")
     for entry in rank.memory.copies[:_MOST_ROWS]:
         host = {True: ", pinned", False: ", pageable", None: ""}[entry.pinned]
         table.add_row(
@@ -208,7 +212,7 @@ def _copies(rank: Rank) -> Group | None:
             units.milliseconds(entry.exposed_ns),
             _rate(entry),
         )
-    return _titled("Memory traffic (alone: nothing else ran)", _with_rest(table, len(rank.memory.copies)))
+    return titled("Memory traffic (alone: nothing else ran)", _with_rest(table, len(rank.memory.copies)))
 
 
 def _rate(entry: CopyWork) -> str:
@@ -220,7 +224,7 @@ def _rate(entry: CopyWork) -> str:
 def _unmatched(rank: Rank) -> Group | None:
     if not rank.unmatched_kernels:
         return None
-    table = _grid("kernel", "count", "work", "of step")
+    table = grid("kernel", "count", "work", "of step")
     for kernel in rank.unmatched_kernels[:_MOST_ROWS]:
         table.add_row(
             Text(visible(kernel.name, most=60), overflow="ellipsis", no_wrap=True),
@@ -228,7 +232,7 @@ def _unmatched(rank: Rank) -> Group | None:
             units.milliseconds(kernel.work_ns),
             units.percent(kernel.share),
         )
-    return _titled(
+    return titled(
         "Kernels known to no pattern (--kernels FILE names them)",
         _with_rest(table, len(rank.unmatched_kernels)),
     )
@@ -256,4 +260,4 @@ def limits(findings: tuple[Finding, ...], most: int | None = None) -> Group:
         table.add_row(Text("•", style=_SEVERITY[finding.severity]), body)
     if most is not None and len(graded) > most:
         table.add_row("", Text(f"{len(graded) - most} more: wallscope capture-help FILE", style="dim"))
-    return _titled("Limits", table if findings else Text("none found"))
+    return titled("Limits", table if findings else Text("none found"))

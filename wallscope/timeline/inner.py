@@ -21,18 +21,22 @@ _FEWEST = 4
 
 
 def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) -> InnerUnit | None:
-    """The first known unit that occurs several times inside the steps of a rank (`STEPS`).
+    """The first known unit that occurs several times inside the steps of a rank (`STEPS`), in order of time.
 
     `ranges` are `NESTED` with `process`, `text` and `folded`.
     """
+    if windows.is_empty():
+        return None
     own = ranges.filter((pl.col("process") == main.process) & ~pl.col("crosses"))
     start_ns = main.rows["start_ns"].to_numpy()
-    step_start_ns = windows["start_ns"].to_numpy()
+    step_start_ns, step_end_ns = windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy()
     for unit, known in _UNITS:
         for anchor in outermost(own.filter(pl.col("text").str.contains(known))):
             begins_ns = np.sort(start_ns[first_rows(main, anchor)])
             step = np.searchsorted(step_start_ns, begins_ns, side="right") - 1
-            same_step = (step[1:] == step[:-1]) & (step[1:] >= 0)
+            is_inside = (step >= 0) & (begins_ns < step_end_ns[step])
+            begins_ns, step = begins_ns[is_inside], step[is_inside]
+            same_step = step[1:] == step[:-1]
             length_ns = np.diff(begins_ns)[same_step]
             if length_ns.size >= max(_FEWEST, len(windows)):
                 low, median, high = (int(time_ns) for time_ns in np.percentile(length_ns, [10, 50, 90]))

@@ -1,4 +1,8 @@
-"""A part of a capture: some ranks, some steps, a stretch of time. What straddles a bound is clipped."""
+"""A part of a capture: some ranks, some steps, a stretch of time.
+
+The whole capture is divided first, so that a step has the same number whatever is selected; then windows
+are left out or cut.
+"""
 
 from dataclasses import dataclass
 
@@ -6,6 +10,9 @@ import polars as pl
 
 from wallscope.errors import SelectionError
 from wallscope.units import seconds
+
+FOREVER_NS = 2**62
+"""Beyond all times, also when one is subtracted from another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +26,23 @@ class Selection:
     device: int | None = None
     steps: tuple[int, int] | None = None
     time_ns: tuple[int, int] | None = None
+
+    def spelled(self, *names: str) -> str:
+        """Some of its options as a user writes them; empty where none of them is set.
+
+        >>> Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)).spelled("steps", "time")
+        '--steps 3 --time 1.500000000-2.000000000'
+        """
+        steps = None if self.steps is None else _span(*self.steps)
+        time = None if self.time_ns is None else "-".join(map(seconds, self.time_ns))
+        options = {"rank": self.rank, "device": self.device, "steps": steps, "time": time}
+        return " ".join(
+            f"--{name} {value}" for name, value in options.items() if name in names and value is not None
+        )
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def selected_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
@@ -40,51 +64,73 @@ def selected_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     return found
 
 
-def clipped(operations: pl.DataFrame, selection: Selection) -> pl.DataFrame:
-    """Operations that have a part inside the selected time, cut to it.
+def selected_windows(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+    """Windows (`STEPS`) that have a part inside the selected time, cut to it, with more columns.
+
+    `selected` is true of the chosen steps; of those that the time cuts only where it leaves the rank no
+    chosen one whole. A window that is not chosen, or is cut, is not steady. Ranks without a selected
+    window are left out. With a time, `host_until_ns` is where ranges of the host end at the latest.
+
+    The host's time for a window (`issue_start_ns`, `issue_end_ns`) stays whole with the window, even where
+    it lies before the selected time; it is cut to that time where the window is, or where it has no bound.
 
     Raises:
-        SelectionError: none has; says when the operations are.
+        SelectionError: no window has a part in the time, or none of the steps is there.
     """
-    if selection.time_ns is None:
-        return operations
-    begin_ns, end_ns = selection.time_ns
-    inside = operations.filter((pl.col("end_ns") > begin_ns) & (pl.col("start_ns") < end_ns))
-    if inside.is_empty():
-        first, last = operations["start_ns"].to_numpy().min(), operations["end_ns"].to_numpy().max()
-        raise SelectionError(
-            f"--time {seconds(begin_ns)}-{seconds(end_ns)} — holds no device operation — they are between"
-            f" {seconds(int(first))} and {seconds(int(last))} s"
-        )
-    return inside.with_columns(
-        start_ns=pl.col("start_ns").clip(lower_bound=begin_ns),
-        end_ns=pl.col("end_ns").clip(upper_bound=end_ns),
+    marked = _chosen(_in_time(windows, selection.time_ns), selection)
+    is_whole = pl.col("chosen") & ~pl.col("cut")
+    is_selected = is_whole | (pl.col("chosen") & ~is_whole.any().over("rank_id"))
+    return (
+        marked.with_columns(selected=is_selected)
+        .filter(pl.col("selected").any().over("rank_id"))
+        .drop("chosen", "cut")
     )
 
 
-def only_steps(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
-    """Windows (`STEPS`) with those that were not selected, or that the time cuts, marked as not steady.
+def _in_time(windows: pl.DataFrame, time_ns: tuple[int, int] | None) -> pl.DataFrame:
+    """The windows cut to the time, with the columns `cut` and, if there is a time, `host_until_ns`."""
+    if time_ns is None:
+        return windows.with_columns(cut=pl.lit(value=False))
+    begin_ns, end_ns = time_ns
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    inside = windows.filter((start < end_ns) & ((end > begin_ns) | (start >= begin_ns)))
+    if inside.is_empty():
+        first, last = windows["start_ns"].to_numpy().min(), windows["end_ns"].to_numpy().max()
+        raise SelectionError(
+            f"--time {seconds(begin_ns)}-{seconds(end_ns)} — holds no part of a step — the windows are"
+            f" between {seconds(int(first))} and {seconds(int(last))} s"
+        )
+    is_cut = (start < begin_ns) | (end > end_ns)
+    issue_start, issue_end = pl.col("issue_start_ns"), pl.col("issue_end_ns")
+    return inside.with_columns(
+        cut=is_cut,
+        start_ns=start.clip(lower_bound=begin_ns),
+        end_ns=end.clip(upper_bound=end_ns),
+        issue_start_ns=pl.when(is_cut | (issue_start == -FOREVER_NS))
+        .then(issue_start.clip(begin_ns, end_ns))
+        .otherwise(issue_start),
+        issue_end_ns=pl.when(is_cut | (issue_end == FOREVER_NS))
+        .then(issue_end.clip(begin_ns, end_ns))
+        .otherwise(issue_end),
+        host_until_ns=pl.when(is_cut | (issue_end == FOREVER_NS)).then(end_ns).otherwise(FOREVER_NS),
+        steady=pl.col("steady") & ~is_cut,
+        reason=pl.when(is_cut).then(pl.lit("cut by --time")).otherwise("reason"),
+    )
 
-    Raises:
-        SelectionError: none of the selected ones exists.
-    """
-    if selection.time_ns is not None:
-        step = pl.col("step")
-        is_cut = ((step == step.min().over("rank_id")) | (step == step.max().over("rank_id"))) & (
-            pl.len().over("rank_id") > 1
-        )
-        windows = windows.with_columns(
-            steady=pl.col("steady") & ~is_cut,
-            reason=pl.when(is_cut).then(pl.lit("cut by --time")).otherwise("reason"),
-        )
+
+def _chosen(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+    """The windows with the column `chosen`: whether each is among the selected steps."""
     if selection.steps is None:
-        return windows
-    first, last = selection.steps
-    is_chosen = pl.col("step").is_between(first, last)
+        return windows.with_columns(chosen=pl.lit(value=True))
+    is_chosen = pl.col("step").is_between(*selection.steps)
+    spelled = _span(*selection.steps)
     if windows.filter(is_chosen).is_empty():
-        there = int(windows["step"].to_numpy().max())
-        raise SelectionError(f"--steps {first}-{last} — are not in this export — there are 0-{there}")
+        where = "in this export" if selection.time_ns is None else "in the time of --time"
+        step = windows["step"].to_numpy()
+        there = _span(int(step.min()), int(step.max()))
+        raise SelectionError(f"--steps {spelled} — are not {where} — there are {there}")
     return windows.with_columns(
+        chosen=is_chosen,
         steady=pl.col("steady") & is_chosen,
-        reason=pl.when(is_chosen).then("reason").otherwise(pl.lit(f"not among --steps {first}-{last}")),
+        reason=pl.when(is_chosen).then("reason").otherwise(pl.lit(f"not among --steps {spelled}")),
     )

@@ -97,3 +97,16 @@ def length_ns(disjoint: Spans) -> int:
     7
     """
     return int((disjoint.end_ns - disjoint.start_ns).sum())
+
+
+def inside(disjoint: Spans, at_ns: Times) -> npt.NDArray[np.bool_]:
+    """Whether disjoint spans hold each moment.
+
+    >>> inside(spans((0, 4), (6, 9)), np.array([0, 3, 4, 8, 9])).tolist()
+    [True, True, False, True, False]
+    """
+    if disjoint.start_ns.size == 0:
+        return np.zeros(at_ns.size, np.bool_)
+    row = np.searchsorted(disjoint.start_ns, at_ns, side="right") - 1
+    held: npt.NDArray[np.bool_] = (row >= 0) & (at_ns < disjoint.end_ns[row])
+    return held

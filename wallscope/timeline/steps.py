@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 
 from wallscope.errors import StepRangeError
-from wallscope.model.analysis import AnchorKind, AnchorUnit, InnerUnit
+from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS, WINDOWS
 from wallscope.timeline.anchors import named_anchors
-from wallscope.timeline.inner import inner_unit
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.periods import Period, period
+from wallscope.timeline.selection import FOREVER_NS
 from wallscope.timeline.steadiness import Host, judged
 
 _SHORTEST_UNIT = 8
@@ -28,7 +28,6 @@ _SHORTEST_GRAPH_UNIT = 2
 _LEAST_UPDATES = 2
 _LEAST_BETWEEN_UPDATES = 20
 _WHOLE: Final = "whole-trace"
-_FOREVER_NS = 2**62
 NO_STEP = "the whole capture, not a step"
 
 
@@ -36,17 +35,19 @@ NO_STEP = "the whole capture, not a step"
 class Division:
     """How a capture was divided: kind of anchor, unit, name of the anchor, windows (`STEPS`).
 
-    `check` is the count of steps that the kernel sequence gives beside another anchor, if it gives one;
-    it speaks of the rank with most kernels, as `kind`, `name` and `inner`, the unit that repeats inside
-    its steps, do.
+    `kind`, `name`, `steps` and `check` speak of the busiest rank, the one with most kernels: `steps` is how
+    many windows it has, `check` how many the kernel sequence gives it beside another anchor, if it gives
+    any. `unmarked` are the ids of the ranks that lack the anchor: all they did is one window.
     """
 
     kind: AnchorKind
     unit: AnchorUnit
     name: str | None
     windows: pl.DataFrame
+    busiest: MainStream
+    steps: int
     check: int | None
-    inner: InnerUnit | None
+    unmarked: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def divided(
     """Windows of all ranks, by the first kind of anchor that gives the busiest rank two windows or more.
 
     A rank that lacks this anchor, and all ranks where there is none, have one window: all they did. The
-    user's own pattern may find a single step.
+    user's own pattern may find a single step, and ranges of other names in another rank.
 
     Args:
         operations: `CLASSIFIED`.
@@ -98,9 +99,16 @@ def divided(
     }
     is_checked = sequence is not None and cut.kind not in {_WHOLE, "kernel-sequence"}
     check = len(sequence.rows[busiest.rank_id]) if sequence is not None and is_checked else None
-    inner = inner_unit(busiest, windows[busiest.rank_id], ranges) if cut.unit == "step" else None
+    lacking = {main.rank_id for main in mains if not cut.rows.get(main.rank_id, nothing).size}
     return Division(
-        cut.kind, cut.unit, cut.name, pl.concat([STEPS.to_frame(), *windows.values()]), check, inner
+        kind=cut.kind,
+        unit=cut.unit,
+        name=cut.name,
+        windows=pl.concat([STEPS.to_frame(), *windows.values()]),
+        busiest=busiest,
+        steps=len(windows[busiest.rank_id]),
+        check=check,
+        unmarked=frozenset() if cut.kind == _WHOLE else frozenset(lacking),
     )
 
 
@@ -111,18 +119,24 @@ def _is_enough(cut: _Cut, busiest: MainStream) -> bool:
 def _by_ranges(
     mains: list[MainStream], busiest: MainStream, ranges: pl.DataFrame, pattern: str | None
 ) -> Iterator[_Cut]:
-    """Cuts by the anchors of the busiest rank, each with what the others have of that name."""
+    """Cuts by the anchors of the busiest rank, each with what the others have of that name.
+
+    What the user's pattern finds needs no like name; ranges of several names are called by the pattern.
+    """
     of_process = {main.process: ranges.filter(pl.col("process") == main.process) for main in mains}
     for chosen in named_anchors(of_process[busiest.process], pattern):
-        rows = {}
+        rows, names = {}, {chosen.name}
         for main in mains:
             same = (
-                own for own in named_anchors(of_process[main.process], pattern) if own.name == chosen.name
+                own
+                for own in named_anchors(of_process[main.process], pattern)
+                if pattern is not None or own.name == chosen.name
             )
             own = chosen if main.process == busiest.process else next(same, None)
             if own is not None:
                 rows[main.rank_id] = first_rows(main, own)
-        yield _Cut(chosen.kind, "step", chosen.name, rows)
+                names.add(own.name)
+        yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, rows)
 
 
 def _by_optimizer(mains: list[MainStream]) -> _Cut:
@@ -168,8 +182,8 @@ def _windows(main: MainStream, rows: Rows, operations: pl.DataFrame, host: Host)
             "rank_id", pl.lit(0, pl.UInt32).alias("step"), pl.col("start_ns").min(), end_ns=main.last_ns
         )
         window = whole.head(1).with_columns(
-            issue_start_ns=-_FOREVER_NS,
-            issue_end_ns=_FOREVER_NS,
+            issue_start_ns=-FOREVER_NS,
+            issue_end_ns=FOREVER_NS,
             steady=pl.lit(False),
             reason=pl.lit(NO_STEP),
         )
@@ -185,6 +199,6 @@ def _windows(main: MainStream, rows: Rows, operations: pl.DataFrame, host: Host)
     ).cast(WINDOWS)
     issue_ns = main.rows["issue_ns"].to_numpy()[rows]
     hosted = windows.with_columns(
-        pl.Series("issue_start_ns", issue_ns), pl.Series("issue_end_ns", np.append(issue_ns[1:], _FOREVER_NS))
+        pl.Series("issue_start_ns", issue_ns), pl.Series("issue_end_ns", np.append(issue_ns[1:], FOREVER_NS))
     )
     return judged(hosted, main.process, host)

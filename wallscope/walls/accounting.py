@@ -1,17 +1,33 @@
 """Everything known of each rank, gathered into the nouns of the answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
-from wallscope.model.analysis import Budget, Rank, Step, Typical
+from wallscope.model.analysis import Budget, MemoryPressure, Rank, Step, Typical
 from wallscope.model.capture import Capture
-from wallscope.model.frames import BUDGET_PARTS
-from wallscope.walls.communication import communication
+from wallscope.model.frames import BUDGET_PARTS, SLICES
+from wallscope.timeline.selection import Selection
+from wallscope.timeline.spans import Times
+from wallscope.walls.attribution import Evidence, attributed
+from wallscope.walls.ceilings import Ceilings
+from wallscope.walls.communication import Traffic, blocking_ns, communication
 from wallscope.walls.compute import compute_work, unmatched_kernels
-from wallscope.walls.memory import memory
+from wallscope.walls.compute_details import compute_details
+from wallscope.walls.evidence import OperationFacts
+from wallscope.walls.memory import memory, offload
+from wallscope.walls.memory_pressure import allocator_retries, memory_pressure, memory_use, recomputed_share
+from wallscope.walls.opportunities import recoverable
 from wallscope.walls.phases import Phases
+from wallscope.walls.totals import (
+    absent_of,
+    absent_of_steps,
+    causes_of,
+    unresolved_of_steps,
+    walls_of,
+    walls_of_steps,
+)
 from wallscope.walls.typical import TypicalWork, mean_parts, typical_steps, typical_work
 
 
@@ -19,7 +35,10 @@ from wallscope.walls.typical import TypicalWork, mean_parts, typical_steps, typi
 class Divided:
     """A capture with its operations classified (`CLASSIFIED`), projected and divided into windows.
 
-    `windows` have the columns of `STEPS` and `BUDGETS`, `projected` follows `PROJECTION`.
+    `operations` are whole, and all those of the selected ranks; `windows` are what the selection leaves,
+    with the columns of `STEPS` and `BUDGETS`, and those of `selected_windows`; `projected` follows
+    `PROJECTION`. `unmarked` are the ids of ranks that lack what marks the steps of the others; `left_out`
+    counts the ranks that have no selected window.
     """
 
     capture: Capture
@@ -27,11 +46,39 @@ class Divided:
     windows: pl.DataFrame
     projected: pl.DataFrame
     phases: Phases
+    selection: Selection
+    unmarked: frozenset[int]
+    left_out: int
 
 
-def accounts(divided: Divided) -> tuple[Rank, ...]:
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A rank with what its diagnosis is made from.
+
+    `walls` and `unresolved` are of its deciding steps: the steady ones, all selected ones if none is.
+    """
+
+    rank: Rank
+    ceilings: Ceilings
+    walls: Times
+    unresolved: Times
+    pressure: MemoryPressure
+
+
+def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
-    return tuple(_account(divided, row) for row in divided.capture.ranks.iter_rows(named=True))
+    return tuple(
+        _account(divided, facts, evidence, row) for row in divided.capture.ranks.iter_rows(named=True)
+    )
+
+
+def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:
+    """The slices (`SLICES`) of all ranks."""
+    found = [SLICES.to_frame()]
+    for rank_id in divided.capture.ranks["rank_id"]:
+        is_own = pl.col("rank_id") == rank_id
+        found.append(attributed(evidence, divided.operations.filter(is_own), divided.windows.filter(is_own)))
+    return pl.concat(found)
 
 
 def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
@@ -40,39 +87,84 @@ def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
     return typical_work(divided.operations.filter(is_own), typical_steps(divided.windows.filter(is_own)))
 
 
-def _account(divided: Divided, rank: dict[str, Any]) -> Rank:
+def _account(divided: Divided, facts: OperationFacts, evidence: Evidence, rank: dict[str, Any]) -> Account:
     capture = divided.capture
     is_own = pl.col("rank_id") == rank["rank_id"]
     operations, windows = divided.operations.filter(is_own), divided.windows.filter(is_own)
     chosen = typical_steps(windows)
-    budget = Budget(*mean_parts(chosen.select(BUDGET_PARTS).to_numpy()))
-    typical = Typical(sum(budget.parts()), budget)
     work = typical_work(operations, chosen)
     model = capture.export.gpu(rank["gpu"])
-    return Rank(
+    capacity_bytes = None if model is None else model.memory_bytes
+    slices = attributed(evidence, operations, windows)
+    usual = slices.filter(pl.col("step").is_in(chosen["step"].implode()))
+    budget = Budget(*mean_parts(chosen.select(BUDGET_PARTS).to_numpy()))
+    typical = Typical(
+        step_ns=sum(budget.parts()),
+        budget=budget,
+        walls=walls_of(mean_parts(walls_of_steps(usual, chosen["step"]))),
+    )
+    ceilings = Ceilings(evidence, operations, windows, chosen)
+    listed = causes_of(usual, len(chosen), typical.walls, {})
+    traffic = Traffic(facts.axes, facts.collectives, capture.kernels, capture.names)
+    account = Rank(
         rank=rank["rank"],
         rank_source=rank["rank_source"],
         input=0,
         pid=rank["pid"],
         device=rank["device"],
         gpu=rank["gpu"],
-        outside_ns=int(windows["start_ns"].to_numpy().min() - operations["start_ns"].to_numpy().min()),
-        steps=tuple(_step(window) for window in windows.iter_rows(named=True)),
+        outside_ns=_outside_ns(divided, operations, windows),
+        steps=_steps(windows, slices),
         typical=typical,
-        communication=communication(work, budget.exposed_communication),
+        communication=replace(
+            communication(work, budget.exposed_communication, traffic),
+            blocking_ns=blocking_ns(usual, facts.axes["op"], len(chosen)),
+        ),
         compute=compute_work(work),
-        memory=memory(work, capture, rank, None if model is None else model.memory_bytes),
-        ranges=divided.phases.listed(work, divided.projected, rank["process"]),
+        compute_details=compute_details(work, capture, model),
+        memory=replace(
+            memory(work, capture, rank, capacity_bytes),
+            use=memory_use(capture, rank, windows, capacity_bytes),
+            offload=offload(work, facts.copies),
+        ),
+        ranges=divided.phases.listed(work, divided.projected, rank["process"], usual),
         unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
+        causes=tuple(causes_of(usual, len(chosen), typical.walls, recoverable(listed, ceilings))),
+    )
+    deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
+    return Account(
+        rank=account,
+        ceilings=ceilings,
+        walls=walls_of_steps(slices, deciding["step"]),
+        unresolved=unresolved_of_steps(slices, deciding["step"]),
+        pressure=memory_pressure(
+            account.memory,
+            recomputed_share(work, facts.recomputed),
+            allocator_retries(windows, capture, rank["process"]),
+        ),
     )
 
 
-def _step(window: dict[str, Any]) -> Step:
-    return Step(
-        index=window["step"],
-        start_ns=window["start_ns"],
-        end_ns=window["end_ns"],
-        steady=window["steady"],
-        reason=window["reason"],
-        budget=Budget(*(window[part] for part in BUDGET_PARTS)),
+def _outside_ns(divided: Divided, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
+    """Time of the device before the first window, from the first operation or the selected time on."""
+    first_ns = int(operations["start_ns"].to_numpy().min())
+    begin_ns = first_ns if divided.selection.time_ns is None else max(first_ns, divided.selection.time_ns[0])
+    return int(windows["start_ns"].to_numpy().min()) - begin_ns
+
+
+def _steps(windows: pl.DataFrame, slices: pl.DataFrame) -> tuple[Step, ...]:
+    walls = walls_of_steps(slices, windows["step"])
+    absent = absent_of_steps(slices, windows["step"])
+    return tuple(
+        Step(
+            index=window["step"],
+            start_ns=window["start_ns"],
+            end_ns=window["end_ns"],
+            steady=window["steady"],
+            reason=window["reason"],
+            budget=Budget(*(window[part] for part in BUDGET_PARTS)),
+            compute_absent=absent_of(absent[row].tolist()),
+            walls=walls_of(walls[row].tolist()),
+        )
+        for row, window in enumerate(windows.iter_rows(named=True))
     )

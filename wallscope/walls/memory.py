@@ -5,14 +5,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from wallscope.model.analysis import CopyWork, Memory
 from wallscope.model.capture import Capture
-from wallscope.model.kinds import CallRole, CopyDirection, MemoryKind, OperationClass
-from wallscope.timeline.spans import union
+from wallscope.model.kinds import CallRole, CopyCause, CopyDirection, MemoryKind, OperationClass
+from wallscope.model.memory import CopyWork, Memory, Offload
+from wallscope.timeline.copies import BULK_BYTES
+from wallscope.timeline.spans import covered_ns, ordered, union
 from wallscope.walls.budget import spans_of
 from wallscope.walls.typical import TypicalWork
 
 _HOST_END = {CopyDirection.HOST_TO_DEVICE: "source", CopyDirection.DEVICE_TO_HOST: "destination"}
+_ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
 _IS_PINNED = {MemoryKind.PINNED: True, MemoryKind.PAGEABLE: False}
 
 
@@ -35,13 +37,15 @@ def memory(work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_b
             work_ns=work.mean(int(group["inside_ns"].sum())),
             exposed_ns=work.mean(work.all_covered_ns(union(working, spans_of(group))) - worked_ns),
             pinned=is_pinned,
+            bulk_bandwidth_bytes_per_s=_bulk_bandwidth(group),
         )
         for (direction, is_pinned), group in pinned.group_by("direction", "pinned")
     ]
     return Memory(
-        peak_bytes=_peak_bytes(capture.memory, rank),
+        peak_bytes=peak_bytes(capture.memory, rank),
         capacity_bytes=capacity_bytes,
         allocator_calls=_allocator_calls(work, capture, rank["process"]),
+        allocator_ns=_allocator_ns(work, capture, rank["process"]),
         copies=tuple(
             sorted(
                 listed,
@@ -62,11 +66,38 @@ def _pinned() -> pl.Expr:
     )
 
 
-def _peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
-    """The most that was in use, `None` where the capture did not record it."""
-    is_own = [pl.col(name).eq_missing(pl.lit(rank[name])) for name in ("process", "device")]
-    own = used.filter(is_own)["bytes_used"]
+def offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
+    """The copies to the host that come back, and those that bring them, of one rank (`COPY_CAUSES`)."""
+    moved = work.operations.join(causes.filter(pl.col("cause") == CopyCause.OFFLOAD), on="op")
+    begun = moved.filter("begins")
+    to_host = begun.filter(pl.col("category") == CopyDirection.DEVICE_TO_HOST)["bytes"]
+    to_device = begun.filter(pl.col("category") == CopyDirection.HOST_TO_DEVICE)["bytes"]
+    return Offload(
+        to_host=work.mean(len(to_host)),
+        to_host_bytes=work.mean(int(to_host.sum())),
+        to_device=work.mean(len(to_device)),
+        to_device_bytes=work.mean(int(to_device.sum())),
+        work_ns=work.mean(int(moved["inside_ns"].sum())),
+    )
+
+
+def _bulk_bandwidth(copies: pl.DataFrame) -> float | None:
+    """Bytes by time of the copies of 64 KiB and more that begin in the steps, while they ran."""
+    is_bulk = pl.col("begins") & (pl.col("bytes") >= BULK_BYTES)
+    bulk = copies.filter(is_bulk & (pl.col("direction") != CopyDirection.FILL))
+    ran_ns = int((bulk["end_ns"] - bulk["start_ns"]).sum())
+    return int(bulk["bytes"].sum()) * 1_000_000_000 / ran_ns if ran_ns else None
+
+
+def peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
+    """The most that a rank, a row of `RANKS`, had in use (`MEMORY`); `None` where nothing recorded it."""
+    own = used_by(used, rank)["bytes_used"]
     return None if own.is_empty() else int(own.to_numpy().max())
+
+
+def used_by(used: pl.DataFrame, rank: dict[str, Any]) -> pl.DataFrame:
+    """The rows of `MEMORY` of one rank, a row of `RANKS`."""
+    return used.filter([pl.col(name).eq_missing(pl.lit(rank[name])) for name in ("process", "device")])
 
 
 def _allocator_calls(work: TypicalWork, capture: Capture, process: int) -> int | None:
@@ -78,3 +109,18 @@ def _allocator_calls(work: TypicalWork, capture: Capture, process: int) -> int |
     at_ns = capture.calls.filter(is_own)["start_ns"].to_numpy()
     step = np.searchsorted(work.issued.start_ns, at_ns, side="right") - 1
     return work.mean(int(((step >= 0) & (at_ns < work.issued.end_ns[step])).sum()))
+
+
+def _allocator_ns(work: TypicalWork, capture: Capture, process: int) -> int | None:
+    """Time in allocation and release calls of the threads that issue work; calls inside calls count once."""
+    if capture.calls.is_empty():
+        return None
+    threads = capture.threads.filter(pl.col("process") == process)["thread"]
+    own = capture.calls.filter(pl.col("thread").is_in(threads.implode()))
+    issuing = own.filter(pl.col("role").is_in(_ISSUING))["thread"].unique()
+    allocating = own.filter(pl.col("thread").is_in(issuing.implode()) & (pl.col("role") == CallRole.ALLOC))
+    spent_ns = 0
+    for calls in allocating.partition_by("thread"):
+        spent = union(ordered(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()))
+        spent_ns += int(covered_ns(spent, work.issued).sum())
+    return work.mean(spent_ns)

@@ -6,13 +6,15 @@ Time is the length of a union inside the steps; work adds durations up.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.model.analysis import RangeWork
+from wallscope.model.analysis import RangeWork, Walls
 from wallscope.model.frames import RANGE_WORK
+from wallscope.model.kinds import Wall
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.paths import path_texts
 from wallscope.timeline.spans import ordered, union
@@ -40,9 +42,12 @@ class Phases:
             text=path_texts(self.paths, self.names, found["path"]),
         )
 
-    def listed(self, work: TypicalWork, projected: pl.DataFrame, process: int) -> tuple[RangeWork, ...]:
-        """The paths with most device time."""
+    def listed(
+        self, work: TypicalWork, projected: pl.DataFrame, process: int, slices: pl.DataFrame
+    ) -> tuple[RangeWork, ...]:
+        """The paths with most device time; `slices` (`SLICES`) are those of the steps of `work`."""
         rows = self.work(work, projected, process).head(_MOST_LISTED).iter_rows(named=True)
+        walls = self.walls(slices, work.steps.start_ns.size)
         return tuple(
             RangeWork(
                 name=row["name"],
@@ -53,9 +58,31 @@ class Phases:
                 own_gpu_ns=row["own_gpu_ns"],
                 work_ns=row["work_ns"],
                 own_work_ns=row["own_work_ns"],
+                walls=walls.get(row["path"], Walls(0, 0, 0, 0, 0)),
             )
             for row in rows
         )
+
+    def walls(self, slices: pl.DataFrame, step_count: int) -> dict[int, Walls]:
+        """What each wall owns in each path and the paths inside it, in ns of the mean step."""
+        columns = [str(wall) for wall in Wall]
+        path_of_range = self.tree.select(pl.col("range").cast(pl.Int32), "path")
+        sums = (
+            slices.join(path_of_range, on="range")
+            .group_by("path", "wall")
+            .agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        )
+        inside = np.zeros((len(self.paths), len(columns)), np.int64)
+        for path, wall, time_ns in sums.iter_rows():
+            inside[path, columns.index(wall)] = time_ns
+        parent = self.paths["parent"].to_list()
+        for path in range(len(parent) - 1, -1, -1):  # paths stand behind those around them
+            if parent[path] >= 0:
+                inside[parent[path]] += inside[path]
+        return {
+            path: Walls(*(round(Fraction(part, step_count)) for part in inside[path].tolist()))
+            for path in np.flatnonzero(inside.any(axis=1)).tolist()
+        }
 
 
 def range_work(
@@ -130,14 +157,19 @@ def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:
 
 
 def _host(work: TypicalWork, tree: pl.DataFrame) -> pl.DataFrame:
-    """Instances of each path that begin in the host's time for the steps, and their added-up time."""
-    start_ns = tree["start_ns"].to_numpy()
+    """Instances of each path that begin in the host's time for the steps, and their added-up time.
+
+    What reaches beyond the selected time counts until its end.
+    """
+    start_ns, end_ns = tree["start_ns"].to_numpy(), tree["end_ns"].to_numpy()
     window = np.searchsorted(work.issued.start_ns, start_ns, side="right") - 1
     inside = (window >= 0) & (start_ns < work.issued.end_ns[window])
+    until_ns = np.minimum(end_ns, work.host_until_ns[window])
     totals = (
-        tree.filter(pl.Series(inside, dtype=pl.Boolean))
+        tree.select("path", host_ns=pl.Series(until_ns - start_ns))
+        .filter(pl.Series(inside, dtype=pl.Boolean))
         .group_by("path")
-        .agg(count=pl.len(), host_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .agg(count=pl.len(), host_ns=pl.col("host_ns").sum())
     )
     rows = [(path, work.mean(count), work.mean(host_ns)) for path, count, host_ns in totals.iter_rows()]
     return pl.DataFrame(

@@ -15,7 +15,10 @@ _WHO = ("rank", "pid", "device")
 
 
 def step_table(divided: Divided) -> pl.DataFrame:
-    """Each window with its bounds, duration, budget, steadiness and reason."""
+    """Each window with its bounds, duration, budget, steadiness and reason.
+
+    A window that the selected time cuts has the bounds that are left of it.
+    """
     ranks = divided.capture.ranks.select("rank_id", *_WHO)
     return (
         divided.windows.join(ranks, on="rank_id", how="left", maintain_order="left")
@@ -27,8 +30,10 @@ def step_table(divided: Divided) -> pl.DataFrame:
 def kernel_table(divided: Divided) -> pl.DataFrame:
     """Each kernel name in the typical step, the most work first.
 
-    `count` and `work_ns` are means over the steps of the typical step, `step_share` is work over the
-    step; `median_ns`, `least_ns` and `most_ns` are durations of single kernels in those steps.
+    `count`, the kernels that begin in a step, and `work_ns`, what lies inside it, are means over the steps
+    of the typical step; `step_share` is work over the step, null where that has no length. `median_ns`,
+    `least_ns` and `most_ns` are durations of the kernels that begin in those steps, whole also where one
+    reaches beyond its step or the selected time.
     """
     return _of_each_rank(divided, _kernels)
 
@@ -58,7 +63,7 @@ def _kernels(divided: Divided, rank_id: int, _: int) -> pl.DataFrame:
         .agg(
             count=pl.col("begins").sum() / step_count,
             work_ns=(pl.col("inside_ns").sum() / step_count).round().cast(pl.Int64),
-            step_share=pl.col("inside_ns").sum() / step_ns,
+            step_share=pl.col("inside_ns").sum() / (step_ns or None),
             median_ns=duration.median().round().cast(pl.Int64),
             least_ns=duration.min(),
             most_ns=duration.max(),

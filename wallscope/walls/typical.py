@@ -6,20 +6,21 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.timeline.selection import FOREVER_NS
 from wallscope.timeline.spans import Spans, Times, covered_ns
 
 _FEWEST_FOR_QUARTILES = 8
 
 
 def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
-    """The windows of one rank (`STEPS`) that make its typical step.
+    """The windows of one rank (`STEPS` and `selected`) that make its typical step.
 
     The steady ones whose duration lies within the interquartile range; all steady ones, if they are
-    fewer than eight; all windows, if none is steady.
+    fewer than eight; all selected windows, if none is steady.
     """
     steady = windows.filter(pl.col("steady"))
     if steady.is_empty():
-        return windows
+        return windows.filter(pl.col("selected"))
     if len(steady) < _FEWEST_FOR_QUARTILES:
         return steady
     duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
@@ -50,12 +51,14 @@ class TypicalWork:
     """Operations of one rank beside the steps of its typical step, and the means over those.
 
     `operations` are `CLASSIFIED` with `inside_ns`, what lies inside the steps, and `begins`, whether
-    the operation starts in one. `issued` is the host's time for each step.
+    the operation starts in one; their own bounds are whole. `issued` is the host's time for each step,
+    `host_until_ns` where the ranges that begin in it end at the latest.
     """
 
     operations: pl.DataFrame
     steps: Spans
     issued: Spans
+    host_until_ns: Times
 
     def mean(self, total: int) -> int:
         """A total over the steps as the mean of one."""
@@ -71,14 +74,17 @@ class TypicalWork:
 
 
 def typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
-    """Operations of one rank clipped to some of its windows."""
+    """Operations of one rank beside some of its windows (`STEPS`; `host_until_ns` if a time is selected)."""
     bounds = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     window = np.searchsorted(bounds.start_ns, start_ns, side="right") - 1
     is_at_the_end = (start_ns == bounds.end_ns[-1]) & (end_ns.max(initial=0) == bounds.end_ns[-1])
     begins = (window >= 0) & ((start_ns < bounds.end_ns[window]) | is_at_the_end)
-    clipped = operations.with_columns(
+    placed = operations.with_columns(
         pl.Series("inside_ns", covered_ns(bounds, Spans(start_ns, end_ns))), pl.Series("begins", begins)
     )
     issued = Spans(steps["issue_start_ns"].to_numpy(), steps["issue_end_ns"].to_numpy())
-    return TypicalWork(clipped.filter(pl.col("begins") | (pl.col("inside_ns") > 0)), bounds, issued)
+    touching = placed.filter(pl.col("begins") | (pl.col("inside_ns") > 0))
+    forever = pl.repeat(FOREVER_NS, len(steps), dtype=pl.Int64, eager=True)
+    until_ns = steps.get_column("host_until_ns", default=forever).to_numpy()
+    return TypicalWork(touching, bounds, issued, until_ns)

@@ -1,16 +1,23 @@
-"""What the numbers say, in one paragraph."""
+"""What the numbers say, in one paragraph that a performance engineer would sign."""
 
-from wallscope.model.analysis import Anchor, Rank
-from wallscope.model.kinds import DeviceState
+from collections.abc import Iterator
+
+import numpy as np
+
+from wallscope import units
+from wallscope.model.analysis import Anchor, Diagnosis, Opportunity, Rank, Step
+from wallscope.model.catalogue import meaning
+from wallscope.model.kinds import Wall
 from wallscope.units import duration, percent
+from wallscope.walls.accounting import Account
+from wallscope.walls.diagnosis import LOSSES, Decision, decided, wall_shares
+from wallscope.walls.opportunities import next_wall
 
-_SPENT = {
-    DeviceState.COMPUTE: "compute",
-    DeviceState.OPAQUE_GRAPH: "CUDA graphs of unknown content",
-    DeviceState.EXPOSED_COMMUNICATION: "exposed communication",
-    DeviceState.EXPOSED_COPY: "exposed copies",
-    DeviceState.IDLE: "idle",
-}
+_MOST_CAUSES = 2
+_TELLING_SHARE = 0.1
+_STALLED = 1.1
+_CAPTURE = "capture"
+_NAMES = {Wall.UNATTRIBUTED: "time without an owner"}
 
 
 def working(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
@@ -31,17 +38,120 @@ def least_computing(ranks: tuple[Rank, ...]) -> Rank:
     return min(working(ranks), key=lambda rank: rank.typical.budget.compute / max(rank.typical.step_ns, 1))
 
 
-def verdict(ranks: tuple[Rank, ...], anchor: Anchor) -> str:
-    """How the device of the least computing rank spent its typical step; no wall is named yet."""
-    rank = least_computing(ranks)
-    step_ns = rank.typical.step_ns
-    spent = {what: getattr(rank.typical.budget, state) for state, what in _SPENT.items()}
-    parts = ", ".join(
-        f"{percent(time_ns / step_ns)} {what}"
-        for what, time_ns in sorted(spent.items(), key=lambda entry: -entry[1])
-        if time_ns
+def diagnosed(account: Account, anchor: Anchor, won: tuple[Opportunity, ...]) -> Diagnosis:
+    """The diagnosis of one rank; `won` are its opportunities, the most first."""
+    rank = account.rank
+    decision = decided(account.walls, account.unresolved)
+    following = next_wall(rank, decision, account.ceilings)
+    steady = sum(step.steady for step in rank.steps)
+    return Diagnosis(
+        dominant_wall=decision.dominant,
+        verdict=verdict(rank, anchor, decision, won, following),
+        runner_up=str(decision.runner_up),
+        margin=decision.margin,
+        led_steps=decision.led_steps,
+        steady_steps=steady,
+        walls=wall_shares(account.walls, rank.typical.walls, steady=steady > 0),
+        next_wall=following,
+        memory_pressure=account.pressure,
     )
-    what = "whole capture" if anchor.kind == "whole-trace" else f"typical {anchor.unit}"
-    count = len(working(ranks))
-    whose = "" if count == 1 else f", on the device that computed least of {count}"
-    return f"{duration(step_ns)} in the {what}{whose}: {parts or 'nothing that takes time'}."
+
+
+def verdict(
+    rank: Rank,
+    anchor: Anchor,
+    decision: Decision,
+    opportunities: tuple[Opportunity, ...],
+    next_wall: str | None,
+) -> str:
+    """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
+    unit = _CAPTURE if anchor.kind == "whole-trace" else anchor.unit
+    sentences = [_dominant(rank, decision, unit), *_made_of(rank, decision)]
+    sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
+    sentences += _worst(rank, unit)
+    return " ".join(sentences)
+
+
+def _dominant(rank: Rank, decision: Decision, unit: str) -> str:
+    steady = sum(step.steady for step in rank.steps)
+    basis = f"median of {units.plural(decision.step_count, f'steady {unit}')}"
+    if not steady:
+        basis = "no step was found" if unit == _CAPTURE else f"no {unit} is steady"
+    share = {wall: percent(decision.shares[wall]) for wall in Wall}
+    if decision.dominant == "unknown":
+        open_shares = ", ".join(
+            f"{meaning(entry.cause)} {percent(entry.share)}" for entry in rank.causes if entry.unresolved_ns
+        )
+        return f"The wall is unknown: too much of the {unit} has no owner ({open_shares}; {basis})."
+    if decision.dominant == "mixed":
+        losses = sorted(LOSSES, key=lambda wall: -decision.shares[wall])
+        listed = ", ".join(f"{wall} {share[wall]}" for wall in losses)
+        return f"No single wall: {listed} of the {unit} ({basis})."
+    if decision.dominant == "compute":
+        return f"Compute is the wall: {share[Wall.COMPUTE]} of the {unit} ({basis});" + (
+            f" the largest loss is {decision.runner_up} with {share[decision.runner_up]}."
+            if decision.shares[decision.runner_up]
+            else " nothing is lost."
+        )
+    dominant = Wall(decision.dominant)
+    return (
+        f"{dominant.capitalize()} is the wall: {share[dominant]} of the {unit} ({basis}),"
+        f" {units.points(decision.margin)} ahead of {decision.runner_up}"
+        + (f", the largest loss on {decision.led_steps} of {decision.step_count}." if steady else ".")
+    )
+
+
+def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:
+    """The causes that make up most of the wall."""
+    walls = {"unknown": (), "mixed": LOSSES}.get(decision.dominant, (decision.dominant,))
+    own = [entry for entry in rank.causes if entry.wall in walls]
+    total_ns = sum(entry.typical_ns for entry in own)
+    large = [entry for entry in own if entry.typical_ns >= _TELLING_SHARE * total_ns][:_MOST_CAUSES]
+    if large and total_ns:
+        listed = " and ".join(
+            f"{duration(entry.typical_ns)} {entry.cause} ({meaning(entry.cause)})" for entry in large
+        )
+        yield f"Of its {duration(total_ns)}: {listed}."
+
+
+def _ceiling(
+    rank: Rank,
+    decision: Decision,
+    opportunities: tuple[Opportunity, ...],
+    next_wall: str | None,
+    unit: str,
+) -> Iterator[str]:
+    """What removing the first-ranked loss could win at most, and what comes next."""
+    if not opportunities or decision.dominant == "unknown":
+        return
+    first = opportunities[0]
+    if first.recoverable_ns * 100 < rank.typical.step_ns:
+        return
+    then = f"; then {next_wall} is next" if next_wall is not None else ""
+    yield (
+        f"Without {first.cause} the {unit} takes {duration(first.step_ceiling_ns)} at best"
+        f" (ceiling {first.speedup_ceiling:.2f}x){then}."
+    )
+
+
+def _worst(rank: Rank, unit: str) -> Iterator[str]:
+    """The longest steady step, where it stands out."""
+    steady = [step for step in rank.steps if step.steady]
+    if not steady:
+        return
+    middle_ns = float(np.median([_length(step) for step in steady]))
+    worst = max(steady, key=_length)
+    over_ns = _length(worst) - middle_ns
+    if _length(worst) <= _STALLED * middle_ns or worst.walls is None:
+        return
+    usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
+    excess = np.array(worst.walls.parts()) - usual
+    wall = list(Wall)[int(excess.argmax())]
+    yield (
+        f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median,"
+        f" {duration(round(float(excess.max())))} of it {_NAMES.get(wall, wall)}."
+    )
+
+
+def _length(step: Step) -> int:
+    return step.end_ns - step.start_ns

@@ -1,0 +1,26 @@
+import polars as pl
+import pytest
+
+from wallscope.walls.typical import typical_steps
+
+
+@pytest.mark.parametrize(
+    ("steady", "selected", "expected"),
+    [
+        pytest.param([0, 1, 1, 0], [1, 1, 1, 1], [1, 2], id="the steady ones"),
+        pytest.param([0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 2, 3], id="all, where none is steady"),
+        pytest.param([0, 0, 0, 0], [1, 0, 0, 0], [0], id="of them those that are selected"),
+    ],
+)
+def test_the_typical_step_is_made_of(steady, selected, expected):
+    windows = pl.DataFrame(
+        {
+            "step": [0, 1, 2, 3],
+            "start_ns": [0, 10, 20, 30],
+            "end_ns": [10, 20, 30, 40],
+            "steady": [bool(value) for value in steady],
+            "selected": [bool(value) for value in selected],
+        }
+    )
+
+    assert typical_steps(windows)["step"].to_list() == expected

@@ -1,0 +1,69 @@
+"""The causes in words: what each means, for people who read `wall/cause[/detail]` the first time."""
+
+_AXES = {
+    "ep": "expert-parallel exchange (dispatch and combine)",
+    "dp-gradient": "data-parallel reduction of gradients",
+    "dp-parameter": "data-parallel gathering of parameters",
+    "tp": "tensor-parallel collectives",
+    "cp": "context-parallel exchange",
+    "pp": "pipeline send and receive",
+    "unknown": "communication of unknown axis",
+}
+_MEANINGS = {
+    "communication/unresolved": "waits of unknown origin beside communication",
+    "memory/recompute": "forward work computed again in the backward pass",
+    "memory/allocator": "device memory allocated and released",
+    "memory/offload": "copies to the host and back again",
+    "memory/staging": "bulk copies to the device",
+    "memory/readback": "bulk copies to the host",
+    "memory/migration": "pages of unified memory on the move",
+    "memory/device-copy": "copies inside the device",
+    "memory/fill": "fills of device memory",
+    "memory/unknown-copy": "copies of unknown direction",
+    "memory/hand-over": "hand-over behind copies and fills",
+    "memory/unresolved": "waits of unknown origin beside copies",
+    "host/framework": "Python, framework and program outside CUDA calls",
+    "host/data-loading": "host loading data",
+    "host/garbage-collection": "host collecting garbage",
+    "host/lock": "host waiting for a lock",
+    "host/file": "host in file operations",
+    "host/network": "host in network operations",
+    "host/launch-call": "host inside launch calls",
+    "host/other-call": "host inside other CUDA calls",
+    "host/launch-latency": "latency from launch to start",
+    "host/synchronisation": "return from synchronisation",
+    "host/small-copy": "copies under 64 KiB between host and device",
+    "host/hand-over": "hand-over behind small copies",
+    "compute/kernel-gap": "gaps between kernels in one queue",
+    "compute/hand-over": "hand-over from kernels to other queues",
+    "unattributed/unresolved": "idle time of unknown origin",
+    "unattributed/opaque-graph": "CUDA graphs of unknown content",
+    "unattributed/profiler": "the profiler at work",
+}
+_QUALIFIERS = {
+    "transfer": "moving data",
+    "peer-wait": "waiting for peers",
+    "pipeline-wait": "waiting for the pipeline",
+    "unsplit": "transfer and waiting for peers together",
+    "hand-over": "hand-over behind it",
+}
+
+
+def meaning(cause: str) -> str:
+    """A cause in a few words.
+
+    >>> meaning("communication/ep/unsplit")
+    'expert-parallel exchange (dispatch and combine), transfer and waiting for peers together'
+    >>> meaning("host/queue-drained/cudaStreamSynchronize")
+    'host refilling the queue that cudaStreamSynchronize drained'
+    >>> meaning("compute/gemm")
+    'gemm kernels'
+    """
+    if cause in _MEANINGS:
+        return _MEANINGS[cause]
+    wall, kind, *rest = cause.split("/")
+    if wall == "communication":
+        return f"{_AXES[kind]}, {_QUALIFIERS[rest[0]]}"
+    if kind == "queue-drained":
+        return f"host refilling the queue that {rest[0]} drained"
+    return f"{kind} kernels"

@@ -1,0 +1,137 @@
+"""What each device operation and each blocking call had to wait for.
+
+An operation waits for its issue, for the one before it in its stream, and for the events that its
+stream was made to wait for. A blocking call waits for the tail of a stream, for an event, for all
+streams of its context, or for its own copy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.capture import Capture
+from wallscope.model.events import SyncKind
+from wallscope.model.kinds import CallRole, OperationKind
+from wallscope.timeline.call_spans import CallSpans, call_spans
+from wallscope.timeline.graph_order import order_graphs
+from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
+from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
+
+_BEFORE_ALL = -(2**62)
+_BLOCKS_ALL = r"(Device|Ctx|Context|Thread)Synchronize$"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Who waits for whom, over all ranks of a capture; lists are by number of the operation or call.
+
+    Attributes:
+        start_ns, end_ns, call: of each operation, as in `OPERATIONS`.
+        order: streams and what operations wait for in them.
+        call_start_ns, call_end_ns, call_thread: of each call, as in `CALLS`.
+        spans: calls laid flat, by thread.
+        blocking: what each blocking call waited for; empty where there was nothing to wait for.
+        waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
+    """
+
+    start_ns: list[int]
+    end_ns: list[int]
+    call: list[int]
+    order: StreamOrder
+    call_start_ns: list[int]
+    call_end_ns: list[int]
+    call_thread: list[int]
+    spans: Mapping[int, CallSpans]
+    blocking: Mapping[int, Tail]
+    waits_seen: int
+    waits_resolved: int
+
+    def producers(self, op: int) -> set[int]:
+        """What an operation has to wait for on the device; perhaps `UNRESOLVED`."""
+        before = int(self.order.predecessor[op])
+        return self.order.producers(op) | {before} if before >= 0 else self.order.producers(op)
+
+    @property
+    def resolved_share(self) -> float | None:
+        """Share of the waits whose cause was found, `None` without any."""
+        return self.waits_resolved / self.waits_seen if self.waits_seen else None
+
+
+def dependencies(capture: Capture) -> Dependencies:
+    """Who waits for whom in a capture."""
+    calls, operations = capture.calls, capture.operations
+    call = operations["call"].to_numpy()
+    call_start_ns, call_end_ns = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+    thread = calls["thread"].to_numpy().astype(np.int64)
+    is_known = call >= 0
+    issue_ns, issuer = np.full(call.size, _BEFORE_ALL, np.int64), np.full(call.size, -1, np.int64)
+    issue_ns[is_known], issuer[is_known] = call_start_ns[call[is_known]], thread[call[is_known]]
+    waits = resolved_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
+    order = StreamOrder(operations, issue_ns, issuer, capture.streams, waits)
+    order_graphs(operations, calls, order)
+    blocking = _synchronising(capture, order, waits) | _copying(operations, calls)
+    return Dependencies(
+        start_ns=operations["start_ns"].to_list(),
+        end_ns=operations["end_ns"].to_list(),
+        call=call.tolist(),
+        order=order,
+        call_start_ns=call_start_ns.tolist(),
+        call_end_ns=call_end_ns.tolist(),
+        call_thread=thread.tolist(),
+        spans=call_spans(calls),
+        blocking=blocking,
+        waits_seen=order.waits_seen + len(blocking),
+        waits_resolved=order.waits_resolved + sum(UNRESOLVED not in tail for tail in blocking.values()),
+    )
+
+
+def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:
+    """What the blocking synchronisations wait for, by number of the call."""
+    blocking = capture.calls.filter(pl.col("role") == CallRole.SYNC).select(
+        pl.col("call").cast(pl.Int32), "thread", "name", call_start_ns="start_ns"
+    )
+    named = blocking.join(capture.call_names, on="name", how="left").filter(
+        pl.col("text").str.contains("Synchronize")
+    )
+    of_process = named.join(capture.threads.select("thread", "process"), on="thread", how="left")
+    columns = ["call", "thread", "process", "call_start_ns", "text"]
+    found: dict[int, Tail] = {}
+    told = capture.syncs.select("call", "kind", "context", "stream").filter(pl.col("call") >= 0)
+    known = of_process.join(told.unique("call"), on="call", how="left").select(
+        *columns, "kind", "context", "stream"
+    )
+    events = waits.waits.filter(pl.col("kind") == SyncKind.EVENT)
+    means = {call: (record, how) for call, record, how in events.select("call", "record", "how").iter_rows()}
+    for call, thread, process, at_ns, text, kind, context, stream in known.iter_rows():
+        if kind == SyncKind.EVENT:
+            record, how = means.get(call, (-1, ResolvedBy.NOTHING))
+            nothing: Tail = () if how == ResolvedBy.BEFORE_CAPTURE else (UNRESOLVED,)
+            found[call] = order.record(record) if record >= 0 else nothing
+        elif kind == SyncKind.STREAM and stream is not None:
+            found[call] = order.tail(order.stream(process, context, stream), at_ns)
+        elif kind == SyncKind.CONTEXT or pl.Series([text]).str.contains(_BLOCKS_ALL)[0]:
+            streams = order.process(process) if context is None else order.context(process, context)
+            found[call] = order.latest(op for one in streams for op in order.tail(one, at_ns))
+        else:
+            last = order.last_stream(thread, at_ns)
+            found[call] = (UNRESOLVED,) if last is None else order.tail(last, at_ns)
+    return found
+
+
+def _copying(operations: pl.DataFrame, calls: pl.DataFrame) -> dict[int, Tail]:
+    """Copies that held their caller: they ended before it returned."""
+    issuing = calls.filter(pl.col("role") == CallRole.COPY).select(
+        pl.col("call").cast(pl.Int32), call_end_ns="end_ns"
+    )
+    held = (
+        operations.filter(pl.col("kind") == OperationKind.COPY)
+        .select("op", "call", "end_ns")
+        .join(issuing, on="call")
+        .filter(pl.col("end_ns") <= pl.col("call_end_ns"))
+        .sort("call", "end_ns")
+        .group_by("call", maintain_order=True)
+        .last()
+    )
+    return {call: (op,) for call, op in held.select("call", "op").iter_rows()}

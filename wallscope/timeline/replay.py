@@ -1,0 +1,211 @@
+"""A stretch of a rank's time played again, with some durations changed.
+
+Threads go from piece to piece, operations start when the last of what they wait for is done, blocking
+calls return when what they wait for has ended; what lay between a cause and its effect in the capture
+lies there again. Played with nothing changed it gives the capture back: how far it does not, tells how
+little it can be believed.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.stream_order import UNRESOLVED
+
+_BEFORE_ALL = -(2**62)
+_LEAST_WAIT_NS = 2_000
+"""What a blocking call takes that has nothing to wait for, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What threads were in, in order of end: stretches inside a call, or outside calls (-1)."""
+
+    thread: list[int]
+    start_ns: list[int]
+    end_ns: list[int]
+    call: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is played otherwise.
+
+    Attributes:
+        pieces: pieces of threads that take no time.
+        operations: operations that take no time.
+        unblocked: blocking calls that wait for nothing.
+        no_launch_latency: operations start at once when issued.
+        no_hand_over: operations start at once when what they wait for ends.
+        no_return_latency: blocking calls return at once when what they wait for ends.
+    """
+
+    pieces: frozenset[int] = frozenset()
+    operations: frozenset[int] = frozenset()
+    unblocked: frozenset[int] = frozenset()
+    no_launch_latency: bool = False
+    no_hand_over: bool = False
+    no_return_latency: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Issue:
+    """An operation, when it is issued and what it waits for; lags reach from there to its start."""
+
+    op: int
+    offset_ns: int  # from the edge of the piece that issues it
+    latency_ns: int
+    duration_ns: int
+    producers: tuple[tuple[int, int], ...]  # number and lag
+
+
+class Replay:
+    """A stretch of one rank, ready to be played.
+
+    Args:
+        operations: `OPERATIONS` of the rank that were issued in the stretch.
+        waits: who waits for whom.
+        pieces: what the threads that issue to the rank were in.
+    """
+
+    def __init__(self, operations: pl.DataFrame, waits: Dependencies, pieces: Pieces) -> None:
+        self._waits, self._pieces = waits, pieces
+        self._rows_of: dict[int, list[int]] = {}
+        for row, thread in enumerate(pieces.thread):
+            self._rows_of.setdefault(thread, []).append(row)
+        self._ends_of = {
+            thread: [pieces.end_ns[row] for row in rows] for thread, rows in self._rows_of.items()
+        }
+        self._early: dict[int, list[_Issue]] = {}
+        self._issued: dict[int, list[_Issue]] = {}
+        latency_ns, hand_over_ns = _typical_lags(operations, waits)
+        self.unplaced = 0
+        for op in operations.sort("start_ns", "op")["op"].to_list():
+            self._place(op, latency_ns, hand_over_ns)
+        self._released_by = self._released(set(operations["call"].to_list()))
+
+    def run(self, change: Change) -> Mapping[int, int]:
+        """Start of each operation that a piece issues, in ns, by number."""
+        waits, pieces = self._waits, self._pieces
+        started: dict[int, int] = {}
+        ended: dict[int, int] = {}
+        clock: dict[int, int] = {}
+        left_ns = [0] * len(pieces.call)
+        for row, thread in enumerate(pieces.thread):
+            at_ns = clock.get(thread, pieces.start_ns[row])
+            for issue in self._early.get(row, ()):
+                self._start(issue, at_ns, change, started, ended)
+            length_ns = 0 if row in change.pieces else pieces.end_ns[row] - pieces.start_ns[row]
+            call = pieces.call[row]
+            if row in self._released_by:
+                other, since_ns = self._released_by[row]
+                at_ns = left_ns[other] + min(since_ns, length_ns)
+            elif call in waits.blocking and pieces.end_ns[row] == waits.call_end_ns[call]:
+                at_ns = self._returned(call, at_ns, length_ns, change, ended)
+            else:
+                at_ns += length_ns
+            clock[thread] = left_ns[row] = at_ns
+            for issue in self._issued.get(row, ()):
+                self._start(issue, at_ns, change, started, ended)
+        return started
+
+    def _start(
+        self, issue: _Issue, at_ns: int, change: Change, started: dict[int, int], ended: dict[int, int]
+    ) -> None:
+        start_ns = at_ns + issue.offset_ns + (0 if change.no_launch_latency else issue.latency_ns)
+        ends_ns = self._waits.end_ns
+        for producer, lag_ns in issue.producers:
+            done_ns = ended.get(producer, ends_ns[producer])
+            start_ns = max(start_ns, done_ns + (min(lag_ns, 0) if change.no_hand_over else lag_ns))
+        started[issue.op] = start_ns
+        ended[issue.op] = start_ns + (0 if issue.op in change.operations else issue.duration_ns)
+
+    def _returned(
+        self, call: int, entered_ns: int, length_ns: int, change: Change, ended: dict[int, int]
+    ) -> int:
+        """When a blocking call returns that is entered at a moment."""
+        waits = self._waits
+        awaited = [op for op in waits.blocking[call] if op != UNRESOLVED]
+        if call in change.unblocked or not awaited:
+            return entered_ns + (0 if call in change.unblocked else length_ns)
+        done_ns = max(waits.end_ns[op] for op in awaited)
+        now_done_ns = max(ended.get(op, waits.end_ns[op]) for op in awaited)
+        if done_ns <= waits.call_start_ns[call]:
+            return max(entered_ns + length_ns, now_done_ns)
+        return_ns = 0 if change.no_return_latency or not length_ns else waits.call_end_ns[call] - done_ns
+        return max(entered_ns + min(length_ns, _LEAST_WAIT_NS), now_done_ns + return_ns)
+
+    def _place(self, op: int, typical_latency_ns: int, typical_hand_over_ns: int) -> None:
+        """Find the piece that issues an operation; what did not bind is taken as late as it mostly is."""
+        waits = self._waits
+        start_ns, call = waits.start_ns[op], waits.call[op]
+        is_early = call >= 0 and waits.call_end_ns[call] > start_ns
+        issued_ns = _BEFORE_ALL
+        if call >= 0:
+            issued_ns = waits.call_start_ns[call] if is_early else waits.call_end_ns[call]
+        row = self._row(waits.call_thread[call], issued_ns, is_start=is_early) if call >= 0 else -1
+        if row < 0:
+            self.unplaced += 1
+            return
+        producers = [producer for producer in waits.producers(op) if producer != UNRESOLVED]
+        lags_ns = [start_ns - waits.end_ns[producer] for producer in producers]
+        least_ns = min([start_ns - issued_ns, *(max(lag_ns, 0) for lag_ns in lags_ns)])
+        latency_ns = start_ns - issued_ns
+        if latency_ns > least_ns:
+            latency_ns = min(latency_ns, typical_latency_ns)
+        bound = tuple(
+            (producer, lag_ns if lag_ns <= least_ns else min(lag_ns, typical_hand_over_ns))
+            for producer, lag_ns in zip(producers, lags_ns, strict=True)
+        )
+        edge_ns = self._pieces.start_ns[row] if is_early else self._pieces.end_ns[row]
+        issue = _Issue(op, issued_ns - edge_ns, latency_ns, waits.end_ns[op] - start_ns, bound)
+        (self._early if is_early else self._issued).setdefault(row, []).append(issue)
+
+    def _row(self, thread: int, at_ns: int, *, is_start: bool) -> int:
+        """The piece of a thread that ends at a moment, contains it or starts there; -1 without one."""
+        ends = self._ends_of.get(thread, [])
+        place = bisect_left(ends, at_ns + is_start)
+        if place == len(ends):
+            return -1
+        row = self._rows_of[thread][place]
+        return row if self._pieces.start_ns[row] <= at_ns else -1
+
+    def _released(self, issuing: set[int]) -> dict[int, tuple[int, int]]:
+        """Pieces outside calls in which another thread issued: what that one was in last, and the time since.
+
+        The thread waited for the other one, which may have gone on after its last call.
+        """
+        pieces = self._pieces
+        rows = [row for row, call in enumerate(pieces.call) if call >= 0 and call in issuing]
+        ends = [pieces.end_ns[row] for row in rows]
+        found = {}
+        for row, call in enumerate(pieces.call):
+            place = bisect_left(ends, pieces.end_ns[row]) - 1
+            if call >= 0 or place < 0 or ends[place] <= pieces.start_ns[row]:
+                continue
+            other = pieces.thread[rows[place]]
+            if other != pieces.thread[row]:
+                last = bisect_right(self._ends_of[other], pieces.end_ns[row]) - 1
+                left = self._rows_of[other][last]
+                found[row] = (left, pieces.end_ns[row] - pieces.end_ns[left])
+        return found
+
+
+def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
+    """Launch latency and hand-over as they mostly are where they bind, in ns."""
+    op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
+    start_ns, before = operations["start_ns"].to_numpy(), waits.order.predecessor[op]
+    done_ns = np.append(np.array(waits.end_ns, np.int64), _BEFORE_ALL)[before]
+    issued_ns = np.append(np.array(waits.call_end_ns, np.int64), _BEFORE_ALL)[call]
+    alone = ~np.isin(op, np.fromiter(waits.order.waiting(), np.int64))
+    by_issue, by_hand_over = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
+
+    def middle(lag_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+        held = lag_ns[lag_ns >= 0]
+        return int(np.median(held)) if held.size else 0
+
+    return middle((start_ns - issued_ns)[by_issue]), middle((start_ns - done_ns)[by_hand_over])

@@ -1,0 +1,53 @@
+"""Runs of kernels that repeat an earlier run: which positions of a sequence belong to one."""
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.timeline.nesting import Rows
+
+Flags = npt.NDArray[np.bool_]
+
+
+def repeated(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Flags:
+    """Which asked positions lie in a run of `at_least` tokens that repeats an earlier run of models.
+
+    Neither run leaves the stretch of neighbours of its own kind. `at_least` is a power of two. A position
+    is told by any run around it, so longer runs come out whole. Exact, in O(n log n).
+
+    >>> token = np.array([1, 2, 3, 4, 9, 9, 2, 3, 4, 7])
+    >>> is_model = np.arange(10) < 4
+    >>> repeated(token, is_model, np.arange(10) > 5, 2).astype(int).tolist()
+    [0, 0, 0, 0, 0, 0, 1, 1, 1, 0]
+    """
+    found = np.zeros(token.size, np.bool_)
+    count = token.size - at_least + 1
+    if count <= 0 or not is_model.any() or not is_asked.any():
+        return found
+    kind = is_model.astype(np.int8) + 2 * is_asked.astype(np.int8)
+    stretch = np.concatenate(([0], np.cumsum(kind[1:] != kind[:-1])))
+    is_whole = stretch[:count] == stretch[at_least - 1 :]
+    run = _numbered_runs(token, at_least)
+    models = np.flatnonzero(is_whole & is_model[:count])
+    asked = np.flatnonzero(is_whole & is_asked[:count])
+    first = np.full(int(run.max()) + 1, token.size)
+    np.minimum.at(first, run[models], models)
+    edges = np.zeros(token.size + 1, np.int64)
+    repeats = asked[first[run[asked]] < asked]
+    np.add.at(edges, repeats, 1)
+    np.add.at(edges, repeats + at_least, -1)
+    return np.cumsum(edges)[:-1] > 0
+
+
+def _numbered_runs(token: Rows, length: int) -> Rows:
+    """A number for the run of that length that begins at each position; equal runs have equal numbers."""
+    number, reach = _dense(token), 1
+    while reach < length:
+        left, right = number[:-reach], number[reach:]
+        number = _dense(left * (int(number.max()) + 1) + right)
+        reach *= 2
+    return number
+
+
+def _dense(values: Rows) -> Rows:
+    return pl.Series(values).rank("dense").to_numpy().astype(np.int64) - 1

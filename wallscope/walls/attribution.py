@@ -1,0 +1,55 @@
+"""From dependencies to slices: one rank's time, each nanosecond with its wall and cause."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.frames import SLICES
+from wallscope.timeline.dependencies import Dependencies
+from wallscope.walls.causes import OperationCauses, caused
+from wallscope.walls.gaps import chains
+from wallscope.walls.host import Drained, HostActivity, on_threads
+from wallscope.walls.slices import slices
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that slices are told from, of the whole capture.
+
+    Attributes:
+        waits: who waits for whom.
+        causes: of the operations.
+        activity: ranges and waits of the threads.
+        calls: `CALLS`.
+        names_of_calls: the name of each call, by number.
+        projected: `PROJECTION`.
+        graph: number of the graph launch of each operation, -1 outside graphs.
+        recomputed: numbers of the operations that repeat forward work.
+    """
+
+    waits: Dependencies
+    causes: OperationCauses
+    activity: HostActivity
+    calls: pl.DataFrame
+    names_of_calls: pl.Series
+    projected: pl.DataFrame
+    graph: pl.Series
+    recomputed: pl.Series
+
+
+def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`)."""
+    links = chains(operations, evidence.waits, evidence.calls)
+    threads = links.filter(pl.col("thread") >= 0)["thread"].unique().to_list()
+    pieces = slices(operations, links, windows, evidence.recomputed, evidence.activity.moments(threads))
+    drained = Drained(operations, evidence.waits, evidence.names_of_calls)
+    ranges, on_thread = on_threads(pieces, evidence.activity, evidence.calls, drained)
+    of_op = evidence.projected["range"].gather(pl.Series(pieces["op"].to_numpy().clip(0), dtype=pl.UInt32))
+    is_on_thread = pieces["thread"].to_numpy() >= 0
+    ranged = pieces.with_columns(
+        pl.Series("range", np.where(is_on_thread, ranges, of_op.to_numpy())).set(
+            pl.Series((pieces["op"].to_numpy() < 0) & ~is_on_thread), -1
+        )
+    )
+    return caused(ranged, evidence.causes, on_thread, evidence.graph).select(SLICES.names()).cast(SLICES)

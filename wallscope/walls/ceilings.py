@@ -1,0 +1,195 @@
+"""What the step could win at most: a stretch of steps played again without one cause.
+
+A cause may own little of the chain and yet hold everything up, or own much of it with the next
+constraint close behind; playing the dependencies again without it heeds both.
+"""
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.kinds import CallRole, LinkKind, OperationClass
+from wallscope.timeline.replay import Change, Pieces, Replay
+from wallscope.timeline.spans import Times
+from wallscope.walls.attribution import Evidence
+from wallscope.walls.host import DRAINED, FRAMEWORK, Drained, on_threads
+
+_MOST_OPERATIONS = 20_000
+_LARGEST_ERROR = 0.02
+_BEFORE_ALL = -(2**62)
+_COMPUTING = [str(OperationClass.COMPUTE), str(OperationClass.OPAQUE_GRAPH)]
+_RECOMPUTE = "memory/recompute"
+_HAND_OVER = {"compute/kernel-gap", "compute/hand-over"}
+_OF_ROLE = {
+    CallRole.LAUNCH: "host/launch-call",
+    CallRole.GRAPH: "host/launch-call",
+    CallRole.ALLOC: "memory/allocator",
+    CallRole.SYNC: "host/synchronisation",
+}
+
+
+class Ceilings:
+    """A stretch of steps of one rank, to be asked what the typical one takes without a cause.
+
+    Args:
+        evidence: of the capture.
+        operations: `CLASSIFIED` of the rank.
+        windows: `STEPS` of the rank, in order.
+        typical: those that make the typical step.
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        operations: pl.DataFrame,
+        windows: pl.DataFrame,
+        typical: pl.DataFrame,
+    ) -> None:
+        self._evidence = evidence
+        self._drained = Drained(operations, evidence.waits, evidence.names_of_calls)
+        waits = evidence.waits
+        stretch = _stretch(windows, typical, operations)
+        begin_ns, until_ns = stretch["issue_start_ns"][0], stretch["issue_end_ns"][-1]
+        call_start_ns = np.append(np.array(waits.call_start_ns, np.int64), _BEFORE_ALL)
+        issued_ns = call_start_ns[operations["call"].to_numpy()]
+        self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
+        thread = np.append(np.array(waits.call_thread, np.int64), -1)[self._own["call"].to_numpy()]
+        threads = np.unique(thread[thread >= 0]).tolist()
+        self._pieces, self._causes = _pieces(evidence, self._drained, threads, begin_ns, until_ns)
+        self._replay = Replay(self._own, waits, self._pieces)
+        self._steps = _first_operations(stretch, typical, self._own)
+        self._actual_ns = self._length(dict(zip(self._own["op"], self._own["start_ns"], strict=True)))
+        self._played_ns = self._length(self._replay.run(Change()))
+
+    @property
+    def step_count(self) -> int:
+        """How many steps of the typical one are played."""
+        return len(self._steps)
+
+    @property
+    def error(self) -> float | None:
+        """How far the stretch played unchanged is from the capture, as a share; `None` if it can't be."""
+        if self._played_ns is None or not self._actual_ns:
+            return None
+        return abs(self._played_ns - self._actual_ns) / self._actual_ns
+
+    def recoverable_ns(self, causes: Collection[str]) -> int | None:
+        """How much shorter the typical step gets without some causes; `None` where that can't be told."""
+        if self.error is None or self.error > _LARGEST_ERROR or self._played_ns is None:
+            return None
+        changed_ns = self._length(self._replay.run(self._without(causes)))
+        return None if changed_ns is None else max(round(self._played_ns - changed_ns), 0)
+
+    def _length(self, started: Mapping[int, int]) -> float | None:
+        """Mean length of the played steps from the starts of operations."""
+        if not self._steps or any(op not in started for pair in self._steps for op in pair):
+            return None
+        return sum(started[behind] - started[first] for first, behind in self._steps) / len(self._steps)
+
+    def _without(self, causes: Collection[str]) -> Change:
+        blocking = self._evidence.waits.blocking
+        of_operation = self._evidence.causes.cause.gather(self._own["op"])
+        removed = self._own.filter(of_operation.is_in(list(causes)))
+        rows = {row for row, cause in enumerate(self._causes) if self._goes_with(causes, cause)}
+        if _RECOMPUTE in causes:  # work that is not done again is not launched again
+            launches = set(self._own.filter(of_operation == _RECOMPUTE)["call"])
+            rows |= {row for row, call in enumerate(self._pieces.call) if call >= 0 and call in launches}
+        returns = "host/synchronisation" in causes
+        names = [cause.removeprefix(f"{DRAINED}/") for cause in causes if cause.startswith(DRAINED)]
+        drains = frozenset(call for name in names for call in self._drained.calls(name))
+        rows |= {row for row, call in enumerate(self._pieces.call) if call in drains}
+        return Change(
+            pieces=frozenset(row for row in rows if self._pieces.call[row] not in blocking.keys() - drains),
+            operations=frozenset(removed["op"].to_list()),
+            unblocked=drains,
+            no_launch_latency="host/launch-latency" in causes,
+            no_hand_over=bool(_HAND_OVER & set(causes)),
+            no_return_latency=returns,
+        )
+
+    @staticmethod
+    def _goes_with(causes: Collection[str], cause: str) -> bool:
+        """Whether a piece takes no time without some causes; who refills a queue is the framework."""
+        if cause.startswith(DRAINED):
+            return FRAMEWORK in causes
+        return cause in causes
+
+
+def _stretch(windows: pl.DataFrame, typical: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
+    """Neighbouring windows: the one before the first typical one, and as many more as are played quickly."""
+    steps = windows["step"].to_list()
+    first, last = steps.index(typical["step"][0]), steps.index(typical["step"][-1])
+    before = max(first - 1, 0)
+    bounds = np.append(windows["start_ns"].to_numpy()[before:], windows["end_ns"][-1])
+    held = np.searchsorted(operations["start_ns"].to_numpy(), bounds)
+    quick = int(np.searchsorted(held - held[0], _MOST_OPERATIONS, side="right")) - 1 + before
+    return windows[before : max(min(last + 1, quick), first + 1)]
+
+
+def _first_operations(
+    stretch: pl.DataFrame, typical: pl.DataFrame, operations: pl.DataFrame
+) -> list[tuple[int, int]]:
+    """The operations at which each typical window and the one behind it begin."""
+    begun = operations.filter(pl.col("class").is_in(_COMPUTING)).unique(
+        "start_ns", keep="first", maintain_order=True
+    )
+    at = dict(begun.select("start_ns", "op").iter_rows())
+    is_typical = pl.col("step").is_in(typical["step"].implode())
+    bounds = stretch.filter(is_typical).select("start_ns", "end_ns").iter_rows()
+    return [(at[start_ns], at[end_ns]) for start_ns, end_ns in bounds if start_ns in at and end_ns in at]
+
+
+def _pieces(
+    evidence: Evidence, drained: Drained, threads: Iterable[int], begin_ns: int, until_ns: int
+) -> tuple[Pieces, list[str]]:
+    """What threads were in during a stretch, and the cause of each piece."""
+    waits = evidence.waits
+    moments = evidence.activity.moments(list(threads))
+    rows: list[tuple[int, int, int, int]] = []
+    for thread in threads:
+        spans = waits.spans[thread]
+        at_ns = begin_ns
+        for row in range(bisect_left(spans.end_ns, begin_ns + 1), len(spans.call)):
+            start_ns, end_ns = max(spans.start_ns[row], begin_ns), spans.end_ns[row]
+            if start_ns > until_ns:
+                break
+            rows += [(thread, *side, -1) for side in _cut(at_ns, start_ns, moments.get(thread))]
+            rows.append((thread, start_ns, end_ns, spans.call[row]))
+            at_ns = end_ns
+    rows.sort(key=lambda entry: (entry[2], entry[1]))
+    frame = pl.DataFrame(
+        rows,
+        schema={"thread": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "call": pl.Int32},
+        orient="row",
+    )
+    outside = frame["call"] < 0
+    kind = pl.select(
+        pl.when(outside).then(pl.lit(str(LinkKind.OUTSIDE_CALLS))).otherwise(pl.lit(str(LinkKind.OTHER_CALL)))
+    ).to_series()
+    _, told = on_threads(frame.with_columns(kind.alias("kind")), evidence.activity, evidence.calls, drained)
+    roles = (
+        evidence.calls["role"]
+        .cast(pl.String)
+        .gather(pl.Series(frame["call"].to_numpy().clip(0), dtype=pl.UInt32))
+    )
+    causes = [
+        cause if cause is not None else _OF_ROLE.get(CallRole(role), "host/other-call")
+        for cause, role in zip(told.to_list(), roles.to_list(), strict=True)
+    ]
+    return Pieces(*(frame[name].to_list() for name in ("thread", "start_ns", "end_ns", "call"))), causes
+
+
+def _cut(start_ns: int, end_ns: int, moments: Times | None) -> list[tuple[int, int]]:
+    """A stretch cut at some moments."""
+    if end_ns <= start_ns:
+        return []
+    inner = (
+        []
+        if moments is None
+        else moments[np.searchsorted(moments, start_ns, "right") : np.searchsorted(moments, end_ns)].tolist()
+    )
+    edges = [start_ns, *inner, end_ns]
+    return list(itertools.pairwise(edges))

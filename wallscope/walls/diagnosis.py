@@ -1,0 +1,87 @@
+"""The dominant wall: which of memory, communication and host a rank loses most time to, and how surely."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from wallscope.model.analysis import Dominant, Walls, WallShare, WallShares
+from wallscope.model.kinds import Wall
+from wallscope.timeline.spans import Times
+
+LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
+_WALLS = list(Wall)
+_LEAST_SHARE = 0.10
+_LEAST_LEAD = 0.03
+_LEAST_LED = 2 / 3
+_LEAST_MIXED = 0.20
+_LEAST_UNKNOWN = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Which wall dominates, who comes next and by how much, on how many steps it led; the median shares."""
+
+    dominant: Dominant
+    runner_up: Wall
+    margin: float
+    led_steps: int
+    step_count: int
+    shares: Mapping[Wall, float]
+
+
+def decided(walls: Times, unresolved: Times) -> Decision:
+    """The dominant wall.
+
+    Args:
+        walls: ns of each wall in each deciding step, columns in the order of `Wall`.
+        unresolved: ns without an owner in each: unattributed, communication, memory.
+    """
+    step_ns = np.maximum(walls.sum(axis=1, keepdims=True), 1)
+    shares = walls / step_ns
+    median = {wall: float(np.median(shares[:, column])) for column, wall in enumerate(_WALLS)}
+    open_shares = unresolved / step_ns
+    resolved = {
+        Wall.HOST: median[Wall.HOST],
+        Wall.COMMUNICATION: float(np.median(shares[:, _WALLS.index(Wall.COMMUNICATION)] - open_shares[:, 1])),
+        Wall.MEMORY: float(np.median(shares[:, _WALLS.index(Wall.MEMORY)] - open_shares[:, 2])),
+    }
+    unknown = float(np.median(open_shares.sum(axis=1)))
+    by_share = sorted(LOSSES, key=lambda wall: (-median[wall], wall))
+    first, second = by_share[:2]
+    loss = walls[:, [_WALLS.index(wall) for wall in LOSSES]]
+    led = int((loss.argmax(axis=1) == LOSSES.index(first)).sum())
+    if unknown >= _LEAST_UNKNOWN and max(resolved.values()) <= unknown:
+        dominant: Dominant = "unknown"
+    elif (
+        median[first] >= _LEAST_SHARE
+        and median[first] - median[second] >= _LEAST_LEAD
+        and led >= _LEAST_LED * len(walls)
+    ):
+        dominant = _DOMINANT[first]
+    elif sum(median[wall] for wall in LOSSES) >= _LEAST_MIXED:
+        dominant = "mixed"
+    else:
+        dominant = "compute"
+    leads = first if dominant != "compute" else Wall.COMPUTE
+    runner_up = second if dominant != "compute" else first
+    return Decision(dominant, runner_up, median[leads] - median[runner_up], led, len(walls), median)
+
+
+_DOMINANT: dict[Wall, Dominant] = {
+    Wall.MEMORY: "memory",
+    Wall.COMMUNICATION: "communication",
+    Wall.HOST: "host",
+}
+
+
+def wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
+    """The deciding shares beside the typical step; without a steady step there are no percentiles."""
+    shares = walls / np.maximum(walls.sum(axis=1, keepdims=True), 1)
+    found = {}
+    for column, wall in enumerate(_WALLS):
+        low, middle, high = (float(value) for value in np.percentile(shares[:, column], [10, 50, 90]))
+        found[str(wall)] = WallShare(
+            typical.parts()[column], middle, low if steady else None, high if steady else None
+        )
+    return WallShares(**found)

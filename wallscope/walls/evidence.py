@@ -1,0 +1,81 @@
+"""Everything that slices are told from, gathered once for a capture."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.capture import Capture
+from wallscope.model.kinds import Axis
+from wallscope.timeline.axes import RangePaths, axes
+from wallscope.timeline.collectives import collectives
+from wallscope.timeline.copies import away, copy_causes
+from wallscope.timeline.dependencies import dependencies
+from wallscope.timeline.passes import passes, with_autograd_threads
+from wallscope.timeline.recompute import recompute
+from wallscope.walls.attribution import Evidence
+from wallscope.walls.causes import operation_causes
+from wallscope.walls.host import HostActivity
+from wallscope.walls.phases import Phases
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFacts:
+    """What is known of operations beyond their class: `AXES`, `COLLECTIVES`, `COPY_CAUSES`, `RECOMPUTE`."""
+
+    axes: pl.DataFrame
+    collectives: pl.DataFrame
+    copies: pl.DataFrame
+    recomputed: pl.DataFrame
+
+
+def operation_facts(
+    operations: pl.DataFrame,
+    windows: pl.DataFrame,
+    capture: Capture,
+    around: RangePaths,
+    streams: Mapping[int, Axis],
+) -> OperationFacts:
+    """What is known of operations (`CLASSIFIED`, `WINDOWS`); `streams` is the user's map of axes."""
+    asked = collectives(operations, capture)
+    of_passes = with_autograd_threads(
+        passes(around.projected, around.tree, around.paths, around.names),
+        capture.operations,
+        capture.calls,
+        capture.threads,
+    )
+    return OperationFacts(
+        axes=axes(operations, capture, asked, around, streams),
+        collectives=asked,
+        copies=copy_causes(capture.operations, capture.copies, of_passes),
+        recomputed=recompute(operations, windows, capture.names, of_passes),
+    )
+
+
+def evidence(
+    operations: pl.DataFrame, capture: Capture, facts: OperationFacts, phases: Phases, projected: pl.DataFrame
+) -> Evidence:
+    """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks."""
+    again = facts.recomputed["op"]
+    is_node = capture.operations["graph_node"].is_not_null().to_numpy()
+    return Evidence(
+        waits=dependencies(capture),
+        causes=operation_causes(operations, len(capture.operations), facts.axes, facts.copies, again),
+        activity=HostActivity(
+            tree=phases.tree,
+            paths=phases.paths,
+            path_names=phases.names,
+            events=capture.host_events,
+            event_names=capture.host_names,
+            away={
+                rank_id: away(operations.filter(pl.col("rank_id") == rank_id), capture.copies, facts.copies)
+                for rank_id in capture.ranks["rank_id"]
+            },
+        ),
+        calls=capture.calls,
+        names_of_calls=capture.call_names["text"].gather(capture.calls["name"]),
+        projected=projected,
+        graph=pl.Series(np.where(is_node, capture.operations["call"].to_numpy(), -1)),
+        recomputed=again,
+    )

@@ -1,0 +1,169 @@
+"""How close a rank is to the end of its GPU's memory, and what tells it.
+
+Pressure costs no time by itself; it says which fixes have no room. Evidence are the headroom that
+recorded allocations leave, forward work that runs again, offloaded copies, and retries of PyTorch's
+allocator, which hands everything back to the driver and asks again when an allocation fails.
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.analysis import MemoryPressure, Pressure
+from wallscope.model.capture import Capture
+from wallscope.model.kinds import OperationClass, RecomputeSource
+from wallscope.model.memory import Memory, MemoryUse
+from wallscope.timeline.spans import Spans, Times
+from wallscope.units import percent, plural, size
+from wallscope.walls.memory import used_by
+from wallscope.walls.typical import TypicalWork
+
+_HIGH_HEADROOM, _NEAR_HEADROOM, _AMPLE_HEADROOM = 0.05, 0.15, 0.3
+_MATERIAL_SHARE = 0.01
+_MATERIAL_BYTES = 1 << 26
+_LEVELS: tuple[Pressure, ...] = ("unknown", "none", "near", "high")
+_CALLS = (
+    ("M", r"^(cudaMalloc(Pitch|3D)?|cuMemAlloc(Pitch)?|cuMemCreate)$"),
+    ("F", r"^(cudaFree|cuMemFree|cuMemUnmap|cuMemRelease)$"),
+    ("", r"Synchronize$|Event|Stream(Query|IsCapturing|GetCapture)|GetLastError|PeekAtLastError|MemGetInfo"),
+    ("", r"^cuda[GS]etDevice|^cuMem(Map|SetAccess|Address\w+)|^cuCtx|ThreadExchangeStreamCaptureMode"),
+)
+_RETRY = re.compile(r"MF{2,}(?=M)")
+
+
+def memory_use(
+    capture: Capture, rank: dict[str, Any], windows: pl.DataFrame, capacity_bytes: int | None
+) -> MemoryUse | None:
+    """What recorded allocations tell of one rank, a row of `RANKS`; `None` where none was recorded.
+
+    `windows` follow `STEPS` and are those of the rank. The level of a step is that at the end of the
+    host's time for it.
+    """
+    own = used_by(capture.memory, rank)
+    if own.is_empty():
+        return None
+    at_ns, used_bytes = own["at_ns"].to_numpy(), own["bytes_used"].to_numpy()
+    steady = windows.filter("steady").sort("step")
+    ends = steady["issue_end_ns"].to_numpy()[[0, -1]] if len(steady) > 1 else np.empty(0, np.int64)
+    event = np.searchsorted(at_ns, ends, side="right") - 1
+    growth: int | None = None
+    if event.size and event[0] >= 0:
+        steps = int(steady["step"][-1]) - int(steady["step"][0])
+        growth = round(int(used_bytes[event[1]] - used_bytes[event[0]]) / steps)
+    began_ns = capture.operations.filter(pl.col("rank_id") == rank["rank_id"])["start_ns"].to_numpy()
+    return MemoryUse(
+        headroom_bytes=None if capacity_bytes is None else capacity_bytes - int(used_bytes.max()),
+        growth_bytes_per_step=growth,
+        from_the_start=bool(at_ns[0] <= began_ns.min(initial=np.iinfo(np.int64).max)),
+    )
+
+
+def recomputed_share(work: TypicalWork, recompute: pl.DataFrame) -> tuple[float, bool] | None:
+    """Share of recomputed forward work in the compute work of a typical step (`RECOMPUTE`).
+
+    Returns:
+        The share and whether it is a lower bound alone; `None` without compute work.
+    """
+    computing = work.operations.filter(pl.col("class") == OperationClass.COMPUTE)
+    total_ns = int(computing["inside_ns"].sum())
+    again = computing.join(recompute, on="op")
+    is_bound = (again["how"] == RecomputeSource.LOWER_BOUND).any()
+    return (int(again["inside_ns"].sum()) / total_ns, is_bound) if total_ns else None
+
+
+def allocator_retries(windows: pl.DataFrame, capture: Capture, process: int) -> int | None:
+    """How often an allocation was tried again in the host's time of the steady steps of one rank.
+
+    A retry is an allocation, two releases or more and an allocation, with no other call between them but
+    synchronisations and the like: as when memory runs out, not as when a program frees and allocates from
+    step to step. `None` without call rows or steady steps.
+
+    Args:
+        windows: `STEPS` of the rank.
+        capture: its calls, with names.
+        process: dense number of the rank's process.
+    """
+    steady = windows.filter("steady").sort("issue_start_ns")
+    if capture.calls.is_empty() or steady.is_empty():
+        return None
+    threads = capture.threads.filter(pl.col("process") == process)["thread"]
+    letters = capture.call_names.select("name", letter=_letter())
+    own = (
+        capture.calls.filter(pl.col("thread").is_in(threads.implode()))
+        .filter(pl.col("end_ns") > pl.col("end_ns").cum_max().shift(1).over("thread").fill_null(-(2**62)))
+        .join(letters, on="name", maintain_order="left")
+        .filter(pl.col("letter") != "")
+    )
+    steps = Spans(steady["issue_start_ns"].to_numpy(), steady["issue_end_ns"].to_numpy())
+    return sum(
+        _retries("".join(calls["letter"]), calls["start_ns"].to_numpy(), steps)
+        for calls in own.partition_by("thread")
+    )
+
+
+def _letter() -> pl.Expr:
+    """`M` for calls that allocate device memory, `F` that release it, none of no matter, `x` for others."""
+    letter = pl.lit("x")
+    for told, pattern in reversed(_CALLS):
+        letter = pl.when(pl.col("text").str.contains(pattern)).then(pl.lit(told)).otherwise(letter)
+    return letter
+
+
+def _retries(letters: str, at_ns: Times, steps: Spans) -> int:
+    found = np.array([match.end() for match in _RETRY.finditer(letters)], np.int64)
+    retried_ns = at_ns[found]
+    step = np.searchsorted(steps.start_ns, retried_ns, side="right") - 1
+    return int(((step >= 0) & (retried_ns < steps.end_ns[step])).sum())
+
+
+def memory_pressure(
+    memory: Memory, recomputed: tuple[float, bool] | None, retries: int | None
+) -> MemoryPressure:
+    """The level and what tells it; `unknown` where nothing does.
+
+    High: under 5 % of the capacity is left, or the allocator retried in steady steps. Near: under 15 % is
+    left, or forward work runs again (1 % of compute work) or 64 MiB a step are offloaded and there is no
+    ample headroom (30 %). None: more is left, recorded from the start.
+    """
+    found = [*_by_headroom(memory), *_by_retries(retries)]
+    share = _headroom_share(memory)
+    is_ample = share is not None and share >= _AMPLE_HEADROOM
+    traded: Pressure = "unknown" if is_ample else "near"
+    if recomputed is not None and recomputed[0] >= _MATERIAL_SHARE:
+        at_least = "at least " if recomputed[1] else ""
+        found.append((traded, f"forward work runs again: {at_least}{percent(recomputed[0])} of compute work"))
+    offload = memory.offload
+    if offload is not None and offload.to_host_bytes + offload.to_device_bytes >= _MATERIAL_BYTES:
+        moved = f"{size(offload.to_host_bytes)} to the host and {size(offload.to_device_bytes)} back"
+        found.append((traded, f"offload: {moved} in a step"))
+    level = max((_LEVELS.index(level) for level, _ in found), default=0)
+    return MemoryPressure(_LEVELS[level], tuple(text for _, text in found))
+
+
+def _headroom_share(memory: Memory) -> float | None:
+    """Share of the capacity that the peak leaves; `None` where it may leave less, and that matters."""
+    use, capacity_bytes = memory.use, memory.capacity_bytes
+    if use is None or use.headroom_bytes is None or not capacity_bytes:
+        return None
+    share = max(use.headroom_bytes, 0) / capacity_bytes
+    return share if use.from_the_start or share < _NEAR_HEADROOM else None
+
+
+def _by_headroom(memory: Memory) -> list[tuple[Pressure, str]]:
+    use, share = memory.use, _headroom_share(memory)
+    if use is None or memory.capacity_bytes is None or memory.peak_bytes is None:
+        return []
+    peak = f"{size(memory.peak_bytes)} of {size(memory.capacity_bytes)} in use at the peak"
+    if share is None:
+        return [("unknown", f"{peak}, without what was allocated before the capture")]
+    level: Pressure = "high" if share < _HIGH_HEADROOM else "near" if share < _NEAR_HEADROOM else "none"
+    return [(level, f"{peak}: {percent(share)} left")]
+
+
+def _by_retries(retries: int | None) -> list[tuple[Pressure, str]]:
+    if not retries:
+        return []
+    times = plural(retries, "allocation") + " tried again after releasing memory"
+    return [("high", f"{times}, in steady steps")]

@@ -1,0 +1,77 @@
+"""The loss causes of a rank, ranked by what the step could win at most without each."""
+
+from collections.abc import Iterable
+
+from wallscope.model.analysis import CauseTime, Opportunity, Rank
+from wallscope.model.kinds import RecomputeSource, Wall
+from wallscope.units import duration, percent
+from wallscope.walls.ceilings import Ceilings
+from wallscope.walls.diagnosis import LOSSES, Decision
+from wallscope.walls.evidence import OperationFacts
+from wallscope.walls.host import DRAINED
+
+MATERIAL_SHARE = 0.005
+_NEXT_SHARE = 0.10
+_MOST_ASKED = 12
+
+
+def recoverable(causes: Iterable[CauseTime], ceilings: Ceilings) -> dict[str, int]:
+    """What each material cause of a loss wall could win at most, in ns of the typical step.
+
+    Causes that drain the queue count whatever they own: what they hold up is owned by others.
+    """
+    asked = [
+        entry.cause
+        for entry in causes
+        if entry.wall in LOSSES
+        and not entry.unresolved_ns
+        and (entry.share >= MATERIAL_SHARE or entry.cause.startswith(DRAINED))
+    ]
+    found = {cause: ceilings.recoverable_ns([cause]) for cause in asked[:_MOST_ASKED]}
+    return {cause: time_ns for cause, time_ns in found.items() if time_ns is not None}
+
+
+def opportunities(rank: Rank, ceilings: Ceilings, inferred: frozenset[str]) -> tuple[Opportunity, ...]:
+    """The losses of a rank that could win something, the most first; `inferred` causes rest on inference."""
+    step_ns = rank.typical.step_ns
+    error = percent(ceilings.error)
+    played = f"{ceilings.step_count} typical steps played again, {error} off the capture when unchanged"
+    listed = [
+        Opportunity(
+            id=entry.cause,
+            wall=entry.wall,
+            cause=entry.cause,
+            recoverable_ns=entry.recoverable_ns,
+            step_ceiling_ns=step_ns - entry.recoverable_ns,
+            speedup_ceiling=step_ns / (step_ns - entry.recoverable_ns),
+            status="inferred" if entry.cause in inferred else "trace-verified",
+            evidence=(
+                f"owns {duration(entry.typical_ns)}, {percent(entry.share)} of the typical step",
+                played,
+            ),
+        )
+        for entry in rank.causes
+        if entry.recoverable_ns and entry.recoverable_ns < step_ns
+    ]
+    return tuple(sorted(listed, key=lambda entry: (-entry.recoverable_ns, entry.cause)))
+
+
+def next_wall(rank: Rank, decision: Decision, ceilings: Ceilings) -> str | None:
+    """The wall that comes next without the dominant one: a loss of a tenth of what is left, else compute."""
+    if decision.dominant in {"unknown", "mixed", "compute"}:
+        return None
+    own = [entry for entry in rank.causes if entry.wall == decision.dominant]
+    won_ns = ceilings.recoverable_ns([entry.cause for entry in own if not entry.unresolved_ns])
+    if won_ns is None:
+        return None
+    left_ns = max(rank.typical.step_ns - won_ns, 1)
+    losses = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES if wall != decision.dominant}
+    largest = max(losses, key=lambda wall: losses[wall])
+    return str(largest if losses[largest] >= _NEXT_SHARE * left_ns else Wall.COMPUTE)
+
+
+def inferred_causes(facts: OperationFacts) -> frozenset[str]:
+    """The causes that rest on inference: recomputed work that no range names."""
+    sources = facts.recomputed["how"].unique().to_list()
+    rests = bool(sources) and sources != [RecomputeSource.EXPLICIT]
+    return frozenset({"memory/recompute"} if rests else ())
