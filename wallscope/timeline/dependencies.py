@@ -16,11 +16,22 @@ from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
 from wallscope.timeline.call_spans import CallSpans, call_spans
 from wallscope.timeline.graph_order import order_graphs
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
 _BEFORE_ALL = -(2**62)
 _BLOCKS_ALL = r"(Device|Ctx|Context|Thread)Synchronize$"
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """Start, end and thread of each call as arrays; the last entry is for call -1."""
+
+    start_ns: Times
+    end_ns: Times
+    thread: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,7 @@ class Dependencies:
         start_ns, end_ns, call: of each operation, as in `OPERATIONS`.
         order: streams and what operations wait for in them.
         call_start_ns, call_end_ns, call_thread: of each call, as in `CALLS`.
+        calls: the same of all calls as arrays, with one more at the end for -1: before all, of no thread.
         spans: calls laid flat, by thread.
         blocking: what each blocking call waited for; empty where there was nothing to wait for.
         waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
@@ -43,6 +55,7 @@ class Dependencies:
     call_start_ns: list[int]
     call_end_ns: list[int]
     call_thread: list[int]
+    calls: CallTimes
     spans: Mapping[int, CallSpans]
     blocking: Mapping[int, Tail]
     waits_seen: int
@@ -80,6 +93,9 @@ def dependencies(capture: Capture) -> Dependencies:
         call_start_ns=call_start_ns.tolist(),
         call_end_ns=call_end_ns.tolist(),
         call_thread=thread.tolist(),
+        calls=CallTimes(
+            np.append(call_start_ns, _BEFORE_ALL), np.append(call_end_ns, _BEFORE_ALL), np.append(thread, -1)
+        ),
         spans=call_spans(calls),
         blocking=blocking,
         waits_seen=order.waits_seen + len(blocking),

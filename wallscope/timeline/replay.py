@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.stream_order import UNRESOLVED
+from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
 _BEFORE_ALL = -(2**62)
 _LEAST_WAIT_NS = 2_000
@@ -70,10 +70,13 @@ class Replay:
         operations: `OPERATIONS` of the rank that were issued in the stretch.
         waits: who waits for whom.
         pieces: what the threads that issue to the rank were in.
+        releasing: calls that give memory back, which wait for an idle device, and the last work before each.
     """
 
-    def __init__(self, operations: pl.DataFrame, waits: Dependencies, pieces: Pieces) -> None:
-        self._waits, self._pieces = waits, pieces
+    def __init__(
+        self, operations: pl.DataFrame, waits: Dependencies, pieces: Pieces, releasing: Mapping[int, Tail]
+    ) -> None:
+        self._waits, self._pieces, self._releasing = waits, pieces, releasing
         self._rows_of: dict[int, list[int]] = {}
         for row, thread in enumerate(pieces.thread):
             self._rows_of.setdefault(thread, []).append(row)
@@ -104,6 +107,8 @@ class Replay:
             if row in self._released_by:
                 other, since_ns = self._released_by[row]
                 at_ns = left_ns[other] + min(since_ns, length_ns)
+            elif call in self._releasing and pieces.end_ns[row] == waits.call_end_ns[call]:
+                at_ns = self._released_memory(call, at_ns, length_ns, change, ended)
             elif call in waits.blocking and pieces.end_ns[row] == waits.call_end_ns[call]:
                 at_ns = self._returned(call, at_ns, length_ns, change, ended)
             else:
@@ -138,6 +143,20 @@ class Replay:
             return max(entered_ns + length_ns, now_done_ns)
         return_ns = 0 if change.no_return_latency or not length_ns else waits.call_end_ns[call] - done_ns
         return max(entered_ns + min(length_ns, _LEAST_WAIT_NS), now_done_ns + return_ns)
+
+    def _released_memory(
+        self, call: int, entered_ns: int, length_ns: int, change: Change, ended: dict[int, int]
+    ) -> int:
+        """When a call that gives memory back returns: it costs what it cost once the device was idle."""
+        waits = self._waits
+        awaited = [op for op in self._releasing[call] if op != UNRESOLVED]
+        if call in change.unblocked or not awaited:
+            return entered_ns + length_ns
+        done_ns = max(waits.end_ns[op] for op in awaited)
+        if done_ns > waits.call_end_ns[call]:  # this one did not wait
+            return entered_ns + length_ns
+        cost_ns = waits.call_end_ns[call] - max(done_ns, waits.call_start_ns[call])
+        return max(entered_ns, *(ended.get(op, waits.end_ns[op]) for op in awaited)) + cost_ns
 
     def _place(self, op: int, typical_latency_ns: int, typical_hand_over_ns: int) -> None:
         """Find the piece that issues an operation; what did not bind is taken as late as it mostly is."""
@@ -199,8 +218,8 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
     """Launch latency and hand-over as they mostly are where they bind, in ns."""
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     start_ns, before = operations["start_ns"].to_numpy(), waits.order.predecessor[op]
-    done_ns = np.append(np.array(waits.end_ns, np.int64), _BEFORE_ALL)[before]
-    issued_ns = np.append(np.array(waits.call_end_ns, np.int64), _BEFORE_ALL)[call]
+    done_ns = np.array([waits.end_ns[one] if one >= 0 else _BEFORE_ALL for one in before.tolist()], np.int64)
+    issued_ns = waits.calls.end_ns[call]
     alone = ~np.isin(op, np.fromiter(waits.order.waiting(), np.int64))
     by_issue, by_hand_over = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
 

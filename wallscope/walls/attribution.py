@@ -1,15 +1,18 @@
 """From dependencies to slices: one rank's time, each nanosecond with its wall and cause."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.frames import SLICES
+from wallscope.model.kinds import LinkKind
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.walls.causes import OperationCauses, caused
+from wallscope.walls.drained import Drained
 from wallscope.walls.gaps import chains
-from wallscope.walls.host import Drained, HostActivity, on_threads
+from wallscope.walls.host import HostActivity, on_threads
 from wallscope.walls.slices import slices
 
 
@@ -22,6 +25,7 @@ class Evidence:
         causes: of the operations.
         activity: ranges and waits of the threads.
         calls: `CALLS`.
+        kinds_of_calls: what each call is as a link, by number.
         names_of_calls: the name of each call, by number.
         projected: `PROJECTION`.
         graph: number of the graph launch of each operation, -1 outside graphs.
@@ -32,6 +36,7 @@ class Evidence:
     causes: OperationCauses
     activity: HostActivity
     calls: pl.DataFrame
+    kinds_of_calls: Sequence[LinkKind]
     names_of_calls: pl.Series
     projected: pl.DataFrame
     graph: pl.Series
@@ -40,11 +45,11 @@ class Evidence:
 
 def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`)."""
-    links = chains(operations, evidence.waits, evidence.calls)
+    links = chains(operations, evidence.waits, evidence.kinds_of_calls)
     threads = links.filter(pl.col("thread") >= 0)["thread"].unique().to_list()
     pieces = slices(operations, links, windows, evidence.recomputed, evidence.activity.moments(threads))
     drained = Drained(operations, evidence.waits, evidence.names_of_calls)
-    ranges, on_thread = on_threads(pieces, evidence.activity, evidence.calls, drained)
+    ranges, on_thread = on_threads(pieces, evidence.activity, drained)
     of_op = evidence.projected["range"].gather(pl.Series(pieces["op"].to_numpy().clip(0), dtype=pl.UInt32))
     is_on_thread = pieces["thread"].to_numpy() >= 0
     ranged = pieces.with_columns(

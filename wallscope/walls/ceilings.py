@@ -7,6 +7,7 @@ constraint close behind; playing the dependencies again without it heeds both.
 import itertools
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -14,14 +15,17 @@ import polars as pl
 from wallscope.model.kinds import CallRole, LinkKind, OperationClass
 from wallscope.timeline.replay import Change, Pieces, Replay
 from wallscope.timeline.spans import Times
+from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
-from wallscope.walls.host import DRAINED, FRAMEWORK, Drained, on_threads
+from wallscope.walls.drained import Drained
+from wallscope.walls.host import DRAINED, FRAMEWORK, on_threads
 
-_MOST_OPERATIONS = 20_000
+_Key = TypeVar("_Key", str, int)
+_MOST_OPERATIONS = 12_000
 _LARGEST_ERROR = 0.02
-_BEFORE_ALL = -(2**62)
 _COMPUTING = [str(OperationClass.COMPUTE), str(OperationClass.OPAQUE_GRAPH)]
-_RECOMPUTE = "memory/recompute"
+_RELEASES = r"^cuda(Free|FreeArray|FreeHost|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)(_v2)?$"
+_RECOMPUTE, _ALLOCATOR = "memory/recompute", "memory/allocator"
 _HAND_OVER = {"compute/kernel-gap", "compute/hand-over"}
 _OF_ROLE = {
     CallRole.LAUNCH: "host/launch-call",
@@ -53,13 +57,14 @@ class Ceilings:
         waits = evidence.waits
         stretch = _stretch(windows, typical, operations)
         begin_ns, until_ns = stretch["issue_start_ns"][0], stretch["issue_end_ns"][-1]
-        call_start_ns = np.append(np.array(waits.call_start_ns, np.int64), _BEFORE_ALL)
-        issued_ns = call_start_ns[operations["call"].to_numpy()]
+        issued_ns = waits.calls.start_ns[operations["call"].to_numpy()]
         self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
-        thread = np.append(np.array(waits.call_thread, np.int64), -1)[self._own["call"].to_numpy()]
+        thread = waits.calls.thread[self._own["call"].to_numpy()]
         threads = np.unique(thread[thread >= 0]).tolist()
-        self._pieces, self._causes = _pieces(evidence, self._drained, threads, begin_ns, until_ns)
-        self._replay = Replay(self._own, waits, self._pieces)
+        self._pieces, causes = _pieces(evidence, self._drained, threads, begin_ns, until_ns)
+        self._rows_of, self._rows_of_call = _rows_by(causes), _rows_by(self._pieces.call)
+        self._releasing = _releasing(evidence, self._pieces)
+        self._replay = Replay(self._own, waits, self._pieces, self._releasing)
         self._steps = _first_operations(stretch, typical, self._own)
         self._actual_ns = self._length(dict(zip(self._own["op"], self._own["start_ns"], strict=True)))
         self._played_ns = self._length(self._replay.run(Change()))
@@ -90,32 +95,38 @@ class Ceilings:
         return sum(started[behind] - started[first] for first, behind in self._steps) / len(self._steps)
 
     def _without(self, causes: Collection[str]) -> Change:
-        blocking = self._evidence.waits.blocking
         of_operation = self._evidence.causes.cause.gather(self._own["op"])
         removed = self._own.filter(of_operation.is_in(list(causes)))
-        rows = {row for row, cause in enumerate(self._causes) if self._goes_with(causes, cause)}
-        if _RECOMPUTE in causes:  # work that is not done again is not launched again
-            launches = set(self._own.filter(of_operation == _RECOMPUTE)["call"])
-            rows |= {row for row, call in enumerate(self._pieces.call) if call >= 0 and call in launches}
-        returns = "host/synchronisation" in causes
         names = [cause.removeprefix(f"{DRAINED}/") for cause in causes if cause.startswith(DRAINED)]
-        drains = frozenset(call for name in names for call in self._drained.calls(name))
-        rows |= {row for row, call in enumerate(self._pieces.call) if call in drains}
+        unblocked = {call for name in names for call in self._drained.blocking(name)}
+        unmade = set(unblocked)
+        if _RECOMPUTE in causes:  # work that is not done again is not launched again
+            unmade |= set(self._own.filter(of_operation == _RECOMPUTE)["call"]) - {-1}
+        if _ALLOCATOR in causes:
+            unblocked |= self._releasing.keys()
+        rows = {row for cause, own in self._rows_of.items() if _goes_with(causes, cause) for row in own}
+        rows -= {row for call in self._evidence.waits.blocking for row in self._rows_of_call.get(call, ())}
+        rows |= {row for call in unmade for row in self._rows_of_call.get(call, ())}
         return Change(
-            pieces=frozenset(row for row in rows if self._pieces.call[row] not in blocking.keys() - drains),
+            pieces=frozenset(rows),
             operations=frozenset(removed["op"].to_list()),
-            unblocked=drains,
+            unblocked=frozenset(unblocked),
             no_launch_latency="host/launch-latency" in causes,
             no_hand_over=bool(_HAND_OVER & set(causes)),
-            no_return_latency=returns,
+            no_return_latency="host/synchronisation" in causes,
         )
 
-    @staticmethod
-    def _goes_with(causes: Collection[str], cause: str) -> bool:
-        """Whether a piece takes no time without some causes; who refills a queue is the framework."""
-        if cause.startswith(DRAINED):
-            return FRAMEWORK in causes
-        return cause in causes
+
+def _goes_with(causes: Collection[str], cause: str) -> bool:
+    """Whether pieces of a cause take no time without some causes; who refills a queue is the framework."""
+    return FRAMEWORK in causes if cause.startswith(DRAINED) else cause in causes
+
+
+def _rows_by(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
+    rows: dict[_Key, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    return rows
 
 
 def _stretch(windows: pl.DataFrame, typical: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
@@ -140,6 +151,19 @@ def _first_operations(
     is_typical = pl.col("step").is_in(typical["step"].implode())
     bounds = stretch.filter(is_typical).select("start_ns", "end_ns").iter_rows()
     return [(at[start_ns], at[end_ns]) for start_ns, end_ns in bounds if start_ns in at and end_ns in at]
+
+
+def _releasing(evidence: Evidence, pieces: Pieces) -> dict[int, Tail]:
+    """Calls that wait for an idle device to give memory back, and the last work before each."""
+    waits, names = evidence.waits, evidence.names_of_calls
+    calls = pl.Series(sorted({call for call in pieces.call if call >= 0}), dtype=pl.UInt32)
+    found = calls.filter(names.gather(calls).str.contains(_RELEASES)).to_list()
+    tails: dict[int, Tail] = {}
+    for call in found:
+        streams = waits.order.process(int(evidence.activity.process[waits.call_thread[call]]))
+        at_ns = waits.call_start_ns[call]
+        tails[call] = waits.order.latest(op for one in streams for op in waits.order.tail(one, at_ns))
+    return tails
 
 
 def _pieces(
@@ -169,7 +193,7 @@ def _pieces(
     kind = pl.select(
         pl.when(outside).then(pl.lit(str(LinkKind.OUTSIDE_CALLS))).otherwise(pl.lit(str(LinkKind.OTHER_CALL)))
     ).to_series()
-    _, told = on_threads(frame.with_columns(kind.alias("kind")), evidence.activity, evidence.calls, drained)
+    _, told = on_threads(frame.with_columns(kind.alias("kind")), evidence.activity, drained)
     roles = (
         evidence.calls["role"]
         .cast(pl.String)

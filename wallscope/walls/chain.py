@@ -7,10 +7,11 @@ nanosecond gets the link that bound it; where the trail is lost the rest is unre
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wallscope.model.kinds import CallRole, LinkKind
+from wallscope.model.kinds import LinkKind
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
@@ -18,12 +19,7 @@ _TOLERANCE_NS = 2_000
 _LONGEST_HAND_OVER_NS = 20_000
 _MOST_LINKS = 100_000
 _GO_ON, _LOST = -1, -2
-_ROLES = {
-    CallRole.LAUNCH: LinkKind.LAUNCH_CALL,
-    CallRole.GRAPH: LinkKind.LAUNCH_CALL,
-    CallRole.ALLOC: LinkKind.ALLOCATION,
-    CallRole.SYNC: LinkKind.SYNCHRONISATION,
-}
+_NEVER = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +45,13 @@ class Walker:
 
     Args:
         waits: who waits for whom.
-        role: role of each call, by number.
+        kinds: what each call is as a link, by number.
         issuers: the calls that issued to the rank's device.
     """
 
-    def __init__(self, waits: Dependencies, role: list[str], issuers: Issuers) -> None:
+    def __init__(self, waits: Dependencies, kinds: Sequence[LinkKind], issuers: Issuers) -> None:
         self._waits = waits
-        self._role = role
+        self._kinds = kinds
         self._issuers = issuers
         self.rows: list[tuple[int | str | None, ...]] = []
         self._gap = -1
@@ -163,8 +159,7 @@ class Walker:
                 if following != _GO_ON:
                     return None if following == _LOST else following
             else:
-                kind = _ROLES.get(CallRole(self._role[call]), LinkKind.OTHER_CALL)
-                self._emit(kind, spans.start_ns[row], _Bound(call=call, thread=thread))
+                self._emit(self._kinds[call], spans.start_ns[row], _Bound(call=call, thread=thread))
         return None
 
     def _outside(self, thread: int, left_ns: int) -> int:
@@ -186,7 +181,7 @@ class Walker:
         tail: Tail = waits.blocking[call]
         known = [op for op in tail if op != UNRESOLVED]
         awaited = max(known, key=lambda op: (waits.end_ns[op], -op), default=-1)
-        done_ns = waits.end_ns[awaited] if known else 0
+        done_ns = waits.end_ns[awaited] if known else _NEVER
         entered_ns = waits.call_start_ns[call]
         if len(known) < len(tail) and not 0 <= self._at_ns - done_ns <= _LONGEST_HAND_OVER_NS:
             return _LOST

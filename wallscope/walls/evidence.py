@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.capture import Capture
-from wallscope.model.kinds import Axis
+from wallscope.model.frames import ROLE
+from wallscope.model.kinds import Axis, CallRole, LinkKind
 from wallscope.timeline.axes import RangePaths, axes
 from wallscope.timeline.collectives import collectives
 from wallscope.timeline.copies import away, copy_causes
@@ -18,6 +19,13 @@ from wallscope.walls.attribution import Evidence
 from wallscope.walls.causes import operation_causes
 from wallscope.walls.host import HostActivity
 from wallscope.walls.phases import Phases
+
+_OF_ROLE = {
+    CallRole.LAUNCH: LinkKind.LAUNCH_CALL,
+    CallRole.GRAPH: LinkKind.LAUNCH_CALL,
+    CallRole.ALLOC: LinkKind.ALLOCATION,
+    CallRole.SYNC: LinkKind.SYNCHRONISATION,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +76,23 @@ def evidence(
             path_names=phases.names,
             events=capture.host_events,
             event_names=capture.host_names,
+            calls=capture.calls,
+            process=capture.threads["process"],
             away={
                 rank_id: away(operations.filter(pl.col("rank_id") == rank_id), capture.copies, facts.copies)
                 for rank_id in capture.ranks["rank_id"]
             },
         ),
         calls=capture.calls,
+        kinds_of_calls=_kinds_of_calls(capture.calls),
         names_of_calls=capture.call_names["text"].gather(capture.calls["name"]),
         projected=projected,
         graph=pl.Series(np.where(is_node, capture.operations["call"].to_numpy(), -1)),
         recomputed=again,
     )
+
+
+def _kinds_of_calls(calls: pl.DataFrame) -> list[LinkKind]:
+    """What each call is as a link, by number; calls that block are told by what they wait for."""
+    kinds = [_OF_ROLE.get(CallRole(role), LinkKind.OTHER_CALL) for role in ROLE.categories]
+    return [kinds[role] for role in calls["role"].to_physical().to_list()]

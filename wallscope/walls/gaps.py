@@ -1,5 +1,7 @@
 """The stretches of a rank without compute and opaque graphs, and the chains of links that tile them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -15,10 +17,9 @@ _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _NEVER = 2**62
 
 
-def chains(operations: pl.DataFrame, waits: Dependencies, calls: pl.DataFrame) -> pl.DataFrame:
-    """The links (`LINKS`) of all gaps of one rank (`CLASSIFIED`, `CALLS`)."""
-    role = calls["role"].cast(pl.String).to_list()
-    walker = Walker(waits, role, _issuers(operations, waits))
+def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Sequence[LinkKind]) -> pl.DataFrame:
+    """The links (`LINKS`) of all gaps of one rank (`CLASSIFIED`); `kinds` is what each call is as a link."""
+    walker = Walker(waits, kinds, _issuers(operations, waits))
     computing = operations.filter(pl.col("class").is_in(_COMPUTING))
     start_ns, end_ns = computing["start_ns"].to_numpy(), computing["end_ns"].to_numpy()
     first_ns = int(operations["start_ns"].to_numpy().min())
@@ -38,7 +39,7 @@ def _bound_before(gaps: Spans, op: Rows, waits: Dependencies) -> tuple[npt.NDArr
     """Which gaps are a single link, as their operation waited for nothing inside them, and these links."""
     call, end_ns = np.array(waits.call, np.int64)[op], np.array(waits.end_ns, np.int64)
     before = waits.order.predecessor[op]
-    issued_ns = np.array([*waits.call_end_ns, _NEVER], np.int64)[call]
+    issued_ns = waits.calls.end_ns[call]
     done_ns = np.where(before >= 0, end_ns[before] if end_ns.size else 0, -_NEVER)
     others = np.fromiter(waits.order.waiting(), np.int64)
     is_simple = (call >= 0) & (issued_ns <= gaps.start_ns) & (done_ns <= gaps.start_ns) & ~np.isin(op, others)
@@ -46,7 +47,7 @@ def _bound_before(gaps: Spans, op: Rows, waits: Dependencies) -> tuple[npt.NDArr
     handed = (done_ns >= issued_ns)[rows]
     slack_ns = np.abs(done_ns - issued_ns)[rows]
     nobody = np.full(rows.size, -1)
-    thread = np.array([*waits.call_thread, -1], np.int64)[call[rows]]
+    thread = waits.calls.thread[call[rows]]
     return is_simple, pl.DataFrame(
         {
             "gap": op[rows],
@@ -64,9 +65,9 @@ def _bound_before(gaps: Spans, op: Rows, waits: Dependencies) -> tuple[npt.NDArr
 
 def _issuers(operations: pl.DataFrame, waits: Dependencies) -> Issuers:
     call = np.unique(operations.filter(pl.col("call") >= 0)["call"].to_numpy())
-    end_ns = np.array(waits.call_end_ns, np.int64)[call]
+    end_ns = waits.calls.end_ns[call]
     order = np.argsort(end_ns, kind="stable")
-    return Issuers(end_ns[order].tolist(), np.array(waits.call_thread, np.int64)[call[order]].tolist())
+    return Issuers(end_ns[order].tolist(), waits.calls.thread[call[order]].tolist())
 
 
 def _walk_end(walker: Walker, operations: pl.DataFrame, from_ns: int) -> None:
