@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from wallscope.model.catalogue import catalogue
+from wallscope.model.kinds import Axis
+
 ROOT = Path(__file__).resolve().parent.parent
+CAUSES = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
@@ -50,6 +54,24 @@ def test_every_query_says_what_it_answers_and_names_its_columns(path):
     assert text.startswith("-- ")
     assert "*" not in statement.replace("COUNT(*)", "")
     assert not re.search(r"[{}]|%s", statement)
+
+
+def test_the_catalogue_of_causes_is_the_page_about_them():
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.+?) \|", CAUSES, re.MULTILINE))
+    causes = {cause: said for cause, said in rows.items() if "/" in cause}
+    axes = {axis: rows[axis] for axis in Axis}
+    parts = {part: said for part, said in rows.items() if part not in {*causes, *axes}}
+    spelled = {
+        f"communication/{axis}/{part}": f"{axes[axis]}, {parts[part]}" for axis in axes for part in parts
+    }
+
+    assert causes | spelled == dict(catalogue())
+
+
+def test_the_readme_names_every_option_of_analyze(wallscope):
+    options = set(re.findall(r"--[a-z-]+", wallscope("analyze", "--help", columns=140).out))
+
+    assert options - {"--help", "--verbose"} <= set(re.findall(r"--[a-z-]+", README))
 
 
 def test_no_file_outgrows_four_hundred_lines():

@@ -7,7 +7,7 @@ from fixtures.scenario import Scenario, scenarios
 from wallscope.analysis import Options, analyze
 from wallscope.render.document import document
 
-ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown"}
+ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown", "one-rank"}
 LEFT_OUT = {"call": "no-api-calls", "range": "no-nvtx"}
 
 

@@ -17,6 +17,7 @@ from wallscope.model.analysis import (
 )
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.kinds import Axis
+from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
@@ -30,12 +31,15 @@ from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import Divided, accounts, all_slices
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.budget import budgets
+from wallscope.walls.chain_findings import chain_findings
 from wallscope.walls.evidence import OperationFacts, operation_facts
 from wallscope.walls.evidence import evidence as evidence_of
 from wallscope.walls.findings import accounting_findings
 from wallscope.walls.opportunities import inferred_causes, opportunities
 from wallscope.walls.phases import Phases
 from wallscope.walls.proof import Proof
+from wallscope.walls.tables import step_table
+from wallscope.walls.throughput import throughput, throughput_findings
 from wallscope.walls.verdict import diagnosed, least_computing
 
 _AGREEMENT = 0.05
@@ -43,12 +47,16 @@ _AGREEMENT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asks for: kernel-name rules, a pattern for steps, a part to look at, axes of streams."""
+    """What the user asks for, and tells.
+
+    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step.
+    """
 
     kernels: Path | None = None
     step_range: str | None = None
     selection: Selection = field(default_factory=Selection)
     streams: Mapping[int, Axis] = field(default_factory=dict)
+    step_facts: StepFacts = field(default_factory=StepFacts)
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -62,15 +70,23 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     progress("accounting for time")
     found = accounts(parts, facts, evidence)
     ranks = tuple(account.rank for account in found)
-    shown = found[ranks.index(least_computing(ranks))]
+    place = least_computing(ranks, parts.unmarked_places())
+    shown = found[place]
     anchor = _anchor(parts, division)
     won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
+    gpu = parts.capture.export.gpu(shown.rank.gpu)
+    achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
     return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(parts.capture.export,),
         capture=CaptureQuality(
-            findings=(*accounting_findings(ranks, anchor, parts), *parts.capture.findings),
+            findings=(
+                *accounting_findings(ranks, anchor, parts),
+                *throughput_findings(anchor, options.step_facts),
+                *chain_findings(shown, evidence.waits, parts, anchor),
+                *parts.capture.findings,
+            ),
             launch_correlation_share=_launch_correlation_share(parts.capture),
             resolved_dependency_share=evidence.waits.resolved_share,
             cuda_graphs=parts.capture.graphs,
@@ -79,7 +95,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         ),
         anchor=anchor,
         ranks=ranks,
-        diagnosis=diagnosed(shown, anchor, won),
+        diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
         opportunities=won,
     )
 
@@ -105,6 +121,18 @@ def proven(path: Path, options: Options, progress: Progress) -> Proof:
     _, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
     return Proof(parts.capture, parts.phases, parts.projected, all_slices(parts, evidence))
+
+
+def stepped(path: Path, options: Options, progress: Progress) -> pl.DataFrame:
+    """Read one export and list the steps of all ranks with their device budget and walls.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+    parts, division = divide(path, options, progress)
+    _, evidence = gathered(parts, division, options, progress)
+    progress("accounting for time")
+    return step_table(parts, all_slices(parts, evidence))
 
 
 def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, Division]:
@@ -163,6 +191,7 @@ def _anchor(parts: Divided, division: Division) -> Anchor:
         dropped=tuple(DroppedStep(step, reason) for step, reason in dropped.iter_rows()),
         inner=inner_unit(division.busiest, selected, parts.phases.tree) if is_step else None,
         cross_check=_cross_check(division),
+        selected_time_ns=parts.selection.time_ns,
     )
 
 

@@ -5,6 +5,7 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 │   └── NothingToAnalyzeError   it is one, and lacks what the question needs
 ├── KernelRulesError            a file of kernel-name rules is wrong
 ├── SelectionError              the selected ranks, steps or time are not in the export
+├── OptionError                 the value of an option cannot be read
 ├── StepRangeError              the pattern for steps is wrong or finds no range
 └── OutputError                 a result cannot be written where the user asked for it
 
@@ -30,6 +31,10 @@ class KernelRulesError(WallscopeError):
 
 class SelectionError(WallscopeError):
     """What the user selected cannot be read, or is not in the export."""
+
+
+class OptionError(WallscopeError):
+    """The value of an option cannot be read."""
 
 
 class StepRangeError(WallscopeError):

@@ -103,6 +103,16 @@ def rate(rate_bytes_per_s: float | None) -> str:
     return f"{rate_bytes_per_s / 1e6:,.1f} MB/s"
 
 
+def flops(rate_flops_per_s: float) -> str:
+    """Floating-point operations per second.
+
+    >>> flops(989.4e12), flops(1.2e15), flops(3e9)
+    ('989.4 TFLOP/s', '1,200.0 TFLOP/s', '0.003 TFLOP/s')
+    """
+    decimals = 1 if rate_flops_per_s >= 1e12 else 3
+    return f"{rate_flops_per_s / 1e12:,.{decimals}f} TFLOP/s"
+
+
 def number(value: int | None) -> str:
     """A count with separators.
 

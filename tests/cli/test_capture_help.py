@@ -17,6 +17,8 @@ NOT_BY_CAPTURE = {
     "unmatched-kernels",  # --kernels
     "outside-steps",
     "ranks-left-out",  # --steps, --time
+    "unattributed-time",
+    "replay-unfaithful",
     "capture-range",  # what is recommended
     "perhaps-incomplete",
     "rank-contradiction",  # --rank

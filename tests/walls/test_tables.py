@@ -10,9 +10,9 @@ import pytest
 
 from fixtures.example import write_example
 from fixtures.export import ExportWriter, global_pid
-from wallscope.analysis import Options, analyze, divide
+from wallscope.analysis import Options, analyze, divide, stepped
 from wallscope.render import tables
-from wallscope.walls.tables import kernel_table, range_table, step_table
+from wallscope.walls.tables import WALL_COLUMNS, kernel_table, range_table
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +96,15 @@ def test_work_of_kernels_adds_up_to_that_of_the_answer(divided, example):
         assert round(own["count"].sum()) == entry.kernels
 
 
-def test_steps_are_those_of_the_answer(divided, example):
+def test_steps_are_those_of_the_answer(example):
     (rank,) = analyze(example, Options(), lambda _: None).ranks
+    table = stepped(example, Options(), lambda _: None)
 
-    assert step_table(divided).select("step", "start_ns", "end_ns", "idle_ns", "steady").rows() == [
+    assert table.select("step", "start_ns", "end_ns", "idle_ns", "steady").rows() == [
         (step.index, step.start_ns, step.end_ns, step.budget.idle, step.steady) for step in rank.steps
     ]
+    assert table.select(WALL_COLUMNS).rows() == [step.walls.parts() for step in rank.steps]
+    assert (table.select(pl.sum_horizontal(WALL_COLUMNS)).to_series() == table["duration_ns"]).all()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import typer
 from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
+from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,21 +75,29 @@ def analyze(  # noqa: PLR0913  # options are parameters
     device: Device = None,
     steps: Steps = None,
     time: Time = None,
+    unprofiled_step_ms: UnprofiledStep = None,
+    tokens_per_step: Tokens = None,
+    flops_per_step: Flops = None,
     verbose: Verbose = False,
 ) -> None:
-    """Account for the time of the GPUs in one export."""
+    """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
     from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.analysis import analyze as account  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
-    from wallscope.walls.verdict import least_computing  # noqa: PLC0415
 
     talkative(verbose=verbose)
     check_output(json, inputs=(file, kernels))
-    options = Options(kernels, step_range, selection(rank, device, steps, time), stream_map(stream))
+    options = Options(
+        kernels,
+        step_range,
+        selection(rank, device, steps, time),
+        stream_map(stream),
+        step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
+    )
     with reported() as progress:
         analysis = account(file, options, progress)
     if json is not None:
         write_whole(json, document(analysis))
     if json is None or str(json) != "-":
-        print_out(summary(analysis, least_computing(analysis.ranks)))
+        print_out(summary(analysis))

@@ -40,13 +40,19 @@ def steps(  # noqa: PLR0913  # options are parameters
     json: Json = None,
     verbose: Verbose = False,
 ) -> None:
-    """List the steps: when each began, its device budget, and why it does not count as steady."""
-    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.tables import STEPS  # noqa: PLC0415
-    from wallscope.walls.tables import step_table  # noqa: PLC0415
+    """List the steps: when each began, who pays for it, and why it does not count as steady.
 
+    CSV and JSON also hold the device budget of each step.
+    """
+    from wallscope.analysis import Options, stepped  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.tables import STEPS, table  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, selection(rank, device, steps, time))
-    _show(file, options, step_table, STEPS, (csv, json), verbose=verbose)
+    with reported() as progress:
+        frame = stepped(file, options, progress)
+    deliver(frame, (csv, json), table(frame, STEPS))
 
 
 def kernels(  # noqa: PLR0913  # options are parameters
@@ -98,7 +104,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
     _show(file, options, range_table, RANGES, (csv, json), verbose=verbose)
 
 
-def _show(  # noqa: PLR0913  # what three commands share
+def _show(  # noqa: PLR0913  # what two commands share
     file: Path,
     options: "Options",
     made: "Callable[[Divided], pl.DataFrame]",

@@ -9,8 +9,11 @@ from typing import Final, Literal
 
 from wallscope.model.capture import Export, Finding, GraphTracing
 from wallscope.model.compute import ComputeDetails
+from wallscope.model.host import HostDetails
 from wallscope.model.kinds import Axis, Backend, Collective, ComputeCategory, Wall
 from wallscope.model.memory import Memory
+from wallscope.model.metrics import GpuMetrics
+from wallscope.model.throughput import Throughput
 
 SCHEMA: Final = "wallscope.analysis/1"
 ENOUGH_STEPS: Final = 5
@@ -210,7 +213,8 @@ class Rank:
     """One (process, device) pair.
 
     `outside_ns` is device time before the first window; `unmatched_kernels` are over 1 % of the typical
-    step and known to no pattern; `ranges` are the 200 with most device time.
+    step and known to no pattern; `ranges` are the 200 with most device time. `host_details` are `None` where
+    no call is known, `gpu_metrics` where none were sampled.
     """
 
     rank: int | None
@@ -230,6 +234,8 @@ class Rank:
     causes: tuple[CauseTime, ...]
     compute_details: ComputeDetails | None
     profile: None = None
+    host_details: HostDetails | None = None
+    gpu_metrics: GpuMetrics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +275,7 @@ class Anchor:
     """What divides the capture into windows, told of the busiest rank, the one with most kernels.
 
     `steps` and the cross-check count the steps of its whole capture; `dropped` and `inner` speak of what is
-    selected.
+    selected. `selected_time_ns` is the stretch of session time that the user chose, `None` for all of it.
     """
 
     kind: AnchorKind
@@ -279,6 +285,19 @@ class Anchor:
     dropped: tuple[DroppedStep, ...] = ()
     cross_check: CrossCheck | None = None
     inner: InnerUnit | None = None
+    selected_time_ns: tuple[int, int] | None = None
+
+    @property
+    def window(self) -> str:
+        """What one window is, in a word or two."""
+        if self.kind != "whole-trace":
+            return self.unit
+        return "capture" if self.selected_time_ns is None else "selected time"
+
+    @property
+    def typical(self) -> str:
+        """What the typical step is called: without steps it is all there is."""
+        return self.window if self.kind == "whole-trace" else f"typical {self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +366,8 @@ class Opportunity:
 class Diagnosis:
     """The verdict of the rank that speaks for the job.
 
-    `margin` is how far the dominant wall leads the runner-up, in shares of the step.
+    `rank_index` is the place of that rank in `ranks`, from 0. `margin` is how far the dominant wall leads
+    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step.
     """
 
     dominant_wall: Dominant
@@ -359,6 +379,8 @@ class Diagnosis:
     walls: WallShares | None = None
     next_wall: str | None = None
     memory_pressure: MemoryPressure = field(default_factory=MemoryPressure)
+    rank_index: int = 0
+    throughput: Throughput | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ class Capture:
     """The device operations of an export, with the ranks that issued them.
 
     Frames follow the schemas of `model.frames` and `model.events` that bear their names; `names`,
-    `call_names`, `host_names` and `range_names` follow `NAMES`, `streams` follows `DEVICE_STREAMS`.
-    `world_size` is the number of ranks in the job, where anything tells.
+    `call_names`, `host_names`, `range_names` and `metric_names` follow `NAMES`, `streams` follows
+    `DEVICE_STREAMS`. `world_size` is the number of ranks in the job, where anything tells.
     """
 
     export: Export
@@ -119,6 +119,9 @@ class Capture:
     collective_calls: pl.DataFrame
     communicators: pl.DataFrame
     memory: pl.DataFrame
+    cpu_samples: pl.DataFrame
+    samples: pl.DataFrame
+    metric_names: pl.DataFrame
     findings: tuple[Finding, ...]
     world_size: int | None
 

@@ -1,5 +1,7 @@
 """The causes in words: what each means, for people who read `wall/cause[/detail]` the first time."""
 
+from wallscope.model.kinds import Axis, ComputeCategory
+
 _AXES = {
     "ep": "expert-parallel exchange (dispatch and combine)",
     "dp-gradient": "data-parallel reduction of gradients",
@@ -47,6 +49,18 @@ _QUALIFIERS = {
     "unsplit": "transfer and waiting for peers together",
     "hand-over": "hand-over behind it",
 }
+
+
+CALL = "<call>"
+"""Stands for the name of a call in the catalogue."""
+
+
+def catalogue() -> tuple[tuple[str, str], ...]:
+    """Every cause with its meaning, in the order of its id."""
+    causes = [*_MEANINGS, f"host/queue-drained/{CALL}"]
+    causes += [f"communication/{axis}/{qualifier}" for axis in Axis for qualifier in _QUALIFIERS]
+    causes += [f"compute/{category}" for category in ComputeCategory]
+    return tuple((cause, meaning(cause)) for cause in sorted(causes))
 
 
 def meaning(cause: str) -> str:

@@ -13,9 +13,10 @@ from wallscope.nsys.call_findings import call_findings
 from wallscope.nsys.calls import calls
 from wallscope.nsys.collectives import collectives
 from wallscope.nsys.connection import opened
-from wallscope.nsys.host import host_events
+from wallscope.nsys.host import cpu_samples, host_events
 from wallscope.nsys.identity import export_facts, export_identity
 from wallscope.nsys.memory import memory
+from wallscope.nsys.metrics import samples
 from wallscope.nsys.operations import device_work, raw_operations
 from wallscope.nsys.overhead_findings import overhead_findings
 from wallscope.nsys.range_findings import began_inside, range_findings
@@ -54,6 +55,7 @@ def read_capture(path: Path, progress: Progress) -> Capture:
         of_ranks = ranks(source, export, raw, exchanged.communicators)
         work = device_work(source, raw, of_ranks.ranks, made, shift_ns)
         during, host_names = host_events(source, of_threads, shift_ns, progress)
+        sampled, metric_names = samples(source, shift_ns, progress)
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),
@@ -81,6 +83,9 @@ def read_capture(path: Path, progress: Progress) -> Capture:
             collective_calls=exchanged.calls,
             communicators=exchanged.communicators,
             memory=memory(source, of_threads, shift_ns, progress),
+            cpu_samples=cpu_samples(source, of_threads, shift_ns, progress),
+            samples=sampled,
+            metric_names=metric_names,
             findings=(),
             world_size=of_ranks.world_size,
         )

@@ -48,7 +48,7 @@ _PROFILE = (
     _Flag(
         "--cuda-event-trace=true",
         "which stream waited for what; costs overhead at every event",
-        ("no-cuda-events",),
+        ("no-cuda-events", "unresolved-waits"),
     ),
     _Flag(
         "--cuda-memory-usage=true",
@@ -70,13 +70,14 @@ _EXPORT = (
 )
 _SETTINGS = {
     _STEPS: ("few-steps",),
-    _RANGES: ("no-steps", "unmarked-steps", "ranks-without-steps", "no-nvtx"),
+    _RANGES: ("no-steps", "unmarked-steps", "ranks-without-steps", "no-nvtx", "throughput-unknown"),
 }
 _OTHERWISE = (
     "clipped-ranges",
     "emit-nvtx",
     "gpu-unknown",
     "loss-unknown",
+    "one-rank",
     "orphan-operations",
     "ranges-lost",
     "untimed-operations",

@@ -54,11 +54,11 @@ STEPS = (
     Column("step", "step", units.number),
     Column("start_ns", "start s", units.seconds),
     Column("duration_ns", "ms", _milliseconds),
-    Column("compute_ns", "compute", _milliseconds),
-    Column("opaque_graph_ns", "graphs", _milliseconds),
-    Column("exposed_communication_ns", "comm", _milliseconds),
-    Column("exposed_copy_ns", "copies", _milliseconds),
-    Column("idle_ns", "idle", _milliseconds),
+    Column("compute_wall_ns", "compute", _milliseconds),
+    Column("communication_wall_ns", "comm", _milliseconds),
+    Column("memory_wall_ns", "memory", _milliseconds),
+    Column("host_wall_ns", "host", _milliseconds),
+    Column("unattributed_wall_ns", "unknown", _milliseconds),
     Column("steady", "counts", lambda steady: "yes" if steady else "no", is_text=True),
 )
 KERNELS = (

@@ -11,8 +11,18 @@ import polars as pl
 
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import Rows, parents
+from wallscope.timeline.spans import Times
 
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """Start, end and thread of each call as arrays; the last entry is for call -1."""
+
+    start_ns: Times
+    end_ns: Times
+    thread: Rows
 
 
 @dataclass(frozen=True, slots=True)

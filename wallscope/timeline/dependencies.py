@@ -14,24 +14,15 @@ import polars as pl
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
-from wallscope.timeline.call_spans import CallSpans, call_spans
+from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans
 from wallscope.timeline.graph_order import order_graphs
-from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Times
+from wallscope.timeline.recording_streams import RecordingStreams
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
 _BEFORE_ALL = -(2**62)
+_MOST_ROUNDS = 3
 _BLOCKS_ALL = r"(Device|Ctx|Context|Thread)Synchronize$"
-
-
-@dataclass(frozen=True, slots=True)
-class CallTimes:
-    """Start, end and thread of each call as arrays; the last entry is for call -1."""
-
-    start_ns: Times
-    end_ns: Times
-    thread: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +32,7 @@ class Dependencies:
     Attributes:
         start_ns, end_ns, call: of each operation, as in `OPERATIONS`.
         order: streams and what operations wait for in them.
+        waits: what waits mean, and how that and the streams of their records were found.
         call_start_ns, call_end_ns, call_thread: of each call, as in `CALLS`.
         calls: the same of all calls as arrays, with one more at the end for -1: before all, of no thread.
         spans: calls laid flat, by thread.
@@ -52,6 +44,7 @@ class Dependencies:
     end_ns: list[int]
     call: list[int]
     order: StreamOrder
+    waits: Waits
     call_start_ns: list[int]
     call_end_ns: list[int]
     call_thread: list[int]
@@ -78,29 +71,51 @@ def dependencies(capture: Capture) -> Dependencies:
     call = operations["call"].to_numpy()
     call_start_ns, call_end_ns = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
     thread = calls["thread"].to_numpy().astype(np.int64)
-    is_known = call >= 0
-    issue_ns, issuer = np.full(call.size, _BEFORE_ALL, np.int64), np.full(call.size, -1, np.int64)
-    issue_ns[is_known], issuer[is_known] = call_start_ns[call[is_known]], thread[call[is_known]]
+    times = CallTimes(
+        np.append(call_start_ns, _BEFORE_ALL), np.append(call_end_ns, _BEFORE_ALL), np.append(thread, -1)
+    )
     waits = resolved_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
-    order = StreamOrder(operations, issue_ns, issuer, capture.streams, waits)
+    order, waits, unexplained = _ordered(capture, waits, times)
     order_graphs(operations, calls, order)
     blocking = _synchronising(capture, order, waits) | _copying(operations, calls)
+    blocking |= {one: (*blocking[one], UNRESOLVED) for one in unexplained if one in blocking}
     return Dependencies(
         start_ns=operations["start_ns"].to_list(),
         end_ns=operations["end_ns"].to_list(),
         call=call.tolist(),
         order=order,
+        waits=waits,
         call_start_ns=call_start_ns.tolist(),
         call_end_ns=call_end_ns.tolist(),
         call_thread=thread.tolist(),
-        calls=CallTimes(
-            np.append(call_start_ns, _BEFORE_ALL), np.append(call_end_ns, _BEFORE_ALL), np.append(thread, -1)
-        ),
+        calls=times,
         spans=call_spans(calls),
         blocking=blocking,
         waits_seen=order.waits_seen + len(blocking),
         waits_resolved=order.waits_resolved + sum(UNRESOLVED not in tail for tail in blocking.values()),
     )
+
+
+def _ordered(capture: Capture, waits: Waits, times: CallTimes) -> tuple[StreamOrder, Waits, set[int]]:
+    """The order of streams, the waits by the streams of their records, and calls whose waiting is unclear.
+
+    Each time that more is known of where records were made, it can be told better what explains a wait.
+    """
+    operations, streams = capture.operations, capture.streams
+    call = operations["call"].to_numpy()
+
+    def order_by(known: Waits) -> StreamOrder:
+        return StreamOrder(operations, times.start_ns[call], times.thread[call], streams, known)
+
+    order = order_by(waits)
+    for _ in range(_MOST_ROUNDS):
+        told = RecordingStreams(order, waits, operations, times).found()
+        if told is waits:
+            break
+        waits, order = told, order_by(told)
+    ops, calls = RecordingStreams(order, waits, operations, times).unexplained()
+    order.doubt(ops)
+    return order, waits, calls
 
 
 def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:
@@ -115,9 +130,9 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     columns = ["call", "thread", "process", "call_start_ns", "text"]
     found: dict[int, Tail] = {}
     told = capture.syncs.select("call", "kind", "context", "stream").filter(pl.col("call") >= 0)
-    known = of_process.join(told.unique("call"), on="call", how="left").select(
-        *columns, "kind", "context", "stream"
-    )
+    known = of_process.join(
+        told.unique("call", keep="first", maintain_order=True), on="call", how="left"
+    ).select(*columns, "kind", "context", "stream")
     events = waits.waits.filter(pl.col("kind") == SyncKind.EVENT)
     means = {call: (record, how) for call, record, how in events.select("call", "record", "how").iter_rows()}
     for call, thread, process, at_ns, text, kind, context, stream in known.iter_rows():
@@ -126,13 +141,13 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
             nothing: Tail = () if how == ResolvedBy.BEFORE_CAPTURE else (UNRESOLVED,)
             found[call] = order.record(record) if record >= 0 else nothing
         elif kind == SyncKind.STREAM and stream is not None:
-            found[call] = order.tail(order.stream(process, context, stream), at_ns)
+            found[call] = order.mark(order.stream(process, context, stream), at_ns)
         elif kind == SyncKind.CONTEXT or pl.Series([text]).str.contains(_BLOCKS_ALL)[0]:
             streams = order.process(process) if context is None else order.context(process, context)
             found[call] = order.latest(op for one in streams for op in order.tail(one, at_ns))
         else:
             last = order.last_stream(thread, at_ns)
-            found[call] = (UNRESOLVED,) if last is None else order.tail(last, at_ns)
+            found[call] = (UNRESOLVED,) if last is None else order.mark(last, at_ns)
     return found
 
 

@@ -11,12 +11,13 @@ from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.timeline.anchors import FORWARD, outermost
 from wallscope.timeline.main_stream import MainStream, first_rows
 
-_UNITS: tuple[tuple[AnchorUnit, str], ...] = (
+UNITS: tuple[tuple[AnchorUnit, str], ...] = (
     ("microbatch", r"(?i)(^|[^a-z])micro[ _-]?(batch|step)[ _#:.]*\d*$"),
     ("microbatch", FORWARD),
     ("layer", r"(?i)(^|[^a-z])(layers?|blocks?)[ _#:.]?\d+(f|b|\)|$|[^a-z0-9])"),
     ("layer", r"transformer_layer\._forward_attention\.self_attention$"),
 )
+"""Units and the texts of the ranges that mark them, in the order in which they are looked for."""
 _FEWEST = 4
 
 
@@ -30,7 +31,7 @@ def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) ->
     own = ranges.filter((pl.col("process") == main.process) & ~pl.col("crosses"))
     start_ns = main.rows["start_ns"].to_numpy()
     step_start_ns, step_end_ns = windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy()
-    for unit, known in _UNITS:
+    for unit, known in UNITS:
         for anchor in outermost(own.filter(pl.col("text").str.contains(known))):
             begins_ns = np.sort(start_ns[first_rows(main, anchor)])
             step = np.searchsorted(step_start_ns, begins_ns, side="right") - 1

@@ -6,7 +6,7 @@ lies there again. Played with nothing changed it gives the capture back: how far
 little it can be believed.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -208,7 +208,7 @@ class Replay:
                 continue
             other = pieces.thread[rows[place]]
             if other != pieces.thread[row]:
-                last = bisect_right(self._ends_of[other], pieces.end_ns[row]) - 1
+                last = bisect_left(self._ends_of[other], pieces.end_ns[row]) - 1
                 left = self._rows_of[other][last]
                 found[row] = (left, pieces.end_ns[row] - pieces.end_ns[left])
         return found

@@ -75,7 +75,7 @@ class _LastStreams:
         issued_ns = np.array([at_ns for held in streams.values() for at_ns in held.issued_ns], np.int64)
         of_stream = np.repeat(list(streams), [len(held.ops) for held in streams.values()])
         self._of_thread: dict[int, tuple[list[int], list[int]]] = {}
-        order = np.lexsort((issued_ns, issuer[ops]))
+        order = np.lexsort((ops, issued_ns, issuer[ops]))
         edges = np.flatnonzero(np.diff(issuer[ops][order])) + 1
         for own in np.split(order, edges) if order.size else []:
             self._of_thread[int(issuer[ops[own[0]]])] = (issued_ns[own].tolist(), of_stream[own].tolist())
@@ -101,7 +101,8 @@ class StreamOrder:
     def __init__(
         self, operations: pl.DataFrame, issue_ns: Times, issuer: Rows, streams: pl.DataFrame, waits: Waits
     ) -> None:
-        self._end_ns: list[int] = operations["end_ns"].to_list()
+        self.end_ns: Times = operations["end_ns"].to_numpy()
+        self._end_ns: list[int] = self.end_ns.tolist()
         self._streams: dict[int, _Stream] = {}
         of_stream, start_ns = operations["stream"].to_numpy(), operations["start_ns"].to_numpy()
         order = np.lexsort((np.arange(start_ns.size), start_ns, of_stream))
@@ -126,8 +127,11 @@ class StreamOrder:
         self._following: dict[int, set[int]] = {}
         self.waits_seen = self.waits_resolved = 0
         self._last = _LastStreams(self._streams, issuer)
+        self._beside = _beside(streams)
         self._of_record = self._played(waits)
-        self._null_streams(streams)
+        for later, others in self._beside.items():
+            for earlier in others:
+                self._order(earlier, later)
 
     def stream(self, process: int, context: int, number: int) -> int:
         """The dense number of a stream, a new one where it never ran an operation."""
@@ -136,6 +140,22 @@ class StreamOrder:
             self._key[key] = 1 << 32 | len(self._key)
             self._of_context.setdefault(key[:2], []).append(self._key[key])
         return self._key[key]
+
+    def numbers(self) -> dict[int, tuple[int, int]]:
+        """Context and CUDA's number of each stream."""
+        return {stream: (context, number) for (_, context, number), stream in self._key.items()}
+
+    def doubt(self, ops: Iterable[int]) -> None:
+        """Let operations wait for something unknown besides."""
+        for op in set(ops):
+            self.waits_resolved -= UNRESOLVED not in self.producers(op)
+            self.follow(op, [UNRESOLVED])
+
+    def next_operation(self, stream: int, at_ns: int) -> int:
+        """The first operation that a stream was given from a moment of the host on, -1 without one."""
+        held = self._streams.get(stream)
+        place = bisect_left(held.issued_ns, at_ns) if held else 0
+        return held.ops[place] if held and place < len(held.ops) else -1
 
     def context(self, process: int, context: int) -> list[int]:
         """The streams of a context."""
@@ -155,6 +175,12 @@ class StreamOrder:
         first, behind = bisect_left(held.waited_ns, since_ns), bisect_left(held.waited_ns, at_ns)
         waited = (op for tail in held.waited_for[first:behind] for op in tail)
         return self.latest([*held.ops[count - 1 : count], *waited])
+
+    def mark(self, stream: int, at_ns: int) -> Tail:
+        """What has to end before a mark is reached that is put into a stream: the null stream waits too."""
+        own = self.tail(stream, at_ns)
+        others = self._beside.get(stream, ())
+        return self.latest([*own, *(op for one in others for op in self.tail(one, at_ns))]) if others else own
 
     def last_stream(self, thread: int, at_ns: int) -> int | None:
         """The stream of the last operation that a thread issued before a moment."""
@@ -181,7 +207,7 @@ class StreamOrder:
         distinct = set(ops)
         if len(distinct) <= _MOST_KEPT:
             return tuple(distinct)
-        ends = sorted(distinct - {UNRESOLVED}, key=lambda op: -self._end_ns[op])[:_MOST_KEPT]
+        ends = sorted(distinct - {UNRESOLVED}, key=lambda op: (-self._end_ns[op], op))[:_MOST_KEPT]
         return (*ends, *(distinct & {UNRESOLVED}))
 
     def _played(self, waits: Waits) -> dict[int, Tail]:
@@ -200,7 +226,7 @@ class StreamOrder:
                 stream = self.last_stream(record.thread, at_ns)
             else:
                 stream = self.stream(record.process, record.context or 0, record.number)
-            of_record[row] = (UNRESOLVED,) if stream is None else self.tail(stream, at_ns)
+            of_record[row] = (UNRESOLVED,) if stream is None else self.mark(stream, at_ns)
         return of_record
 
     def _hold_back(self, wait: "_Wait", of_record: dict[int, Tail]) -> None:
@@ -217,19 +243,21 @@ class StreamOrder:
         if after < len(held.ops):
             self.follow(held.ops[after], found)
 
-    def _null_streams(self, streams: pl.DataFrame) -> None:
-        """Blocking streams and the null stream of their context wait for each other."""
-        for _, own in streams.group_by("process", "context"):
-            null = own.filter(pl.col("flags") == StreamFlag.NULL)["stream"]
-            blocking = own.filter(pl.col("flags") == StreamFlag.BLOCKING)["stream"]
-            for one in null:
-                for other in blocking:
-                    self._order(one, other)
-                    self._order(other, one)
-
     def _order(self, earlier: int, later: int) -> None:
         """Let each operation of one stream wait for what another was given before it."""
         first, second = self._streams[earlier], self._streams[later]
-        count = np.searchsorted(np.array(first.issued_ns), np.array(second.issued_ns), side="left")
-        for place in np.flatnonzero(np.diff(count, prepend=0)).tolist():
-            self.follow(second.ops[place], [first.ops[int(count[place]) - 1]])
+        issued_ns = np.array(second.issued_ns)
+        given = np.searchsorted(np.array(first.issued_ns), issued_ns, side="left")
+        given += np.searchsorted(np.array(first.waited_ns, np.int64), issued_ns, side="left")
+        for place in np.flatnonzero(np.diff(given, prepend=0)).tolist():
+            self.follow(second.ops[place], self.tail(earlier, second.issued_ns[place]))
+
+
+def _beside(streams: pl.DataFrame) -> dict[int, list[int]]:
+    """The streams with which each keeps order: the null stream of a context with the blocking ones."""
+    found: dict[int, list[int]] = {}
+    for _, own in streams.group_by("process", "context"):
+        null = own.filter(pl.col("flags") == StreamFlag.NULL)["stream"].to_list()
+        blocking = own.filter(pl.col("flags") == StreamFlag.BLOCKING)["stream"].to_list()
+        found |= dict.fromkeys(null, blocking) | dict.fromkeys(blocking, null)
+    return found

@@ -29,6 +29,14 @@ class ResolvedBy(StrEnum):
     NOTHING = "none"
 
 
+class StreamBy(StrEnum):
+    """How the stream of a record was found."""
+
+    STATED = "stated"
+    LAST_OPERATION = "last_operation"
+    HAND_OVER = "hand_over"
+
+
 RECORDS = pl.Schema(
     {
         "record": pl.UInt32(),
@@ -39,6 +47,7 @@ RECORDS = pl.Schema(
         "stream": pl.Int64(),
         "event": pl.Int64(),
         "event_sync": pl.Int64(),
+        "stream_by": pl.Enum(StreamBy),
     }
 )
 """Records of events, by process and time of the call."""
@@ -75,7 +84,8 @@ def resolved_waits(
     records = (
         _recorded(events, calls) if len(events) else _record_calls(calls, names, threads)
     ).with_row_index("record")
-    records = records.select(RECORDS.names()).cast(RECORDS)
+    stream_by = pl.lit(StreamBy.STATED if len(events) else StreamBy.LAST_OPERATION)
+    records = records.with_columns(stream_by=stream_by).select(RECORDS.names()).cast(RECORDS)
     found: list[pl.DataFrame] = [
         _of_process(own, records.filter(pl.col("process") == own["process"][0]))
         for own in waiting.partition_by("process")
@@ -163,8 +173,10 @@ def _by_handle(waits: pl.DataFrame, records: pl.DataFrame) -> tuple[list[int], l
         )
         .sort("row")["record"]
     )
+    unseen = {True: ResolvedBy.NOTHING, False: ResolvedBy.BEFORE_CAPTURE}
     return _told(
-        (-1, ResolvedBy.BEFORE_CAPTURE) if row is None else (row, ResolvedBy.HANDLE) for row in latest
+        (-1, unseen[event is None]) if event is None or row is None else (row, ResolvedBy.HANDLE)
+        for row, event in zip(latest, waits["event"], strict=True)
     )
 
 

@@ -16,8 +16,10 @@ from wallscope.walls.communication import Traffic, blocking_ns, communication
 from wallscope.walls.compute import compute_work, unmatched_kernels
 from wallscope.walls.compute_details import compute_details
 from wallscope.walls.evidence import OperationFacts
+from wallscope.walls.host_details import host_details
 from wallscope.walls.memory import memory, offload
 from wallscope.walls.memory_pressure import allocator_retries, memory_pressure, memory_use, recomputed_share
+from wallscope.walls.metrics import gpu_metrics
 from wallscope.walls.opportunities import recoverable
 from wallscope.walls.phases import Phases
 from wallscope.walls.totals import (
@@ -49,6 +51,11 @@ class Divided:
     selection: Selection
     unmarked: frozenset[int]
     left_out: int
+
+    def unmarked_places(self) -> frozenset[int]:
+        """The places of those ranks among the ranks that are accounted for, from 0."""
+        numbers = enumerate(self.capture.ranks["rank_id"])
+        return frozenset(place for place, number in numbers if number in self.unmarked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,8 @@ def _account(divided: Divided, facts: OperationFacts, evidence: Evidence, rank: 
         ranges=divided.phases.listed(work, divided.projected, rank["process"], usual),
         unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
         causes=tuple(causes_of(usual, len(chosen), typical.walls, recoverable(listed, ceilings))),
+        host_details=host_details(operations, work, usual, evidence, capture),
+        gpu_metrics=gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     return Account(

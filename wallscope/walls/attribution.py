@@ -47,8 +47,9 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
     """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`)."""
     links = chains(operations, evidence.waits, evidence.kinds_of_calls)
     threads = links.filter(pl.col("thread") >= 0)["thread"].unique().to_list()
-    pieces = slices(operations, links, windows, evidence.recomputed, evidence.activity.moments(threads))
     drained = Drained(operations, evidence.waits, evidence.names_of_calls)
+    moments = evidence.activity.moments(threads, drained.threads)
+    pieces = slices(operations, links, windows, evidence.recomputed, moments)
     ranges, on_thread = on_threads(pieces, evidence.activity, drained)
     of_op = evidence.projected["range"].gather(pl.Series(pieces["op"].to_numpy().clip(0), dtype=pl.UInt32))
     is_on_thread = pieces["thread"].to_numpy() >= 0

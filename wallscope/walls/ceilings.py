@@ -130,13 +130,19 @@ def _rows_by(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
 
 
 def _stretch(windows: pl.DataFrame, typical: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
-    """Neighbouring windows: the one before the first typical one, and as many more as are played quickly."""
+    """Neighbouring windows that are played quickly: all typical ones, or from the most ordinary one on.
+
+    One more stands before the first of them: what the host does ahead of it is played too.
+    """
     steps = windows["step"].to_list()
-    first, last = steps.index(typical["step"][0]), steps.index(typical["step"][-1])
-    before = max(first - 1, 0)
-    bounds = np.append(windows["start_ns"].to_numpy()[before:], windows["end_ns"][-1])
+    bounds = np.append(windows["start_ns"].to_numpy(), windows["end_ns"][-1])
     held = np.searchsorted(operations["start_ns"].to_numpy(), bounds)
-    quick = int(np.searchsorted(held - held[0], _MOST_OPERATIONS, side="right")) - 1 + before
+    first, last = steps.index(typical["step"][0]), steps.index(typical["step"][-1])
+    if held[last + 1] - held[max(first - 1, 0)] > _MOST_OPERATIONS:
+        length_ns = (typical["end_ns"] - typical["start_ns"]).to_numpy()
+        first = steps.index(typical["step"][int(np.abs(length_ns - length_ns.mean()).argmin())])
+    before = max(first - 1, 0)
+    quick = int(np.searchsorted(held[before:] - held[before], _MOST_OPERATIONS, side="right")) - 1 + before
     return windows[before : max(min(last + 1, quick), first + 1)]
 
 
@@ -171,7 +177,7 @@ def _pieces(
 ) -> tuple[Pieces, list[str]]:
     """What threads were in during a stretch, and the cause of each piece."""
     waits = evidence.waits
-    moments = evidence.activity.moments(list(threads))
+    moments = evidence.activity.moments(list(threads), drained.threads)
     rows: list[tuple[int, int, int, int]] = []
     for thread in threads:
         spans = waits.spans[thread]

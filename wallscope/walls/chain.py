@@ -6,7 +6,7 @@ or its own issue), along threads from call to call, through a blocking call to w
 nanosecond gets the link that bound it; where the trail is lost the rest is unresolved.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -150,7 +150,7 @@ class Walker:
             spans = waits.spans.get(thread)
             row = bisect_left(spans.start_ns, self._at_ns) - 1 if spans else -1
             if spans is None or row < 0 or spans.end_ns[row] < self._at_ns:
-                left_ns = spans.end_ns[row] if spans and row >= 0 else self._from_ns
+                left_ns = spans.end_ns[row] if spans and row >= 0 else _NEVER
                 thread = self._outside(thread, left_ns)
                 continue
             call = spans.call[row]
@@ -169,9 +169,12 @@ class Walker:
         """
         issuers = self._issuers
         row = bisect_left(issuers.end_ns, self._at_ns) - 1
-        if row >= 0 and issuers.end_ns[row] > max(left_ns, self._from_ns) and issuers.thread[row] != thread:
-            self._emit(LinkKind.OUTSIDE_CALLS, issuers.end_ns[row], _Bound(thread=thread))
-            return issuers.thread[row]
+        if row >= 0 and issuers.end_ns[row] > left_ns and issuers.thread[row] != thread:
+            other = issuers.thread[row]
+            spans = self._waits.spans[other]
+            last_ns = spans.end_ns[bisect_right(spans.end_ns, self._at_ns) - 1]
+            self._emit(LinkKind.OUTSIDE_CALLS, max(last_ns, issuers.end_ns[row]), _Bound(thread=thread))
+            return other
         self._emit(LinkKind.OUTSIDE_CALLS, left_ns, _Bound(thread=thread))
         return thread
 

@@ -16,6 +16,8 @@ _LEAST_LEAD = 0.03
 _LEAST_LED = 2 / 3
 _LEAST_MIXED = 0.20
 _LEAST_UNKNOWN = 0.10
+_ROUNDING = 1e-9
+"""Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +53,25 @@ def decided(walls: Times, unresolved: Times) -> Decision:
     first, second = by_share[:2]
     loss = walls[:, [_WALLS.index(wall) for wall in LOSSES]]
     led = int((loss.argmax(axis=1) == LOSSES.index(first)).sum())
-    if unknown >= _LEAST_UNKNOWN and max(resolved.values()) <= unknown:
+    if _reaches(unknown, _LEAST_UNKNOWN) and _reaches(unknown, max(resolved.values())):
         dominant: Dominant = "unknown"
     elif (
-        median[first] >= _LEAST_SHARE
-        and median[first] - median[second] >= _LEAST_LEAD
+        _reaches(median[first], _LEAST_SHARE)
+        and _reaches(median[first] - median[second], _LEAST_LEAD)
         and led >= _LEAST_LED * len(walls)
     ):
         dominant = _DOMINANT[first]
-    elif sum(median[wall] for wall in LOSSES) >= _LEAST_MIXED:
+    elif _reaches(sum(median[wall] for wall in LOSSES), _LEAST_MIXED):
         dominant = "mixed"
     else:
         dominant = "compute"
     leads = first if dominant != "compute" else Wall.COMPUTE
     runner_up = second if dominant != "compute" else first
     return Decision(dominant, runner_up, median[leads] - median[runner_up], led, len(walls), median)
+
+
+def _reaches(share: float, least: float) -> bool:
+    return share >= least - _ROUNDING
 
 
 _DOMINANT: dict[Wall, Dominant] = {

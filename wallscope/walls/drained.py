@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED
 
@@ -53,6 +54,10 @@ class Drained:
             self._names[int(in_order[row])] if is_held else ""
             for row, is_held in zip(place.tolist(), holds.tolist(), strict=True)
         ]
+
+    def draining(self) -> Rows:
+        """Numbers of the blocking calls on the rank's threads that left the device without work."""
+        return self._draining
 
     def blocking(self, name: str) -> list[int]:
         """The blocking calls of a name on the rank's threads, those that drain nothing too."""

@@ -7,7 +7,7 @@ from wallscope.units import duration, plural
 from wallscope.walls.accounting import Divided
 from wallscope.walls.verdict import working
 
-_MARK_STEPS = (
+MARK_STEPS = (
     "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range: --step-range REGEX."
 )
 _GUESSED = {
@@ -22,8 +22,8 @@ def accounting_findings(ranks: tuple[Rank, ...], anchor: Anchor, divided: Divide
     `ranks` are the accounts of what was divided, in the order of its ranks. What the user's own selection
     left out is said, and no other capture is asked for then.
     """
-    numbered = zip(divided.capture.ranks["rank_id"], ranks, strict=True)
-    marked = tuple(rank for number, rank in numbered if number not in divided.unmarked)
+    unmarked = divided.unmarked_places()
+    marked = tuple(rank for place, rank in enumerate(ranks) if place not in unmarked)
     return (
         *_opaque_graphs(ranks),
         *_steps(ranks, marked, anchor, divided.selection),
@@ -73,7 +73,7 @@ def _no_steps(ranks: tuple[Rank, ...], selection: Selection) -> tuple[Finding, .
             "no-steps",
             Severity.WARNING,
             f"No step was found{where}: {window}.",
-            _MARK_STEPS if _is_all_ranks(selection) else "",
+            MARK_STEPS if _is_all_ranks(selection) else "",
             covers_ns=max(rank.typical.step_ns for rank in ranks),
         ),
     )
@@ -92,7 +92,7 @@ def _guessed(anchor: Anchor) -> tuple[Finding, ...]:
         is_unsure = anchor.unit == "window"
         said += "; whether it is a step or a layer cannot be told" if is_unsure else "; it holds layers"
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
-    return (Finding("unmarked-steps", severity, f"{said}.", _MARK_STEPS),)
+    return (Finding("unmarked-steps", severity, f"{said}.", MARK_STEPS),)
 
 
 def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:

@@ -61,7 +61,8 @@ class HostActivity:
     @cached_property
     def holders(self) -> Mapping[int, HostThread]:
         """The threads that hold ranges, by number."""
-        return host_threads(self.tree, self.calls, self.tree["parent"].to_numpy().astype(np.int64))
+        known = self.tree.filter(pl.col("thread").is_not_null())
+        return host_threads(known, self.calls, self.tree["parent"].to_numpy().astype(np.int64))
 
     @cached_property
     def causes_of_ranges(self) -> npt.NDArray[np.str_]:
@@ -87,16 +88,19 @@ class HostActivity:
             held for other, held in self.holders.items() if other != thread and self.process[other] == own
         ]
 
-    def moments(self, threads: list[int]) -> dict[int, Times]:
+    def moments(self, threads: list[int], issuing: list[int]) -> dict[int, Times]:
         """When ranges and waits of each thread begin and end, in order of time.
 
         Ranges that tell a cause cut the other threads of their process too: these may wait meanwhile.
+        So do the locks of the threads that issue: a thread is locked only while they are.
         """
         sides: dict[int, list[Times]] = {thread: [] for thread in threads}
         telling = self.tree.filter(pl.Series(self.causes_of_ranges[self.tree["range"].to_numpy()] != ""))
+        locks = self.events.filter((pl.col("kind") == HostKind.LOCK) & pl.col("thread").is_in(issuing))
         for thread in threads:
             near = telling.filter(self.process.gather(telling["thread"]) == self.process[thread])
-            sides[thread] += [near["start_ns"].to_numpy(), near["end_ns"].to_numpy()]
+            for frame in (near, locks):
+                sides[thread] += [frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()]
         told = self.events.filter(pl.col("kind").is_in([HostKind.LOCK, HostKind.IO, HostKind.PROFILER]))
         for frame in (self.tree, told):
             chosen = frame.filter(pl.col("thread").is_in(threads))

@@ -18,6 +18,7 @@ from wallscope.walls.budget import spans_of
 _ABSENT = {LinkKind.OPERATION: Absent.BLOCKING} | dict.fromkeys(
     (LinkKind.HAND_OVER, LinkKind.UNRESOLVED), Absent.DEPENDENCY_STALLED
 )
+_IDENTITIES = ["gap", "next_op", "call", "thread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +98,21 @@ def slices(
 
 
 def _framed(pieces: _Pieces, links: pl.DataFrame) -> pl.DataFrame:
-    link = pl.Series("link", pieces.link, pl.Int64)
-    found = (
-        links.select("gap", "kind", "next_op", "call", "thread", "slack_ns")[np.maximum(pieces.link, 0)]
-        if len(links)
-        else links.select("gap", "kind", "next_op", "call", "thread", "slack_ns").clear(pieces.link.size)
+    """The pieces with the columns of their links; where compute ran, these are -1 or null."""
+    own = pl.DataFrame(
+        {
+            "start_ns": pieces.start_ns,
+            "end_ns": pieces.end_ns,
+            "op": pieces.op.astype(np.int32),
+            "link": pl.Series(pieces.link, dtype=pl.Int64),
+        }
     )
-    is_link = link >= 0
-    nobody = {name: pl.when(is_link).then(pl.col(name)).otherwise(-1) for name in _IDENTITIES}
-    known = {name: pl.when(is_link).then(pl.col(name)) for name in ("kind", "slack_ns")}
+    told = links.select(*_IDENTITIES, "kind", "slack_ns").with_row_index("link").cast({"link": pl.Int64})
     return (
-        pl.DataFrame(
-            {
-                "start_ns": pieces.start_ns,
-                "end_ns": pieces.end_ns,
-                "op": pieces.op.astype(np.int32),
-                "link": link,
-            }
-        )
-        .hstack(found.with_columns(**nobody, **known))
+        own.join(told, on="link", how="left", maintain_order="left")
+        .with_columns(pl.col(_IDENTITIES).fill_null(-1))
         .with_columns(absent=_absent())
     )
-
-
-_IDENTITIES = ("gap", "next_op", "call", "thread")
 
 
 def _absent() -> pl.Expr:
@@ -201,12 +193,8 @@ def _cut_on_threads(pieces: _Pieces, links: pl.DataFrame, on_threads: dict[int, 
 
 def _state(pieces: _Pieces, operations: pl.DataFrame, communicating: Spans, copying: Spans) -> pl.Series:
     """What the device did in each piece; of links the precedence of the budget decides."""
-    kinds = dict(
-        operations.select("op", pl.col("class").cast(pl.String))
-        .filter(pl.col("class") == OperationClass.OPAQUE_GRAPH)
-        .iter_rows()
-    )
-    opaque = np.isin(pieces.op, list(kinds))
+    graphs = operations.filter(pl.col("class") == OperationClass.OPAQUE_GRAPH)["op"].to_numpy()
+    opaque = np.isin(pieces.op, graphs)
     gap = np.where(
         inside(communicating, pieces.start_ns),
         str(DeviceState.EXPOSED_COMMUNICATION),

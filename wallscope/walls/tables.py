@@ -8,23 +8,39 @@ from collections.abc import Callable
 import polars as pl
 
 from wallscope.model.frames import BUDGET_PARTS
-from wallscope.model.kinds import OperationKind
+from wallscope.model.kinds import OperationKind, Wall
 from wallscope.walls.accounting import Divided, rank_work
+from wallscope.walls.totals import walls_of_steps
 
 _WHO = ("rank", "pid", "device")
+WALL_COLUMNS = tuple(f"{wall}_wall_ns" for wall in Wall)
 
 
-def step_table(divided: Divided) -> pl.DataFrame:
-    """Each window with its bounds, duration, budget, steadiness and reason.
+def step_table(divided: Divided, slices: pl.DataFrame) -> pl.DataFrame:
+    """Each window with its bounds, duration, budget, walls, steadiness and reason; `slices` follow `SLICES`.
 
     A window that the selected time cuts has the bounds that are left of it.
     """
+    walled = [
+        windows.hstack(_walls(windows, slices))
+        for windows in divided.windows.partition_by("rank_id", maintain_order=True)
+    ]
     ranks = divided.capture.ranks.select("rank_id", *_WHO)
     return (
-        divided.windows.join(ranks, on="rank_id", how="left", maintain_order="left")
+        pl.concat(walled)
+        .join(ranks, on="rank_id", how="left", maintain_order="left")
         .with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns"))
-        .select(*_WHO, "step", "start_ns", "end_ns", "duration_ns", *BUDGET_PARTS, "steady", "reason")
+        .select(
+            *(*_WHO, "step", "start_ns", "end_ns", "duration_ns", *BUDGET_PARTS, *WALL_COLUMNS),
+            *("steady", "reason"),
+        )
     )
+
+
+def _walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
+    """What each wall owns of the windows of one rank."""
+    own = slices.filter(pl.col("rank_id") == windows["rank_id"][0])
+    return pl.DataFrame(walls_of_steps(own, windows["step"]), schema=list(WALL_COLUMNS), orient="row")
 
 
 def kernel_table(divided: Divided) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """What the numbers say, in one paragraph that a performance engineer would sign."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from wallscope.walls.opportunities import next_wall
 _MOST_CAUSES = 2
 _TELLING_SHARE = 0.1
 _STALLED = 1.1
-_CAPTURE = "capture"
 _NAMES = {Wall.UNATTRIBUTED: "time without an owner"}
 
 
@@ -33,12 +32,25 @@ def working(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
     )
 
 
-def least_computing(ranks: tuple[Rank, ...]) -> Rank:
-    """Of the working ranks the one that computed for the smallest share of its step; the first of equals."""
-    return min(working(ranks), key=lambda rank: rank.typical.budget.compute / max(rank.typical.step_ns, 1))
+def least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> int:
+    """Place of the rank that computed for the smallest share of its step; the first of equals.
+
+    It is one of the working ranks; one whose steps are not known (`unmarked`, places in `ranks`) only
+    where those of no working rank are.
+    """
+    at_work = [place for place, rank in enumerate(ranks) if any(rank is other for other in working(ranks))]
+    marked = [place for place in at_work if place not in unmarked]
+
+    def computed_share(place: int) -> float:
+        typical = ranks[place].typical
+        return typical.budget.compute / max(typical.step_ns, 1)
+
+    return min(marked or at_work, key=computed_share)
 
 
-def diagnosed(account: Account, anchor: Anchor, won: tuple[Opportunity, ...]) -> Diagnosis:
+def diagnosed(
+    account: Account, anchor: Anchor, won: tuple[Opportunity, ...], rank_index: int = 0
+) -> Diagnosis:
     """The diagnosis of one rank; `won` are its opportunities, the most first."""
     rank = account.rank
     decision = decided(account.walls, account.unresolved)
@@ -54,6 +66,7 @@ def diagnosed(account: Account, anchor: Anchor, won: tuple[Opportunity, ...]) ->
         walls=wall_shares(account.walls, rank.typical.walls, steady=steady > 0),
         next_wall=following,
         memory_pressure=account.pressure,
+        rank_index=rank_index,
     )
 
 
@@ -65,18 +78,19 @@ def verdict(
     next_wall: str | None,
 ) -> str:
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
-    unit = _CAPTURE if anchor.kind == "whole-trace" else anchor.unit
-    sentences = [_dominant(rank, decision, unit), *_made_of(rank, decision)]
+    unit = anchor.window
+    sentences = [_dominant(rank, decision, anchor), *_made_of(rank, decision)]
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
     return " ".join(sentences)
 
 
-def _dominant(rank: Rank, decision: Decision, unit: str) -> str:
+def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     steady = sum(step.steady for step in rank.steps)
+    unit = anchor.window
     basis = f"median of {units.plural(decision.step_count, f'steady {unit}')}"
     if not steady:
-        basis = "no step was found" if unit == _CAPTURE else f"no {unit} is steady"
+        basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
     if decision.dominant == "unknown":
         open_shares = ", ".join(
@@ -108,10 +122,9 @@ def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:
     total_ns = sum(entry.typical_ns for entry in own)
     large = [entry for entry in own if entry.typical_ns >= _TELLING_SHARE * total_ns][:_MOST_CAUSES]
     if large and total_ns:
-        listed = " and ".join(
-            f"{duration(entry.typical_ns)} {entry.cause} ({meaning(entry.cause)})" for entry in large
-        )
-        yield f"Of its {duration(total_ns)}: {listed}."
+        whose = "their" if len(walls) > 1 else "its"
+        listed = " and ".join(f"{duration(entry.typical_ns)} {meaning(entry.cause)}" for entry in large)
+        yield f"Of {whose} {duration(total_ns)}: {listed}."
 
 
 def _ceiling(

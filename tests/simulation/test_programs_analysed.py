@@ -1,0 +1,138 @@
+"""Two hundred random programs a run: are the verdicts, the walls and the opportunities true?
+
+All seeds come from one base seed, which failures name: `WALLSCOPE_BASE_SEED=<n> pytest <this file>`
+repeats them, and another base seed tries other programs.
+"""
+
+import os
+from random import Random
+
+import numpy as np
+import pytest
+
+from fixtures.simulation.judged import judged
+
+BASE_SEED = int(os.environ.get("WALLSCOPE_BASE_SEED", "1"))
+PROGRAMS = 200
+SEEDS = Random(BASE_SEED).sample(range(1_000_000), PROGRAMS)
+REPEAT = f"repeat with WALLSCOPE_BASE_SEED={BASE_SEED}"
+ROUNDING = 0.005
+"""Verdicts nearer to a threshold than this may go either way."""
+
+
+@pytest.fixture(scope="module")
+def judgement():
+    print(f"base seed {BASE_SEED}")  # noqa: T201  # pytest shows it where a test fails
+    return judged(SEEDS)
+
+
+@pytest.fixture
+def with_events(judgement):
+    return judgement.with_events
+
+
+@pytest.fixture
+def without_events(judgement):
+    return judgement.without_events
+
+
+@pytest.fixture(params=["with_events", "without_events"])
+def ranks(request, judgement):
+    return getattr(judgement, request.param)
+
+
+def largest(found):
+    """The worst five, for the message of a failure."""
+    return [f"{where}: {size:.4f}" for size, where in sorted(found, reverse=True)[:5]]
+
+
+def alone(ranks):
+    """Ranks whose peers are not simulated: one rank tells all of what a change would win."""
+    return [rank for rank in ranks if rank.rank_count == 1]
+
+
+def among_peers(ranks):
+    """Ranks with simulated peers: without a cause these wait otherwise too, which no single rank tells."""
+    return [rank for rank in ranks if rank.rank_count > 1]
+
+
+def errors(ranks):
+    """How far the ceiling of each cause is from what its removal wins, as a share of the step."""
+    return [
+        (abs(removal.recoverable - removal.won), f"{rank.where}, {removal.cause}")
+        for rank in ranks
+        for removal in rank.removals
+        if removal.recoverable is not None
+    ]
+
+
+def missed(ranks):
+    """Ranks with something to win whose first-ranked cause is not the one that wins most, within 1 %."""
+    found = []
+    for rank in with_something_to_win(ranks):
+        told = [removal for removal in rank.removals if removal.recoverable]
+        first = max(told, key=lambda removal: removal.recoverable, default=None)
+        best = max(rank.removals, key=lambda removal: removal.won)
+        if first is None or best.won - first.won > 0.01:
+            found.append(f"{rank.where}: {first}, but {best}")
+    return found
+
+
+def with_something_to_win(ranks):
+    return [rank for rank in ranks if any(removal.won > 0.01 for removal in rank.removals)]
+
+
+def test_walls_and_budgets_add_up_to_every_step(ranks):
+    assert [rank.where for rank in ranks if rank.untold_ns] == [], REPEAT
+
+
+def test_no_more_than_a_hundredth_of_a_step_is_on_a_wrong_wall(ranks):
+    found = [(rank.wall_error, rank.where) for rank in ranks]
+
+    # measured over 800 programs: 0 on every rank, without event records too
+    assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
+
+
+def test_the_verdict_is_the_true_one_with_event_records(with_events):
+    wrong = [
+        f"{rank.where}: {rank.dominant}, but {rank.truth}"
+        for rank in with_events
+        if rank.dominant != rank.truth.dominant and rank.truth.clearance >= ROUNDING
+    ]
+    assert wrong == [], REPEAT
+
+
+def test_the_verdict_is_nearly_always_the_true_one_without_event_records(without_events):
+    wrong = [
+        f"{rank.where}: {rank.dominant}, but {rank.truth}"
+        for rank in without_events
+        if rank.dominant != rank.truth.dominant and rank.truth.clearance >= ROUNDING
+    ]
+    # measured over 800 programs: none is wrong; streams are inferred there, so one in a hundred may be
+    assert len(wrong) <= 0.01 * len(without_events), (REPEAT, wrong)
+
+
+def test_ceilings_are_what_a_lone_rank_wins(with_events):
+    found = errors(alone(with_events))
+
+    assert len(found) > PROGRAMS
+    assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
+
+
+def test_the_first_opportunity_of_a_lone_rank_wins_most(with_events):
+    assert len(with_something_to_win(alone(with_events))) > PROGRAMS // 2
+    assert missed(alone(with_events)) == [], REPEAT
+
+
+def test_ceilings_among_peers_leave_out_that_these_would_wait_otherwise(with_events):
+    found = errors(among_peers(with_events))
+
+    # measured over 400 programs: 2 % of the step at the 90th percentile, 5 % at the 95th, 39 % at most
+    assert np.percentile([error for error, _ in found], 90) <= 0.05, (REPEAT, largest(found))
+
+
+def test_the_first_opportunity_among_peers_mostly_wins_most(with_events):
+    own = among_peers(with_events)
+
+    # measured over 400 programs: 15 of 214 do not, most of them where pipeline stages wait for each other
+    assert len(missed(own)) <= 0.15 * len(with_something_to_win(own)), (REPEAT, missed(own))

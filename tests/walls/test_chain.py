@@ -1,0 +1,254 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.walls import brute
+from tests.walls.brute_programs import jittered, possible, programmatic
+from tests.walls.brute_trace import Call, Op, Record, Sync, Trace, evidence, in_order, operations
+from wallscope.walls.gaps import chains
+
+
+def found(trace):
+    told = evidence(trace)
+    frame = chains(operations(trace), told.waits, told.kinds_of_calls)
+    return [brute.Link(*row) for row in frame.iter_rows()]
+
+
+@pytest.mark.parametrize(
+    "traces", [possible(), programmatic(), jittered()], ids=["possible", "programmatic", "jittered"]
+)
+@given(data=st.data())
+def test_links_equal_those_of_the_dull_walk(traces, data):
+    trace = data.draw(traces)
+
+    assert brute.merged(found(trace)) == brute.merged(brute.links(trace))
+
+
+def walked(*rows, records=(), syncs=(), flags=None):
+    """Links of operations and calls written in any order, in short: from, to, kind and who."""
+    ops = [row for row in rows if isinstance(row, Op)]
+    calls = [row for row in rows if isinstance(row, Call)]
+    trace = in_order(Trace(tuple(ops), tuple(calls), tuple(records), tuple(syncs), flags or {}))
+    return [
+        (link.start, link.end, link.kind, link.op if link.op >= 0 else f"thread {link.thread}")
+        for link in found(trace)
+    ]
+
+
+def launch(thread, start, end):
+    return Call(thread, start, end, "launch")
+
+
+FIRST = (launch(0, 0, 5), Op(0, 10, 20, "compute", 0))
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        pytest.param(
+            walked(*FIRST, launch(0, 6, 9), Op(0, 25, 30, "compute", 1)),
+            [(20, 25, "hand-over", 0)],
+            id="queued",
+        ),
+        pytest.param(
+            walked(*FIRST, launch(0, 22, 28), Op(0, 31, 40, "compute", 1)),
+            [
+                (20, 22, "outside-calls", "thread 0"),
+                (22, 28, "launch-call", "thread 0"),
+                (28, 31, "launch-latency", 1),
+            ],
+            id="launched late",
+        ),
+        pytest.param(
+            walked(*FIRST, launch(0, 22, 28), Op(0, 26, 40, "compute", 1)),
+            [(20, 22, "outside-calls", "thread 0"), (22, 26, "launch-call", 1)],
+            id="begun inside its call",
+        ),
+        pytest.param(
+            walked(*FIRST, launch(0, 12, 20), Op(0, 25, 30, "compute", 1)),
+            [(20, 25, "hand-over", 0)],
+            id="a tie goes to the producer",
+        ),
+        pytest.param(
+            walked(*FIRST, launch(0, 12, 21), Op(0, 25, 30, "compute", 1)),
+            [(20, 21, "launch-call", "thread 0"), (21, 25, "launch-latency", 1)],
+            id="issued a nanosecond later",
+        ),
+        pytest.param(
+            walked(
+                *FIRST,
+                launch(0, 5, 6),
+                launch(0, 6, 7),
+                launch(0, 7, 8),
+                Op(0, 22, 80, "communication", 1),
+                Op(0, 82, 84, "copy", 2),
+                Op(0, 87, 90, "compute", 3),
+            ),
+            [
+                (20, 22, "hand-over", 0),
+                (22, 80, "operation", 1),
+                (80, 82, "hand-over", 1),
+                (82, 84, "operation", 2),
+                (84, 87, "hand-over", 2),
+            ],
+            id="a fill behind a collective is a relay",
+        ),
+        pytest.param(
+            walked(
+                *FIRST,
+                launch(0, 5, 6),
+                launch(0, 6, 7),
+                Op(0, 22, 80, "communication", 1),
+                Op(0, 70, 90, "compute", 2),
+            ),
+            [(20, 22, "hand-over", 0), (22, 70, "operation", 1)],
+            id="launched programmatically: its predecessor binds up to its start",
+        ),
+        pytest.param(
+            walked(
+                *FIRST,
+                launch(1, 21, 30),
+                launch(0, 40, 50),
+                Op(2, 31, 33, "copy", 1),
+                Op(1, 55, 60, "compute", 2),
+            ),
+            [
+                (20, 21, "outside-calls", "thread 1"),
+                (21, 30, "launch-call", "thread 1"),
+                (30, 40, "outside-calls", "thread 0"),
+                (40, 50, "launch-call", "thread 0"),
+                (50, 55, "launch-latency", 2),
+            ],
+            id="a thread outside calls waits for the one that issues",
+        ),
+        pytest.param(
+            walked(
+                *FIRST,
+                launch(1, 21, 30),
+                Call(1, 32, 36, "other"),
+                launch(0, 40, 50),
+                Op(2, 31, 33, "copy", 1),
+                Op(1, 55, 60, "compute", 3),
+            ),
+            [
+                (20, 21, "outside-calls", "thread 1"),
+                (21, 30, "launch-call", "thread 1"),
+                (30, 32, "outside-calls", "thread 1"),
+                (32, 36, "other-call", "thread 1"),
+                (36, 40, "outside-calls", "thread 0"),
+                (40, 50, "launch-call", "thread 0"),
+                (50, 55, "launch-latency", 2),
+            ],
+            id="and for whatever that one called last",
+        ),
+        pytest.param(
+            walked(*FIRST, Call(1, 20, 30, "other"), launch(0, 40, 50), Op(1, 55, 60, "compute", 2)),
+            [
+                (20, 40, "outside-calls", "thread 0"),
+                (40, 50, "launch-call", "thread 0"),
+                (50, 55, "launch-latency", 1),
+            ],
+            id="not for one that issues nothing",
+        ),
+        pytest.param(
+            walked(*FIRST, Op(1, 40, 50, "compute")),
+            [(20, 40, "unresolved", "thread -1")],
+            id="nothing known of it",
+        ),
+        pytest.param(
+            walked(*FIRST, Op(0, 40, 50, "compute")),
+            [(20, 40, "hand-over", 0)],
+            id="known is only what came before",
+        ),
+    ],
+)
+def test_what_bound_a_gap(links, expected):
+    assert links == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param([Op(1, 12, 40, "copy")], [(20, 40, "operation", 1)], id="what runs owns its time"),
+        pytest.param(
+            [Op(1, 12, 40, "copy"), Op(2, 15, 60, "communication")],
+            [(20, 40, "operation", 1), (40, 60, "operation", 2)],
+            id="the earliest started first",
+        ),
+        pytest.param(
+            [Call(0, 30, 35, "launch"), Op(1, 50, 60, "copy", 1)],
+            [
+                (20, 30, "outside-calls", "thread 0"),
+                (30, 35, "launch-call", "thread 0"),
+                (35, 50, "outside-calls", "thread 0"),
+                (50, 60, "operation", 1),
+            ],
+            id="idle along the thread that issued last",
+        ),
+        pytest.param([], [], id="nothing behind the last compute"),
+    ],
+)
+def test_time_behind_the_last_compute(rows, expected):
+    assert walked(*FIRST, *rows) == expected
+
+
+def test_without_any_call_idle_time_has_no_owner():
+    assert walked(Op(0, 10, 20, "compute"), Op(1, 30, 40, "copy")) == [
+        (20, 30, "unresolved", "thread -1"),
+        (30, 40, "operation", 1),
+    ]
+
+
+@pytest.mark.parametrize(("lag", "kind"), [(20_000, "hand-over"), (20_001, "unresolved")])
+def test_beside_something_unknown_a_producer_binds_if_it_ended_shortly_before(lag, kind):
+    calls = (launch(0, 0, 5), launch(0, 8, 9), Call(0, 6, 7, "wait"), Call(0, 5, 6, "record"))
+
+    links = walked(
+        *calls,
+        Op(0, 10, 20, "compute", 0),
+        Op(0, 20 + lag, 99_999, "compute", 1),
+        records=[Record(3, 1, 7, 5)],
+        syncs=[Sync(2, "wait", 0, 7, 9)],
+    )
+
+    assert [link[:3] for link in links] == [(20, 20 + lag, kind)]
+
+
+@pytest.mark.parametrize(("over", "who"), [(2_000, 1), (2_001, 0)])
+def test_an_event_complete_long_after_what_waited_for_it_did_not_hold_it_back(over, who):
+    calls = (
+        launch(0, 0, 5),
+        launch(0, 5, 6),
+        Call(0, 6, 7, "record"),
+        Call(0, 7, 8, "wait"),
+        launch(0, 8, 9),
+    )
+
+    links = walked(
+        *calls,
+        Op(0, 10, 20, "compute", 0),
+        Op(1, 12, 5_000 + over, "communication", 1),
+        Op(0, 5_000, 99_999, "compute", 4),
+        records=[Record(2, 1, 7, 5)],
+        syncs=[Sync(3, "wait", 0, 7, 5)],
+    )
+
+    assert links[-1][3] == who
+
+
+@pytest.mark.parametrize("at", [0, 10**15])
+def test_a_blocking_call_that_waits_for_something_unknown_is_unresolved_at_any_time(at):
+    links = walked(
+        launch(0, at, at + 5),
+        Call(0, at + 6, at + 30, "event"),
+        launch(0, at + 31, at + 35),
+        Op(0, at + 10, at + 20, "compute", 0),
+        Op(0, at + 36, at + 40, "compute", 2),
+    )
+
+    assert [(start - at, end - at, kind) for start, end, kind, _ in links] == [
+        (20, 30, "synchronisation"),
+        (30, 31, "outside-calls"),
+        (31, 35, "launch-call"),
+        (35, 36, "launch-latency"),
+    ]
