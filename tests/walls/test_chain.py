@@ -237,18 +237,59 @@ def test_an_event_complete_long_after_what_waited_for_it_did_not_hold_it_back(ov
 
 
 @pytest.mark.parametrize("at", [0, 10**15])
-def test_a_blocking_call_that_waits_for_something_unknown_is_unresolved_at_any_time(at):
+def test_behind_a_call_that_waits_for_something_unknown_all_is_unresolved_at_any_time(at):
     links = walked(
         launch(0, at, at + 5),
         Call(0, at + 6, at + 30, "event"),
         launch(0, at + 31, at + 35),
         Op(0, at + 10, at + 20, "compute", 0),
         Op(0, at + 36, at + 40, "compute", 2),
+        syncs=[Sync(1, "event", None, 7, 5)],
     )
 
     assert [(start - at, end - at, kind) for start, end, kind, _ in links] == [
-        (20, 30, "synchronisation"),
+        (20, 30, "unresolved"),
         (30, 31, "outside-calls"),
         (31, 35, "launch-call"),
         (35, 36, "launch-latency"),
     ]
+
+
+def test_of_two_that_end_together_the_first_binds():
+    links = walked(
+        *(launch(0, start, start + 1) for start in range(3)),
+        Call(0, 4, 5, "record"),
+        Call(0, 5, 6, "wait"),
+        launch(0, 6, 7),
+        Op(2, 8, 9, "compute", 0),
+        Op(0, 10, 50, "copy", 1),
+        Op(1, 11, 50, "communication", 2),
+        Op(1, 53, 60, "compute", 5),
+        records=[Record(3, 0, 7, 5)],
+        syncs=[Sync(4, "wait", 1, 7, 5)],
+    )
+
+    assert links[-2:] == [(10, 50, "operation", 1), (50, 53, "hand-over", 1)]
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        pytest.param(
+            30, [(20, 30, "outside-calls", "thread 0"), (30, 50, "synchronisation", "thread 0")], id="before"
+        ),
+        pytest.param(31, [(20, 31, "operation", 1), (31, 50, "synchronisation", 1)], id="inside"),
+    ],
+)
+def test_a_blocking_call_waits_for_what_ends_after_it_was_entered(end, expected):
+    links = walked(
+        *FIRST,
+        launch(0, 6, 8),
+        Call(0, 30, 50, "stream"),
+        launch(0, 50, 55),
+        Op(1, 12, end, "communication", 1),
+        Op(0, 58, 60, "compute", 3),
+        syncs=[Sync(2, "stream", 1)],
+    )
+
+    assert links[:-2] == expected

@@ -195,6 +195,15 @@ SYNC = (Call(0, 12, 40, "context"),)
             idle(
                 calls=[Call(0, 10, 11, "launch"), Call(0, 12, 40, "stream")],
                 syncs=[Sync(3, "stream", 0)],
+                ops=[Op(1, 15, 40, "communication", 2)],
+            ),
+            [(40, 200, "host/queue-drained/cudaStreamSynchronize")],
+            id="another stream was through as it returned",
+        ),
+        pytest.param(
+            idle(
+                calls=[Call(0, 10, 11, "launch"), Call(0, 12, 40, "stream")],
+                syncs=[Sync(3, "stream", 0)],
                 ops=[Op(1, 15, 60, "communication", 2)],
             ),
             [(40, 200, FRAMEWORK)],
