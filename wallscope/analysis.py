@@ -7,14 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from wallscope import __version__
-from wallscope.model.analysis import (
-    SCHEMA,
-    Analysis,
-    Anchor,
-    CaptureQuality,
-    CrossCheck,
-    DroppedStep,
-)
+from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.kinds import Axis
 from wallscope.model.throughput import StepFacts

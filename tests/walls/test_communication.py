@@ -5,7 +5,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
-from wallscope.model.analysis import DispatcherWork
+from wallscope.model.communication import DispatcherWork
 from wallscope.model.frames import AXES, CLASSIFIED, COLLECTIVES, KERNELS, NAMES
 from wallscope.nsys import read_capture
 from wallscope.timeline.axes import RangePaths, axes

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from wallscope.model.analysis import Walls, WallShare
+from wallscope.model.analysis import Walls
+from wallscope.model.diagnosis import WallShare
 from wallscope.model.kinds import Wall
 from wallscope.walls.diagnosis import decided, wall_shares
 

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from wallscope.model.analysis import DispatcherWork
+from wallscope.model.communication import DispatcherWork
 from wallscope.model.frames import AXES, COPIES, NAMES, OPERATIONS
 from wallscope.model.kinds import OperationClass
 from wallscope.timeline.kinds import classified, kernel_kinds, shipped_rules

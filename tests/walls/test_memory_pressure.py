@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.export import ExportWriter, global_pid
 from wallscope.analysis import Options, divide
-from wallscope.model.analysis import MemoryPressure
+from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import COPY_CAUSES, PASSES, RECOMPUTE
 from wallscope.model.memory import Memory, MemoryUse, Offload
 from wallscope.nsys import read_capture

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.model.analysis import OverlapTax
+from wallscope.model.communication import OverlapTax
 from wallscope.model.frames import CLASSIFIED, KERNELS
 from wallscope.walls.overlap import overlap_tax
 from wallscope.walls.typical import typical_work

@@ -4,16 +4,18 @@ Times are integer nanoseconds, shares are 0..1, `None` is unknown and never mean
 added, never renamed within a major version of `SCHEMA`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from wallscope.model.capture import Export, Finding, GraphTracing
+from wallscope.model.communication import Communication
 from wallscope.model.compute import ComputeDetails
+from wallscope.model.diagnosis import Diagnosis, Opportunity
+from wallscope.model.fixes import Fix
 from wallscope.model.host import HostDetails
-from wallscope.model.kinds import Axis, Backend, Collective, ComputeCategory, Wall
+from wallscope.model.kinds import ComputeCategory, Wall
 from wallscope.model.memory import Memory
 from wallscope.model.metrics import GpuMetrics
-from wallscope.model.throughput import Throughput
 
 SCHEMA: Final = "wallscope.analysis/1"
 ENOUGH_STEPS: Final = 5
@@ -21,9 +23,6 @@ ENOUGH_STEPS: Final = 5
 
 AnchorKind = Literal["user", "nvtx", "optimizer", "collective", "kernel-sequence", "whole-trace"]
 AnchorUnit = Literal["step", "microbatch", "layer", "window"]
-Dominant = Literal["compute", "communication", "memory", "host", "mixed", "unknown"]
-Pressure = Literal["none", "near", "high", "unknown"]
-ClaimStatus = Literal["trace-verified", "config-verified", "inferred", "unverified"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,72 +101,6 @@ class Typical:
     step_ns: int
     budget: Budget
     walls: Walls
-
-
-@dataclass(frozen=True, slots=True)
-class CommunicationOperation:
-    """The communication operations of one collective, axis and library.
-
-    `work_ns` adds up durations; `exposed_ns` is the time in which one of them ran and neither
-    compute nor an opaque graph did. `bytes` are as NCCL counts them: of all-gather and reduce-scatter
-    one rank's part. `evidence` are the commonest things that told the axis, at most three. The bandwidth
-    is over the duration on this rank, which includes waiting for peers.
-    """
-
-    operation: Collective
-    axis: Axis
-    backend: Backend
-    count: int
-    work_ns: int
-    exposed_ns: int
-    bytes: int | None
-    bus_bandwidth_bytes_per_s: float | None = None
-    evidence: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class OverlapTax:
-    """How much slower compute kernels ran while communication ran beside them than alone.
-
-    `ratio` compares medians of the same kernel and launch shape; `slowed_ns` is the extra work in a
-    typical step, below 0 where they ran faster; `kernels` is how many that ran beside it were compared.
-    """
-
-    ratio: float
-    slowed_ns: int
-    kernels: int
-
-
-@dataclass(frozen=True, slots=True)
-class DispatcherWork:
-    """Work of a token dispatcher in the typical step: added-up durations, not time.
-
-    Packing, unpacking and routing (scores, counts, layouts) stay on the GPU; synchronisation waits for
-    peers; transport moves tokens.
-    """
-
-    pack_ns: int
-    synchronise_ns: int
-    transport_ns: int
-    unpack_ns: int
-    routing_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Communication:
-    """Communication of a rank: the time it ran, and how much of it nothing hid.
-
-    `overlap_tax` is `None` where no kernel ran often enough both ways, `dispatcher` where nothing
-    communicated between experts.
-    """
-
-    union_ns: int
-    exposed_ns: int
-    blocking_ns: int | None
-    hidden_share: float | None
-    operations: tuple[CommunicationOperation, ...]
-    overlap_tax: OverlapTax | None = None
-    dispatcher: DispatcherWork | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,77 +246,6 @@ class CaptureQuality:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPressure:
-    """How close the run is to the end of the GPU's memory."""
-
-    level: Pressure = "unknown"
-    evidence: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WallShare:
-    """A wall in the typical step, and its share of the steady steps: median and percentiles.
-
-    The percentiles are `None` without a steady step; then the median is over all windows.
-    """
-
-    typical_ns: int
-    share: float
-    p10: float | None
-    p90: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class WallShares:
-    """The deciding shares of all walls."""
-
-    compute: WallShare
-    communication: WallShare
-    memory: WallShare
-    host: WallShare
-    unattributed: WallShare
-
-
-@dataclass(frozen=True, slots=True)
-class Opportunity:
-    """What removing one cause could win at most; ceilings are never added up.
-
-    `speedup_ceiling` is T / (T - R), a ratio of at least 1.
-    """
-
-    id: str
-    wall: Wall
-    cause: str
-    recoverable_ns: int
-    step_ceiling_ns: int
-    speedup_ceiling: float
-    status: ClaimStatus
-    evidence: tuple[str, ...]
-    fixes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The verdict of the rank that speaks for the job.
-
-    `rank_index` is the place of that rank in `ranks`, from 0. `margin` is how far the dominant wall leads
-    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step.
-    """
-
-    dominant_wall: Dominant
-    verdict: str
-    runner_up: str | None = None
-    margin: float | None = None
-    led_steps: int | None = None
-    steady_steps: int = 0
-    walls: WallShares | None = None
-    next_wall: str | None = None
-    memory_pressure: MemoryPressure = field(default_factory=MemoryPressure)
-    rank_index: int = 0
-    throughput: Throughput | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Analysis:
     """One object a run of `analyze`."""
 
@@ -395,4 +257,4 @@ class Analysis:
     ranks: tuple[Rank, ...]
     diagnosis: Diagnosis
     opportunities: tuple[Opportunity, ...] = ()
-    fixes: None = None
+    fixes: tuple[Fix, ...] | None = None

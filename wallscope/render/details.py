@@ -7,7 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Communication, Rank
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.communication import Communication
 from wallscope.model.compute import ComputeDetails
 from wallscope.model.kinds import Axis, CopyDirection, DeviceState, Wall
 from wallscope.model.memory import CopyWork

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import ENOUGH_STEPS, Analysis, Anchor, MemoryPressure, Rank
+from wallscope.model.analysis import ENOUGH_STEPS, Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Finding, Severity
+from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.throughput import Throughput
 from wallscope.render.details import details, rank_name
 from wallscope.render.foreign import visible

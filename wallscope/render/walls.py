@@ -7,8 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, CauseTime, Opportunity, Rank
+from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.catalogue import meaning
+from wallscope.model.diagnosis import Opportunity
 from wallscope.model.kinds import Wall
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.foreign import visible

@@ -5,8 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from wallscope.model.analysis import Budget, MemoryPressure, Rank, Step, Typical
+from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
+from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.timeline.selection import Selection
 from wallscope.timeline.spans import Times

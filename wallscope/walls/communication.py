@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from wallscope.model.analysis import Communication, CommunicationOperation
+from wallscope.model.communication import Communication, CommunicationOperation
 from wallscope.model.frames import AXES, COLLECTIVES, KERNELS, NAMES
 from wallscope.model.kinds import Axis, Backend, Collective, LinkKind, OperationClass
 from wallscope.timeline.spans import union

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wallscope.model.analysis import Dominant, Walls, WallShare, WallShares
+from wallscope.model.analysis import Walls
+from wallscope.model.diagnosis import Dominant, WallShare, WallShares
 from wallscope.model.kinds import Wall
 from wallscope.timeline.spans import Times
 

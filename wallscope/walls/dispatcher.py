@@ -6,7 +6,7 @@ apart by class, category and kernel name.
 
 import polars as pl
 
-from wallscope.model.analysis import DispatcherWork
+from wallscope.model.communication import DispatcherWork
 from wallscope.model.kinds import Axis, Collective, ComputeCategory, OperationClass
 from wallscope.walls.typical import TypicalWork
 

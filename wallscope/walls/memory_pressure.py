@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from wallscope.model.analysis import MemoryPressure, Pressure
 from wallscope.model.capture import Capture
+from wallscope.model.diagnosis import MemoryPressure, Pressure
 from wallscope.model.kinds import OperationClass, RecomputeSource
 from wallscope.model.memory import Memory, MemoryUse
 from wallscope.timeline.spans import Spans, Times

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from wallscope.model.analysis import CauseTime, Opportunity, Rank
+from wallscope.model.analysis import CauseTime, Rank
+from wallscope.model.diagnosis import Opportunity
 from wallscope.model.kinds import RecomputeSource, Wall
 from wallscope.units import duration, percent
 from wallscope.walls.ceilings import Ceilings

@@ -5,7 +5,7 @@ Communication takes multiprocessors, memory bandwidth and power from what it hid
 
 import polars as pl
 
-from wallscope.model.analysis import OverlapTax
+from wallscope.model.communication import OverlapTax
 from wallscope.model.kinds import OperationClass, OperationKind
 from wallscope.timeline.spans import Spans, covered_ns, union
 from wallscope.walls.budget import spans_of

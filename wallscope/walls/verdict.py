@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from wallscope import units
-from wallscope.model.analysis import Anchor, Diagnosis, Opportunity, Rank, Step
+from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.catalogue import meaning
+from wallscope.model.diagnosis import Diagnosis, Opportunity
 from wallscope.model.kinds import Wall
 from wallscope.units import duration, percent
 from wallscope.walls.accounting import Account

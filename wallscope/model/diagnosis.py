@@ -1,0 +1,82 @@
+"""The verdict: deciding shares, opportunities, memory pressure."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wallscope.model.kinds import Wall
+from wallscope.model.throughput import Throughput
+
+Dominant = Literal["compute", "communication", "memory", "host", "mixed", "unknown"]
+Pressure = Literal["none", "near", "high", "unknown"]
+ClaimStatus = Literal["trace-verified", "config-verified", "inferred", "unverified"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPressure:
+    """How close the run is to the end of the GPU's memory."""
+
+    level: Pressure = "unknown"
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WallShare:
+    """A wall in the typical step, and its share of the steady steps: median and percentiles.
+
+    The percentiles are `None` without a steady step; then the median is over all windows.
+    """
+
+    typical_ns: int
+    share: float
+    p10: float | None
+    p90: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WallShares:
+    """The deciding shares of all walls."""
+
+    compute: WallShare
+    communication: WallShare
+    memory: WallShare
+    host: WallShare
+    unattributed: WallShare
+
+
+@dataclass(frozen=True, slots=True)
+class Opportunity:
+    """What removing one cause could win at most; ceilings are never added up.
+
+    `speedup_ceiling` is T / (T - R), a ratio of at least 1.
+    """
+
+    id: str
+    wall: Wall
+    cause: str
+    recoverable_ns: int
+    step_ceiling_ns: int
+    speedup_ceiling: float
+    status: ClaimStatus
+    evidence: tuple[str, ...]
+    fixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The verdict of the rank that speaks for the job.
+
+    `rank_index` is the place of that rank in `ranks`, from 0. `margin` is how far the dominant wall leads
+    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step.
+    """
+
+    dominant_wall: Dominant
+    verdict: str
+    runner_up: str | None = None
+    margin: float | None = None
+    led_steps: int | None = None
+    steady_steps: int = 0
+    walls: WallShares | None = None
+    next_wall: str | None = None
+    memory_pressure: MemoryPressure = field(default_factory=MemoryPressure)
+    rank_index: int = 0
+    throughput: Throughput | None = None

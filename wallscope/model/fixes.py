@@ -1,0 +1,66 @@
+"""What could be done about a loss: settings, their preconditions, and how to see that they work."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from wallscope.model.kinds import Wall
+
+System = Literal["megatron-bridge", "megatron-lm", "environment", "nsys"]
+Met = Literal["met", "unmet", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of one system, under its current name; `value` as it is written there."""
+
+    system: System
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """What must hold before a fix can work; trace or run configuration tell whether it does.
+
+    `unblock` says what to change where it is unmet.
+    """
+
+    id: str
+    text: str
+    status: Met
+    unblock: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedGain:
+    """A published measurement with its context, quoted and never promised: speed-up ratios, or `None`."""
+
+    text: str
+    low: float | None
+    high: float | None
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One remedy for one or several causes, ranked.
+
+    `causes` are those of this run that it answers; `recoverable_ns` is the largest ceiling among them, `None`
+    where none was worked out. It is `blocked` while a precondition is unmet.
+    """
+
+    id: str
+    title: str
+    wall: Wall
+    causes: tuple[str, ...]
+    why: str
+    settings: tuple[Setting, ...]
+    preconditions: tuple[Precondition, ...]
+    blocked: bool
+    recoverable_ns: int | None
+    speedup_ceiling: float | None
+    expected_gain: ExpectedGain | None
+    caveats: tuple[str, ...]
+    verify: str
+    source: str
+    next_wall: str | None = None
