@@ -108,10 +108,7 @@ def test_operations_of_ordinary_launches_are_no_graph():
     assert waits(ordered(before=rows)) == {2: {0}, 3: {2}, 4: {1}, 5: {3}}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a stream's tail is its own last operation, not all of the graph it ran"
-)
 def test_a_synchronisation_behind_a_graph_waits_for_all_branches():
-    found = ordered(replay(50, *FORK), last=[("stream", "stream", 0, None, None)])
+    found = ordered(replay(50, *FORK), last=[("stream", 0)])
 
     assert set(found.blocking[1]) == {0, 1}

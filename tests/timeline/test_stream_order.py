@@ -236,7 +236,6 @@ def test_of_one_launch_into_several_streams_the_last_to_start_tells_the_stream(s
     assert found.blocking == {1: (1,)}
 
 
-@pytest.mark.xfail(strict=True, reason="captures keep the flags of streams that ran operations alone")
 def test_a_null_stream_without_operations_relays_what_the_blocking_ones_do():
     program = Program(s0=NULL, s1=BLOCKING).run(1, 100, 200).record(0, 5).wait(2, 5).run(2, 200, 201)
 

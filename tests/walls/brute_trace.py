@@ -193,6 +193,13 @@ def capture(trace: Trace) -> Capture:
         }
         for row, call in enumerate(trace.calls)
     ]
+    numbers = _dense(trace)
+    numbers |= {
+        stream: len(numbers) + place
+        for place, stream in enumerate(
+            one for one, flag in trace.flags.items() if flag == NULL and one not in numbers
+        )
+    }
     streams = [
         {
             "stream": row,
@@ -202,7 +209,7 @@ def capture(trace: Trace) -> Capture:
             "number": FIRST_STREAM + stream,
             "flags": trace.flags.get(stream),
         }
-        for stream, row in _dense(trace).items()
+        for stream, row in numbers.items()
     ]
     told = {
         "operations": operations(trace).select(OPERATIONS.names()),

@@ -252,9 +252,6 @@ def test_a_thread_without_ranges_works_for_the_one_that_waits():
     assert told(trace) == [(20, 50, FRAMEWORK), (50, 90, "host/data-loading"), (90, 200, FRAMEWORK)]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="calls of the thread that waits do not cut the time of the one it waits for"
-)
 def test_a_thread_works_for_the_other_only_while_that_is_outside_calls():
     ops = (Op(0, 10, 20, "compute", 1), Op(0, 220, 230, "compute", 2))
     calls = (Call(0, 100, 110, "other"), Call(1, 5, 10, "launch"), Call(1, 200, 210, "launch"))

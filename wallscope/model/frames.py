@@ -141,7 +141,7 @@ DEVICE_STREAMS = pl.Schema(
         "flags": pl.Enum(StreamFlag),
     }
 )
-"""The streams that ran operations, with what CUDA calls them; null flags are unknown."""
+"""Streams that ran operations and null streams beside them, with CUDA's numbers; null flags are unknown."""
 
 COPIES = pl.Schema({"op": pl.UInt32(), "direction": DIRECTION, "source": MEMORY, "destination": MEMORY})
 """The operations that are copies or fills."""
@@ -169,6 +169,9 @@ COLLECTIVES = pl.Schema(
     }
 )
 """What the NCCL calls that enqueued an operation tell of it; operations without such calls have no row."""
+
+PARTNERS = pl.Schema({"op": pl.UInt32(), "collective": pl.UInt32()})
+"""Communication operations of several ranks that are one collective, which is numbered by its first one."""
 
 AXES = pl.Schema(
     {

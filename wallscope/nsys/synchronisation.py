@@ -120,13 +120,29 @@ def streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.D
 
 
 def flagged(used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Streams that ran operations with what the export says of them (`STREAMS` to `DEVICE_STREAMS`)."""
+    """Streams with what the export says of them (`STREAMS` to `DEVICE_STREAMS`).
+
+    Those that ran operations, and the null streams of their contexts: these keep order with others even so.
+    """
     flags = known.select("process", "context", "flags", number="stream")
-    return (
-        used.join(flags, on=["process", "context", "number"], how="left", maintain_order="left")
-        .select(DEVICE_STREAMS.names())
-        .cast(DEVICE_STREAMS)
+    key = ["process", "context", "number"]
+    working = used.join(flags, on=key, how="left", maintain_order="left")
+    idle = (
+        flags.filter(pl.col("flags") == StreamFlag.NULL)
+        .join(used, on=key, how="anti")
+        .join(
+            used.unique(["process", "context"]).select("process", "context", "rank_id"),
+            on=["process", "context"],
+        )
+        .sort(key)
+        .with_row_index("stream", offset=_behind(used))
     )
+    return pl.concat(frame.select(DEVICE_STREAMS.names()).cast(DEVICE_STREAMS) for frame in (working, idle))
+
+
+def _behind(used: pl.DataFrame) -> int:
+    """The first number that no stream has."""
+    return 0 if used.is_empty() else int(used["stream"].to_numpy().max()) + 1
 
 
 def _issued(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
 from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans
-from wallscope.timeline.graph_order import order_graphs
+from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
@@ -75,8 +75,9 @@ def dependencies(capture: Capture) -> Dependencies:
         np.append(call_start_ns, _BEFORE_ALL), np.append(call_end_ns, _BEFORE_ALL), np.append(thread, -1)
     )
     waits = resolved_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
-    order, waits, unexplained = _ordered(capture, waits, times)
-    order_graphs(operations, calls, order)
+    graphs = GraphLaunches(operations, calls)
+    order, waits, unexplained = _ordered(capture, waits, times, graphs)
+    graphs.order(order)
     blocking = _synchronising(capture, order, waits) | _copying(operations, calls)
     blocking |= {one: (*blocking[one], UNRESOLVED) for one in unexplained if one in blocking}
     return Dependencies(
@@ -96,16 +97,18 @@ def dependencies(capture: Capture) -> Dependencies:
     )
 
 
-def _ordered(capture: Capture, waits: Waits, times: CallTimes) -> tuple[StreamOrder, Waits, set[int]]:
+def _ordered(
+    capture: Capture, waits: Waits, times: CallTimes, graphs: GraphLaunches
+) -> tuple[StreamOrder, Waits, set[int]]:
     """The order of streams, the waits by the streams of their records, and calls whose waiting is unclear.
 
     Each time that more is known of where records were made, it can be told better what explains a wait.
     """
     operations, streams = capture.operations, capture.streams
-    call = operations["call"].to_numpy()
+    call, together = operations["call"].to_numpy(), graphs.together()
 
     def order_by(known: Waits) -> StreamOrder:
-        return StreamOrder(operations, times.start_ns[call], times.thread[call], streams, known)
+        return StreamOrder(operations, times.start_ns[call], times.thread[call], streams, known, together)
 
     order = order_by(waits)
     for _ in range(_MOST_ROUNDS):

@@ -6,38 +6,66 @@ operation begins right after the end of the same node of another branch in most 
 """
 
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.stream_order import StreamOrder
+from wallscope.timeline.stream_order import StreamOrder, Tail
 
 _AT_ONCE_NS = 5_000
 _MOST_REPLAYS = 0.9
 _FEWEST_REPLAYS = 2
 
 
-def order_graphs(operations: pl.DataFrame, calls: pl.DataFrame, order: StreamOrder) -> None:
-    """Let the operations of graph launches (`OPERATIONS`, `CALLS`) wait for each other."""
-    launching = calls.filter(pl.col("role") == CallRole.GRAPH).select(pl.col("call").cast(pl.Int32))
-    nodes = operations.filter(pl.col("graph_node").is_not_null()).join(launching, on="call", how="semi")
-    launches = [own for own in nodes.partition_by("call") if own["stream"].n_unique() > 1]
-    predecessor = order.predecessor
-    follower = np.full(predecessor.size, -1, np.int64)
-    held = np.flatnonzero(predecessor >= 0)
-    follower[predecessor[held]] = held
-    for own in launches:
-        by_stream = own.sort("start_ns", "op").partition_by("stream", maintain_order=True)
-        heads = [int(branch["op"][0]) for branch in by_stream]
-        tails = [int(branch["op"][-1]) for branch in by_stream]
-        before, behind = int(predecessor[heads[0]]), int(follower[tails[0]])
-        for head in heads[1:]:
-            order.follow(head, [before] if before >= 0 else [])
-        if behind >= 0:
-            order.follow(behind, tails[1:])
-    for op, producer in _joins(launches):
-        order.follow(op, [producer])
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The first and last operation of each branch of a launch, those of the launching stream first."""
+
+    heads: tuple[int, ...]
+    tails: tuple[int, ...]
+
+
+class GraphLaunches:
+    """The launches of graphs of several branches that were traced by node.
+
+    Args:
+        operations: `OPERATIONS`.
+        calls: `CALLS`.
+    """
+
+    def __init__(self, operations: pl.DataFrame, calls: pl.DataFrame) -> None:
+        launching = calls.filter(pl.col("role") == CallRole.GRAPH).select(pl.col("call").cast(pl.Int32))
+        nodes = operations.filter(pl.col("graph_node").is_not_null()).join(launching, on="call", how="semi")
+        self._launches = [own for own in nodes.partition_by("call") if own["stream"].n_unique() > 1]
+        self._branches = [_branches(own) for own in self._launches]
+
+    def together(self) -> dict[int, Tail]:
+        """The tails of the other branches, by the last operation that a launch runs in its own stream."""
+        return {branches.tails[0]: branches.tails[1:] for branches in self._branches}
+
+    def order(self, order: StreamOrder) -> None:
+        """Let the operations of the launches wait for each other, and what follows wait for all branches."""
+        follower = np.full(order.predecessor.size, -1, np.int64)
+        held = np.flatnonzero(order.predecessor >= 0)
+        follower[order.predecessor[held]] = held
+        for branches in self._branches:
+            before, behind = int(order.predecessor[branches.heads[0]]), int(follower[branches.tails[0]])
+            for head in branches.heads[1:]:
+                order.follow(head, [before] if before >= 0 else [])
+            if behind >= 0:
+                order.follow(behind, branches.tails[1:])
+        for op, producer in _joins(self._launches):
+            order.follow(op, [producer])
+
+
+def _branches(launch: pl.DataFrame) -> Branches:
+    by_stream = launch.sort("start_ns", "op").partition_by("stream", maintain_order=True)
+    return Branches(
+        tuple(int(branch["op"][0]) for branch in by_stream),
+        tuple(int(branch["op"][-1]) for branch in by_stream),
+    )
 
 
 def _joins(launches: list[pl.DataFrame]) -> list[tuple[int, int]]:

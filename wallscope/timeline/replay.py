@@ -1,14 +1,15 @@
-"""A stretch of a rank's time played again, with some durations changed.
+"""A stretch of time of one or several ranks played again, with some durations changed.
 
-Threads go from piece to piece, operations start when the last of what they wait for is done, blocking
-calls return when what they wait for has ended; what lay between a cause and its effect in the capture
-lies there again. Played with nothing changed it gives the capture back: how far it does not, tells how
-little it can be believed.
+Threads go from piece to piece, operations start when the last of what they wait for is done, collectives
+end when the last participant has come, blocking calls return when what they wait for has ended; what lay
+between a cause and its effect in the capture lies there again. Played with nothing changed it gives the
+capture back: how far it does not, tells how little it can be believed.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 import polars as pl
@@ -23,8 +24,12 @@ _LEAST_WAIT_NS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What threads were in, in order of end: stretches inside a call, or outside calls (-1)."""
+    """What threads were in, in order of end: stretches inside a call, or outside calls (-1).
 
+    `process` is that of each thread.
+    """
+
+    process: Mapping[int, int]
     thread: list[int]
     start_ns: list[int]
     end_ns: list[int]
@@ -63,18 +68,44 @@ class _Issue:
     producers: tuple[tuple[int, int], ...]  # number and lag
 
 
+@dataclass(slots=True)
+class _Course:
+    """How far a run has come: clocks of threads, pieces left, operations issued, started and ended."""
+
+    clock: dict[int, int]
+    left_ns: list[int]
+    issued_ns: dict[int, int]
+    started: dict[int, int]
+    ended: dict[int, int]
+    missing: dict[int, int]  # participants of each collective that have not come yet
+
+
+class _Event(IntEnum):
+    """What happens in a run, in the order in which it does at one moment."""
+
+    PIECE = 0
+    EARLY_ISSUE = 1
+    START = 2
+
+
 class Replay:
-    """A stretch of one rank, ready to be played.
+    """A stretch of one or several ranks, ready to be played.
 
     Args:
-        operations: `OPERATIONS` of the rank that were issued in the stretch.
+        operations: `OPERATIONS` of the ranks that were issued in the stretch.
         waits: who waits for whom.
-        pieces: what the threads that issue to the rank were in.
+        pieces: what the threads that issue to the ranks were in.
         releasing: calls that give memory back, which wait for an idle device, and the last work before each.
+        partners: operations of several ranks that are one collective (`PARTNERS`).
     """
 
     def __init__(
-        self, operations: pl.DataFrame, waits: Dependencies, pieces: Pieces, releasing: Mapping[int, Tail]
+        self,
+        operations: pl.DataFrame,
+        waits: Dependencies,
+        pieces: Pieces,
+        releasing: Mapping[int, Tail],
+        partners: pl.DataFrame,
     ) -> None:
         self._waits, self._pieces, self._releasing = waits, pieces, releasing
         self._rows_of: dict[int, list[int]] = {}
@@ -85,49 +116,80 @@ class Replay:
         }
         self._early: dict[int, list[_Issue]] = {}
         self._issued: dict[int, list[_Issue]] = {}
-        latency_ns, hand_over_ns = _typical_lags(operations, waits)
-        self.unplaced = 0
-        for op in operations.sort("start_ns", "op")["op"].to_list():
-            self._place(op, latency_ns, hand_over_ns)
+        self._placed: dict[int, _Issue] = {}
+        for own in operations.partition_by("rank_id"):
+            latency_ns, hand_over_ns = _typical_lags(own, waits)
+            for op in own["op"].to_list():
+                self._place(op, latency_ns, hand_over_ns)
+        self._collective_of, self._participants = _placed_partners(partners, self._placed)
         self._released_by = self._released(set(operations["call"].to_list()))
+        self._events = self._in_order()
 
     def run(self, change: Change) -> Mapping[int, int]:
         """Start of each operation that a piece issues, in ns, by number."""
-        waits, pieces = self._waits, self._pieces
-        started: dict[int, int] = {}
-        ended: dict[int, int] = {}
-        clock: dict[int, int] = {}
-        left_ns = [0] * len(pieces.call)
-        for row, thread in enumerate(pieces.thread):
-            at_ns = clock.get(thread, pieces.start_ns[row])
-            for issue in self._early.get(row, ()):
-                self._start(issue, at_ns, change, started, ended)
-            length_ns = 0 if row in change.pieces else pieces.end_ns[row] - pieces.start_ns[row]
-            call = pieces.call[row]
-            if row in self._released_by:
-                other, since_ns = self._released_by[row]
-                at_ns = left_ns[other] + min(since_ns, length_ns)
-            elif call in self._releasing and pieces.end_ns[row] == waits.call_end_ns[call]:
-                at_ns = self._released_memory(call, at_ns, length_ns, change, ended)
-            elif call in waits.blocking and pieces.end_ns[row] == waits.call_end_ns[call]:
-                at_ns = self._returned(call, at_ns, length_ns, change, ended)
+        pieces = self._pieces
+        missing = {one: len(members) for one, members in self._participants.items()}
+        course = _Course({}, [0] * len(pieces.call), {}, {}, {}, missing)
+        for kind, number in self._events:
+            if kind == _Event.START:
+                self._start(self._placed[number], change, course)
+            elif kind == _Event.PIECE:
+                self._pass(number, change, course)
             else:
-                at_ns += length_ns
-            clock[thread] = left_ns[row] = at_ns
-            for issue in self._issued.get(row, ()):
-                self._start(issue, at_ns, change, started, ended)
-        return started
+                at_ns = course.clock.get(pieces.thread[number], pieces.start_ns[number])
+                for issue in self._early[number]:
+                    course.issued_ns[issue.op] = at_ns + issue.offset_ns
+        return course.started
 
-    def _start(
-        self, issue: _Issue, at_ns: int, change: Change, started: dict[int, int], ended: dict[int, int]
-    ) -> None:
-        start_ns = at_ns + issue.offset_ns + (0 if change.no_launch_latency else issue.latency_ns)
-        ends_ns = self._waits.end_ns
+    def _in_order(self) -> list[tuple[_Event, int]]:
+        """Everything that happens in a run: number of the piece or operation, in the order of the capture."""
+        pieces, waits = self._pieces, self._waits
+        events = [(end_ns, _Event.PIECE, row) for row, end_ns in enumerate(pieces.end_ns)]
+        events += [(pieces.start_ns[row], _Event.EARLY_ISSUE, row) for row in self._early]
+        events += [(waits.start_ns[op], _Event.START, op) for op in self._placed]
+        return [(kind, number) for _, kind, number in sorted(events)]
+
+    def _pass(self, row: int, change: Change, course: _Course) -> None:
+        """Let a thread go through a piece, and issue what it issues at its end."""
+        waits, pieces = self._waits, self._pieces
+        thread, call = pieces.thread[row], pieces.call[row]
+        at_ns = course.clock.get(thread, pieces.start_ns[row])
+        length_ns = 0 if row in change.pieces else pieces.end_ns[row] - pieces.start_ns[row]
+        if row in self._released_by:
+            other, since_ns = self._released_by[row]
+            at_ns = course.left_ns[other] + min(since_ns, length_ns)
+        elif call in self._releasing and pieces.end_ns[row] == waits.call_end_ns[call]:
+            at_ns = self._released_memory(call, at_ns, length_ns, change, course.ended)
+        elif call in waits.blocking and pieces.end_ns[row] == waits.call_end_ns[call]:
+            at_ns = self._returned(call, at_ns, length_ns, change, course.ended)
+        else:
+            at_ns += length_ns
+        course.clock[thread] = course.left_ns[row] = at_ns
+        for issue in self._issued.get(row, ()):
+            course.issued_ns[issue.op] = at_ns + issue.offset_ns
+
+    def _start(self, issue: _Issue, change: Change, course: _Course) -> None:
+        start_ns = course.issued_ns[issue.op] + (0 if change.no_launch_latency else issue.latency_ns)
+        ends_ns, ended = self._waits.end_ns, course.ended
         for producer, lag_ns in issue.producers:
             done_ns = ended.get(producer, ends_ns[producer])
             start_ns = max(start_ns, done_ns + (min(lag_ns, 0) if change.no_hand_over else lag_ns))
-        started[issue.op] = start_ns
+        course.started[issue.op] = start_ns
         ended[issue.op] = start_ns + (0 if issue.op in change.operations else issue.duration_ns)
+        collective = self._collective_of.get(issue.op)
+        if collective is not None:
+            course.missing[collective] -= 1
+            if not course.missing[collective]:
+                self._complete(self._participants[collective], change, course)
+
+    def _complete(self, members: Sequence[int], change: Change, course: _Course) -> None:
+        """End a collective whose last participant has come: each as long after that as in the capture."""
+        waits = self._waits
+        came_ns = max(waits.start_ns[op] for op in members)
+        now_came_ns = max(course.started[op] for op in members)
+        for op in members:
+            if op not in change.operations:
+                course.ended[op] = now_came_ns + waits.end_ns[op] - came_ns
 
     def _returned(
         self, call: int, entered_ns: int, length_ns: int, change: Change, ended: dict[int, int]
@@ -168,7 +230,6 @@ class Replay:
             issued_ns = waits.call_start_ns[call] if is_early else waits.call_end_ns[call]
         row = self._row(waits.call_thread[call], issued_ns, is_start=is_early) if call >= 0 else -1
         if row < 0:
-            self.unplaced += 1
             return
         producers = [producer for producer in waits.producers(op) if producer != UNRESOLVED]
         lags_ns = [start_ns - waits.end_ns[producer] for producer in producers]
@@ -183,6 +244,7 @@ class Replay:
         edge_ns = self._pieces.start_ns[row] if is_early else self._pieces.end_ns[row]
         issue = _Issue(op, issued_ns - edge_ns, latency_ns, waits.end_ns[op] - start_ns, bound)
         (self._early if is_early else self._issued).setdefault(row, []).append(issue)
+        self._placed[op] = issue
 
     def _row(self, thread: int, at_ns: int, *, is_start: bool) -> int:
         """The piece of a thread that ends at a moment, contains it or starts there; -1 without one."""
@@ -196,13 +258,18 @@ class Replay:
     def _released(self, issuing: set[int]) -> dict[int, tuple[int, int]]:
         """Pieces outside calls in which another thread issued: what that one was in last, and the time since.
 
-        The thread waited for the other one, which may have gone on after its last call.
+        The thread waited for the other one of its process, which may have gone on after its last call.
         """
         pieces = self._pieces
-        rows = [row for row, call in enumerate(pieces.call) if call >= 0 and call in issuing]
-        ends = [pieces.end_ns[row] for row in rows]
+        issuing_of: dict[int, list[int]] = {}
+        for row, call in enumerate(pieces.call):
+            if call >= 0 and call in issuing:
+                issuing_of.setdefault(pieces.process[pieces.thread[row]], []).append(row)
+        ends_of = {process: [pieces.end_ns[row] for row in rows] for process, rows in issuing_of.items()}
         found = {}
         for row, call in enumerate(pieces.call):
+            process = pieces.process[pieces.thread[row]]
+            rows, ends = issuing_of.get(process, []), ends_of.get(process, [])
             place = bisect_left(ends, pieces.end_ns[row]) - 1
             if call >= 0 or place < 0 or ends[place] <= pieces.start_ns[row]:
                 continue
@@ -212,6 +279,17 @@ class Replay:
                 left = self._rows_of[other][last]
                 found[row] = (left, pieces.end_ns[row] - pieces.end_ns[left])
         return found
+
+
+def _placed_partners(
+    partners: pl.DataFrame, placed: Mapping[int, _Issue]
+) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """The collective of each operation, and its participants; those that are not all played are left out."""
+    participants: dict[int, list[int]] = {}
+    for op, collective in partners.iter_rows():
+        participants.setdefault(collective, []).append(op)
+    whole = {one: members for one, members in participants.items() if all(op in placed for op in members)}
+    return {op: one for one, members in whole.items() for op in members}, whole
 
 
 def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:

@@ -6,7 +6,7 @@ a wait on take part: an event recorded there stands for what that stream waits f
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -96,11 +96,19 @@ class StreamOrder:
         issuer: the thread of that call, -1 where there is none.
         streams: `DEVICE_STREAMS`.
         waits: the waits and what they mean.
+        together: operations of other streams that have to end too before a stream is through with one.
     """
 
-    def __init__(
-        self, operations: pl.DataFrame, issue_ns: Times, issuer: Rows, streams: pl.DataFrame, waits: Waits
+    def __init__(  # noqa: PLR0913, PLR0917  # these tell the order together
+        self,
+        operations: pl.DataFrame,
+        issue_ns: Times,
+        issuer: Rows,
+        streams: pl.DataFrame,
+        waits: Waits,
+        together: Mapping[int, Tail],
     ) -> None:
+        self._together = together
         self.end_ns: Times = operations["end_ns"].to_numpy()
         self._end_ns: list[int] = self.end_ns.tolist()
         self._streams: dict[int, _Stream] = {}
@@ -174,7 +182,9 @@ class StreamOrder:
         since_ns = held.issued_ns[count - 1] if count else _BEFORE_ALL
         first, behind = bisect_left(held.waited_ns, since_ns), bisect_left(held.waited_ns, at_ns)
         waited = (op for tail in held.waited_for[first:behind] for op in tail)
-        return self.latest([*held.ops[count - 1 : count], *waited])
+        own = held.ops[count - 1 : count]
+        beside = (op for last in own for op in self._together.get(last, ()))
+        return self.latest([*own, *beside, *waited])
 
     def mark(self, stream: int, at_ns: int) -> Tail:
         """What has to end before a mark is reached that is put into a stream: the null stream waits too."""
@@ -245,7 +255,7 @@ class StreamOrder:
 
     def _order(self, earlier: int, later: int) -> None:
         """Let each operation of one stream wait for what another was given before it."""
-        first, second = self._streams[earlier], self._streams[later]
+        first, second = (self._streams.get(stream, _Stream([], [])) for stream in (earlier, later))
         issued_ns = np.array(second.issued_ns)
         given = np.searchsorted(np.array(first.issued_ns), issued_ns, side="left")
         given += np.searchsorted(np.array(first.waited_ns, np.int64), issued_ns, side="left")

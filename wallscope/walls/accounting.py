@@ -9,10 +9,11 @@ from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
+from wallscope.timeline.partners import partners
 from wallscope.timeline.selection import Selection
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence, attributed
-from wallscope.walls.ceilings import Ceilings
+from wallscope.walls.ceilings import Ceilings, RankWindows, ceilings
 from wallscope.walls.communication import Traffic, blocking_ns, communication
 from wallscope.walls.compute import compute_work, unmatched_kernels
 from wallscope.walls.compute_details import compute_details
@@ -75,9 +76,18 @@ class Account:
 
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
+    ranks = [_rank_windows(divided, rank_id) for rank_id in divided.capture.ranks["rank_id"]]
+    held = ceilings(evidence, ranks, partners(divided.operations, facts.collectives))
     return tuple(
-        _account(divided, facts, evidence, row) for row in divided.capture.ranks.iter_rows(named=True)
+        _account(divided, facts, evidence, row, own, ceiling)
+        for row, own, ceiling in zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
     )
+
+
+def _rank_windows(divided: Divided, rank_id: int) -> RankWindows:
+    is_own = pl.col("rank_id") == rank_id
+    windows = divided.windows.filter(is_own)
+    return RankWindows(rank_id, divided.operations.filter(is_own), windows, typical_steps(windows))
 
 
 def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:
@@ -95,11 +105,16 @@ def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
     return typical_work(divided.operations.filter(is_own), typical_steps(divided.windows.filter(is_own)))
 
 
-def _account(divided: Divided, facts: OperationFacts, evidence: Evidence, rank: dict[str, Any]) -> Account:
+def _account(  # noqa: PLR0913, PLR0917  # a rank is told from as much
+    divided: Divided,
+    facts: OperationFacts,
+    evidence: Evidence,
+    rank: dict[str, Any],
+    own: RankWindows,
+    ceiling: Ceilings,
+) -> Account:
     capture = divided.capture
-    is_own = pl.col("rank_id") == rank["rank_id"]
-    operations, windows = divided.operations.filter(is_own), divided.windows.filter(is_own)
-    chosen = typical_steps(windows)
+    operations, windows, chosen = own.operations, own.windows, own.typical
     work = typical_work(operations, chosen)
     model = capture.export.gpu(rank["gpu"])
     capacity_bytes = None if model is None else model.memory_bytes
@@ -111,7 +126,6 @@ def _account(divided: Divided, facts: OperationFacts, evidence: Evidence, rank: 
         budget=budget,
         walls=walls_of(mean_parts(walls_of_steps(usual, chosen["step"]))),
     )
-    ceilings = Ceilings(evidence, operations, windows, chosen)
     listed = causes_of(usual, len(chosen), typical.walls, {})
     traffic = Traffic(facts.axes, facts.collectives, capture.kernels, capture.names)
     account = Rank(
@@ -137,14 +151,14 @@ def _account(divided: Divided, facts: OperationFacts, evidence: Evidence, rank: 
         ),
         ranges=divided.phases.listed(work, divided.projected, rank["process"], usual),
         unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
-        causes=tuple(causes_of(usual, len(chosen), typical.walls, recoverable(listed, ceilings))),
+        causes=tuple(causes_of(usual, len(chosen), typical.walls, recoverable(listed, ceiling))),
         host_details=host_details(operations, work, usual, evidence, capture),
         gpu_metrics=gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     return Account(
         rank=account,
-        ceilings=ceilings,
+        ceilings=ceiling,
         walls=walls_of_steps(slices, deciding["step"]),
         unresolved=unresolved_of_steps(slices, deciding["step"]),
         pressure=memory_pressure(

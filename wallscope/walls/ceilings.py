@@ -6,13 +6,15 @@ constraint close behind; playing the dependencies again without it heeds both.
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.kinds import CallRole, LinkKind, OperationClass
+from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.replay import Change, Pieces, Replay
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import Tail
@@ -35,44 +37,31 @@ _OF_ROLE = {
 }
 
 
-class Ceilings:
-    """A stretch of steps of one rank, to be asked what the typical one takes without a cause.
+@dataclass(frozen=True, slots=True)
+class RankWindows:
+    """A rank with its operations (`CLASSIFIED`), its windows (`STEPS`, in order), and typical ones."""
 
-    Args:
-        evidence: of the capture.
-        operations: `CLASSIFIED` of the rank.
-        windows: `STEPS` of the rank, in order.
-        typical: those that make the typical step.
+    rank_id: int
+    operations: pl.DataFrame
+    windows: pl.DataFrame
+    typical: pl.DataFrame
+
+
+class Ceilings:
+    """What the typical step of one rank takes without a cause; ranks that communicate are played together.
+
+    The lengths of the unchanged steps, as captured and as played, in ns; `None` where they can't be played.
     """
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        operations: pl.DataFrame,
-        windows: pl.DataFrame,
-        typical: pl.DataFrame,
-    ) -> None:
-        self._evidence = evidence
-        self._drained = Drained(operations, evidence.waits, evidence.names_of_calls)
-        waits = evidence.waits
-        stretch = _stretch(windows, typical, operations)
-        begin_ns, until_ns = stretch["issue_start_ns"][0], stretch["issue_end_ns"][-1]
-        issued_ns = waits.calls.start_ns[operations["call"].to_numpy()]
-        self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
-        thread = waits.calls.thread[self._own["call"].to_numpy()]
-        threads = np.unique(thread[thread >= 0]).tolist()
-        self._pieces, causes = _pieces(evidence, self._drained, threads, begin_ns, until_ns)
-        self._rows_of, self._rows_of_call = _rows_by(causes), _rows_by(self._pieces.call)
-        self._releasing = _releasing(evidence, self._pieces)
-        self._replay = Replay(self._own, waits, self._pieces, self._releasing)
-        self._steps = _first_operations(stretch, typical, self._own)
-        self._actual_ns = self._length(dict(zip(self._own["op"], self._own["start_ns"], strict=True)))
-        self._played_ns = self._length(self._replay.run(Change()))
+    def __init__(self, stretch: "_Stretch", rank_id: int) -> None:
+        self._stretch, self._rank_id = stretch, rank_id
+        self._actual_ns = stretch.actual_ns(rank_id)
+        self._played_ns = stretch.played_ns(rank_id, frozenset())
 
     @property
     def step_count(self) -> int:
         """How many steps of the typical one are played."""
-        return len(self._steps)
+        return self._stretch.step_count(self._rank_id)
 
     @property
     def error(self) -> float | None:
@@ -85,20 +74,88 @@ class Ceilings:
         """How much shorter the typical step gets without some causes; `None` where that can't be told."""
         if self.error is None or self.error > _LARGEST_ERROR or self._played_ns is None:
             return None
-        changed_ns = self._length(self._replay.run(self._without(causes)))
+        changed_ns = self._stretch.played_ns(self._rank_id, frozenset(causes))
         return None if changed_ns is None else max(round(self._played_ns - changed_ns), 0)
 
-    def _length(self, started: Mapping[int, int]) -> float | None:
-        """Mean length of the played steps from the starts of operations."""
-        if not self._steps or any(op not in started for pair in self._steps for op in pair):
+
+def ceilings(
+    evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame
+) -> tuple[Ceilings, ...]:
+    """The ceilings of each rank; `partners` (`PARTNERS`) are the collectives between them."""
+    stretch_of: dict[int, _Stretch] = {}
+    for together in _connected(ranks, partners):
+        stretch = _Stretch(evidence, together, partners)
+        stretch_of |= {rank.rank_id: stretch for rank in together}
+    return tuple(Ceilings(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
+
+
+def _connected(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list[RankWindows]]:
+    """Ranks that communicate with each other, perhaps through others."""
+    groups = [[rank] for rank in ranks]
+    rank_of = pl.concat([rank.operations.select("op", "rank_id") for rank in ranks])
+    joined = partners.join(rank_of, on="op").group_by("collective").agg(pl.col("rank_id").unique().sort())
+    for members in joined["rank_id"].unique().to_list():
+        touched = [group for group in groups if any(rank.rank_id in members for rank in group)]
+        rest = [group for group in groups if group not in touched]
+        groups = [*rest, [rank for group in touched for rank in group]]
+    return groups
+
+
+class _Stretch:
+    """A stretch of steps of some ranks, played with and without causes."""
+
+    def __init__(self, evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame) -> None:
+        self._evidence = evidence
+        self._drained = [Drained(rank.operations, evidence.waits, evidence.names_of_calls) for rank in ranks]
+        waits = evidence.waits
+        stretches = [_stretch(rank.windows, rank.typical, rank.operations) for rank in ranks]
+        begin_ns = min(stretch["issue_start_ns"][0] for stretch in stretches)
+        until_ns = max(stretch["issue_end_ns"][-1] for stretch in stretches)
+        operations = pl.concat([rank.operations for rank in ranks])
+        issued_ns = waits.calls.start_ns[operations["call"].to_numpy()]
+        self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
+        self._pieces, causes = _pieces(
+            evidence, _threads_of(self._own, self._drained, waits), begin_ns, until_ns
+        )
+        self._rows_of, self._rows_of_call = _rows_by(causes), _rows_by(self._pieces.call)
+        self._releasing = _releasing(evidence, self._pieces)
+        self._replay = Replay(self._own, waits, self._pieces, self._releasing, partners)
+        self._steps = {
+            rank.rank_id: _first_operations(
+                stretch, rank.typical, self._own.filter(pl.col("rank_id") == rank.rank_id)
+            )
+            for rank, stretch in zip(ranks, stretches, strict=True)
+        }
+        self._started = {frozenset[str](): self._replay.run(Change())}
+
+    def step_count(self, rank_id: int) -> int:
+        """How many steps of a rank's typical one are played."""
+        return len(self._steps[rank_id])
+
+    def actual_ns(self, rank_id: int) -> float | None:
+        """Mean length of those steps in the capture."""
+        return self._length(rank_id, self._evidence.waits.start_ns)
+
+    def played_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
+        """Mean length of those steps played without some causes; `None` where they can't be played."""
+        if causes not in self._started:
+            self._started[causes] = self._replay.run(self._without(causes))
+        started = self._started[causes]
+        if any(op not in started for pair in self._steps[rank_id] for op in pair):
             return None
-        return sum(started[behind] - started[first] for first, behind in self._steps) / len(self._steps)
+        return self._length(rank_id, started)
+
+    def _length(self, rank_id: int, started: Mapping[int, int] | Sequence[int]) -> float | None:
+        steps = self._steps[rank_id]
+        return (
+            sum(started[behind] - started[first] for first, behind in steps) / len(steps) if steps else None
+        )
 
     def _without(self, causes: Collection[str]) -> Change:
         of_operation = self._evidence.causes.cause.gather(self._own["op"])
         removed = self._own.filter(of_operation.is_in(list(causes)))
         names = [cause.removeprefix(f"{DRAINED}/") for cause in causes if cause.startswith(DRAINED)]
-        unblocked = {call for name in names for call in self._drained.blocking(name)}
+        unblocked = {call for name in names for drained in self._drained for call in drained.blocking(name)}
         unmade = set(unblocked)
         if _RECOMPUTE in causes:  # work that is not done again is not launched again
             unmade |= set(self._own.filter(of_operation == _RECOMPUTE)["call"]) - {-1}
@@ -172,12 +229,39 @@ def _releasing(evidence: Evidence, pieces: Pieces) -> dict[int, Tail]:
     return tails
 
 
+def _threads_of(
+    operations: pl.DataFrame, drained: Sequence[Drained], waits: Dependencies
+) -> list[tuple[Drained, list[int]]]:
+    """The threads that issue operations, each with the first rank that it issues to."""
+    taken: set[int] = set()
+    found = []
+    for own in drained:
+        call = operations.filter(pl.col("rank_id") == own.rank_id)["call"].to_numpy()
+        threads = set(waits.calls.thread[call].tolist()) - {-1} - taken
+        taken |= threads
+        found.append((own, sorted(threads)))
+    return found
+
+
 def _pieces(
-    evidence: Evidence, drained: Drained, threads: Iterable[int], begin_ns: int, until_ns: int
+    evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
 ) -> tuple[Pieces, list[str]]:
     """What threads were in during a stretch, and the cause of each piece."""
+    found = [
+        _pieces_of_rank(evidence, drained, threads, begin_ns, until_ns) for drained, threads in threads_of
+    ]
+    together = pl.concat(found).sort("end_ns", "start_ns", maintain_order=True)
+    process = dict(enumerate(evidence.activity.process.to_list()))
+    columns = [together[name].to_list() for name in ("thread", "start_ns", "end_ns", "call")]
+    return Pieces(process, *columns), together["cause"].to_list()
+
+
+def _pieces_of_rank(
+    evidence: Evidence, drained: Drained, threads: list[int], begin_ns: int, until_ns: int
+) -> pl.DataFrame:
+    """Pieces of the threads of a rank by end: thread, start_ns, end_ns, call (-1 outside calls) and cause."""
     waits = evidence.waits
-    moments = evidence.activity.moments(list(threads), drained.threads)
+    moments = evidence.activity.moments(threads, drained.threads)
     rows: list[tuple[int, int, int, int]] = []
     for thread in threads:
         spans = waits.spans[thread]
@@ -209,7 +293,7 @@ def _pieces(
         cause if cause is not None else _OF_ROLE.get(CallRole(role), "host/other-call")
         for cause, role in zip(told.to_list(), roles.to_list(), strict=True)
     ]
-    return Pieces(*(frame[name].to_list() for name in ("thread", "start_ns", "end_ns", "call"))), causes
+    return frame.with_columns(cause=pl.Series(causes, dtype=pl.String))
 
 
 def _cut(start_ns: int, end_ns: int, moments: Times | None) -> list[tuple[int, int]]:

@@ -92,7 +92,8 @@ class HostActivity:
         """When ranges and waits of each thread begin and end, in order of time.
 
         Ranges that tell a cause cut the other threads of their process too: these may wait meanwhile.
-        So do the locks of the threads that issue: a thread is locked only while they are.
+        So do the locks of the threads that issue: a thread is locked only while they are. Outside its own
+        ranges a thread works for one that is in no call: calls of the others cut it there.
         """
         sides: dict[int, list[Times]] = {thread: [] for thread in threads}
         telling = self.tree.filter(pl.Series(self.causes_of_ranges[self.tree["range"].to_numpy()] != ""))
@@ -106,6 +107,11 @@ class HostActivity:
             chosen = frame.filter(pl.col("thread").is_in(threads))
             for own in chosen.select("thread", "start_ns", "end_ns").partition_by("thread"):
                 sides[own["thread"][0]] += [own["start_ns"].to_numpy(), own["end_ns"].to_numpy()]
+        for thread in threads:
+            held = self.holders.get(thread)
+            for other in self.others(thread):
+                at_ns = other.call_sides()
+                sides[thread].append(at_ns if held is None else at_ns[held.open_range(at_ns) < 0])
         return {thread: np.unique(np.concatenate(own)) for thread, own in sides.items()}
 
     def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:

@@ -1,0 +1,95 @@
+"""Communication operations of several ranks in one capture that are one collective.
+
+Nobody gets out of a collective before the last participant is in: its operations overlap and end close
+together, over and over. Ranks that share one clock are matched by that; nothing is guessed across clocks.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.model.frames import PARTNERS
+from wallscope.model.kinds import OperationClass
+from wallscope.timeline.spans import Times
+
+_Indices = npt.NDArray[np.int64]
+_FEWEST, _LEAST_MATCHED = 2, 0.9
+_CLOSE_NS, _CLOSE_SHARE = 10_000, 0.02
+"""How far apart the ends of one collective may lie in the median, as a time and of its duration."""
+
+
+def partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
+    """Which communication operations (of `CLASSIFIED`, all ranks) are one collective (`PARTNERS`).
+
+    What streams of two ranks run under one name, of one communicator where `collectives` (`COLLECTIVES`) tell
+    it, is matched where each is the other's nearest by end; the streams communicate if nine of ten are,
+    overlap, and end together.
+    """
+    communication = (
+        operations.filter(pl.col("class") == OperationClass.COMMUNICATION)
+        .join(collectives.select("op", "communicator"), on="op", how="left")
+        .sort("end_ns", "op")
+    )
+    alike = communication.partition_by("name", "communicator")
+    found = [pair for same in alike for pair in _pairs(same)]
+    if not found:
+        return PARTNERS.to_frame()
+    return _joined(np.concatenate(found), communication)
+
+
+def _pairs(same: pl.DataFrame) -> Iterator[_Indices]:
+    """Pairs of operations of one name that are one collective; two columns of numbers."""
+    for one, other in itertools.combinations(same.partition_by("rank_id", "stream"), 2):
+        if one["rank_id"][0] != other["rank_id"][0]:
+            matched = _matched(one, other)
+            if matched is not None:
+                yield matched
+
+
+def _matched(one: pl.DataFrame, other: pl.DataFrame) -> _Indices | None:
+    """The pairs of two ranks, `None` where they do not communicate with each other."""
+    ends, other_ends = one["end_ns"].to_numpy(), other["end_ns"].to_numpy()
+    nearest, nearest_back = _nearest(ends, other_ends), _nearest(other_ends, ends)
+    rows = np.flatnonzero(nearest_back[nearest] == np.arange(len(ends)))
+    if rows.size < max(_FEWEST, _LEAST_MATCHED * min(len(ends), len(other_ends))):
+        return None
+    others = nearest[rows]
+    starts, other_starts = one["start_ns"].to_numpy()[rows], other["start_ns"].to_numpy()[others]
+    last_start_ns, first_end_ns = np.maximum(starts, other_starts), np.minimum(ends[rows], other_ends[others])
+    apart_ns = np.median(np.abs(ends[rows] - other_ends[others]))
+    longest_ns = np.median(np.maximum(ends[rows], other_ends[others]) - np.minimum(starts, other_starts))
+    overlap = last_start_ns < first_end_ns
+    if overlap.mean() < _LEAST_MATCHED or apart_ns > max(_CLOSE_NS, _CLOSE_SHARE * longest_ns):
+        return None
+    op, other_op = one["op"].to_numpy()[rows], other["op"].to_numpy()[others]
+    pairs: _Indices = np.column_stack([op, other_op]).astype(np.int64)[overlap]
+    return pairs
+
+
+def _nearest(at_ns: Times, among_ns: Times) -> _Indices:
+    """The place of the nearest moment among others, which are in order."""
+    right = np.searchsorted(among_ns, at_ns).clip(0, len(among_ns) - 1)
+    left = (right - 1).clip(0)
+    is_left = np.abs(at_ns - among_ns[left]) <= np.abs(among_ns[right] - at_ns)
+    return np.where(is_left, left, right)
+
+
+def _joined(pairs: _Indices, communication: pl.DataFrame) -> pl.DataFrame:
+    """Pairs joined into collectives; a collective has an operation of each rank once, else it is left out."""
+    root: dict[int, int] = {}
+
+    def top(op: int) -> int:
+        while root.setdefault(op, op) != op:
+            op = root[op]
+        return op
+
+    for one, other in pairs.tolist():
+        root[max(top(one), top(other))] = min(top(one), top(other))
+    joined = pl.DataFrame({"op": list(root), "collective": [top(op) for op in root]}, schema=PARTNERS).join(
+        communication.select("op", "rank_id"), on="op"
+    )
+    is_whole = pl.len().over("collective") == pl.col("rank_id").n_unique().over("collective")
+    return joined.filter(is_whole).select(PARTNERS.names()).sort("collective", "op")
