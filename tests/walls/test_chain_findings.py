@@ -105,6 +105,13 @@ def test_a_replay_that_is_far_off_says_why_there_is_no_ceiling(known):
     )
 
 
+def test_steps_that_cannot_be_played_have_no_ceilings(known):
+    unplayed = SimpleNamespace(error=None, step_count=0, recoverable_ns=lambda _: None)
+    account = replace(known[0], ceilings=unplayed)
+
+    assert "no ceilings" in codes(known, account=account)["replay-unfaithful"].message
+
+
 def with_compute(rank, share):
     budget = replace(rank.typical.budget, compute=round(share * rank.typical.step_ns))
     return replace(rank, typical=replace(rank.typical, budget=budget))

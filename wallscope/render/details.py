@@ -15,6 +15,7 @@ from wallscope.model.memory import CopyWork
 from wallscope.render.colours import STATE_COLOURS
 from wallscope.render.foreign import visible
 from wallscope.render.grids import bar, grid, titled
+from wallscope.render.host import gpu_metrics, host
 
 _MOST_ROWS = 6
 _MOST_PRECISIONS = 3
@@ -35,7 +36,14 @@ def details(analysis: Analysis, rank: Rank, whole: str) -> Iterator[RenderableTy
     if len(analysis.ranks) > 1:
         yield _ranks(analysis.ranks, whole)
     yield _budget(rank, analysis, whole)
-    sections = (_communication(rank), _compute(rank, analysis), _copies(rank), _unmatched(rank))
+    sections = (
+        _communication(rank),
+        _compute(rank, analysis),
+        gpu_metrics(rank),
+        _copies(rank),
+        host(rank),
+        _unmatched(rank),
+    )
     yield from (section for section in sections if section is not None)
 
 

@@ -28,7 +28,7 @@ def chain_findings(
         *unresolved,
         *_unattributed(account.rank, codes, anchor.typical),
         *_one_rank(account.rank, divided, anchor.typical),
-        *_unfaithful(account),
+        *_unfaithful(account, anchor),
     )
 
 
@@ -95,18 +95,18 @@ def _one_rank(rank: Rank, divided: Divided, whole: str) -> tuple[Finding, ...]:
     )
 
 
-def _unfaithful(account: Account) -> tuple[Finding, ...]:
+def _unfaithful(account: Account, anchor: Anchor) -> tuple[Finding, ...]:
     """Why no ceiling is given; a capture without steps has its own finding."""
     rank, ceilings = account.rank, account.ceilings
     losses = [entry for entry in rank.causes if entry.wall not in {Wall.COMPUTE, Wall.UNATTRIBUTED}]
     is_asked = any(entry.share >= MATERIAL_SHARE and not entry.unresolved_ns for entry in losses)
-    if not is_asked or ceilings.error is None or ceilings.recoverable_ns([]) is not None:
+    if not is_asked or anchor.kind == "whole-trace" or ceilings.recoverable_ns([]) is not None:
         return ()
-    return (
-        Finding(
-            "replay-unfaithful",
-            Severity.INFO,
-            f"{plural(ceilings.step_count, 'step')} played again by the dependencies that are known came out"
-            f" {percent(ceilings.error)} off the capture: too far to give ceilings.",
-        ),
+    unit = anchor.unit
+    told = (
+        f"No {unit} could be played again, for no known call issues the work at its edges: no ceilings."
+        if ceilings.error is None
+        else f"{plural(ceilings.step_count, unit)} played again by the dependencies that are known came"
+        f" out {percent(ceilings.error)} off the capture: too far to give ceilings."
     )
+    return (Finding("replay-unfaithful", Severity.INFO, told),)

@@ -1,0 +1,113 @@
+"""What the terminal tells of the host and of sampled GPU metrics, from the nouns alone."""
+
+import io
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from wallscope.model.host import BlockingCall, CpuTime, HostAhead, HostDetails, LaunchCost, Serialisation
+from wallscope.model.metrics import GpuMetric, GpuMetrics, MetricMean
+from wallscope.render.host import gpu_metrics, host
+
+STEP_NS = 50_000_000
+NOTHING = HostDetails((), None, None, None, None)
+READ = BlockingCall(
+    "cudaStreamSynchronize", 24.0, "layer", 1.0, 14_400_000, 4_600_000, "step / moe / .item()"
+)
+LAUNCHES = LaunchCost(1_478, 6_000_000, 4_500, 4_600, 30_000.0, 20_000, 0.124, is_launch_bound=False)
+SERIAL = Serialisation(1, 3.0, 900_000, 2.0, 400_000, 0)
+
+
+def told(section):
+    page = io.StringIO()
+    Console(file=page, width=100, markup=False, highlight=False).print(section)
+    return " ".join(page.getvalue().split())
+
+
+def of(details):
+    return host(SimpleNamespace(host_details=details, typical=SimpleNamespace(step_ns=STEP_NS)))
+
+
+@pytest.mark.parametrize(
+    "details", [None, NOTHING, replace(NOTHING, blocking_calls=(replace(READ, drained_ns=1),))]
+)
+def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
+    assert of(details) is None
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        pytest.param(
+            replace(NOTHING, blocking_calls=(READ,)),
+            "cudaStreamSynchronize in .item() 24.0, 1.0 a layer 14.4 ms 4.6 ms",
+            id="a call that drains",
+        ),
+        pytest.param(
+            replace(NOTHING, blocking_calls=(replace(READ, unit=None, per_unit=None, path=None),)),
+            "cudaStreamSynchronize 24.0 14.4 ms 4.6 ms",
+            id="outside ranges",
+        ),
+        pytest.param(
+            replace(NOTHING, launches=LAUNCHES),
+            "1,478 launch calls a step, median 4.5 µs, p90 4.6 µs; 12.4 % took longer than what they",
+            id="launches",
+        ),
+        pytest.param(
+            replace(NOTHING, launches=replace(LAUNCHES, is_launch_bound=True)),
+            "than what they launched; the step is launch-bound.",
+            id="launch-bound",
+        ),
+        pytest.param(
+            replace(NOTHING, ahead=HostAhead(1_200_000, 120_400, 9)),
+            "The host runs 1.2 ms ahead of compute in the median, 120.4 µs at p10",
+            id="ahead",
+        ),
+        pytest.param(
+            replace(NOTHING, cpu=CpuTime(0.5, "samples", 9)),
+            "50.0 % of the step (CPU samples, estimated)",
+            id="cpu",
+        ),
+        pytest.param(
+            replace(NOTHING, serialisation=SERIAL),
+            "3.0 kernels a step stood ready behind one of another stream that nothing puts before them,"
+            " 900.0 µs in all: a shared work queue, or a full GPU; CUDA_DEVICE_MAX_CONNECTIONS is 1.",
+            id="serialised",
+        ),
+    ],
+)
+def test_the_host_is_told(details, expected):
+    assert expected in told(of(details))
+
+
+def test_kernels_that_hardly_waited_are_not_told():
+    assert of(replace(NOTHING, serialisation=replace(SERIAL, held_ns=49_999))) is None
+
+
+def test_long_ranges_are_told_by_their_end():
+    path = "step / " + "m" * 60 + ".dispatch"
+    assert f"in …{'m' * 18}.dispatch " in told(
+        of(replace(NOTHING, blocking_calls=(replace(READ, path=path),)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "expected"),
+    [
+        (0.25, "Of the whole GPU; in 25.0 % of the samples no other rank of the export ran on it."),
+        (None, "Of the whole GPU: on which GPU the other ranks ran is unknown."),
+    ],
+)
+def test_gpu_metrics_are_told_with_whose_they_are(exclusive, expected):
+    metrics = GpuMetrics(0, 500, exclusive, (MetricMean(GpuMetric.TENSOR_ACTIVE, 0.31, 500),))
+    section = told(gpu_metrics(SimpleNamespace(gpu_metrics=metrics)))
+
+    assert "tensor-active 31.0 % 500" in section
+    assert expected in section
+
+
+@pytest.mark.parametrize("metrics", [None, GpuMetrics(0, 0, None, ())])
+def test_metrics_that_were_not_sampled_have_no_section(metrics):
+    assert gpu_metrics(SimpleNamespace(gpu_metrics=metrics)) is None
