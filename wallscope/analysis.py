@@ -93,7 +93,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
         opportunities=won,
     )
-    return with_fixes(analysis, RunConfiguration())
+    names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
+    return with_fixes(analysis, RunConfiguration(), names)
 
 
 def gathered(

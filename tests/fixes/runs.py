@@ -9,7 +9,6 @@ from wallscope.model.analysis import (
     CaptureQuality,
     CauseTime,
     ComputeWork,
-    RangeWork,
     Rank,
     Typical,
     Walls,
@@ -31,15 +30,19 @@ GPUS = {
     "A100": ("NVIDIA A100-SXM4-80GB", "sm_80"),
     "T4": ("Tesla T4", "sm_75"),
 }
-RANGES = {"megatron": "nvte_rmsnorm_fwd", "pytorch": "aten::mm", "program": "my_region"}
+RANGES = {"megatron": "nvte_rmsnorm_fwd", "pytorch": "aten::mm", "program": "my_kernel"}
 _LOSSES = {Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST}
+
+ANCHORS = {
+    "step": Anchor("nvtx", "step", "step", 10),
+    "capture": Anchor("whole-trace", "window", None, 1),
+}
 
 
 def run(  # noqa: PLR0913  # what a run may tell
     causes,
     *,
     gpu="H100",
-    framework="megatron",
     experts=False,
     operations=(),
     pressure="unknown",
@@ -51,7 +54,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     details=(),
     findings=(),
     world=16,
-    dominant=None,
+    window="step",
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
     told = {cause: of if isinstance(of, tuple) else (of, of) for cause, of in causes.items()}
@@ -104,7 +107,7 @@ def run(  # noqa: PLR0913  # what a run may tell
         compute=tuple(ComputeWork(kind, MS, 0.5, count) for kind, count in kinds),
         memory=Memory(None, None, None, tuple(_pageable(direction) for direction in pageable)),
         unmatched_kernels=(),
-        ranges=(RangeWork(RANGES[framework], RANGES[framework], 1, 1, 1, 1, 1, 1),),
+        ranges=(),
         causes=tuple(entries),
         compute_details=_details(**dict(details)),
         host_details=_host(launch_calls, blocking),
@@ -122,11 +125,11 @@ def run(  # noqa: PLR0913  # what a run may tell
             1,
             world,
         ),
-        anchor=Anchor("nvtx", "step", "step", 10),
+        anchor=Anchor("nvtx", "step", "step", 10)
+        if window == "step"
+        else Anchor("whole-trace", "window", None, 1),
         ranks=(rank,),
-        diagnosis=Diagnosis(
-            dominant or str(leading), "", memory_pressure=MemoryPressure(pressure, ("told",))
-        ),
+        diagnosis=Diagnosis(str(leading), "", memory_pressure=MemoryPressure(pressure, ("told",))),
         opportunities=tuple(sorted(won, key=lambda entry: -entry.recoverable_ns)),
     )
 

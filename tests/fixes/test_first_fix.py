@@ -3,9 +3,10 @@
 import tomllib
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from tests.fixes.runs import run
+from tests.fixes.runs import RANGES, run
 from wallscope.fixes import with_fixes
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.configuration import KnownSetting, RunConfiguration
@@ -16,7 +17,9 @@ STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encod
 def fixes_of(story):
     """The fixes of a story that answer its cause, and all of them."""
     told = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
-    found = with_fixes(run(story["causes"], **story.get("run", {})), RunConfiguration(told)).fixes
+    facts = dict(story.get("run", {}))
+    names = pl.Series([RANGES[facts.pop("framework", "megatron")]])
+    found = with_fixes(run(story["causes"], **facts), RunConfiguration(told), names).fixes
     cause = story.get("cause", next(iter(story["causes"])))
     return [fix for fix in found if cause in fix.causes or not cause], found
 

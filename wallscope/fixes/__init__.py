@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import polars as pl
+
 from wallscope.fixes.predicates import Run
 from wallscope.fixes.ranking import ranked
 from wallscope.fixes.rules import shipped_rules
@@ -13,9 +15,12 @@ from wallscope.model.fixes import Precondition
 __all__ = ["with_fixes"]
 
 
-def with_fixes(analysis: Analysis, configuration: RunConfiguration) -> Analysis:
-    """The analysis with its fixes, ranked, and the ids of those that answer each opportunity."""
-    fixes = ranked(Run(analysis, configuration), shipped_rules(), _unchecked)
+def with_fixes(analysis: Analysis, configuration: RunConfiguration, names: pl.Series) -> Analysis:
+    """The analysis with its fixes, ranked, and the ids of those that answer each opportunity.
+
+    `names` are those of kernels and ranges: they tell the framework.
+    """
+    fixes = ranked(Run(analysis, configuration, names), shipped_rules(), _unchecked)
     opportunities = tuple(
         replace(entry, fixes=tuple(fix.id for fix in fixes if entry.cause in fix.causes))
         for entry in analysis.opportunities

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
+import polars as pl
 from pydantic import ConfigDict
 
 from wallscope.model.analysis import Analysis, Rank
@@ -19,15 +20,18 @@ from wallscope.model.kinds import Axis, Backend, ComputeCategory, Precision
 Scalar = bool | int | float | str
 Measured = Scalar | frozenset[str] | None
 
-_MATERIAL_SHARE = 0.01
+MATERIAL_SHARE = 0.01
+"""A cause that could not win this share of the typical step gets no fix."""
+LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
+"""What the host does between blocking calls."""
 _MOSTLY = 0.5
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
 _EXPERT_WORK = {ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL}
 _LOW_PRECISIONS = {Precision.FP8, Precision.MXFP8, Precision.NVFP4}
 _RACK_GPUS = re.compile(r"\b(GB[23]00|VR200)\b")
-_MEGATRON = re.compile(r"megatron|^nvte_|transformer_engine\.|hybrid-ep|^MFSDP ", re.IGNORECASE)
-_PYTORCH = re.compile(
-    r"aten::|autograd::|^Optimizer\.|c10d::|^nccl:|DataLoader|^FullyShardedDataParallel|^FSDP::"
+_MEGATRON = r"(?i)megatron|^nvte_|transformer_engine|hybrid[-_]ep|deep_ep::|^MFSDP |_row_id_map|kuserbuffers_"
+_PYTORCH = (
+    r"at::native|\bc10::|^triton_(poi|red|per)_|aten::|autograd::|^Optimizer\.|^nccl:|DataLoader|^FSDP::"
 )
 _ARCHITECTURES = {
     "7": "volta",
@@ -62,12 +66,16 @@ class Conditions:
 
 
 class Run:
-    """A run as rules see it: the rank that the diagnosis speaks of, and how the run was configured."""
+    """A run as rules see it: the rank that the diagnosis speaks of, and how the run was configured.
 
-    def __init__(self, analysis: Analysis, configuration: RunConfiguration) -> None:
+    `names` are those of its kernels and ranges.
+    """
+
+    def __init__(self, analysis: Analysis, configuration: RunConfiguration, names: pl.Series) -> None:
         self.analysis = analysis
         self.rank: Rank = analysis.ranks[analysis.diagnosis.rank_index]
         self.configuration = configuration
+        self.framework = framework_of(names, configuration)
         self.step_ns = max(self.rank.typical.step_ns, 1)
 
     def measured(self, name: str, causes: tuple[str, ...]) -> Measured:
@@ -81,11 +89,12 @@ class Run:
         return {name: measure(self) for name, measure in _OF_RUN.items()}
 
     def weight(self, cause: str) -> float:
-        """The larger of what a cause owns and what it could win, as a share of the typical step."""
+        """What a cause could win, else what it owns, as a share of the typical step."""
         entry = next((entry for entry in self.rank.causes if entry.cause == cause), None)
         if entry is None:
             return 0.0
-        return max(entry.typical_ns, entry.recoverable_ns or 0) / self.step_ns
+        won_ns = entry.recoverable_ns
+        return (entry.typical_ns if won_ns is None else won_ns) / self.step_ns
 
 
 def holds(conditions: Conditions, run: Run, causes: tuple[str, ...]) -> bool:
@@ -145,18 +154,11 @@ def _experts(run: Run) -> bool:
     )
 
 
-def _framework(run: Run) -> str | None:
-    """Whose settings apply, as names of ranges and kernels tell."""
-    names = [entry.name for entry in run.rank.ranges] + [run.analysis.anchor.name or ""]
-    if run.configuration.settings or any(map(_MEGATRON.search, names)):
+def framework_of(names: pl.Series, configuration: RunConfiguration) -> str | None:
+    """Whose settings apply, as names of kernels and ranges tell: `megatron`, `pytorch`, or nobody's."""
+    if configuration.settings or names.str.contains(_MEGATRON).any():
         return "megatron"
-    details = run.rank.compute_details
-    fused = details is not None and bool(details.permute_fused or details.router_fused)
-    backends = {entry.backend for entry in run.rank.communication.operations}
-    if fused or backends & (_EXPERT_BACKENDS | {Backend.USERBUFFERS}):
-        return "megatron"
-    elementwise = details is not None and details.unfused_elementwise_share > 0
-    return "pytorch" if elementwise or any(map(_PYTORCH.search, names)) else None
+    return "pytorch" if names.str.contains(_PYTORCH).any() else None
 
 
 def _architecture(run: Run) -> str | None:
@@ -239,13 +241,21 @@ def _launch_bound(run: Run) -> bool | None:
     return None if host is None or host.launches is None else host.launches.is_launch_bound
 
 
+def _launch_gap_ns(run: Run) -> float | None:
+    """How long the framework held up the step for each launch call."""
+    host = run.rank.host_details
+    if host is None or host.launches is None or not host.launches.calls:
+        return None
+    framework = next((entry.typical_ns for entry in run.rank.causes if entry.cause == "host/framework"), 0)
+    return framework / host.launches.calls
+
+
 def _drained(run: Run) -> bool:
-    """Whether calls that drain the queue matter."""
-    return any(
-        run.weight(entry.cause) >= _MATERIAL_SHARE
-        for entry in run.rank.causes
-        if entry.cause.startswith("host/queue-drained/")
-    )
+    """Whether calls that drain the queue matter, and own more than the launching between them."""
+    owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
+    draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
+    matters = any(run.weight(cause) >= MATERIAL_SHARE for cause in draining)
+    return matters and sum(map(owned.__getitem__, draining)) > sum(owned.get(cause, 0) for cause in LAUNCHING)
 
 
 def _blocking_in_experts(run: Run) -> bool | None:
@@ -285,7 +295,7 @@ _OF_RUN: Mapping[str, Callable[[Run], Measured]] = {
     "drained": _drained,
     "experts": _experts,
     "findings": lambda run: frozenset(finding.code for finding in run.analysis.capture.findings),
-    "framework": _framework,
+    "framework": lambda run: run.framework,
     "graphed_share": _graphed_share,
     "grouped_share": _detail("grouped_share"),
     "held_share": _held_share,
@@ -293,6 +303,7 @@ _OF_RUN: Mapping[str, Callable[[Run], Measured]] = {
     "host_share": lambda run: run.rank.typical.walls.host / run.step_ns,
     "launch_bound": _launch_bound,
     "low_precision_share": _low_precision_share,
+    "launch_gap_ns": _launch_gap_ns,
     "max_connections": _max_connections,
     "nvlink_domain": _domain,
     "pageable": _pageable,
@@ -303,6 +314,7 @@ _OF_RUN: Mapping[str, Callable[[Run], Measured]] = {
     "ranks": lambda run: run.analysis.capture.world_size or len(run.analysis.ranks),
     "router_fused": _detail("router_fused"),
     "small_grid_share": _small_grid_share,
+    "window": lambda run: run.analysis.anchor.window,
     "unfused_share": _detail("unfused_elementwise_share"),
     "ungrouped_share": _ungrouped_share,
 }

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from wallscope.fixes.predicates import Run, holds
+from wallscope.fixes.predicates import LAUNCHING, MATERIAL_SHARE, Run, holds
 from wallscope.fixes.rules import PRESSURE, Phase, Rule
 from wallscope.model.analysis import CauseTime
 from wallscope.model.fixes import Fix, Precondition, Setting, System
 from wallscope.model.kinds import Wall
 from wallscope.units import duration, percent
-
-MATERIAL_SHARE = 0.01
-"""A cause that neither owns nor could win this share of the typical step gets no fix."""
 
 _NEXT_SHARE = 0.10
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
@@ -18,9 +15,8 @@ _PHASES = tuple(Phase)
 _OF_FRAMEWORK: dict[object, tuple[System, ...]] = {
     "megatron": ("megatron-bridge", "megatron-lm"),
     "pytorch": ("pytorch",),
-    None: ("environment", "launcher", "nsys"),
+    None: ("program", "environment", "launcher", "nsys"),
 }
-_REFILLING = {"host/framework", "host/launch-call", "host/launch-latency"}
 _CONTRACT = (
     "A/B: change this alone, hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
     " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
@@ -55,18 +51,19 @@ def _answered(rule: Rule, run: Run) -> tuple[str, ...]:
 def _rank(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
     """What orders fixes: worth, status, whether blocked, the rule's place among its like, the workflow.
 
-    Compute time has no ceiling: where compute is the wall its fixes come first, by what their causes own;
-    else they come last.
+    Compute time has no ceiling: where compute is the wall its fixes come first, else last. What has no
+    ceiling counts by what its causes own.
     """
     is_compute = fix.wall == Wall.COMPUTE
     computes = run.analysis.diagnosis.dominant_wall == "compute"
     owned_ns = max((_entry(run, cause).typical_ns for cause in fix.causes), default=0)
-    worth_ns = owned_ns if is_compute else fix.recoverable_ns or 0
+    worth_ns = fix.recoverable_ns or 0
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (
         is_compute != computes,
         fix.recoverable_ns is None and not is_compute,
         -worth_ns,
+        -owned_ns,
         "trace-verified" not in statuses,
         fix.blocked,
         rule.order,
@@ -104,16 +101,15 @@ def _counted(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
 
     What refills a drained queue is not worth more than not draining it, while both are answered.
     """
-    draining = tuple(cause for cause in causes if cause not in _REFILLING)
+    draining = tuple(cause for cause in causes if cause not in LAUNCHING)
     return draining if draining and run.measured("drained", ()) else causes
 
 
 def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
     """The settings, those of the run's own framework first; a program without one gets none of theirs."""
-    framework = run.measured("framework", ())
-    first = _OF_FRAMEWORK[framework]
+    first = _OF_FRAMEWORK[run.framework]
     ordered = sorted(rule.all_settings(), key=lambda entry: entry.system not in first)
-    return tuple(entry for entry in ordered if framework is not None or entry.system in first)
+    return tuple(entry for entry in ordered if run.framework is not None or entry.system in first)
 
 
 def _why(rule: Rule, run: Run, causes: tuple[str, ...]) -> str:

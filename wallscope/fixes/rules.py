@@ -142,4 +142,4 @@ def _problems(rule: Rule) -> Iterator[str]:
             yield f"{system} settings without a value: {bad}"
 
 
-_VERBATIM: tuple[System, ...] = ("pytorch", "launcher")
+_VERBATIM: tuple[System, ...] = ("pytorch", "program", "launcher")

@@ -5,7 +5,7 @@ from typing import Literal
 
 from wallscope.model.kinds import Wall
 
-System = Literal["megatron-bridge", "megatron-lm", "pytorch", "environment", "launcher", "nsys"]
+System = Literal["megatron-bridge", "megatron-lm", "pytorch", "program", "environment", "launcher", "nsys"]
 Met = Literal["met", "unmet", "unknown"]
 
 
@@ -13,8 +13,8 @@ Met = Literal["met", "unmet", "unknown"]
 class Setting:
     """One setting of one system, under its current name; `value` as it is written there.
 
-    A flag that takes none has an empty value; of `pytorch` and `launcher` the key is a line of code or
-    of a command.
+    A flag that takes none has an empty value; of `pytorch`, `program` and `launcher` the key is a line
+    of code or of a command.
     """
 
     system: System

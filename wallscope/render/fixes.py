@@ -27,13 +27,14 @@ def fixes(found: tuple[Fix, ...], unit: str) -> RenderableType:
 
 def _first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     taken: Counter[str] = Counter()
-    shown = []
-    for fix in found:
-        first = fix.causes[0] if fix.causes else fix.wall
-        taken[first] += 1
-        if taken[first] <= _MOST_OF_ONE_CAUSE:
-            shown.append(fix)
-    return tuple(shown[:_MOST_FIXES])
+    first: list[int] = []
+    for place, fix in enumerate(found):
+        cause = fix.causes[0] if fix.causes else fix.wall
+        taken[cause] += 1
+        if taken[cause] <= _MOST_OF_ONE_CAUSE:
+            first.append(place)
+    others = [place for place in range(len(found)) if place not in first]
+    return tuple(found[place] for place in sorted([*first, *others][:_MOST_FIXES]))
 
 
 def written(setting: Setting) -> str:
