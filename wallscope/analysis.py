@@ -7,8 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from wallscope import __version__
+from wallscope.fixes import with_fixes
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
 from wallscope.model.capture import Capture, Progress
+from wallscope.model.configuration import RunConfiguration
 from wallscope.model.kinds import Axis
 from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
@@ -69,7 +71,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
     gpu = parts.capture.export.gpu(shown.rank.gpu)
     achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
-    return Analysis(
+    analysis = Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(parts.capture.export,),
@@ -91,6 +93,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
         opportunities=won,
     )
+    names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
+    return with_fixes(analysis, RunConfiguration(), names)
 
 
 def gathered(
