@@ -12,6 +12,7 @@ from wallscope.model.capture import Capture, Progress
 from wallscope.model.kinds import Axis
 from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
+from wallscope.profile import profiled
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
@@ -69,7 +70,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
     gpu = parts.capture.export.gpu(shown.rank.gpu)
     achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
-    return Analysis(
+    analysis = Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(parts.capture.export,),
@@ -91,6 +92,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
         opportunities=won,
     )
+    return profiled(analysis, tuple(account.tables for account in found), options.step_facts)
 
 
 def gathered(

@@ -9,6 +9,8 @@ from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
+from wallscope.profile import Described, Tables, described, tables
+from wallscope.timeline.paths import path_texts
 from wallscope.timeline.selection import Selection
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence, attributed
@@ -63,7 +65,8 @@ class Divided:
 class Account:
     """A rank with what its diagnosis is made from.
 
-    `walls` and `unresolved` are of its deciding steps: the steady ones, all selected ones if none is.
+    `walls` and `unresolved` are of its deciding steps: the steady ones, all selected ones if none is;
+    `tables` are what its profile is made from.
     """
 
     rank: Rank
@@ -71,13 +74,16 @@ class Account:
     walls: Times
     unresolved: Times
     pressure: MemoryPressure
+    tables: Tables
 
 
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
-    return tuple(
-        _account(divided, facts, evidence, row) for row in divided.capture.ranks.iter_rows(named=True)
-    )
+    paths = path_texts(divided.phases.paths, divided.phases.names, divided.phases.paths["path"])
+    written = paths.gather(divided.phases.tree.sort("range")["path"])
+    known = described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
+    ranks = divided.capture.ranks.iter_rows(named=True)
+    return tuple(_account(divided, facts, evidence, known, row) for row in ranks)
 
 
 def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:
@@ -95,7 +101,9 @@ def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
     return typical_work(divided.operations.filter(is_own), typical_steps(divided.windows.filter(is_own)))
 
 
-def _account(divided: Divided, facts: OperationFacts, evidence: Evidence, rank: dict[str, Any]) -> Account:
+def _account(
+    divided: Divided, facts: OperationFacts, evidence: Evidence, known: Described, rank: dict[str, Any]
+) -> Account:
     capture = divided.capture
     is_own = pl.col("rank_id") == rank["rank_id"]
     operations, windows = divided.operations.filter(is_own), divided.windows.filter(is_own)
@@ -152,6 +160,7 @@ def _account(divided: Divided, facts: OperationFacts, evidence: Evidence, rank: 
             recomputed_share(work, facts.recomputed),
             allocator_retries(windows, capture, rank["process"]),
         ),
+        tables=tables(operations, windows, slices, known),
     )
 
 
