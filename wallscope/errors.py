@@ -7,6 +7,7 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── SelectionError              the selected ranks, steps or time are not in the export
 ├── OptionError                 the value of an option cannot be read
 ├── StepRangeError              the pattern for steps is wrong or finds no range
+├── ProfileError                a profile or a JSON answer is damaged or of another version
 └── OutputError                 a result cannot be written where the user asked for it
 
 The text of each says which file, what is wrong, and what to do.
@@ -39,6 +40,10 @@ class OptionError(WallscopeError):
 
 class StepRangeError(WallscopeError):
     """The user's pattern for the ranges that are steps finds none."""
+
+
+class ProfileError(WallscopeError):
+    """A profile, or the file that holds it, is damaged or of another version."""
 
 
 class OutputError(WallscopeError):
