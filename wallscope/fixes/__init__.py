@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from wallscope.fixes.explain import explained
 from wallscope.fixes.predicates import Run
 from wallscope.fixes.ranking import ranked
 from wallscope.fixes.rules import shipped_rules
@@ -12,7 +13,7 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.fixes import Precondition
 
-__all__ = ["with_fixes"]
+__all__ = ["explained", "with_fixes"]
 
 
 def with_fixes(analysis: Analysis, configuration: RunConfiguration, names: pl.Series) -> Analysis:

@@ -37,19 +37,6 @@ def _first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return tuple(found[place] for place in sorted([*first, *others][:_MOST_FIXES]))
 
 
-def written(setting: Setting) -> str:
-    """A setting as its system writes it.
-
-    >>> written(Setting("megatron-lm", "--moe-token-dispatcher-type", "flex"))
-    '--moe-token-dispatcher-type flex'
-    >>> written(Setting("nsys", "--sample", "none"))
-    '--sample=none'
-    """
-    if not setting.value:
-        return setting.key
-    return f"{setting.key}{' ' if setting.system == 'megatron-lm' else '='}{setting.value}"
-
-
 def checked(fix: Fix) -> str:
     """How many preconditions are met, unmet and unknown; empty without any.
 
@@ -102,6 +89,6 @@ def _settings(settings: tuple[Setting, ...]) -> str:
     first = settings[0].system
     own = [entry for entry in settings if entry.system == first]
     beside = [entry for entry in settings if entry.system != first and entry.system in _PREFERRED]
-    lines = [written(entry) for entry in (*own, *beside)]
+    lines = [entry.written() for entry in (*own, *beside)]
     more = f" and {units.number(len(lines) - _MOST_SETTINGS)} more" if len(lines) > _MOST_SETTINGS else ""
     return " · ".join(lines[:_MOST_SETTINGS]) + more
