@@ -132,6 +132,8 @@ def _conditions(when: Conditions) -> Iterable[str]:
         yield f"the configuration says {name} = {' or '.join(map(_value, values))}"
     for name, values in when.unless.items():
         yield f"the configuration does not say {name} = {' or '.join(map(_value, values))}"
+    for name in when.unset:
+        yield f"the configuration does not set {name}"
 
 
 def _value(value: object) -> str:

@@ -48,7 +48,7 @@ class Conditions:
     """What must hold for a rule to speak; every line of it.
 
     `at_least` and `at_most` compare numbers; `one_of` and `none_of` name values; `given` asks for a known
-    setting of the run configuration, `unless` rules one out.
+    setting of the run configuration, `unless` rules one out, `unset` any value that switches something on.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -59,6 +59,7 @@ class Conditions:
     none_of: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
     given: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
     unless: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
 
     def measures(self) -> set[str]:
         """The measurements asked for."""
@@ -109,6 +110,7 @@ def holds(conditions: Conditions, run: Run, causes: tuple[str, ...]) -> bool:
         and all(_is_one(value(name), named) for name, named in conditions.one_of.items())
         and not any(_is_one(value(name), named) for name, named in conditions.none_of.items())
         and all(run.configuration.get(key) in named for key, named in conditions.given.items())
+        and not any(map(run.configuration.get, conditions.unset))
         and not any(
             run.configuration.knows(key) and run.configuration.get(key) in named
             for key, named in conditions.unless.items()

@@ -1,5 +1,6 @@
 """Which fixes a run gets, and in which order: by what their causes could win, open before blocked ones."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from wallscope.fixes.predicates import LAUNCHING, MATERIAL_SHARE, Run, holds
@@ -17,6 +18,7 @@ _OF_FRAMEWORK: dict[object, tuple[System, ...]] = {
     "pytorch": ("pytorch",),
     None: ("program", "environment", "launcher", "nsys"),
 }
+_OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _CONTRACT = (
     "A/B: change this alone, hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
     " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
@@ -106,10 +108,18 @@ def _counted(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
-    """The settings, those of the run's own framework first; a program without one gets none of theirs."""
+    """The settings, those of the run's own framework first.
+
+    A program without a framework gets none of theirs, a model without experts none of experts.
+    """
     first = _OF_FRAMEWORK[run.framework]
     ordered = sorted(rule.all_settings(), key=lambda entry: entry.system not in first)
-    return tuple(entry for entry in ordered if run.framework is not None or entry.system in first)
+    return tuple(
+        entry
+        for entry in ordered
+        if (run.framework is not None or entry.system in first)
+        and (run.measured("experts", ()) or not _OF_EXPERTS.match(entry.key))
+    )
 
 
 def _why(rule: Rule, run: Run, causes: tuple[str, ...]) -> str:
