@@ -77,6 +77,7 @@ class Run:
         self.rank: Rank = analysis.ranks[analysis.diagnosis.rank_index]
         self.configuration = configuration
         self.framework = framework_of(names, configuration)
+        self.environment = analysis.inputs[self.rank.input].environment
         self.step_ns = max(self.rank.typical.step_ns, 1)
 
     def measured(self, name: str, causes: tuple[str, ...]) -> Measured:
@@ -279,7 +280,7 @@ def _held_share(run: Run) -> float | None:
 
 
 def _max_connections(run: Run) -> int | None:
-    told = run.analysis.inputs[run.rank.input].environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
+    told = run.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
     return int(told) if told is not None and told.isdecimal() else None
 
 

@@ -51,20 +51,23 @@ def _answered(rule: Rule, run: Run) -> tuple[str, ...]:
 
 
 def _rank(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
-    """What orders fixes: worth, status, whether blocked, the rule's place among its like, the workflow.
+    """What orders fixes: the kind, worth, status, whether blocked, the rule's place, the workflow.
 
-    Compute time has no ceiling: where compute is the wall its fixes come first, else last. What has no
-    ceiling counts by what its causes own.
+    What has no ceiling counts by what its causes own. It comes behind what has one: compute last, unless
+    compute is the wall; time without an owner before that, unless it hides the wall.
     """
-    is_compute = fix.wall == Wall.COMPUTE
-    computes = run.analysis.diagnosis.dominant_wall == "compute"
+    dominant = run.analysis.diagnosis.dominant_wall
+    if fix.wall == Wall.COMPUTE:
+        kind = 0 if dominant == "compute" else 3
+    elif fix.recoverable_ns is None:
+        kind = 0 if dominant == "unknown" and fix.causes else 2
+    else:
+        kind = 1
     owned_ns = max((_entry(run, cause).typical_ns for cause in fix.causes), default=0)
-    worth_ns = fix.recoverable_ns or 0
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (
-        is_compute != computes,
-        fix.recoverable_ns is None and not is_compute,
-        -worth_ns,
+        kind,
+        -(fix.recoverable_ns or 0),
         -owned_ns,
         "trace-verified" not in statuses,
         fix.blocked,
@@ -110,7 +113,8 @@ def _counted(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
 def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
     """The settings, those of the run's own framework first.
 
-    A program without a framework gets none of theirs, a model without experts none of experts.
+    A program without a framework gets none of theirs, a model without experts none of experts, and what
+    the environment has already is left out.
     """
     first = _OF_FRAMEWORK[run.framework]
     ordered = sorted(rule.all_settings(), key=lambda entry: entry.system not in first)
@@ -118,6 +122,7 @@ def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
         entry
         for entry in ordered
         if (run.framework is not None or entry.system in first)
+        and not (entry.system == "environment" and run.environment.get(entry.key) == entry.value)
         and (run.measured("experts", ()) or not _OF_EXPERTS.match(entry.key))
     )
 
