@@ -146,6 +146,16 @@ def test_each_fix_tells_the_wall_that_comes_next(causes, following):
     assert fix.next_wall == following
 
 
+def test_of_one_ceiling_what_the_causes_own_does_not_count():
+    causes = {"host/queue-drained/cudaStreamSynchronize": (1, 15), "host/framework": (10, 15)}
+    wanted = [
+        ("a", ["host/queue-drained/*", "host/framework"], {"more": "order = 40"}),
+        ("b", ["host/queue-drained/*"], {"more": "order = 20"}),
+    ]
+
+    assert order(causes, *wanted) == ["b", "a"]
+
+
 def test_a_fix_without_a_ceiling_tells_none():
     (wanted,) = rules(("a", ["compute/gemm"], {}))
 

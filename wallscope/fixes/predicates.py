@@ -26,7 +26,6 @@ LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
 _MOSTLY = 0.5
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
-_EXPERT_WORK = {ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL}
 _LOW_PRECISIONS = {Precision.FP8, Precision.MXFP8, Precision.NVFP4}
 _RACK_GPUS = re.compile(r"\b(GB[23]00|VR200)\b")
 _MEGATRON = r"(?i)megatron|^nvte_|transformer_engine|hybrid[-_]ep|deep_ep::|^MFSDP |_row_id_map|kuserbuffers_"
@@ -151,8 +150,8 @@ def _experts(run: Run) -> bool:
     experts = run.configuration.get("num_moe_experts")
     return (
         any(entry.axis is Axis.EP or entry.backend in _EXPERT_BACKENDS for entry in operations)
-        or any(entry.category in _EXPERT_WORK and entry.kernels for entry in run.rank.compute)
-        or (details is not None and bool(details.permute_fused or details.router_fused))
+        or any(entry.category is ComputeCategory.GROUPED_GEMM and entry.kernels for entry in run.rank.compute)
+        or (details is not None and {details.permute_fused, details.router_fused} != {None})
         or (isinstance(experts, int) and experts > 1)
     )
 

@@ -64,11 +64,11 @@ def _rank(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
     else:
         kind = 1
     owned_ns = max((_entry(run, cause).typical_ns for cause in fix.causes), default=0)
+    worth_ns = owned_ns if fix.recoverable_ns is None else fix.recoverable_ns
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (
         kind,
-        -(fix.recoverable_ns or 0),
-        -owned_ns,
+        -worth_ns,
         "trace-verified" not in statuses,
         fix.blocked,
         rule.order,
