@@ -46,7 +46,7 @@ def rules(*wanted):
 
 
 def told(status="unknown", **statuses):
-    def checked(ids):
+    def checked(ids, _):
         return tuple(
             Precondition(name, f"needs {name}", statuses.get(name, status), f"change {name}") for name in ids
         )

@@ -11,7 +11,7 @@ from wallscope.fixes.ranking import ranked
 from wallscope.fixes.rules import shipped_rules
 from wallscope.model.analysis import Analysis
 from wallscope.model.configuration import RunConfiguration
-from wallscope.model.fixes import Precondition
+from wallscope.model.fixes import Precondition, Setting
 
 __all__ = ["explained", "with_fixes"]
 
@@ -29,5 +29,5 @@ def with_fixes(analysis: Analysis, configuration: RunConfiguration, names: pl.Se
     return replace(analysis, fixes=fixes, opportunities=opportunities)
 
 
-def _unchecked(ids: Sequence[str]) -> tuple[Precondition, ...]:
+def _unchecked(ids: Sequence[str], _: tuple[Setting, ...]) -> tuple[Precondition, ...]:
     return tuple(Precondition(name, name, "unknown") for name in ids)

@@ -24,8 +24,8 @@ _CONTRACT = (
     " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
 )
 
-Checker = Callable[[Sequence[str]], tuple[Precondition, ...]]
-"""Tells of preconditions by their ids whether they are met."""
+Checker = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
+"""Tells of preconditions by their ids whether they are met once some settings are made."""
 
 
 def ranked(run: Run, rules: Sequence[Rule], checked: Checker) -> tuple[Fix, ...]:
@@ -34,7 +34,8 @@ def ranked(run: Run, rules: Sequence[Rule], checked: Checker) -> tuple[Fix, ...]
     for rule in rules:
         causes = _answered(rule, run)
         if causes and holds(rule.when, run, causes):
-            fix = _fix(rule, run, causes, checked(rule.preconditions))
+            settings = _settings(rule, run)
+            fix = _fix(rule, run, causes, settings, checked(rule.preconditions, settings))
             found.append((_rank(fix, rule, run), fix))
     return tuple(fix for _, fix in sorted(found, key=lambda entry: entry[0]))
 
@@ -77,7 +78,13 @@ def _rank(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
     )
 
 
-def _fix(rule: Rule, run: Run, causes: tuple[str, ...], preconditions: tuple[Precondition, ...]) -> Fix:
+def _fix(
+    rule: Rule,
+    run: Run,
+    causes: tuple[str, ...],
+    settings: tuple[Setting, ...],
+    preconditions: tuple[Precondition, ...],
+) -> Fix:
     timed = tuple(cause for cause in causes if cause != PRESSURE)
     counted = _counted(run, timed)
     opportunities = [entry for entry in run.analysis.opportunities if entry.cause in counted]
@@ -88,7 +95,7 @@ def _fix(rule: Rule, run: Run, causes: tuple[str, ...], preconditions: tuple[Pre
         wall=rule.wall,
         causes=timed,
         why=_why(rule, run, timed),
-        settings=_settings(rule, run),
+        settings=settings,
         preconditions=preconditions,
         blocked=any(entry.status == "unmet" for entry in preconditions),
         recoverable_ns=best.recoverable_ns if best else None,
