@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from wallscope.errors import UnknownWordError
-from wallscope.fixes.notes import Note, cause_notes, finding_notes, notes
+from wallscope.fixes.notes import Note, cause_notes, finding_notes, notes, precondition_notes
 from wallscope.fixes.predicates import Conditions
 from wallscope.fixes.rules import Rule, shipped_rules
 from wallscope.model.catalogue import CALL, catalogue, meaning
@@ -96,7 +96,7 @@ def _fix(rule: Rule) -> Explanation:
         Section("Answers", rule.causes),
         Section("Where", tuple(_conditions(rule.when))),
         *_settings(rule.all_settings()),
-        Section("Needs", rule.preconditions),
+        Section("Needs", tuple(map(_needed, rule.preconditions))),
         Section(
             "Measured by others, no promise",
             (f"{rule.gain.text}: {rule.gain.context}",) if rule.gain else (),
@@ -108,6 +108,12 @@ def _fix(rule: Rule) -> Explanation:
         *_rests_on(rule.facts),
     ]
     return Explanation(rule.id, "fix", rule.title, tuple(section for section in sections if section.lines))
+
+
+def _needed(name: str) -> str:
+    """A precondition with what it asks for, where its table tells."""
+    text, _ = precondition_notes().get(name, ("", ""))
+    return f"{name}: {text}" if text else name
 
 
 def _settings(settings: tuple[Setting, ...]) -> list[Section]:
@@ -143,7 +149,12 @@ def _value(value: object) -> str:
 def _facts() -> set[str]:
     of_rules = {fact for rule in shipped_rules() for fact in (*rule.facts, *rule.preconditions)}
     of_findings = {fact for entry in finding_notes() for fact in entry.facts}
-    return of_rules | of_findings | {fact for entry in notes() for fact in entry.facts}
+    return (
+        of_rules
+        | of_findings
+        | set(precondition_notes())
+        | {fact for entry in notes() for fact in entry.facts}
+    )
 
 
 def _fact(word: str) -> Explanation:
@@ -156,6 +167,8 @@ def _fact(word: str) -> Explanation:
         *(Section(f"fix {rule.id}: {rule.title}", _told_by(rule)) for rule in rules),
         Section("Findings", codes),
     ]
+    if check := precondition_notes().get(word):
+        sections = [Section("Checked", (check[0],)), Section("If it does not hold", (check[1],)), *sections]
     kept = tuple(section for section in sections if section.lines)
     return Explanation(word, "fact", "a fact of the knowledge base; this rests on it", kept)
 

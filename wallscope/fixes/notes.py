@@ -1,10 +1,12 @@
 """Notes: what stands behind fixes and causes, a thought each, with the facts that it rests on."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, ClassVar
+from importlib.resources.abc import Traversable
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -62,7 +64,15 @@ def cause_notes() -> tuple[CauseNote, ...]:
     return TypeAdapter(tuple[CauseNote, ...]).validate_python(_tables("cause"))
 
 
-def _tables(kind: str) -> list[object]:
-    entries = sorted((files("wallscope.fixes") / "notes").iterdir(), key=lambda entry: entry.name)
+@cache
+def precondition_notes() -> Mapping[str, tuple[str, str]]:
+    """What each precondition asks for, and what unblocks it, by id."""
+    found = _tables("precondition", files("wallscope.fixes"))
+    return {table["id"]: (table["text"], table["unblock"]) for table in found}
+
+
+def _tables(kind: str, folder: Traversable | None = None) -> list[dict[str, Any]]:
+    """The tables of a kind in all TOML files of a folder, else in those of the notes."""
+    entries = sorted((folder or files("wallscope.fixes") / "notes").iterdir(), key=lambda entry: entry.name)
     texts = [entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".toml")]
     return [table for text in texts for table in tomllib.loads(text).get(kind, [])]
