@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from wallscope.errors import UnknownWordError
 from wallscope.fixes.notes import Note, cause_notes, finding_notes, notes, precondition_notes
-from wallscope.fixes.predicates import Conditions
+from wallscope.fixes.predicates import MEASURES, Conditions
 from wallscope.fixes.rules import Rule, shipped_rules
 from wallscope.model.catalogue import CALL, catalogue, meaning
 from wallscope.model.explanation import Explanation, Section
@@ -127,13 +127,13 @@ def _settings(settings: tuple[Setting, ...]) -> list[Section]:
 def _conditions(when: Conditions) -> Iterable[str]:
     """The conditions in words."""
     for name, bound in when.at_least.items():
-        yield f"{name} is at least {bound:g}"
+        yield f"{name} is at least {bound:g}: {MEASURES[name]}"
     for name, bound in when.at_most.items():
-        yield f"{name} is at most {bound:g}"
+        yield f"{name} is at most {bound:g}: {MEASURES[name]}"
     for name, values in when.one_of.items():
-        yield f"{name} is {' or '.join(map(_value, values))}"
+        yield f"{name} is {' or '.join(map(_value, values))}: {MEASURES[name]}"
     for name, values in when.none_of.items():
-        yield f"{name} is not {' or '.join(map(_value, values))}"
+        yield f"{name} is not {' or '.join(map(_value, values))}: {MEASURES[name]}"
     for name, values in when.given.items():
         yield f"the configuration says {name} = {' or '.join(map(_value, values))}"
     for name, values in when.unless.items():

@@ -238,11 +238,6 @@ def _ungrouped_share(run: Run) -> float | None:
     return None if details is None else details.small_multiplications.share
 
 
-def _launch_bound(run: Run) -> bool | None:
-    host = run.rank.host_details
-    return None if host is None or host.launches is None else host.launches.is_launch_bound
-
-
 def _launch_gap_ns(run: Run) -> float | None:
     """How long the framework held up the step for each launch call."""
     host = run.rank.host_details
@@ -271,18 +266,6 @@ def _blocking_in_experts(run: Run) -> bool | None:
     )
 
 
-def _held_share(run: Run) -> float | None:
-    """Time for which kernels were held up behind small kernels of other streams, as a share of the step."""
-    host = run.rank.host_details
-    held = None if host is None or host.serialisation is None else host.serialisation
-    return None if held is None or held.roomy_ns is None else held.roomy_ns / run.step_ns
-
-
-def _max_connections(run: Run) -> int | None:
-    told = run.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
-    return int(told) if told is not None and told.isdecimal() else None
-
-
 _OF_CAUSES: Mapping[str, Callable[[Run, tuple[str, ...]], Measured]] = {
     "share": _share,
     "backends": lambda run, causes: _of_axes(run, causes, "backend"),
@@ -291,28 +274,20 @@ _OF_CAUSES: Mapping[str, Callable[[Run, tuple[str, ...]], Measured]] = {
 _OF_RUN: Mapping[str, Callable[[Run], Measured]] = {
     "architecture": _architecture,
     "blocking_in_experts": _blocking_in_experts,
-    "cast_share": _detail("cast_share"),
-    "cuda_graphs": lambda run: str(run.analysis.capture.cuda_graphs),
-    "dominant": lambda run: run.analysis.diagnosis.dominant_wall,
     "drained": _drained,
     "experts": _experts,
     "findings": lambda run: frozenset(finding.code for finding in run.analysis.capture.findings),
     "framework": lambda run: run.framework,
     "graphed_share": _graphed_share,
     "grouped_share": _detail("grouped_share"),
-    "held_share": _held_share,
-    "hidden_share": lambda run: run.rank.communication.hidden_share,
     "host_share": lambda run: run.rank.typical.walls.host / run.step_ns,
-    "launch_bound": _launch_bound,
     "low_precision_share": _low_precision_share,
     "launch_gap_ns": _launch_gap_ns,
-    "max_connections": _max_connections,
     "nvlink_domain": _domain,
     "pageable": _pageable,
     "permute_fused": _detail("permute_fused"),
     "precision": _precision,
     "pressure": lambda run: run.analysis.diagnosis.memory_pressure.level,
-    "quantize_share": _detail("quantize_share"),
     "ranks": lambda run: run.analysis.capture.world_size or len(run.analysis.ranks),
     "router_fused": _detail("router_fused"),
     "small_grid_share": _small_grid_share,
@@ -320,5 +295,31 @@ _OF_RUN: Mapping[str, Callable[[Run], Measured]] = {
     "unfused_share": _detail("unfused_elementwise_share"),
     "ungrouped_share": _ungrouped_share,
 }
-MEASURES = frozenset({*_OF_CAUSES, *_OF_RUN})
-"""The names that conditions may use."""
+MEASURES: Mapping[str, str] = {
+    "architecture": "architecture of the GPU",
+    "backends": "libraries that communicate for the axis",
+    "blocking_in_experts": "the costliest blocking call stands in expert layers",
+    "collectives": "collectives of the axis",
+    "drained": "calls that drain the queue own more than the launching between them",
+    "experts": "the model has experts",
+    "findings": "findings about the capture",
+    "framework": "framework of the program",
+    "graphed_share": "part of the compute that graphs launch",
+    "grouped_share": "part of the compute work in grouped multiplications",
+    "host_share": "part of the step that the host wall has",
+    "launch_gap_ns": "framework time for each launch call, in ns",
+    "low_precision_share": "part of the multiplications in FP8 or FP4",
+    "nvlink_domain": "GPUs in one NVLink domain",
+    "pageable": "directions of copies from or to pageable memory",
+    "permute_fused": "permutation of tokens runs as fused kernels",
+    "precision": "precision of most multiplications",
+    "pressure": "memory pressure",
+    "ranks": "ranks of the job",
+    "router_fused": "the router runs as fused kernels",
+    "share": "what a cause could win, else what it owns, as a share of the step",
+    "small_grid_share": "part of the compute work in grids smaller than the GPU",
+    "unfused_share": "part of the compute work in single operations of a framework",
+    "ungrouped_share": "part of the compute work in runs of like small multiplications",
+    "window": "what one window is",
+}
+"""The names that conditions may use, and what each measures."""
