@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 
 from wallscope import __version__
-from wallscope.fixes import with_fixes
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
@@ -61,6 +60,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
+    from wallscope.fixes import with_fixes  # noqa: PLC0415  # rules need pydantic, other commands do not
+
     parts, division = divide(path, options, progress)
     facts, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")

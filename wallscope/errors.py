@@ -6,6 +6,7 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── KernelRulesError            a file of kernel-name rules is wrong
 ├── SelectionError              the selected ranks, steps or time are not in the export
 ├── OptionError                 the value of an option cannot be read
+├── UnknownWordError            a word that nothing explains
 ├── StepRangeError              the pattern for steps is wrong or finds no range
 ├── ProfileError                a profile or a JSON answer is damaged or of another version
 └── OutputError                 a result cannot be written where the user asked for it
@@ -36,6 +37,10 @@ class SelectionError(WallscopeError):
 
 class OptionError(WallscopeError):
     """The value of an option cannot be read."""
+
+
+class UnknownWordError(WallscopeError):
+    """The word is no cause, fix, finding, fact or topic."""
 
 
 class StepRangeError(WallscopeError):

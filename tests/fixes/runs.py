@@ -55,6 +55,8 @@ def run(  # noqa: PLR0913  # what a run may tell
     findings=(),
     world=16,
     window="step",
+    verdict=None,
+    environment=(),
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
     told = {cause: of if isinstance(of, tuple) else (of, of) for cause, of in causes.items()}
@@ -116,7 +118,20 @@ def run(  # noqa: PLR0913  # what a run may tell
     return Analysis(
         schema="wallscope.analysis/1",
         wallscope_version="0",
-        inputs=(Export("run", "", 0, None, None, None, None, 0, (Gpu(0, name, architecture, 1, 1, 1),), {}),),
+        inputs=(
+            Export(
+                "run",
+                "",
+                0,
+                None,
+                None,
+                None,
+                None,
+                0,
+                (Gpu(0, name, architecture, 1, 1, 1),),
+                dict(environment),
+            ),
+        ),
         capture=CaptureQuality(
             tuple(Finding(code, Severity.INFO, "said") for code in findings),
             None,
@@ -129,9 +144,13 @@ def run(  # noqa: PLR0913  # what a run may tell
         if window == "step"
         else Anchor("whole-trace", "window", None, 1),
         ranks=(rank,),
-        diagnosis=Diagnosis(str(leading), "", memory_pressure=MemoryPressure(pressure, ("told",))),
+        diagnosis=Diagnosis(verdict or str(leading), "", memory_pressure=MemoryPressure(pressure, ("told",))),
         opportunities=tuple(sorted(won, key=lambda entry: -entry.recoverable_ns)),
     )
+
+
+def _export(gpu, environment):
+    return Export("run", "", 0, None, None, None, None, 0, (gpu,), dict(environment))
 
 
 def _details(precision="bf16", small_grids=None, ungrouped=0.0, **others):

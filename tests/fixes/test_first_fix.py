@@ -31,6 +31,7 @@ def test_the_first_fix_is_the_right_one_and_the_wrong_ones_are_absent(story):
 
     assert own[0].id == story["first"]
     assert {story.get("setting")} - {None} <= written
+    assert story.get("unset") not in written
     assert not {fix.id for fix in found} & set(story.get("absent", ()))
 
 

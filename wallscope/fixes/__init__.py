@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import polars as pl
 
+from wallscope.fixes.explain import explained
 from wallscope.fixes.predicates import Run
 from wallscope.fixes.ranking import ranked
 from wallscope.fixes.rules import shipped_rules
 from wallscope.model.analysis import Analysis
 from wallscope.model.configuration import RunConfiguration
-from wallscope.model.fixes import Precondition
+from wallscope.model.fixes import Precondition, Setting
 
-__all__ = ["with_fixes"]
+__all__ = ["explained", "with_fixes"]
 
 
 def with_fixes(analysis: Analysis, configuration: RunConfiguration, names: pl.Series) -> Analysis:
@@ -28,5 +29,5 @@ def with_fixes(analysis: Analysis, configuration: RunConfiguration, names: pl.Se
     return replace(analysis, fixes=fixes, opportunities=opportunities)
 
 
-def _unchecked(ids: Sequence[str]) -> tuple[Precondition, ...]:
+def _unchecked(ids: Sequence[str], _: tuple[Setting, ...]) -> tuple[Precondition, ...]:
     return tuple(Precondition(name, name, "unknown") for name in ids)

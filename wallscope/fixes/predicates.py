@@ -26,7 +26,6 @@ LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
 _MOSTLY = 0.5
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
-_EXPERT_WORK = {ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL}
 _LOW_PRECISIONS = {Precision.FP8, Precision.MXFP8, Precision.NVFP4}
 _RACK_GPUS = re.compile(r"\b(GB[23]00|VR200)\b")
 _MEGATRON = r"(?i)megatron|^nvte_|transformer_engine|hybrid[-_]ep|deep_ep::|^MFSDP |_row_id_map|kuserbuffers_"
@@ -48,7 +47,7 @@ class Conditions:
     """What must hold for a rule to speak; every line of it.
 
     `at_least` and `at_most` compare numbers; `one_of` and `none_of` name values; `given` asks for a known
-    setting of the run configuration, `unless` rules one out.
+    setting of the run configuration, `unless` rules one out, `unset` any value that switches something on.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -59,6 +58,7 @@ class Conditions:
     none_of: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
     given: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
     unless: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
 
     def measures(self) -> set[str]:
         """The measurements asked for."""
@@ -76,6 +76,7 @@ class Run:
         self.rank: Rank = analysis.ranks[analysis.diagnosis.rank_index]
         self.configuration = configuration
         self.framework = framework_of(names, configuration)
+        self.environment = analysis.inputs[self.rank.input].environment
         self.step_ns = max(self.rank.typical.step_ns, 1)
 
     def measured(self, name: str, causes: tuple[str, ...]) -> Measured:
@@ -109,6 +110,7 @@ def holds(conditions: Conditions, run: Run, causes: tuple[str, ...]) -> bool:
         and all(_is_one(value(name), named) for name, named in conditions.one_of.items())
         and not any(_is_one(value(name), named) for name, named in conditions.none_of.items())
         and all(run.configuration.get(key) in named for key, named in conditions.given.items())
+        and not any(map(run.configuration.get, conditions.unset))
         and not any(
             run.configuration.knows(key) and run.configuration.get(key) in named
             for key, named in conditions.unless.items()
@@ -148,8 +150,8 @@ def _experts(run: Run) -> bool:
     experts = run.configuration.get("num_moe_experts")
     return (
         any(entry.axis is Axis.EP or entry.backend in _EXPERT_BACKENDS for entry in operations)
-        or any(entry.category in _EXPERT_WORK and entry.kernels for entry in run.rank.compute)
-        or (details is not None and bool(details.permute_fused or details.router_fused))
+        or any(entry.category is ComputeCategory.GROUPED_GEMM and entry.kernels for entry in run.rank.compute)
+        or (details is not None and {details.permute_fused, details.router_fused} != {None})
         or (isinstance(experts, int) and experts > 1)
     )
 
@@ -236,11 +238,6 @@ def _ungrouped_share(run: Run) -> float | None:
     return None if details is None else details.small_multiplications.share
 
 
-def _launch_bound(run: Run) -> bool | None:
-    host = run.rank.host_details
-    return None if host is None or host.launches is None else host.launches.is_launch_bound
-
-
 def _launch_gap_ns(run: Run) -> float | None:
     """How long the framework held up the step for each launch call."""
     host = run.rank.host_details
@@ -269,18 +266,6 @@ def _blocking_in_experts(run: Run) -> bool | None:
     )
 
 
-def _held_share(run: Run) -> float | None:
-    """Time for which kernels were held up behind small kernels of other streams, as a share of the step."""
-    host = run.rank.host_details
-    held = None if host is None or host.serialisation is None else host.serialisation
-    return None if held is None or held.roomy_ns is None else held.roomy_ns / run.step_ns
-
-
-def _max_connections(run: Run) -> int | None:
-    told = run.analysis.inputs[run.rank.input].environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
-    return int(told) if told is not None and told.isdecimal() else None
-
-
 _OF_CAUSES: Mapping[str, Callable[[Run, tuple[str, ...]], Measured]] = {
     "share": _share,
     "backends": lambda run, causes: _of_axes(run, causes, "backend"),
@@ -289,28 +274,20 @@ _OF_CAUSES: Mapping[str, Callable[[Run, tuple[str, ...]], Measured]] = {
 _OF_RUN: Mapping[str, Callable[[Run], Measured]] = {
     "architecture": _architecture,
     "blocking_in_experts": _blocking_in_experts,
-    "cast_share": _detail("cast_share"),
-    "cuda_graphs": lambda run: str(run.analysis.capture.cuda_graphs),
-    "dominant": lambda run: run.analysis.diagnosis.dominant_wall,
     "drained": _drained,
     "experts": _experts,
     "findings": lambda run: frozenset(finding.code for finding in run.analysis.capture.findings),
     "framework": lambda run: run.framework,
     "graphed_share": _graphed_share,
     "grouped_share": _detail("grouped_share"),
-    "held_share": _held_share,
-    "hidden_share": lambda run: run.rank.communication.hidden_share,
     "host_share": lambda run: run.rank.typical.walls.host / run.step_ns,
-    "launch_bound": _launch_bound,
     "low_precision_share": _low_precision_share,
     "launch_gap_ns": _launch_gap_ns,
-    "max_connections": _max_connections,
     "nvlink_domain": _domain,
     "pageable": _pageable,
     "permute_fused": _detail("permute_fused"),
     "precision": _precision,
     "pressure": lambda run: run.analysis.diagnosis.memory_pressure.level,
-    "quantize_share": _detail("quantize_share"),
     "ranks": lambda run: run.analysis.capture.world_size or len(run.analysis.ranks),
     "router_fused": _detail("router_fused"),
     "small_grid_share": _small_grid_share,
@@ -318,5 +295,31 @@ _OF_RUN: Mapping[str, Callable[[Run], Measured]] = {
     "unfused_share": _detail("unfused_elementwise_share"),
     "ungrouped_share": _ungrouped_share,
 }
-MEASURES = frozenset({*_OF_CAUSES, *_OF_RUN})
-"""The names that conditions may use."""
+MEASURES: Mapping[str, str] = {
+    "architecture": "architecture of the GPU",
+    "backends": "libraries that communicate for the axis",
+    "blocking_in_experts": "the costliest blocking call stands in expert layers",
+    "collectives": "collectives of the axis",
+    "drained": "calls that drain the queue own more than the launching between them",
+    "experts": "the model has experts",
+    "findings": "findings about the capture",
+    "framework": "framework of the program",
+    "graphed_share": "part of the compute that graphs launch",
+    "grouped_share": "part of the compute work in grouped multiplications",
+    "host_share": "part of the step that the host wall has",
+    "launch_gap_ns": "framework time for each launch call, in ns",
+    "low_precision_share": "part of the multiplications in FP8 or FP4",
+    "nvlink_domain": "GPUs in one NVLink domain",
+    "pageable": "directions of copies from or to pageable memory",
+    "permute_fused": "permutation of tokens runs as fused kernels",
+    "precision": "precision of most multiplications",
+    "pressure": "memory pressure",
+    "ranks": "ranks of the job",
+    "router_fused": "the router runs as fused kernels",
+    "share": "what a cause could win, else what it owns, as a share of the step",
+    "small_grid_share": "part of the compute work in grids smaller than the GPU",
+    "unfused_share": "part of the compute work in single operations of a framework",
+    "ungrouped_share": "part of the compute work in runs of like small multiplications",
+    "window": "what one window is",
+}
+"""The names that conditions may use, and what each measures."""

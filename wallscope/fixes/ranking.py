@@ -1,5 +1,6 @@
 """Which fixes a run gets, and in which order: by what their causes could win, open before blocked ones."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from wallscope.fixes.predicates import LAUNCHING, MATERIAL_SHARE, Run, holds
@@ -17,13 +18,14 @@ _OF_FRAMEWORK: dict[object, tuple[System, ...]] = {
     "pytorch": ("pytorch",),
     None: ("program", "environment", "launcher", "nsys"),
 }
+_OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _CONTRACT = (
     "A/B: change this alone, hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
     " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
 )
 
-Checker = Callable[[Sequence[str]], tuple[Precondition, ...]]
-"""Tells of preconditions by their ids whether they are met."""
+Checker = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
+"""Tells of preconditions by their ids whether they are met once some settings are made."""
 
 
 def ranked(run: Run, rules: Sequence[Rule], checked: Checker) -> tuple[Fix, ...]:
@@ -32,7 +34,8 @@ def ranked(run: Run, rules: Sequence[Rule], checked: Checker) -> tuple[Fix, ...]
     for rule in rules:
         causes = _answered(rule, run)
         if causes and holds(rule.when, run, causes):
-            fix = _fix(rule, run, causes, checked(rule.preconditions))
+            settings = _settings(rule, run)
+            fix = _fix(rule, run, causes, settings, checked(rule.preconditions, settings))
             found.append((_rank(fix, rule, run), fix))
     return tuple(fix for _, fix in sorted(found, key=lambda entry: entry[0]))
 
@@ -49,21 +52,24 @@ def _answered(rule: Rule, run: Run) -> tuple[str, ...]:
 
 
 def _rank(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
-    """What orders fixes: worth, status, whether blocked, the rule's place among its like, the workflow.
+    """What orders fixes: the kind, worth, status, whether blocked, the rule's place, the workflow.
 
-    Compute time has no ceiling: where compute is the wall its fixes come first, else last. What has no
-    ceiling counts by what its causes own.
+    What has no ceiling counts by what its causes own. It comes behind what has one: compute last, unless
+    compute is the wall; time without an owner before that, unless it hides the wall.
     """
-    is_compute = fix.wall == Wall.COMPUTE
-    computes = run.analysis.diagnosis.dominant_wall == "compute"
+    dominant = run.analysis.diagnosis.dominant_wall
+    if fix.wall == Wall.COMPUTE:
+        kind = 0 if dominant == "compute" else 3
+    elif fix.recoverable_ns is None:
+        kind = 0 if dominant == "unknown" and fix.causes else 2
+    else:
+        kind = 1
     owned_ns = max((_entry(run, cause).typical_ns for cause in fix.causes), default=0)
-    worth_ns = fix.recoverable_ns or 0
+    worth_ns = owned_ns if fix.recoverable_ns is None else fix.recoverable_ns
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (
-        is_compute != computes,
-        fix.recoverable_ns is None and not is_compute,
+        kind,
         -worth_ns,
-        -owned_ns,
         "trace-verified" not in statuses,
         fix.blocked,
         rule.order,
@@ -72,7 +78,13 @@ def _rank(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
     )
 
 
-def _fix(rule: Rule, run: Run, causes: tuple[str, ...], preconditions: tuple[Precondition, ...]) -> Fix:
+def _fix(
+    rule: Rule,
+    run: Run,
+    causes: tuple[str, ...],
+    settings: tuple[Setting, ...],
+    preconditions: tuple[Precondition, ...],
+) -> Fix:
     timed = tuple(cause for cause in causes if cause != PRESSURE)
     counted = _counted(run, timed)
     opportunities = [entry for entry in run.analysis.opportunities if entry.cause in counted]
@@ -83,7 +95,7 @@ def _fix(rule: Rule, run: Run, causes: tuple[str, ...], preconditions: tuple[Pre
         wall=rule.wall,
         causes=timed,
         why=_why(rule, run, timed),
-        settings=_settings(rule, run),
+        settings=settings,
         preconditions=preconditions,
         blocked=any(entry.status == "unmet" for entry in preconditions),
         recoverable_ns=best.recoverable_ns if best else None,
@@ -106,10 +118,20 @@ def _counted(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
-    """The settings, those of the run's own framework first; a program without one gets none of theirs."""
+    """The settings, those of the run's own framework first.
+
+    A program without a framework gets none of theirs, a model without experts none of experts, and what
+    the environment has already is left out.
+    """
     first = _OF_FRAMEWORK[run.framework]
     ordered = sorted(rule.all_settings(), key=lambda entry: entry.system not in first)
-    return tuple(entry for entry in ordered if run.framework is not None or entry.system in first)
+    return tuple(
+        entry
+        for entry in ordered
+        if (run.framework is not None or entry.system in first)
+        and not (entry.system == "environment" and run.environment.get(entry.key) == entry.value)
+        and (run.measured("experts", ()) or not _OF_EXPERTS.match(entry.key))
+    )
 
 
 def _why(rule: Rule, run: Run, causes: tuple[str, ...]) -> str:

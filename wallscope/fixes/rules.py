@@ -128,7 +128,7 @@ def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
 
 
 def _problems(rule: Rule) -> Iterator[str]:
-    if unknown := sorted(rule.when.measures() - MEASURES):
+    if unknown := sorted(rule.when.measures() - set(MEASURES)):
         yield f"unknown measurements {unknown}"
     causes = [*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in catalogue()), PRESSURE]
     for pattern in rule.causes:

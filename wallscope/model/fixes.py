@@ -21,6 +21,18 @@ class Setting:
     key: str
     value: str
 
+    def written(self) -> str:
+        """The setting as its system has it.
+
+        >>> Setting("megatron-lm", "--moe-token-dispatcher-type", "flex").written()
+        '--moe-token-dispatcher-type flex'
+        >>> Setting("nsys", "--sample", "none").written(), Setting("megatron-lm", "--bf16", "").written()
+        ('--sample=none', '--bf16')
+        """
+        if not self.value:
+            return self.key
+        return f"{self.key}{' ' if self.system == 'megatron-lm' else '='}{self.value}"
+
 
 @dataclass(frozen=True, slots=True)
 class Precondition:

@@ -15,7 +15,7 @@ from wallscope.render.grids import titled
 _MOST_FIXES = 5
 _MOST_OF_ONE_CAUSE = 2
 _MOST_SETTINGS = 3
-_PREFERRED: dict[System, int] = {"environment": 1, "launcher": 1, "nsys": 1}
+_BESIDE: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: tuple[Met, ...] = ("met", "unmet", "unknown")
 
 
@@ -37,24 +37,8 @@ def _first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return tuple(found[place] for place in sorted([*first, *others][:_MOST_FIXES]))
 
 
-def written(setting: Setting) -> str:
-    """A setting as its system writes it.
-
-    >>> written(Setting("megatron-lm", "--moe-token-dispatcher-type", "flex"))
-    '--moe-token-dispatcher-type flex'
-    >>> written(Setting("nsys", "--sample", "none"))
-    '--sample=none'
-    """
-    if not setting.value:
-        return setting.key
-    return f"{setting.key}{' ' if setting.system == 'megatron-lm' else '='}{setting.value}"
-
-
 def checked(fix: Fix) -> str:
-    """How many preconditions are met, unmet and unknown; empty without any.
-
-    An unmet one is told with what unblocks it.
-    """
+    """How many preconditions are met, unmet and unknown; empty without any."""
     counts = Counter(entry.status for entry in fix.preconditions)
     return ", ".join(f"{counts[status]} {status}" for status in _STATUSES if counts[status])
 
@@ -92,8 +76,10 @@ def _lines(fix: Fix) -> list[Text]:
         if entry.status == "unmet":
             cure = f" → {entry.unblock}" if entry.unblock else ""
             lines.append(Text(f"blocked: {entry.text}{cure}", style="yellow"))
-    if told := checked(fix):
-        lines.append(Text(f"preconditions: {told}", style="dim"))
+    told = [f"preconditions: {checked(fix)}"] if fix.preconditions else []
+    told += [f"then {fix.next_wall} is next"] if fix.next_wall else []
+    if told:
+        lines.append(Text("; ".join(told), style="dim"))
     return lines
 
 
@@ -101,7 +87,7 @@ def _settings(settings: tuple[Setting, ...]) -> str:
     """The settings of the first system, then the environment's; the rest is counted."""
     first = settings[0].system
     own = [entry for entry in settings if entry.system == first]
-    beside = [entry for entry in settings if entry.system != first and entry.system in _PREFERRED]
-    lines = [written(entry) for entry in (*own, *beside)]
+    beside = [entry for entry in settings if entry.system != first and entry.system in _BESIDE]
+    lines = [entry.written() for entry in (*own, *beside)]
     more = f" and {units.number(len(lines) - _MOST_SETTINGS)} more" if len(lines) > _MOST_SETTINGS else ""
     return " · ".join(lines[:_MOST_SETTINGS]) + more
