@@ -13,6 +13,7 @@ import typer
 from wallscope import __version__
 from wallscope.cli.analyze import analyze
 from wallscope.cli.capture_help import capture_help
+from wallscope.cli.diff import diff
 from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
 from wallscope.cli.tables import kernels, ranges, steps
@@ -30,6 +31,7 @@ app = typer.Typer(
     help="Say why a GPU training step takes as long as it does, from an Nsight Systems export.",
 )
 app.command()(analyze)
+app.command()(diff)
 app.command()(steps)
 app.command()(kernels)
 app.command()(ranges)

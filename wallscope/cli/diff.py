@@ -1,0 +1,92 @@
+"""`wallscope diff`: whether one side is slower than the other, and why."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.gates import FailOn, Gates, fail, read_gates
+from wallscope.cli.output import check_different, check_output, print_out, write_whole
+from wallscope.cli.progress import reported, talkative
+from wallscope.cli.step_facts import Tokens, step_facts
+from wallscope.errors import OptionError
+
+
+def diff(  # noqa: PLR0913  # options are parameters
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="An export, an answer in JSON, a folder or pattern of runs.")
+    ],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="The same, after the change.")],
+    *,
+    fail_on: FailOn = None,
+    gates: Gates = None,
+    margin: Annotated[
+        str, typer.Option(metavar="PERCENT", help="Changes of the step up to this are none.")
+    ] = "2%",
+    rank: Annotated[int | None, typer.Option(metavar="N", help="The rank to compare.")] = None,
+    override: Annotated[
+        bool, typer.Option("--override", help="Give a verdict on what cannot be compared.")
+    ] = False,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the comparison as JSON; - is standard output.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as Markdown; - is standard output.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the gates as JUnit XML; - is standard output.")
+    ] = None,
+    kernels: KernelRules = None,
+    step_range: StepRange = None,
+    stream: Streams = None,
+    tokens_per_step: Tokens = None,
+    verbose: Verbose = False,
+) -> None:
+    """Compare two sides: is the step slower, how sure is that, and what changed in it."""
+    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415
+    from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
+    from wallscope.render import comparison_markdown, document  # noqa: PLC0415
+    from wallscope.render import junit as xml  # noqa: PLC0415
+    from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    asked = Asked(
+        rank=rank, margin_ratio=_margin(margin), overridden=override, gates=read_gates(fail_on, gates)
+    )
+    named = [captures(side) for side in (base, head)]
+    for target in (json, markdown, junit):
+        check_output(target, inputs=(*named[0], *named[1], kernels, gates))
+    check_different({"--json": json, "--markdown": markdown, "--junit": junit})
+    options = Options(
+        kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
+    )
+    with reported() as progress:
+        sides = [
+            Side(_shown(text), runs_of(paths, options, progress))
+            for text, paths in zip((base, head), named, strict=True)
+        ]
+        found = compared(sides[0], sides[1], asked)
+    if json is not None:
+        write_whole(json, document.document(found))
+    if markdown is not None:
+        write_whole(markdown, comparison_markdown.comparison_markdown(found))
+    if junit is not None:
+        write_whole(junit, xml.junit(found))
+    if "-" not in {str(json), str(markdown), str(junit)}:
+        print_out(comparison_summary(found))
+    check_gated(found, asked.gates)
+    fail(found.gates)
+
+
+def _shown(named: str) -> str:
+    return Path(named).name or named
+
+
+def _margin(text: str) -> float:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", text)
+    if found is None or not float(found[1]) < 100:
+        raise OptionError(f"--margin {text} — is no share below 100 % — write --margin 2%")
+    return float(found[1]) / 100

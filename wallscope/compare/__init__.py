@@ -1,0 +1,6 @@
+"""Comparison of two sides: whether they can be compared, how they differ, how sure that is, and in what."""
+
+from wallscope.compare.comparing import Asked, Side, check_gated, compared
+from wallscope.compare.gates import Gate, gate_of, shares
+
+__all__ = ["Asked", "Gate", "Side", "check_gated", "compared", "gate_of", "shares"]
