@@ -14,8 +14,10 @@ from wallscope import __version__
 from wallscope.cli.analyze import analyze
 from wallscope.cli.capture_help import capture_help
 from wallscope.cli.diff import diff
+from wallscope.cli.history import history
 from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
+from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
@@ -32,6 +34,8 @@ app = typer.Typer(
 )
 app.command()(analyze)
 app.command()(diff)
+app.command()(record)
+app.command()(history)
 app.command()(steps)
 app.command()(kernels)
 app.command()(ranges)

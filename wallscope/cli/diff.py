@@ -11,20 +11,27 @@ from wallscope.cli.gates import FailOn, Gates, fail, read_gates
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
+from wallscope.cli.stored import Labels, StoreFolder, labels_of, opened, range_of, sides_of
 from wallscope.errors import OptionError
 
 
 def diff(  # noqa: PLR0913  # options are parameters
     base: Annotated[
-        str, typer.Argument(metavar="BASE", help="An export, an answer in JSON, a folder or pattern of runs.")
+        str,
+        typer.Argument(
+            metavar="BASE",
+            help="An export, an answer in JSON, a folder or pattern of runs; a commit with --store; A..B.",
+        ),
     ],
-    head: Annotated[str, typer.Argument(metavar="HEAD", help="The same, after the change.")],
+    head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The same, after the change.")] = None,
     *,
     fail_on: FailOn = None,
     gates: Gates = None,
     margin: Annotated[
         str, typer.Option(metavar="PERCENT", help="Changes of the step up to this are none.")
     ] = "2%",
+    store: StoreFolder = None,
+    label: Labels = None,
     rank: Annotated[int | None, typer.Option(metavar="N", help="The rank to compare.")] = None,
     override: Annotated[
         bool, typer.Option("--override", help="Give a verdict on what cannot be compared.")
@@ -56,19 +63,28 @@ def diff(  # noqa: PLR0913  # options are parameters
     asked = Asked(
         rank=rank, margin_ratio=_margin(margin), overridden=override, gates=read_gates(fail_on, gates)
     )
-    named = [captures(side) for side in (base, head)]
+    commits = range_of(base) if head is None else None
+    if head is None and commits is None:
+        raise OptionError(f"{base} — is one side — name the other too, or commits as main..HEAD")
+    ends = commits or (base, str(head))
+    stored = commits is not None or store is not None
+    named = () if stored else tuple(captures(side) for side in ends)
     for target in (json, markdown, junit):
-        check_output(target, inputs=(*named[0], *named[1], kernels, gates))
+        check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates))
     check_different({"--json": json, "--markdown": markdown, "--junit": junit})
     options = Options(
         kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
     )
     with reported() as progress:
-        sides = [
-            Side(_shown(text), runs_of(paths, options, progress))
-            for text, paths in zip((base, head), named, strict=True)
-        ]
-        found = compared(sides[0], sides[1], asked)
+        if stored:
+            sides = sides_of(opened(store), *ends, labels_of(label))
+        else:
+            read = [
+                Side(_shown(text), runs_of(paths, options, progress))
+                for text, paths in zip(ends, named, strict=True)
+            ]
+            sides = (read[0], read[1])
+        found = compared(*sides, asked)
     if json is not None:
         write_whole(json, document.document(found))
     if markdown is not None:

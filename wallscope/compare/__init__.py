@@ -2,5 +2,6 @@
 
 from wallscope.compare.comparing import Asked, Side, check_gated, compared
 from wallscope.compare.gates import Gate, gate_of, shares
+from wallscope.compare.intervals import Noise
 
-__all__ = ["Asked", "Gate", "Side", "check_gated", "compared", "gate_of", "shares"]
+__all__ = ["Asked", "Gate", "Noise", "Side", "check_gated", "compared", "gate_of", "shares"]

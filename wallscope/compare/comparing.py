@@ -15,6 +15,7 @@ from wallscope.compare.explanations import explanations
 from wallscope.compare.gates import Gate, results
 from wallscope.compare.intervals import (
     CONFIDENCE,
+    SLOW,
     Noise,
     Spread,
     detectable,
@@ -42,8 +43,6 @@ from wallscope.model.comparison import (
 )
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
-
-_SLOW = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +272,7 @@ class _Lengths:
 def _described(length_ns: npt.NDArray[np.float64]) -> _Lengths:
     median, p90 = np.percentile(length_ns, [50, 90])
     return _Lengths(
-        round(median), round(p90), round(length_ns.mean()), int((length_ns > _SLOW * median).sum())
+        round(median), round(p90), round(length_ns.mean()), int((length_ns > SLOW * median).sum())
     )
 
 

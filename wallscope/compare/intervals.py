@@ -16,15 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from wallscope.compare.quantiles import normal, student
-from wallscope.timeline.ordinary import is_ordinary
+from wallscope.timeline.ordinary import FEWEST_FOR_QUARTILES, is_ordinary
 
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
 FEWEST_STEPS = 3
+SLOW = 1.25
 _RESAMPLES = 600
 _POWER = 0.8
 _MOST_CORRELATED = 0.9
+_OUTLYING, _NORMAL_DEVIATION = 3, 1.4826  # deviations, and one in medians of the absolute difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ def of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -
     mean = _ordinary_means(values[None])[0]
     if count < FEWEST_STEPS:
         return Spread(_logged(mean), np.full(mean.size, np.inf), 1.0)
+    kept = _usual(length_ns)
+    length_ns, values, count = length_ns[kept], values[kept], int(kept.sum())
     correlation = _correlation(length_ns)
     block = _block_length(count, correlation)
     random = np.random.default_rng(list(blake2b(np.ascontiguousarray(length_ns).tobytes()).digest()[:16]))
@@ -121,6 +125,15 @@ def _joined(base: tuple[float, float, float], head: tuple[float, float, float]) 
     left, right = base[1] ** 2, head[1] ** 2
     parts = left**2 / base[2] + right**2 / head[2]
     return sqrt(left + right), (left + right) ** 2 / parts if parts else 1.0
+
+
+def _usual(length_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """All steps but slow ones, which the typical step leaves out: drawn often, they would be in it."""
+    median = float(np.median(length_ns))
+    deviation = _NORMAL_DEVIATION * float(np.median(np.abs(length_ns - median)))
+    usual: npt.NDArray[np.bool_] = length_ns <= max(SLOW * median, median + _OUTLYING * deviation)
+    is_left_out = length_ns.size >= FEWEST_FOR_QUARTILES and usual.sum() > 0.75 * length_ns.size
+    return usual if is_left_out else np.ones(length_ns.size, dtype=np.bool_)
 
 
 def _ordinary_means(values: Floats) -> Floats:

@@ -16,6 +16,7 @@ from wallscope.timeline.ordinary import is_ordinary
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 _AT = ["input", "step"]
+_WHOLE = Fraction(1)
 _Name = TypeVar("_Name")
 
 
@@ -67,7 +68,7 @@ def lengths_ns(steps: pl.DataFrame) -> npt.NDArray[np.int64]:
     return (steps["end_ns"] - steps["start_ns"]).to_numpy()
 
 
-def typical_step(profiles: Sequence[Profile], scale: Fraction) -> TypicalStep:
+def typical_step(profiles: Sequence[Profile], scale: Fraction = _WHOLE) -> TypicalStep:
     """The mean over runs of the mean over the ordinary steps of each, times a scale."""
     owned: dict[tuple[str, Key], Fraction] = defaultdict(Fraction)
     ran: dict[Key, list[Ran]] = defaultdict(list)
