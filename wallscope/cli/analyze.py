@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.gates import FailOn, judge, read_gates
 from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
@@ -78,6 +79,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     unprofiled_step_ms: UnprofiledStep = None,
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
+    fail_on: FailOn = None,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
@@ -88,6 +90,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
     talkative(verbose=verbose)
     check_output(json, inputs=(file, kernels))
+    limits = read_gates(fail_on)
     options = Options(
         kernels,
         step_range,
@@ -101,3 +104,4 @@ def analyze(  # noqa: PLR0913  # options are parameters
         write_whole(json, document(analysis))
     if json is None or str(json) != "-":
         print_out(summary(analysis))
+    judge(limits, analysis)

@@ -4,5 +4,16 @@ from wallscope.profile.container import packed, unpacked
 from wallscope.profile.embedding import profiled
 from wallscope.profile.making import Described, Tables, described, tables
 from wallscope.profile.merging import merged
+from wallscope.profile.reading import profiles_of
 
-__all__ = ["Described", "Tables", "described", "merged", "packed", "profiled", "tables", "unpacked"]
+__all__ = [
+    "Described",
+    "Tables",
+    "described",
+    "merged",
+    "packed",
+    "profiled",
+    "profiles_of",
+    "tables",
+    "unpacked",
+]

@@ -6,7 +6,7 @@ import numpy.typing as npt
 FEWEST_FOR_QUARTILES = 8
 
 
-def is_ordinary(length_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Whether each length lies within the quartiles of its row; all do, where a row has fewer than eight.
 
     Rows are along the last axis.
