@@ -44,6 +44,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "ranges",
         "gaps",
         "at",
+        "advise",
         "check-config",
         "info",
         "capture-help",

@@ -84,3 +84,68 @@ class ConfigurationCheck:
         """What a program would stop at."""
         on = [feature for feature in self.features if feature.on]
         return tuple(row for feature in on for row in feature.unmet() if row.level == "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to do; `facts` are the ids of the documents' facts that it rests on."""
+
+    phase: Phase
+    text: str
+    settings: tuple[str, ...]
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A published configuration: where it starts from, no promise; `None` is not stated there."""
+
+    name: str
+    family: str
+    gpus: int
+    machine: str
+    precision: str
+    sizes: Sizes
+    virtual_pipeline: int | None
+    micro_batch: int | None
+    global_batch: int | None
+    dispatcher: str
+    cuda_graphs: str
+    recompute: str
+    ep_overlap: bool | None
+    states_layout: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Published throughput in model TFLOP/s per GPU, in words, with what reached it."""
+
+    family: str
+    machine: str
+    gpus: int | None
+    precision: str | None
+    text: str
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A plan for a run: its layout and where that comes from, the checklist, and what was published nearby.
+
+    `largest_expert` is the largest EP that the other sizes and the number of experts leave; `accumulation`
+    is `None` where no global batch was told.
+    """
+
+    schema: Literal["wallscope.advice/1"]
+    model: str
+    machine: str
+    seq_length: int
+    precision: str
+    layout: Folding
+    layout_source: str
+    largest_expert: int
+    virtual_pipeline: int | None
+    accumulation: int | None
+    items: tuple[Item, ...]
+    presets: tuple[Preset, ...]
+    bands: tuple[Band, ...]

@@ -5,11 +5,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from wallscope.model.advice import ConfigurationCheck
+from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 
 
-def document(answer: Analysis | ConfigurationCheck) -> str:
+def document(answer: Analysis | Advice | ConfigurationCheck) -> str:
     """The answer as JSON text, keys in the order of the contract, ASCII alone, a newline at the end."""
     return json.dumps(_plain(answer), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
