@@ -37,7 +37,18 @@ def test_every_command_and_option_has_its_help(wallscope):
     top = wallscope("--help", columns=140).out
     commands = re.findall(r"^  ([a-z-]+) +\S", top.split("Commands:")[1], re.MULTILINE)
 
-    assert commands == ["analyze", "steps", "kernels", "ranges", "gaps", "at", "info", "capture-help"]
+    assert commands == [
+        "analyze",
+        "steps",
+        "kernels",
+        "ranges",
+        "gaps",
+        "at",
+        "advise",
+        "check-config",
+        "info",
+        "capture-help",
+    ]
     for command in commands:
         text = wallscope(command, "--help", columns=140).out
         options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)(.*)", text, re.MULTILINE)

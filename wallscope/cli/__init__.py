@@ -11,8 +11,10 @@ from io import TextIOWrapper
 import typer
 
 from wallscope import __version__
+from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
 from wallscope.cli.capture_help import capture_help
+from wallscope.cli.check_config import check_config
 from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
 from wallscope.cli.tables import kernels, ranges, steps
@@ -35,6 +37,8 @@ app.command()(kernels)
 app.command()(ranges)
 app.command()(gaps)
 app.command()(at)
+app.command()(advise)
+app.command("check-config")(check_config)
 app.command()(info)
 app.command("capture-help")(capture_help)
 

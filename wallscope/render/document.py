@@ -5,12 +5,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 
 
-def document(analysis: Analysis) -> str:
-    """The analysis as JSON text, keys in the order of the contract, ASCII alone, a newline at the end."""
-    return json.dumps(_plain(analysis), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+def document(answer: Analysis | Advice | ConfigurationCheck) -> str:
+    """The answer as JSON text, keys in the order of the contract, ASCII alone, a newline at the end."""
+    return json.dumps(_plain(answer), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _plain(noun: Any) -> Any:
