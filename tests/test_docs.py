@@ -46,6 +46,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "at",
         "advise",
         "check-config",
+        "explain",
         "info",
         "capture-help",
     ]

@@ -9,6 +9,7 @@ import polars as pl
 from wallscope import __version__
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
 from wallscope.model.capture import Capture, Progress
+from wallscope.model.configuration import RunConfiguration
 from wallscope.model.kinds import Axis
 from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
@@ -58,6 +59,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
+    from wallscope.fixes import with_fixes  # noqa: PLC0415  # rules need pydantic, other commands do not
+
     parts, division = divide(path, options, progress)
     facts, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
@@ -69,7 +72,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
     gpu = parts.capture.export.gpu(shown.rank.gpu)
     achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
-    return Analysis(
+    analysis = Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(parts.capture.export,),
@@ -91,6 +94,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
         opportunities=won,
     )
+    names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
+    return with_fixes(analysis, RunConfiguration(), names)
 
 
 def gathered(

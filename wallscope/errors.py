@@ -8,6 +8,7 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── OptionError                 the value of an option cannot be read
 ├── ConfigurationError          a run's configuration cannot be read, or contradicts itself
 ├── LayoutError                 a parallel layout cannot be
+├── UnknownWordError            a word that nothing explains
 ├── StepRangeError              the pattern for steps is wrong or finds no range
 └── OutputError                 a result cannot be written where the user asked for it
 
@@ -45,6 +46,10 @@ class ConfigurationError(WallscopeError):
 
 class LayoutError(WallscopeError):
     """A parallel layout cannot be: too few GPUs, or sizes that do not divide."""
+
+
+class UnknownWordError(WallscopeError):
+    """The word is no cause, fix, finding, fact or topic."""
 
 
 class StepRangeError(WallscopeError):

@@ -15,6 +15,7 @@ from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
 from wallscope.cli.capture_help import capture_help
 from wallscope.cli.check_config import check_config
+from wallscope.cli.explain import explain
 from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
 from wallscope.cli.tables import kernels, ranges, steps
@@ -39,6 +40,7 @@ app.command()(gaps)
 app.command()(at)
 app.command()(advise)
 app.command("check-config")(check_config)
+app.command()(explain)
 app.command()(info)
 app.command("capture-help")(capture_help)
 

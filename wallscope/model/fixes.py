@@ -5,17 +5,33 @@ from typing import Literal
 
 from wallscope.model.kinds import Wall
 
-System = Literal["megatron-bridge", "megatron-lm", "environment", "nsys"]
+System = Literal["megatron-bridge", "megatron-lm", "pytorch", "program", "environment", "launcher", "nsys"]
 Met = Literal["met", "unmet", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of one system, under its current name; `value` as it is written there."""
+    """One setting of one system, under its current name; `value` as it is written there.
+
+    A flag that takes none has an empty value; of `pytorch`, `program` and `launcher` the key is a line
+    of code or of a command.
+    """
 
     system: System
     key: str
     value: str
+
+    def written(self) -> str:
+        """The setting as its system has it.
+
+        >>> Setting("megatron-lm", "--moe-token-dispatcher-type", "flex").written()
+        '--moe-token-dispatcher-type flex'
+        >>> Setting("nsys", "--sample", "none").written(), Setting("megatron-lm", "--bf16", "").written()
+        ('--sample=none', '--bf16')
+        """
+        if not self.value:
+            return self.key
+        return f"{self.key}{' ' if self.system == 'megatron-lm' else '='}{self.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from wallscope.model.capture import Export, Finding, Severity
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.throughput import Throughput
 from wallscope.render.details import details, rank_name
+from wallscope.render.fixes import fixes
 from wallscope.render.foreign import visible
 from wallscope.render.grids import titled
 from wallscope.render.walls import causes, walls
@@ -51,6 +52,9 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     if losses is not None:
         yield Text()
         yield losses
+    if analysis.fixes:
+        yield Text()
+        yield fixes(analysis.fixes, whole)
     yield Text()
     yield limits(analysis.capture.findings, _MOST_LIMITS)
     for section in details(analysis, shown, whole):

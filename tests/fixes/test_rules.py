@@ -1,0 +1,154 @@
+"""Rules are checked when they are read; what is wrong is named."""
+
+import polars as pl
+import pytest
+
+from tests.fixes.runs import run
+from wallscope.fixes.predicates import MEASURES, Conditions, Run, holds
+from wallscope.fixes.rules import read_rules, shipped_rules
+from wallscope.model.configuration import KnownSetting, RunConfiguration
+from wallscope.model.fixes import Setting
+
+GOOD = {
+    "id": '"a-fix"',
+    "title": '"Do it"',
+    "wall": '"host"',
+    "causes": '["host/*"]',
+    "phase": '"retune"',
+    "because": '"It helps"',
+    "active": '"It runs"',
+    "source": '"A book"',
+}
+
+
+def table(**changed):
+    lines = {**GOOD, **changed}
+    return "[[fix]]\n" + "\n".join(f"{key} = {value}" for key, value in lines.items() if value)
+
+
+def test_a_rule_is_read_as_it_is_written():
+    text = (
+        table() + '\n[fix.settings]\nmegatron-lm = ["--a b=c", "--d"]\npytorch = ["x(y=1)"]\nnsys = ["--e=f"]'
+    )
+    (rule,) = read_rules(text, "good.toml")
+
+    assert rule.all_settings() == (
+        Setting("megatron-lm", "--a", "b=c"),
+        Setting("megatron-lm", "--d", ""),
+        Setting("pytorch", "x(y=1)", ""),
+        Setting("nsys", "--e", "f"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        pytest.param({"title": ""}, "title", id="missing"),
+        pytest.param({"titel": '"x"'}, "titel", id="unknown key"),
+        pytest.param({"wall": '"roof"'}, "wall", id="unknown wall"),
+        pytest.param({"phase": '"later"'}, "phase", id="unknown phase"),
+        pytest.param({"causes": '["host/nothing"]'}, "no cause matches", id="unknown cause"),
+        pytest.param({"causes": "[]"}, "causes", id="no cause"),
+        pytest.param({"id": '"A fix"'}, "id", id="id in the wrong form"),
+        pytest.param({"facts": '["nothing"]'}, "facts", id="fact in the wrong form"),
+        pytest.param({"when": "{ at_least = { luck = 1 } }"}, "luck", id="unknown measurement"),
+        pytest.param({"when": "{ at_best = { share = 1 } }"}, "at_best", id="unknown predicate"),
+        pytest.param({"when": '{ at_least = { share = "much" } }'}, "share", id="no number"),
+        pytest.param({"settings": '{ fortran = ["a=b"] }'}, "fortran", id="unknown system"),
+        pytest.param({"settings": '{ environment = ["NAME"] }'}, "without a value", id="no value"),
+        pytest.param({"gain": '{ text = "2x" }'}, "context", id="a figure without its context"),
+    ],
+)
+def test_a_wrong_rule_is_refused(changed, says):
+    with pytest.raises(ValueError, match=says):
+        read_rules(table(**changed), "bad.toml")
+
+
+@pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.id)
+def test_rules_of_megatron_name_both_systems_or_only_what_exists(rule):
+    lm_only = {"fp16"}
+    bridge_only = {
+        "no-offload",
+        "pin-batches",
+        "fewer-fills",
+        "lighter-capture",
+        "asynchronous-readback",
+    }
+
+    assert ("megatron-bridge" in rule.settings) == ("megatron-lm" in rule.settings) or rule.id in (
+        lm_only | bridge_only
+    )
+
+
+def test_a_published_gain_is_a_ratio_above_one_with_its_context():
+    for rule in shipped_rules():
+        if rule.gain is not None:
+            assert (rule.gain.low is None) == (rule.gain.high is None)
+            assert rule.gain.low is None or 1 < rule.gain.low <= rule.gain.high < 2
+
+
+def test_ids_are_unique_and_titles_are_short_imperatives():
+    rules = shipped_rules()
+
+    assert len({rule.id for rule in rules}) == len(rules)
+    assert all(len(rule.title) <= 80 and rule.title[0].isupper() and rule.title[-1] != "." for rule in rules)
+
+
+def test_every_measurement_is_asked_for_and_has_its_words():
+    asked = {name for rule in shipped_rules() for name in rule.when.measures()}
+    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
+
+    assert asked == set(MEASURES)
+    assert all(view.measured(name, ("host/lock",)) is not None for name in ("share", "experts", "window"))
+    for name in MEASURES:
+        view.measured(name, ("host/lock",))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param({}, True, id="none"),
+        pytest.param({"at_least": {"share": 0.2}}, True, id="at least, reached"),
+        pytest.param({"at_least": {"share": 0.21}}, False, id="at least, missed"),
+        pytest.param({"at_most": {"share": 0.2}}, True, id="at most, reached"),
+        pytest.param({"at_most": {"share": 0.19}}, False, id="at most, missed"),
+        pytest.param({"at_most": {"small_grid_share": 1}}, False, id="an unknown number passes nothing"),
+        pytest.param({"one_of": {"architecture": ("hopper", "blackwell")}}, True, id="one of"),
+        pytest.param({"one_of": {"architecture": ("ampere",)}}, False, id="another one"),
+        pytest.param({"one_of": {"permute_fused": (False,)}}, False, id="unknown is not false"),
+        pytest.param({"none_of": {"permute_fused": (False,)}}, True, id="unknown is none of them"),
+        pytest.param({"none_of": {"architecture": ("hopper",)}}, False, id="none of"),
+        pytest.param({"one_of": {"backends": ("deep-ep", "nccl")}}, False, id="no operation of the axis"),
+        pytest.param({"given": {"a": (1, 2)}}, True, id="given"),
+        pytest.param({"given": {"a": (3,)}}, False, id="given as something else"),
+        pytest.param({"given": {"b": (1,)}}, False, id="not given"),
+        pytest.param({"unless": {"a": (1,)}}, False, id="ruled out"),
+        pytest.param({"unless": {"b": (1,)}}, True, id="not ruled out by what is unknown"),
+        pytest.param({"unset": ("b", "off")}, True, id="unset, or off"),
+        pytest.param({"unset": ("a",)}, False, id="set"),
+    ],
+)
+def test_conditions_hold_or_not(conditions, expected):
+    told = RunConfiguration({"a": KnownSetting(1, "test"), "off": KnownSetting(False, "test")})
+    view = Run(run({"host/lock": 20}), told, pl.Series(["x"]))
+
+    assert holds(Conditions(**conditions), view, ("host/lock",)) is expected
+
+
+@pytest.mark.parametrize(
+    ("names", "framework"),
+    [
+        (["training_step_1", "nvte_rmsnorm_fwd"], "megatron"),
+        (["megatron.core.transformer.attention.forward.qkv"], "megatron"),
+        (["void hybrid_ep::dispatch_kernel<1>()"], "megatron"),
+        (["void at::native::vectorized_elementwise_kernel<4>()"], "pytorch"),
+        (["aten::mm, op_id = 3"], "pytorch"),
+        (["triton_poi_fused_add_0"], "pytorch"),
+        (["volta_sgemm_128x64_nn", "EigenMetaKernel"], None),
+        ([], None),
+    ],
+)
+def test_names_tell_the_framework(names, framework):
+    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(names, dtype=pl.String))
+
+    assert view.framework == framework

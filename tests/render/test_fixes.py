@@ -1,0 +1,92 @@
+"""The block of fixes on the first screen."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from wallscope.model.fixes import Fix, Precondition, Setting
+from wallscope.model.kinds import Wall
+from wallscope.render.fixes import fixes
+
+
+def fix(name, **told):
+    usual = Fix(
+        id=name,
+        title=f"Do {name}",
+        wall=Wall.HOST,
+        causes=("host/lock",),
+        why="",
+        settings=(),
+        preconditions=(),
+        blocked=False,
+        recoverable_ns=None,
+        speedup_ceiling=None,
+        expected_gain=None,
+        caveats=(),
+        verify="",
+        source="",
+    )
+    return replace(usual, **told)
+
+
+STATUSES = ("met", "met", "unknown")
+
+
+def shown(*found, columns=80):
+    page = io.StringIO()
+    Console(file=page, width=columns, markup=False, highlight=False, emoji=False).print(fixes(found, "step"))
+    return [line.strip() for line in page.getvalue().split("\n")[1:] if line.strip()]
+
+
+def test_a_fix_tells_ceiling_settings_preconditions_and_the_next_wall():
+    settings = (
+        Setting("megatron-bridge", "model.a", "1"),
+        Setting("megatron-lm", "--a", "1"),
+        Setting("environment", "A", "1"),
+    )
+    held = tuple(Precondition(name, "", status) for name, status in zip("ABC", STATUSES, strict=True))
+    told = fix("a", settings=settings, preconditions=held, speedup_ceiling=1.25, next_wall="compute")
+
+    lines = [" ".join(line.split()) for line in shown(told)]
+
+    assert lines == [
+        "1 Do a 1.25x",
+        "model.a=1 · A=1",
+        "preconditions: 2 met, 1 unknown; then compute is next",
+    ]
+
+
+def test_a_blocked_fix_tells_what_unblocks_it():
+    blocked = Precondition("P", "stages are interleaved", "unmet", "set virtual stages")
+
+    assert shown(fix("a", preconditions=(blocked,), blocked=True)) == [
+        "1 Do a",
+        "blocked: stages are interleaved → set virtual stages",
+        "preconditions: 1 unmet",
+    ]
+
+
+def test_settings_beyond_three_are_counted():
+    settings = tuple(Setting("pytorch", f"line{place}", "") for place in range(5))
+
+    assert shown(fix("a", settings=settings))[1] == "line0 · line1 · line2 and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("causes", "expected"),
+    [
+        pytest.param(["a"] * 7, ["0", "1", "2", "3", "4"], id="one cause fills the screen"),
+        pytest.param(["a"] * 4 + ["b"] * 3, ["0", "1", "2", "4", "5"], id="two of each first"),
+        pytest.param(["a", "b"], ["0", "1"], id="few"),
+    ],
+)
+def test_five_fixes_are_shown_two_of_a_cause_before_a_third(causes, expected):
+    found = [fix(str(place), causes=(cause,)) for place, cause in enumerate(causes)]
+
+    lines = shown(*found)
+    titles = [line.split("Do ")[1].split()[0] for line in lines if "Do " in line]
+
+    assert titles == expected
+    assert (f"{len(causes) - 5} more in the JSON; wallscope explain 0" in lines) == (len(causes) > 5)

@@ -1,0 +1,22 @@
+"""`wallscope explain`: what a word of the answer means."""
+
+from typing import Annotated
+
+import typer
+
+from wallscope.cli.output import print_out
+
+
+def explain(
+    word: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORD", help="A cause, fix, finding, wall, or topic, as the answer spells it."
+        ),
+    ],
+) -> None:
+    """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
+    from wallscope.fixes import explained  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.explanation import explanation  # noqa: PLC0415
+
+    print_out(explanation(explained(word)))

@@ -1,0 +1,145 @@
+"""The rules: which fix answers which causes, under which conditions, with which settings and evidence.
+
+They are data, `rules/<topic>.toml` beside this file; all of it is checked when it is read. Settings are
+written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from wallscope.fixes.predicates import MEASURES, Conditions
+from wallscope.model.catalogue import CALL, catalogue
+from wallscope.model.fixes import ExpectedGain, Setting, System
+from wallscope.model.kinds import Wall
+
+PRESSURE = "memory-pressure"
+"""Stands among the causes of a rule that answers memory running out, which owns no time."""
+
+_STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
+_Text = Annotated[str, Field(min_length=3)]
+_Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+_FactId = Annotated[str, Field(pattern=r"^[A-Z]+[0-9]*-[A-Z]?[0-9]+$")]
+
+
+class Phase(StrEnum):
+    """The parts of a tuning campaign, in their order."""
+
+    FREEZE = "freeze"
+    FIT = "fit"
+    SCALE = "scale"
+    PROFILE = "profile"
+    RETUNE = "retune"
+    VALIDATE = "validate"
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A published measurement, as `ExpectedGain`, and the facts that it is made of."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    text: _Text
+    context: _Text
+    low: Annotated[float, Field(gt=0)] | None = None
+    high: Annotated[float, Field(gt=0)] | None = None
+
+    def quoted(self) -> ExpectedGain:
+        """The noun of the answer."""
+        return ExpectedGain(self.text, self.low, self.high, self.context)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One fix as the files have it.
+
+    `causes` are patterns of cause ids; `order` ranks rules that answer the same cause, lower first;
+    `settings` has lines by system. `active` names what proves that it runs, `compare` what to hold fixed
+    beside the usual. `facts` are ids of the fact tables that it rests on.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    id: _Id
+    title: _Text
+    wall: Wall
+    causes: Annotated[tuple[str, ...], Field(min_length=1)]
+    phase: Phase
+    because: _Text
+    active: _Text
+    source: _Text
+    order: int = 50
+    when: Conditions = field(default_factory=Conditions)
+    settings: dict[System, Annotated[tuple[_Text, ...], Field(min_length=1)]] = field(default_factory=dict)
+    preconditions: tuple[str, ...] = ()
+    gain: Gain | None = None
+    caveats: tuple[_Text, ...] = ()
+    compare: str = ""
+    facts: tuple[_FactId, ...] = ()
+
+    def answers(self, cause: str) -> bool:
+        """Whether a cause is one of those that the rule is for."""
+        return any(fnmatchcase(cause, pattern) for pattern in self.causes)
+
+    def all_settings(self) -> tuple[Setting, ...]:
+        """The settings one by one, in the order of the file."""
+        return tuple(_setting(system, line) for system, lines in self.settings.items() for line in lines)
+
+
+def _setting(system: System, line: str) -> Setting:
+    if system in _VERBATIM:
+        return Setting(system, line, "")
+    key, value, *_ = [*re.split(r"[ =]", line, maxsplit=1), ""]
+    return Setting(system, key, value)
+
+
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """All rules that travel with the package, by topic and in the order of the files."""
+    found: list[Rule] = []
+    for entry in sorted((files("wallscope.fixes") / "rules").iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".toml"):
+            found += read_rules(entry.read_text(encoding="utf-8"), entry.name)
+    if doubled := sorted({rule.id for rule in found if sum(rule.id == other.id for other in found) > 1}):
+        raise ValueError(f"rules of one id: {doubled}")
+    return tuple(found)
+
+
+def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
+    """The rules of one file, checked.
+
+    Raises:
+        ValueError: something in it is wrong; pydantic's message tells where.
+    """
+    tables = tomllib.loads(text).get("fix", [])
+    rules = TypeAdapter(tuple[Rule, ...]).validate_python(tables)
+    for rule in rules:
+        if problems := list(_problems(rule)):
+            raise ValueError(f"{origin}: {rule.id}: {'; '.join(problems)}")
+    return rules
+
+
+def _problems(rule: Rule) -> Iterator[str]:
+    if unknown := sorted(rule.when.measures() - set(MEASURES)):
+        yield f"unknown measurements {unknown}"
+    causes = [*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in catalogue()), PRESSURE]
+    for pattern in rule.causes:
+        fixed = pattern if not pattern.startswith("host/queue-drained/") else "host/queue-drained/*"
+        if not any(fnmatchcase(cause, fixed) for cause in causes):
+            yield f"no cause matches {pattern!r}"
+    for system, lines in rule.settings.items():
+        if system not in _VERBATIM and (
+            bad := [line for line in lines if "=" not in line and not line.startswith("--")]
+        ):
+            yield f"{system} settings without a value: {bad}"
+
+
+_VERBATIM: tuple[System, ...] = ("pytorch", "program", "launcher")
