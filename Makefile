@@ -21,8 +21,8 @@ $(EXAMPLE): .venv/stamp $(wildcard fixtures/*.py fixtures/ddl/*.sql)
 demo: $(EXAMPLE)  ## analyse the shipped example: a step of a mixture-of-experts model
 	$(BIN)/wallscope analyze $(EXAMPLE)
 
-test: .venv/stamp  ## the tests
-	$(BIN)/python -m pytest -m 'not slow'
+test: .venv/stamp  ## the tests, side by side on all cores
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile
 
 test-all: .venv/stamp  ## the tests, the slow ones too, with more random examples
 	$(BIN)/python -m pytest --hypothesis-profile=ci

@@ -39,6 +39,9 @@ def test_every_command_and_option_has_its_help(wallscope):
 
     assert commands == [
         "analyze",
+        "diff",
+        "record",
+        "history",
         "steps",
         "kernels",
         "ranges",

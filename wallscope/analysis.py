@@ -13,6 +13,7 @@ from wallscope.model.configuration import RunConfiguration
 from wallscope.model.kinds import Axis
 from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
+from wallscope.profile import profiled
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
@@ -103,7 +104,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     told = RunConfiguration() if read is None else read.configuration
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
-    return with_fixes(analysis, told, trace, names)
+    fixed = with_fixes(analysis, told, trace, names)
+    return profiled(fixed, tuple(account.tables for account in found), options.step_facts)
 
 
 def gathered(

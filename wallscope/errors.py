@@ -10,6 +10,9 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── LayoutError                 a parallel layout cannot be
 ├── UnknownWordError            a word that nothing explains
 ├── StepRangeError              the pattern for steps is wrong or finds no range
+├── ProfileError                a profile or a JSON answer is damaged or of another version
+├── ComparisonError             two sides cannot be compared as asked
+├── StoreError                  a store of profiles cannot be read or written, or lacks what is asked for
 └── OutputError                 a result cannot be written where the user asked for it
 
 The text of each says which file, what is wrong, and what to do.
@@ -54,6 +57,18 @@ class UnknownWordError(WallscopeError):
 
 class StepRangeError(WallscopeError):
     """The user's pattern for the ranges that are steps finds none."""
+
+
+class ProfileError(WallscopeError):
+    """A profile, or the file that holds it, is damaged or of another version."""
+
+
+class ComparisonError(WallscopeError):
+    """Two sides cannot be compared as the user asked."""
+
+
+class StoreError(WallscopeError):
+    """A store of profiles cannot be used, or holds no such commit."""
 
 
 class OutputError(WallscopeError):

@@ -26,6 +26,25 @@ def duration(time_ns: int | None) -> str:
     return f"{time_ns} ns"
 
 
+def signed_duration(time_ns: int) -> str:
+    """A difference of times, with its sign.
+
+    >>> signed_duration(34_900_000), signed_duration(-1_500), signed_duration(0)
+    ('+34.9 ms', '-1.5 µs', '0 ns')
+    """
+    return f"+{duration(time_ns)}" if time_ns > 0 else duration(time_ns)
+
+
+def signed_percent(share: float) -> str:
+    """A relative difference, with its sign.
+
+    >>> signed_percent(0.088), signed_percent(-0.0214), signed_percent(0.0)
+    ('+8.8 %', '-2.1 %', '0.0 %')
+    """
+    rounded = round(100 * share, 1) or 0.0
+    return f"+{rounded:.1f} %" if rounded > 0 else f"{rounded:.1f} %"
+
+
 def seconds(time_ns: int) -> str:
     """Session time in seconds, to the nanosecond, as Nsight shows it.
 
@@ -50,6 +69,19 @@ def milliseconds(time_ns: int | None) -> str:
         return "<0.001 ms"
     decimals = 3 if 0 < abs(time_ns) < 50_000 else 1
     return f"{time_ns / 1e6:,.{decimals}f} ms"
+
+
+def signed_milliseconds(time_ns: int) -> str:
+    """A difference of times as milliseconds, with its sign.
+
+    >>> signed_milliseconds(127_949_000), signed_milliseconds(-4_000), signed_milliseconds(0)
+    ('+127.9 ms', '-0.004 ms', '0.0 ms')
+    >>> signed_milliseconds(-30)
+    '-<0.001 ms'
+    """
+    if time_ns < 0:
+        return f"-{milliseconds(-time_ns)}"
+    return f"+{milliseconds(time_ns)}" if time_ns else milliseconds(0)
 
 
 def percent(share: float | None) -> str:

@@ -61,15 +61,40 @@ def test_a_collective_may_have_many_participants():
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        pytest.param({"ends_later_ns": 30_000}, "ends apart from the first", id="ends-apart"),
+        pytest.param({"ends_later_ns": 60_000}, "ends apart from the first", id="ends-apart"),
         pytest.param({"name": 2}, "another kernel", id="name"),
         pytest.param({"class": "compute"}, "does not communicate", id="compute"),
         pytest.param({"count": 1}, "once may be chance", id="once"),
-        pytest.param({"late_ns": 200_000, "ends_later_ns": 4_000}, "came when the other was out", id="after"),
+        pytest.param({"late_ns": 201_000, "ends_later_ns": 4_000}, "came when the other was out", id="after"),
     ],
 )
 def test_others_are_not(other, why):
     assert partners(operations(*series(0), *series(1, **other)), NO_CALLS).is_empty(), why
+
+
+def scattered(rank_id, scale_ns, *, is_waited_for):
+    """Operations that come up to so much late; they end with the others, or as late as they came."""
+    late_ns = [scale_ns * (place * 7 % COUNT) // COUNT for place in range(COUNT)]
+    return [
+        row | {"start_ns": row["start_ns"] + late, "end_ns": row["end_ns"] + (0 if is_waited_for else late)}
+        for row, late in zip(series(rank_id), late_ns, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_waited_for", "size"), [(True, [2] * COUNT), (False, [])], ids=["waits for it", "only runs beside it"]
+)
+def test_what_ends_as_far_apart_as_it_starts_is_no_collective(is_waited_for, size):
+    rows = operations(*series(0), *scattered(1, 20_000, is_waited_for=is_waited_for))
+
+    assert sizes(partners(rows, NO_CALLS)) == size
+
+
+def test_clocks_of_two_devices_may_differ_by_some_microseconds():
+    rows = scattered(1, 100_000, is_waited_for=True)
+    shifted = [row | {side: row[side] - 22_000 for side in ("start_ns", "end_ns")} for row in rows]
+
+    assert sizes(partners(operations(*series(0), *shifted), NO_CALLS)) == [2] * COUNT
 
 
 def test_operations_of_one_rank_are_never_one_collective():

@@ -15,9 +15,12 @@ from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
 from wallscope.cli.capture_help import capture_help
 from wallscope.cli.check_config import check_config
+from wallscope.cli.diff import diff
 from wallscope.cli.explain import explain
+from wallscope.cli.history import history
 from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
+from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
@@ -33,6 +36,9 @@ app = typer.Typer(
     help="Say why a GPU training step takes as long as it does, from an Nsight Systems export.",
 )
 app.command()(analyze)
+app.command()(diff)
+app.command()(record)
+app.command()(history)
 app.command()(steps)
 app.command()(kernels)
 app.command()(ranges)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.gates import FailOn, judge, read_gates
 from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
@@ -89,6 +90,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
     config: Configuration = None,
+    fail_on: FailOn = None,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
@@ -99,6 +101,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
     talkative(verbose=verbose)
     check_output(json, inputs=(file, kernels, config))
+    limits = read_gates(fail_on)
     options = Options(
         kernels,
         step_range,
@@ -113,3 +116,4 @@ def analyze(  # noqa: PLR0913  # options are parameters
         write_whole(json, document(analysis))
     if json is None or str(json) != "-":
         print_out(summary(analysis))
+    judge(limits, analysis)

@@ -142,6 +142,14 @@ class RangeWork:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedProfile:
+    """What comparisons need of a rank: the schema of its profile, and base64 of compressed JSON."""
+
+    schema: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rank:
     """One (process, device) pair.
 
@@ -166,7 +174,7 @@ class Rank:
     ranges: tuple[RangeWork, ...]
     causes: tuple[CauseTime, ...]
     compute_details: ComputeDetails | None
-    profile: None = None
+    profile: PackedProfile | None = None
     host_details: HostDetails | None = None
     gpu_metrics: GpuMetrics | None = None
 

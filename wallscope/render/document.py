@@ -7,10 +7,11 @@ from typing import Any
 
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
+from wallscope.model.comparison import Comparison
 
 
-def document(answer: Analysis | Advice | ConfigurationCheck) -> str:
-    """The answer as JSON text, keys in the order of the contract, ASCII alone, a newline at the end."""
+def document(answer: Analysis | Comparison | Advice | ConfigurationCheck) -> str:
+    """The answer as JSON text: keys in the contract's order, ASCII alone, a newline at the end."""
     return json.dumps(_plain(answer), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
@@ -24,12 +25,12 @@ def _plain(noun: Any) -> Any:
     return noun
 
 
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of the answer, made from the nouns themselves; every key is always there."""
+def json_schema(noun: type[Analysis] | type[Comparison] = Analysis) -> dict[str, Any]:
+    """JSON Schema of the answer or a comparison, made from the nouns; every key is always there."""
     from pydantic import TypeAdapter  # noqa: PLC0415  # heavy, and only the published file needs it
 
-    schema = TypeAdapter(Analysis).json_schema(mode="serialization")
-    for noun in (schema, *schema["$defs"].values()):
-        if "properties" in noun:
-            noun["required"] = list(noun["properties"])
+    schema = TypeAdapter(noun).json_schema(mode="serialization")
+    for part in (schema, *schema["$defs"].values()):
+        if "properties" in part:
+            part["required"] = list(part["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

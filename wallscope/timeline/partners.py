@@ -1,7 +1,8 @@
 """Communication operations of several ranks in one capture that are one collective.
 
-Nobody gets out of a collective before the last participant is in: its operations overlap and end close
-together, over and over. Ranks that share one clock are matched by that; nothing is guessed across clocks.
+Nobody gets out of a collective before the last participant is in: its operations overlap, and however far
+apart they start, they end close together. Operations that only look alike end as far apart as they start.
+Ranks that share one clock are matched by that; nothing is guessed across clocks.
 """
 
 import itertools
@@ -17,15 +18,17 @@ from wallscope.timeline.spans import Times
 
 _Indices = npt.NDArray[np.int64]
 _FEWEST, _LEAST_MATCHED = 2, 0.9
-_CLOSE_NS, _CLOSE_SHARE = 10_000, 0.02
-"""How far apart the ends of one collective may lie in the median, as a time and of its duration."""
+_FARTHEST_NS = 50_000
+"""Between the ends of one collective, in the median: clocks of two GPUs of a host differ by some 20 µs."""
+_CLOSE_NS, _CLOSE_SHARE = 2_000, 0.25
+"""How much the distance of ends may vary, as a time, and as a share of how much that of starts does."""
 
 
 def partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
     """Which communication operations (of `CLASSIFIED`, all ranks) are one collective (`PARTNERS`).
 
     What streams of two ranks run under one name, of one communicator where `collectives` (`COLLECTIVES`) tell
-    it, is matched where each is the other's nearest by end; the streams communicate if nine of ten are,
+    it, is matched where each is the other's nearest by end; the streams communicate if nine of ten are, and
     overlap, and end together.
     """
     communication = (
@@ -58,15 +61,20 @@ def _matched(one: pl.DataFrame, other: pl.DataFrame) -> _Indices | None:
         return None
     others = nearest[rows]
     starts, other_starts = one["start_ns"].to_numpy()[rows], other["start_ns"].to_numpy()[others]
-    last_start_ns, first_end_ns = np.maximum(starts, other_starts), np.minimum(ends[rows], other_ends[others])
-    apart_ns = np.median(np.abs(ends[rows] - other_ends[others]))
-    longest_ns = np.median(np.maximum(ends[rows], other_ends[others]) - np.minimum(starts, other_starts))
-    overlap = last_start_ns < first_end_ns
-    if overlap.mean() < _LEAST_MATCHED or apart_ns > max(_CLOSE_NS, _CLOSE_SHARE * longest_ns):
+    ends_apart_ns, starts_apart_ns = other_ends[others] - ends[rows], other_starts - starts
+    overlap = np.maximum(starts, other_starts) < np.minimum(ends[rows], other_ends[others])
+    if overlap.mean() < _LEAST_MATCHED or abs(np.median(ends_apart_ns)) > _FARTHEST_NS:
+        return None
+    if _spread_ns(ends_apart_ns) > max(_CLOSE_NS, _CLOSE_SHARE * _spread_ns(starts_apart_ns)):
         return None
     op, other_op = one["op"].to_numpy()[rows], other["op"].to_numpy()[others]
     pairs: _Indices = np.column_stack([op, other_op]).astype(np.int64)[overlap]
     return pairs
+
+
+def _spread_ns(apart_ns: Times) -> float:
+    """How far three of four lie from the median, at most."""
+    return float(np.percentile(np.abs(apart_ns - np.median(apart_ns)), 75))
 
 
 def _nearest(at_ns: Times, among_ns: Times) -> _Indices:

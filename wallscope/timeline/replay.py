@@ -7,9 +7,10 @@ capture back: how far it does not, tells how little it can be believed.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import groupby
 
 import numpy as np
 import polars as pl
@@ -256,9 +257,10 @@ class Replay:
         return row if self._pieces.start_ns[row] <= at_ns else -1
 
     def _released(self, issuing: set[int]) -> dict[int, tuple[int, int]]:
-        """Pieces outside calls in which another thread issued: what that one was in last, and the time since.
+        """Pieces in which a thread outside calls went on after another: its last piece, and the time since.
 
-        The thread waited for the other one of its process, which may have gone on after its last call.
+        The thread waited for the other one of its process, which issued meanwhile and may have gone on after
+        its last call.
         """
         pieces = self._pieces
         issuing_of: dict[int, list[int]] = {}
@@ -267,18 +269,26 @@ class Replay:
                 issuing_of.setdefault(pieces.process[pieces.thread[row]], []).append(row)
         ends_of = {process: [pieces.end_ns[row] for row in rows] for process, rows in issuing_of.items()}
         found = {}
-        for row, call in enumerate(pieces.call):
-            process = pieces.process[pieces.thread[row]]
-            rows, ends = issuing_of.get(process, []), ends_of.get(process, [])
-            place = bisect_left(ends, pieces.end_ns[row]) - 1
-            if call >= 0 or place < 0 or ends[place] <= pieces.start_ns[row]:
+        for thread, rows in self._outside_calls():
+            process = pieces.process[thread]
+            begin_ns, until_ns = pieces.start_ns[rows[0]], pieces.end_ns[rows[-1]]
+            place = bisect_left(ends_of.get(process, []), until_ns) - 1
+            if place < 0 or ends_of[process][place] <= begin_ns:
                 continue
-            other = pieces.thread[rows[place]]
-            if other != pieces.thread[row]:
-                last = bisect_left(self._ends_of[other], pieces.end_ns[row]) - 1
-                left = self._rows_of[other][last]
+            other = pieces.thread[issuing_of[process][place]]
+            if other != thread:
+                left = self._rows_of[other][bisect_left(self._ends_of[other], until_ns) - 1]
+                row = next(row for row in rows if pieces.end_ns[row] > pieces.end_ns[left])
                 found[row] = (left, pieces.end_ns[row] - pieces.end_ns[left])
         return found
+
+    def _outside_calls(self) -> Iterator[tuple[int, list[int]]]:
+        """The pieces between two calls of a thread, together."""
+        call = self._pieces.call
+        for thread, rows in self._rows_of.items():
+            for is_outside, together in groupby(rows, key=lambda row: call[row] < 0):
+                if is_outside:
+                    yield thread, list(together)
 
 
 def _placed_partners(

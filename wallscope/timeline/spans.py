@@ -48,6 +48,17 @@ def spans(*rows: tuple[int, int]) -> Spans:
     return ordered(bounds[:, 0], bounds[:, 1])
 
 
+def distinct(moments_ns: Times) -> Times:
+    """The moments in order, each once; sorting beats numpy's hashing for times.
+
+    >>> distinct(np.array([5, 1, 5, 3])).tolist()
+    [1, 3, 5]
+    """
+    in_order = np.sort(moments_ns)
+    found: Times = in_order[np.diff(in_order, prepend=in_order[:1] - 1) != 0]
+    return found
+
+
 def union(*sides: Spans) -> Spans:
     """What any of the sides covers, as disjoint spans that do not touch.
 

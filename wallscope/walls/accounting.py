@@ -9,7 +9,9 @@ from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
+from wallscope.profile import Described, Tables, described, tables
 from wallscope.timeline.partners import partners
+from wallscope.timeline.paths import path_texts
 from wallscope.timeline.selection import Selection
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence, attributed
@@ -64,7 +66,8 @@ class Divided:
 class Account:
     """A rank with what its diagnosis is made from.
 
-    `walls` and `unresolved` are of its deciding steps: the steady ones, all selected ones if none is.
+    `walls` and `unresolved` are of its deciding steps: the steady ones, all selected ones if none is;
+    `tables` are what its profile is made from.
     """
 
     rank: Rank
@@ -72,14 +75,29 @@ class Account:
     walls: Times
     unresolved: Times
     pressure: MemoryPressure
+    tables: Tables
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """What all ranks are told from."""
+
+    divided: Divided
+    facts: OperationFacts
+    evidence: Evidence
+    described: Described
 
 
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
+    paths = path_texts(divided.phases.paths, divided.phases.names, divided.phases.paths["path"])
+    written = paths.gather(divided.phases.tree.sort("range")["path"])
+    known = described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
+    gathered = _Gathered(divided, facts, evidence, known)
     ranks = [_rank_windows(divided, rank_id) for rank_id in divided.capture.ranks["rank_id"]]
     held = ceilings(evidence, ranks, partners(divided.operations, facts.collectives))
     return tuple(
-        _account(divided, facts, evidence, row, own, ceiling)
+        _account(gathered, row, own, ceiling)
         for row, own, ceiling in zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
     )
 
@@ -105,14 +123,8 @@ def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
     return typical_work(divided.operations.filter(is_own), typical_steps(divided.windows.filter(is_own)))
 
 
-def _account(  # noqa: PLR0913, PLR0917  # a rank is told from as much
-    divided: Divided,
-    facts: OperationFacts,
-    evidence: Evidence,
-    rank: dict[str, Any],
-    own: RankWindows,
-    ceiling: Ceilings,
-) -> Account:
+def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceiling: Ceilings) -> Account:
+    divided, facts, evidence = gathered.divided, gathered.facts, gathered.evidence
     capture = divided.capture
     operations, windows, chosen = own.operations, own.windows, own.typical
     work = typical_work(operations, chosen)
@@ -166,6 +178,7 @@ def _account(  # noqa: PLR0913, PLR0917  # a rank is told from as much
             recomputed_share(work, facts.recomputed),
             allocator_retries(windows, capture, rank["process"]),
         ),
+        tables=tables(operations, windows, slices, gathered.described),
     )
 
 

@@ -6,7 +6,7 @@ constraint close behind; playing the dependencies again without it heeds both.
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -83,9 +83,10 @@ def ceilings(
 ) -> tuple[Ceilings, ...]:
     """The ceilings of each rank; `partners` (`PARTNERS`) are the collectives between them."""
     stretch_of: dict[int, _Stretch] = {}
-    for together in _connected(ranks, partners):
-        stretch = _Stretch(evidence, together, partners)
-        stretch_of |= {rank.rank_id: stretch for rank in together}
+    for connected in _connected(ranks, partners):
+        for together in _alongside(connected):
+            stretch = _Stretch(evidence, together, partners)
+            stretch_of |= {rank.rank_id: stretch for rank, _ in together}
     return tuple(Ceilings(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
 
 
@@ -101,17 +102,42 @@ def _connected(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[lis
     return groups
 
 
+def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows, pl.DataFrame]]]:
+    """Ranks with the windows that are played: those at the time of the stretch of the busiest rank.
+
+    A rank of whose typical windows none lies there is played alone.
+    """
+    busiest = max(ranks, key=lambda rank: len(rank.operations))
+    chosen = _stretch(busiest, _MOST_OPERATIONS // len(ranks))
+    begin_ns, until_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
+    together = []
+    for rank in ranks:
+        middle_ns = pl.col("start_ns") + (pl.col("end_ns") - pl.col("start_ns")) // 2
+        own = rank.windows.filter(middle_ns.is_between(begin_ns, until_ns))
+        if own.join(rank.typical, on="step", how="semi").is_empty():
+            yield [(rank, _stretch(rank))]
+        else:
+            together.append((rank, own))
+    yield together
+
+
 class _Stretch:
     """A stretch of steps of some ranks, played with and without causes."""
 
-    def __init__(self, evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        ranks: Sequence[tuple[RankWindows, pl.DataFrame]],
+        partners: pl.DataFrame,
+    ) -> None:
         self._evidence = evidence
-        self._drained = [Drained(rank.operations, evidence.waits, evidence.names_of_calls) for rank in ranks]
+        self._drained = [
+            Drained(rank.operations, evidence.waits, evidence.names_of_calls) for rank, _ in ranks
+        ]
         waits = evidence.waits
-        stretches = [_stretch(rank.windows, rank.typical, rank.operations) for rank in ranks]
-        begin_ns = min(stretch["issue_start_ns"][0] for stretch in stretches)
-        until_ns = max(stretch["issue_end_ns"][-1] for stretch in stretches)
-        operations = pl.concat([rank.operations for rank in ranks])
+        begin_ns = min(stretch["issue_start_ns"][0] for _, stretch in ranks)
+        until_ns = max(stretch["issue_end_ns"][-1] for _, stretch in ranks)
+        operations = pl.concat([rank.operations for rank, _ in ranks])
         issued_ns = waits.calls.start_ns[operations["call"].to_numpy()]
         self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
         self._pieces, causes = _pieces(
@@ -124,7 +150,7 @@ class _Stretch:
             rank.rank_id: _first_operations(
                 stretch, rank.typical, self._own.filter(pl.col("rank_id") == rank.rank_id)
             )
-            for rank, stretch in zip(ranks, stretches, strict=True)
+            for rank, stretch in ranks
         }
         self._started = {frozenset[str](): self._replay.run(Change())}
 
@@ -186,20 +212,21 @@ def _rows_by(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
     return rows
 
 
-def _stretch(windows: pl.DataFrame, typical: pl.DataFrame, operations: pl.DataFrame) -> pl.DataFrame:
+def _stretch(rank: RankWindows, most: int = _MOST_OPERATIONS) -> pl.DataFrame:
     """Neighbouring windows that are played quickly: all typical ones, or from the most ordinary one on.
 
     One more stands before the first of them: what the host does ahead of it is played too.
     """
+    windows, typical, operations = rank.windows, rank.typical, rank.operations
     steps = windows["step"].to_list()
     bounds = np.append(windows["start_ns"].to_numpy(), windows["end_ns"][-1])
     held = np.searchsorted(operations["start_ns"].to_numpy(), bounds)
     first, last = steps.index(typical["step"][0]), steps.index(typical["step"][-1])
-    if held[last + 1] - held[max(first - 1, 0)] > _MOST_OPERATIONS:
+    if held[last + 1] - held[max(first - 1, 0)] > most:
         length_ns = (typical["end_ns"] - typical["start_ns"]).to_numpy()
         first = steps.index(typical["step"][int(np.abs(length_ns - length_ns.mean()).argmin())])
     before = max(first - 1, 0)
-    quick = int(np.searchsorted(held[before:] - held[before], _MOST_OPERATIONS, side="right")) - 1 + before
+    quick = int(np.searchsorted(held[before:] - held[before], most, side="right")) - 1 + before
     return windows[before : max(min(last + 1, quick), first + 1)]
 
 
@@ -273,7 +300,6 @@ def _pieces_of_rank(
             rows += [(thread, *side, -1) for side in _cut(at_ns, start_ns, moments.get(thread))]
             rows.append((thread, start_ns, end_ns, spans.call[row]))
             at_ns = end_ns
-    rows.sort(key=lambda entry: (entry[2], entry[1]))
     frame = pl.DataFrame(
         rows,
         schema={"thread": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "call": pl.Int32},
@@ -293,7 +319,18 @@ def _pieces_of_rank(
         cause if cause is not None else _OF_ROLE.get(CallRole(role), "host/other-call")
         for cause, role in zip(told.to_list(), roles.to_list(), strict=True)
     ]
-    return frame.with_columns(cause=pl.Series(causes, dtype=pl.String))
+    return _joined(frame.with_columns(cause=pl.Series(causes, dtype=pl.String)))
+
+
+def _joined(pieces: pl.DataFrame) -> pl.DataFrame:
+    """Neighbouring pieces outside calls that have one cause, as one: what cut them told nothing."""
+    return (
+        pieces.sort("thread", "start_ns", "end_ns", maintain_order=True)
+        .with_columns(run=pl.struct("thread", "call", "cause").rle_id())
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("thread", "call", "cause").first(), pl.col("start_ns").min(), pl.col("end_ns").max())
+        .select(pieces.columns)
+    )
 
 
 def _cut(start_ns: int, end_ns: int, moments: Times | None) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from wallscope.model.kinds import LinkKind
 from wallscope.timeline.inheritance import HostThread, host_threads, of_the_one_that_waits
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.passes import optimizer_paths
-from wallscope.timeline.spans import Spans, Times, inside, ordered, union
+from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
 from wallscope.walls.drained import Drained
 
 _Told = TypeVar("_Told", np.str_, np.bool_)
@@ -95,24 +95,38 @@ class HostActivity:
         So do the locks of the threads that issue: a thread is locked only while they are. Outside its own
         ranges a thread works for one that is in no call: calls of the others cut it there.
         """
-        sides: dict[int, list[Times]] = {thread: [] for thread in threads}
+        issues = tuple(issuing)
+        for thread in threads:
+            if (thread, issues) not in self._moments:
+                self._moments[thread, issues] = self._moments_of(thread, issuing)
+        return {thread: self._moments[thread, issues] for thread in threads}
+
+    @cached_property
+    def _moments(self) -> dict[tuple[int, tuple[int, ...]], Times]:
+        """The moments of threads that were asked for, by thread and those that issue."""
+        return {}
+
+    @cached_property
+    def _telling(self) -> pl.DataFrame:
+        """The ranges that tell a cause, with their process."""
         telling = self.tree.filter(pl.Series(self.causes_of_ranges[self.tree["range"].to_numpy()] != ""))
-        locks = self.events.filter((pl.col("kind") == HostKind.LOCK) & pl.col("thread").is_in(issuing))
-        for thread in threads:
-            near = telling.filter(self.process.gather(telling["thread"]) == self.process[thread])
-            for frame in (near, locks):
-                sides[thread] += [frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()]
-        told = self.events.filter(pl.col("kind").is_in([HostKind.LOCK, HostKind.IO, HostKind.PROFILER]))
-        for frame in (self.tree, told):
-            chosen = frame.filter(pl.col("thread").is_in(threads))
-            for own in chosen.select("thread", "start_ns", "end_ns").partition_by("thread"):
-                sides[own["thread"][0]] += [own["start_ns"].to_numpy(), own["end_ns"].to_numpy()]
-        for thread in threads:
-            held = self.holders.get(thread)
-            for other in self.others(thread):
-                at_ns = other.call_sides()
-                sides[thread].append(at_ns if held is None else at_ns[held.open_range(at_ns) < 0])
-        return {thread: np.unique(np.concatenate(own)) for thread, own in sides.items()}
+        return telling.with_columns(process=self.process.gather(telling["thread"]))
+
+    def _moments_of(self, thread: int, issuing: list[int]) -> Times:
+        is_own, is_lock = pl.col("thread") == thread, pl.col("kind") == HostKind.LOCK
+        is_told = pl.col("kind").is_in([HostKind.LOCK, HostKind.IO, HostKind.PROFILER])
+        cutting = [
+            self._telling.filter(pl.col("process") == self.process[thread]),
+            self.events.filter(is_lock & pl.col("thread").is_in(issuing)),
+            self.tree.filter(is_own),
+            self.events.filter(is_own & is_told),
+        ]
+        sides = [frame[side].to_numpy() for frame in cutting for side in ("start_ns", "end_ns")]
+        held = self.holders.get(thread)
+        for other in self.others(thread):
+            at_ns = other.call_sides()
+            sides.append(at_ns if held is None else at_ns[held.open_range(at_ns) < 0])
+        return distinct(np.concatenate(sides))
 
     def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:
         """What is told of paths, told of ranges; the last of either is for none."""

@@ -12,7 +12,7 @@ import polars as pl
 
 from wallscope.model.kinds import Absent, DeviceState, LinkKind, OperationClass
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Spans, Times, inside, union
+from wallscope.timeline.spans import Spans, Times, distinct, inside, union
 from wallscope.walls.budget import spans_of
 
 _ABSENT = {LinkKind.OPERATION: Absent.BLOCKING} | dict.fromkeys(
@@ -169,7 +169,7 @@ def _outside(pieces: _Pieces, taken: Spans) -> _Pieces:
 
 def _moments(*spans: Spans) -> Times:
     bounds = [side for one in spans for side in (one.start_ns, one.end_ns)]
-    return np.unique(np.concatenate(bounds))
+    return distinct(np.concatenate(bounds))
 
 
 def _cut_on_threads(pieces: _Pieces, links: pl.DataFrame, on_threads: dict[int, Times]) -> _Pieces:

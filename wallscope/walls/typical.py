@@ -6,10 +6,9 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.timeline.ordinary import is_ordinary
 from wallscope.timeline.selection import FOREVER_NS
 from wallscope.timeline.spans import Spans, Times, covered_ns
-
-_FEWEST_FOR_QUARTILES = 8
 
 
 def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
@@ -21,11 +20,7 @@ def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
     steady = windows.filter(pl.col("steady"))
     if steady.is_empty():
         return windows.filter(pl.col("selected"))
-    if len(steady) < _FEWEST_FOR_QUARTILES:
-        return steady
-    duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
-    low, high = np.percentile(duration_ns, [25, 75])
-    return steady.filter(pl.Series((duration_ns >= low) & (duration_ns <= high)))
+    return steady.filter(pl.Series(is_ordinary((steady["end_ns"] - steady["start_ns"]).to_numpy())))
 
 
 def mean_parts(parts: Times) -> list[int]:

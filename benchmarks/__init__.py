@@ -1,0 +1,1 @@
+"""What is measured of wallscope: each script writes its table into the docs."""

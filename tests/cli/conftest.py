@@ -1,0 +1,27 @@
+"""Answers that the tests of comparing commands share."""
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.scenario import scenarios
+from tests.compare.test_comparing import steps
+from tests.profile.random_profiles import profile_of
+from wallscope.analysis import Options, analyze
+from wallscope.profile import packed
+from wallscope.render.document import document
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """Answers of two commits: the second is 10 % slower."""
+    folder = tmp_path_factory.mktemp("answers")
+    path = folder / "run.sqlite"
+    next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)
+    bare = analyze(path, Options(), lambda _: None)
+    path.unlink()
+    for name, factor, seed in (("base", 1.0, 1), ("head", 1.1, 2)):
+        stored = packed(profile_of(name, steps(20, factor, seed)))
+        answer = replace(bare, ranks=(replace(bare.ranks[0], profile=stored),))
+        (folder / f"{name}.json").write_text(document(answer), encoding="utf-8")
+    return folder

@@ -1,0 +1,137 @@
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from fixtures.scenario import scenarios
+from tests.compare.test_comparing import assert_adds_up, steps
+from tests.profile.random_profiles import profile_of
+from wallscope.analysis import Options
+from wallscope.cli.sides import captures, runs_of
+from wallscope.compare import Asked, Side, compared
+from wallscope.errors import ComparisonError, ProfileError
+from wallscope.profile import packed
+from wallscope.shipped import report
+
+
+def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):
+    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--junit", "diff.xml")
+    ran = wallscope("diff", answers / "base.json", answers / "head.json", *outputs)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("base.json → head.json\nSLOWER  step 100.2 ms → 109.8 ms: +9.6 ms (+9.5 %,")
+    found = json.loads((tmp_path / "diff.json").read_text())
+    jsonschema.validate(found, json.loads(report("comparison.schema.json")))
+    assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
+    assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
+    assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
+
+
+def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, tmp_path):
+    (tmp_path / "gates.txt").write_text("# limits of the team\ncommunication>50%  # of the step\n")
+    gates = ("--fail-on", "step>3%", "--gates", "gates.txt")
+    ran = wallscope("diff", answers / "base.json", answers / "head.json", *gates)
+
+    assert ran.code == 1
+    assert ran.err == (
+        "wallscope: gate step>3% failed: step 100.2 ms → 109.8 ms, +9.5 % (95 % interval +8.3 % … +10.8 %)\n"
+    )
+
+
+def test_analyze_has_gates_on_shares_of_the_step(called, tmp_path):
+    path = tmp_path / "run.sqlite"
+    next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)
+
+    ran = called("analyze", path, "--fail-on", "communication>50%", "--fail-on", "unattributed>5%")
+    assert ran.code == 1
+    assert ran.err == (
+        "wallscope: gate communication>50% failed: communication 5.0 µs, 55.6 % of the typical step\n"
+    )
+    refused = called("analyze", path, "--fail-on", "regression")
+    assert refused.code == 2
+    assert "needs two sides" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("head", "options", "said"),
+    [
+        pytest.param("none.json", (), "none.json — cannot be read: No such file", id="no such file"),
+        pytest.param("wrong.json", (), "is no answer with profiles", id="no JSON"),
+        pytest.param("other.json", (), "is None, not wallscope.analysis/1", id="other JSON"),
+        pytest.param("*.nothing", (), "no file fits it", id="pattern of nothing"),
+        pytest.param("head.json", ("--margin", "x"), "is no share", id="margin"),
+        pytest.param("head.json", ("--fail-on", "x"), "is no gate", id="gate"),
+        pytest.param("head.json", ("--gates", "none"), "cannot be read", id="gates"),
+        pytest.param("head.json", ("--json", "head.json"), "is an input", id="output is an input"),
+        pytest.param("head.json", ("--rank", "9"), "is not in every run", id="rank"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_bad_usage_is_one_line_and_exit_2(head, options, said, called):
+    ran = called("diff", "base.json", head, *options)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert said in ran.err
+
+
+@pytest.fixture
+def folder(answers, tmp_path, monkeypatch):
+    """A folder to work in, with both answers and files that are none."""
+    for name in ("base", "head"):
+        (tmp_path / f"{name}.json").write_text((answers / f"{name}.json").read_text())
+    (tmp_path / "wrong.json").write_text("{")
+    (tmp_path / "other.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_folder_of_captures_is_runs(answers, tmp_path):
+    text = (answers / "base.json").read_text()
+    for number in range(3):
+        (tmp_path / f"run{number}.json").write_text(text)
+        (tmp_path / f"run{number}.sqlite").write_text("the export of the same capture")
+
+    paths = captures(str(tmp_path))
+    assert [path.name for path in paths] == ["run0.json", "run1.json", "run2.json"]
+    assert captures(str(tmp_path / "run*.json")) == paths
+    assert [len(run) for run in runs_of(paths, Options(), lambda _: None)] == [1, 1, 1]
+
+
+def test_ranks_with_different_numbers_of_runs_are_refused(answers, tmp_path):
+    answer = json.loads((answers / "base.json").read_text())
+    (tmp_path / "a.json").write_text(json.dumps(answer))
+    other = profile_of("other", steps(9))
+    stored = packed(replace(other, header=replace(other.header, rank=5)))
+    answer["ranks"][0]["profile"] = {"schema": stored.schema, "data": stored.data}
+    for name in ("b.json", "c.json"):
+        (tmp_path / name).write_text(json.dumps(answer))
+
+    with pytest.raises(ComparisonError, match="different numbers of captures"):
+        runs_of(captures(str(tmp_path)), Options(), lambda _: None)
+
+
+def test_an_answer_of_another_version_is_one_line(answers, tmp_path):
+    answer = json.loads((answers / "base.json").read_text())
+    answer["ranks"][0]["profile"] = {"schema": "wallscope.profile/7", "data": ""}
+    (tmp_path / "new.json").write_text(json.dumps(answer))
+
+    with pytest.raises(
+        ProfileError, match=r"is wallscope.profile/7, this wallscope reads wallscope.profile/1"
+    ):
+        runs_of((tmp_path / "new.json",), Options(), lambda _: None)
+
+
+def test_the_real_pair_got_slower_on_the_host(traces, called):
+    ends = ("nsysai_mfu_before.sqlite", "nsysai_mfu_after.sqlite")
+    sides = [Side(name, runs_of((traces / name,), Options(), lambda _: None)) for name in ends]
+    found = compared(sides[0], sides[1], Asked())
+
+    assert_adds_up(found)
+    assert 1.13 < found.step.head_median_ns / found.step.base_median_ns < 1.16
+    assert found.verdict in {"regression", "inconclusive"}
+    assert max(found.deltas.walls, key=lambda row: row.delta_ns).wall == "host"
+    ran = called("diff", *(traces / name for name in ends))
+    assert "Mostly host: +2.6 ms." in ran.out.replace("\n", " ")
+    assert "faster" not in ran.out.lower()

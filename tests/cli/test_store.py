@@ -1,0 +1,84 @@
+import json
+import subprocess
+
+import pytest
+
+BASE, HEAD = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def recorded(answers, called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, commit in (("base", BASE), ("head", HEAD)):
+        ran = called(
+            "record", answers / f"{name}.json", "--commit", commit, "--store", "store", "--label", "model=moe"
+        )
+        assert ran.code == 0
+        assert ran.out.startswith(
+            f"{commit[:12]} · NVIDIA H100, 16 ranks, train_step, model=moe · typical step 1"
+        )
+    return called
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        pytest.param(("aaaa", "bbbb"), id="two commits"),
+        pytest.param((f"{BASE}..{HEAD}",), id="range"),
+    ],
+)
+def test_commits_are_compared_from_their_records(recorded, ends):
+    ran = recorded("diff", *ends, "--store", "store", "--fail-on", "step>3%")
+
+    assert ran.code == 1
+    assert "SLOWER  step 100.2 ms → 109.8 ms" in ran.out
+    assert ran.err.startswith("wallscope: gate step>3% failed")
+
+
+def test_history_lists_a_time_by_commit(recorded, tmp_path):
+    ran = recorded("history", "step", "--store", "store", "--json", "history.json")
+
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert [line[0] for line in lines if line and line[0][:3] in {"aaa", "bbb"}] == ["a" * 12, "b" * 12]
+    assert "+9.5 %" in ran.out
+    rows = json.loads((tmp_path / "history.json").read_text())
+    assert [row["median_ns"] for row in rows] == sorted(row["median_ns"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("diff", "aaaa..cccc"), "no record of commit cccc", id="unknown commit"),
+        pytest.param(("diff", "aaaa"), "is one side", id="one side"),
+        pytest.param(
+            ("diff", "aaaa", "bbbb", "--label", "model=other"), "share no testbed", id="other testbed"
+        ),
+        pytest.param(("history", "speed"), "is no metric", id="no metric"),
+        pytest.param(("history", "step", "--label", "a=b"), "holds no such record", id="no record"),
+        pytest.param(("record", "none.json", "--commit", BASE), "cannot be read", id="no run"),
+        pytest.param(("record", "x.json", "--commit", BASE, "--label", "x"), "is no label", id="no label"),
+    ],
+)
+def test_bad_usage_of_a_store_is_one_line_and_exit_2(recorded, arguments, said):
+    ran = recorded(*arguments, "--store", "store")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert said in ran.err
+
+
+def test_ranges_name_commits_as_git_does(answers, called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
+    commits = []
+    subprocess.run([*git, "init", "-q"], check=True)
+    for name in ("base", "head"):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", name], check=True)
+        ran = called("record", answers / f"{name}.json", "--commit", "HEAD", "--store", "store")
+        commits.append(ran.out.split()[0])
+    subprocess.run([*git, "branch", "topic"], check=True)
+    subprocess.run([*git, "reset", "-q", "--hard", "HEAD~1"], check=True)
+
+    ran = called("diff", "main...topic", "--store", "store", "--json", "-")
+    found = json.loads(ran.out)
+    assert [found[side]["commit"][:12] for side in ("base", "head")] == commits

@@ -1,0 +1,242 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.profile.random_profiles import OPERATIONS, captured, profile_of, profiles, work
+from wallscope.compare import Asked, Side, check_gated, compared, gate_of
+from wallscope.errors import ComparisonError
+from wallscope.model.kinds import Wall
+
+MIRRORED = {"regression": "improvement", "improvement": "regression"}
+ASKED = Asked(overridden=True)
+
+
+def diff(base, head, asked=ASKED):
+    return compared(Side("base", ((base,),)), Side("head", ((head,),)), asked)
+
+
+def sums(rows, by, of="delta_ns"):
+    found = {}
+    for row in rows:
+        found[getattr(row, by)] = found.get(getattr(row, by), 0) + getattr(row, of)
+    return {name: time_ns for name, time_ns in found.items() if time_ns}
+
+
+def assert_adds_up(found):
+    change_ns = found.step.head_typical_ns - found.step.base_typical_ns
+    assert sum(row.delta_ns for row in found.deltas.walls) == change_ns
+    walls = {row.wall: row.delta_ns for row in found.deltas.walls if row.delta_ns}
+    assert sums(found.deltas.causes, "wall") == walls
+    causes = {row.cause: row.delta_ns for row in found.deltas.causes}
+    assert sums(found.deltas.operations, "cause") == causes
+    assert all(row.count_delta_ns + row.rate_delta_ns == row.delta_ns for row in found.deltas.operations)
+
+
+@given(profiles("a"), profiles("b"))
+def test_deltas_sum_to_the_change_of_the_step_at_each_level(base, head):
+    assert_adds_up(diff(base, head))
+
+
+@given(profiles())
+def test_a_capture_compared_with_itself_has_no_difference(profile):
+    found = diff(profile, profile, Asked())
+
+    assert (found.verdict, found.step.ratio, found.step.replication) == ("no-change", 1.0, "same")
+    assert (found.deltas.causes, found.deltas.operations, found.explanations) == ((), (), ())
+    assert {row.delta_ns for row in found.deltas.walls} == {0}
+
+
+@given(profiles("a"), profiles("b"))
+def test_swapped_sides_mirror_everything(base, head):
+    there, back = diff(base, head), diff(head, base)
+
+    assert back.verdict == MIRRORED.get(there.verdict, there.verdict)
+    assert back.step.ratio == pytest.approx(1 / there.step.ratio)
+    if there.step.ratio_low is not None:
+        assert back.step.ratio_high == pytest.approx(1 / there.step.ratio_low)
+    assert sums(back.deltas.walls, "wall") == {k: -v for k, v in sums(there.deltas.walls, "wall").items()}
+    for level in ("causes", "operations"):
+        ours, theirs = getattr(there.deltas, level), getattr(back.deltas, level)
+        assert sums(theirs, "cause") == {k: -v for k, v in sums(ours, "cause").items()}
+    for of in ("count_delta_ns", "rate_delta_ns"):
+        ours = sums(there.deltas.operations, "cause", of)
+        assert sums(back.deltas.operations, "cause", of) == {k: -v for k, v in ours.items()}
+
+
+def steps(count, factor=1.0, seed=1, jitter=0.02, gemm_ns=60_000_000):
+    """Steps of about 100 ms, each operation of which varies alike."""
+    random = np.random.default_rng(seed)
+    typical = np.array([gemm_ns, 20_000_000, 5_000_000, 10_000_000, 4_000_000, 1_000_000]) * factor
+    return [
+        np.round(typical * (1 + jitter * random.standard_normal())).astype(int).tolist() for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [18, 20, 22], ids=["fewer steps", "as many", "more steps"])
+def test_the_same_work_in_more_or_fewer_steps_is_no_regression(count):
+    found = diff(profile_of("a", steps(20)), profile_of("b", steps(count, seed=2)), Asked())
+
+    assert found.verdict in {"no-change", "inconclusive"}
+
+
+def test_a_step_ten_per_cent_slower_is_a_regression_though_the_capture_is_as_long():
+    found = diff(profile_of("a", steps(22)), profile_of("b", steps(20, 1.1, seed=2)), Asked())
+
+    assert found.verdict == "regression"
+    assert found.step.ratio == pytest.approx(1.1, abs=0.02)
+    assert_adds_up(found)
+
+
+@pytest.mark.parametrize(
+    ("gates", "held"),
+    [
+        pytest.param("step>3%", False, id="step past its limit"),
+        pytest.param("step>20%", True, id="step within its limit"),
+        pytest.param("step>2ms", False, id="step past its time"),
+        pytest.param("compute>5%", False, id="wall past its share of the step"),
+        pytest.param("communication>5%", True, id="wall within its share"),
+        pytest.param("compute/gemm>1ms", False, id="cause past its time"),
+        pytest.param("compute/norm>1ms", True, id="cause that is not there"),
+        pytest.param("regression", False, id="verdict"),
+        pytest.param("inconclusive", True, id="other verdict"),
+    ],
+)
+def test_gates_fail_by_what_surely_grew_past_them(gates, held):
+    asked = Asked(gates=(gate_of(gates),))
+    found = diff(profile_of("a", steps(20)), profile_of("b", steps(20, 1.1, seed=2)), asked)
+
+    (gate,) = found.gates
+    assert (gate.gate, gate.held) == (gates, held)
+    assert gate.evidence
+
+
+def test_a_gate_does_not_fail_by_what_may_be_chance():
+    asked = Asked(gates=(gate_of("step>3%"),))
+    found = diff(
+        profile_of("a", steps(6, jitter=0.2)), profile_of("b", steps(6, 1.1, seed=4, jitter=0.2)), asked
+    )
+
+    assert (found.verdict, found.gates[0].held) == ("inconclusive", True)
+
+
+def test_recorded_noise_between_runs_keeps_a_gate_from_failing():
+    from wallscope.compare.intervals import Noise
+
+    base, head = profile_of("a", steps(20)), profile_of("b", steps(20, 1.05, seed=2))
+    noisy = Side("base", ((base,),), noise=Noise(0.03, 6))
+    gate = Asked(gates=(gate_of("step>3%"),))
+
+    assert not diff(base, head, gate).gates[0].held
+    found = compared(noisy, Side("head", ((head,),), noise=Noise(0.03, 6)), gate)
+    assert (found.gates[0].held, found.step.run_noise) == (True, 0.03)
+
+
+def test_runs_are_what_varies_where_there_are_several():
+    base = Side(
+        "base", tuple((profile_of(f"a{run}", steps(20, 1 + 0.02 * run, seed=run)),) for run in range(4))
+    )
+    head = Side(
+        "head", tuple((profile_of(f"b{run}", steps(20, 1 + 0.02 * run, seed=run + 9)),) for run in range(4))
+    )
+    found = compared(base, head, Asked())
+
+    assert (found.verdict, found.step.replication) == ("inconclusive", "runs")
+    assert (found.step.base_runs, found.step.base_steps) == (4, 80)
+    assert found.step.run_noise == pytest.approx(0.026, abs=0.005)
+    assert_adds_up(found)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "what"),
+    [
+        pytest.param(work(), work(gpu="NVIDIA A100"), "GPU", id="GPU"),
+        pytest.param(work(), replace(work(), kind="whole-trace"), "steps", id="no steps"),
+        pytest.param(work(), replace(work(), unit="layer"), "steps", id="other unit"),
+        pytest.param(
+            work(), replace(work(), world_size=8), "ranks of the job", id="other job, tokens unknown"
+        ),
+    ],
+)
+def test_unlike_work_gets_no_verdict(base, head, what):
+    ours, theirs = profile_of("a", steps(9), base), profile_of("b", steps(9), head)
+    found = diff(ours, theirs, Asked(gates=(gate_of("step>3%"),)))
+
+    assert (found.comparable, found.verdict, found.gates) == (False, "incomparable", ())
+    assert found.mismatches[0].what == what
+    with pytest.raises(ComparisonError, match="no gate can be judged"):
+        check_gated(found, (gate_of("step>3%"),))
+    assert diff(ours, theirs, Asked(overridden=True)).verdict != "incomparable"
+
+
+def test_steps_of_other_kernels_are_other_work():
+    other = tuple(
+        (f"part{n}", "norm", f"norm_kernel_{letter}", None, None, None, "compute/norm")
+        for n, letter in enumerate("abcdef")
+    )
+    found = diff(profile_of("a", steps(9)), profile_of("b", steps(9), operations=other), Asked())
+
+    assert (found.verdict, found.mismatches[0].what) == ("incomparable", "kernels of the step")
+
+
+def test_sides_of_known_tokens_are_compared_by_the_token():
+    ours = profile_of("a", steps(20), work(tokens=1_000))
+    theirs = profile_of("b", steps(20, 2.0, seed=2), work(tokens=2_000))
+    found = diff(ours, theirs, Asked())
+
+    assert found.step.ratio == pytest.approx(1, abs=0.02)
+    assert (found.step.tokens, found.comparable) == (1_000, True)
+    assert_adds_up(found)
+
+
+def test_a_retuned_kernel_is_the_same_and_a_new_one_is_new():
+    added = ("optimizer", "elementwise", "add_kernel", None, None, None, "compute/elementwise")
+    retuned = (
+        *[
+            (path, kind, name.replace("128x128", "256x64"), *rest)
+            for path, kind, name, *rest in OPERATIONS[:5]
+        ],
+        added,
+    )
+    found = diff(profile_of("a", steps(9)), profile_of("b", steps(9, 1.2), operations=retuned))
+    rows = {row.name or row.base_name: row for row in found.deltas.operations}
+
+    assert rows["add_kernel"].matched_by == "only in head"
+    assert rows["add_kernel"].count_delta_ns == rows["add_kernel"].delta_ns
+    assert [row.matched_by for row in found.deltas.operations if "256x64" in row.name] == ["family"]
+
+
+@given(st.sampled_from(["", "step", "step>", "step>3", "step<3%", "speed>3%", "step>-1%", "host/x >3 m"]))
+def test_what_is_no_gate_is_refused(text):
+    from wallscope.errors import OptionError
+
+    with pytest.raises(OptionError, match="is no gate"):
+        gate_of(text)
+
+
+def test_the_rank_that_computes_least_speaks_for_both_sides():
+    def run(name, *factors):
+        return tuple(
+            replace(
+                profile_of(f"{name}{rank}", steps(9, gemm_ns=round(60e6 * factor), seed=rank)),
+                header=replace(
+                    profile_of("x", steps(1)).header, rank=rank, inputs=(captured(f"{name}{rank}"),)
+                ),
+            )
+            for rank, factor in enumerate(factors)
+        )
+
+    found = compared(Side("base", (run("a", 1, 0.5),)), Side("head", (run("b", 1, 0.6),)), Asked())
+    assert (found.base.rank, [row.rank for row in found.ranks]) == (1, [0])
+    with pytest.raises(ComparisonError, match="--rank 7"):
+        compared(Side("base", (run("a", 1),)), Side("head", (run("b", 1),)), Asked(rank=7))
+
+
+def test_walls_have_intervals_that_hold_their_change():
+    found = diff(profile_of("a", steps(20)), profile_of("b", steps(20, 1.1, seed=2)), Asked())
+
+    for row in found.deltas.walls:
+        assert row.low_ns <= row.delta_ns <= row.high_ns
+        assert row.wall in {Wall.HOST, Wall.COMMUNICATION, Wall.MEMORY, Wall.UNATTRIBUTED} or row.low_ns > 0

@@ -1,0 +1,94 @@
+import base64
+import json
+import zlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from polars.testing import assert_frame_equal
+
+from tests.profile.random_profiles import OPERATIONS, profile_of, profiles
+from wallscope.errors import ProfileError
+from wallscope.model.analysis import PackedProfile
+from wallscope.profile import merged, packed, unpacked
+from wallscope.profile.container import TABLES
+
+ONE = packed(profile_of("a", [[1] * len(OPERATIONS)]))
+
+
+def assert_same(one, other):
+    assert one.header == other.header
+    for name in TABLES:
+        assert_frame_equal(getattr(one, name), getattr(other, name))
+
+
+@given(profiles())
+def test_what_is_read_is_what_was_written(profile):
+    assert_same(unpacked(packed(profile), "run.json"), profile)
+
+
+@given(profiles("a"), profiles("b"), profiles("c"))
+def test_merging_is_associative_commutative_and_idempotent(a, b, c):
+    together = merged(a, b, c)
+
+    assert_same(merged(a, merged(b, c)), together)
+    assert_same(merged(c, b, a), together)
+    assert_same(merged(together, a), together)
+    assert together.steps["end_ns"].len() == sum(len(side.steps) for side in (a, b, c))
+
+
+def changed(**parts):
+    content = json.loads(zlib.decompress(base64.b64decode(ONE.data)))
+    return replace(ONE, data=base64.b64encode(zlib.compress(json.dumps(content | parts).encode())).decode())
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        pytest.param(
+            replace(ONE, schema="wallscope.profile/9"), "is wallscope.profile/9", id="other version"
+        ),
+        pytest.param(replace(ONE, data="!"), "is damaged", id="no base64"),
+        pytest.param(replace(ONE, data=ONE.data[: len(ONE.data) // 8 * 4]), "is damaged", id="cut short"),
+        pytest.param(changed(steps={}), "is damaged", id="columns missing"),
+        pytest.param(changed(header={"rank": "x"}), "is damaged", id="header wrong"),
+        pytest.param(
+            changed(
+                recoverable={"input": [0], "cause": {"texts": ["a"], "codes": [4]}, "recoverable_ns": [1]}
+            ),
+            "is damaged",
+            id="code of no text",
+        ),
+        pytest.param(changed(owned=json.loads("{}")), "is damaged", id="table empty"),
+        pytest.param(
+            packed(replace(profile_of("a", [[1] * 6]), owned=profile_of("a", [[2] * 6]).owned)),
+            "contradicts itself",
+            id="owned does not sum to the step",
+        ),
+        pytest.param(
+            packed(replace(profile_of("a", [[1] * 6]), keys=profile_of("a", [[1] * 6]).keys.head(2))),
+            "contradicts itself",
+            id="key of nothing",
+        ),
+    ],
+)
+def test_a_damaged_profile_is_one_clear_line(stored, said):
+    with pytest.raises(ProfileError, match=said) as failed:
+        unpacked(stored, "run.json")
+
+    assert str(failed.value).startswith("run.json — ")
+    assert "\n" not in str(failed.value)
+
+
+def test_profiles_of_different_ranks_or_contents_are_not_merged():
+    one = profile_of("a", [[1] * 6])
+    with pytest.raises(ProfileError, match="different ranks"):
+        merged(one, replace(one, header=replace(one.header, rank=4)))
+    with pytest.raises(ProfileError, match="different things"):
+        merged(one, profile_of("a", [[2] * 6]))
+
+
+def test_an_endless_profile_is_refused():
+    bomb = base64.b64encode(zlib.compress(b"0" * 1_000_000)).decode()
+    with pytest.raises(ProfileError, match="damaged"):
+        unpacked(PackedProfile(ONE.schema, bomb), "run.json")

@@ -1,0 +1,94 @@
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from tests.compare.test_comparing import steps
+from tests.profile.random_profiles import OPERATIONS, profile_of, work
+from wallscope.compare import Asked, Side, compared, gate_of
+from wallscope.model.comparison import Comparison
+from wallscope.render.comparison import comparison_summary
+from wallscope.render.comparison_markdown import comparison_markdown
+from wallscope.render.document import document, json_schema
+from wallscope.render.junit import junit
+from wallscope.shipped import report
+
+HOSTILE = "kern</details>|<img src=x>@all\x1b[31m`"
+
+
+@pytest.fixture(scope="module")
+def slower():
+    hostile = (*OPERATIONS[:5], ("", "elementwise", HOSTILE, None, None, None, "compute/elementwise"))
+    gates = (gate_of("step>3%"), gate_of("communication>50%"))
+    return compared(
+        Side("base.json", ((profile_of("a", steps(20)),),)),
+        Side("head.json", ((profile_of("b", steps(20, 1.1, seed=2), operations=hostile),),)),
+        Asked(gates=gates),
+    )
+
+
+@pytest.fixture(scope="module")
+def unlike():
+    return compared(
+        Side("a", ((profile_of("a", steps(9)),),)),
+        Side("b", ((profile_of("b", steps(9), work(gpu="NVIDIA A100")),),)),
+        Asked(),
+    )
+
+
+def shown(comparison, columns):
+    console = Console(width=columns, file=None, highlight=False, color_system=None)
+    with console.capture() as page:
+        console.print(comparison_summary(comparison))
+    return "\n".join(line.rstrip() for line in page.get().split("\n"))
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_comparison_on_a_terminal(slower, columns, golden):
+    golden(f"comparison-{columns}.txt", shown(slower, columns))
+
+
+def test_the_first_line_after_the_names_is_the_verdict(slower, unlike):
+    assert re.match(r"SLOWER  step 100\.. ms → 109\.. ms: \+\d", shown(slower, 140).split("\n")[1])
+    assert shown(unlike, 140).split("\n")[1].startswith("NOT COMPARABLE  GPU: NVIDIA H100 and NVIDIA A100.")
+
+
+def test_markdown_is_that_of_the_comparison_and_holds_no_foreign_markup(slower, golden):
+    text = comparison_markdown(slower)
+
+    golden("comparison.md", text)
+    assert not re.search(r"(?<!\\)<(?!/?(details|summary)>)", text)
+    assert "\x1b" not in text
+    assert text.count("</details>") == 1
+    assert "@all" not in text
+
+
+def test_junit_has_a_case_a_gate(slower, unlike):
+    suite = ET.fromstring(junit(slower))
+
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert suite.find("testcase/failure").get("message").startswith("step 100")
+    assert [case.get("name") for case in suite] == ["step>3%", "communication>50%"]
+    assert ET.fromstring(junit(unlike)).get("failures") == "1"
+
+
+def test_the_json_follows_the_published_schema(slower, unlike):
+    schema = json.loads(report("comparison.schema.json"))
+    for comparison in (slower, unlike):
+        text = document(comparison)
+        jsonschema.validate(json.loads(text), schema)
+        assert text.isascii()
+
+
+def test_the_published_schema_is_that_of_the_nouns(request):
+    from tests.render.test_document import bare
+
+    if request.config.getoption("--golden"):
+        (request.config.rootpath / "reports" / "comparison.schema.json").write_text(
+            json.dumps(json_schema(Comparison), indent=1) + "\n", encoding="utf-8"
+        )
+
+    assert bare(json_schema(Comparison)) == bare(json.loads(report("comparison.schema.json")))

@@ -1,0 +1,108 @@
+"""`wallscope diff`: whether one side is slower than the other, and why."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.gates import FailOn, Gates, fail, read_gates
+from wallscope.cli.output import check_different, check_output, print_out, write_whole
+from wallscope.cli.progress import reported, talkative
+from wallscope.cli.step_facts import Tokens, step_facts
+from wallscope.cli.stored import Labels, StoreFolder, labels_of, opened, range_of, sides_of
+from wallscope.errors import OptionError
+
+
+def diff(  # noqa: PLR0913  # options are parameters
+    base: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASE",
+            help="An export, an answer in JSON, a folder or pattern of runs; a commit with --store; A..B.",
+        ),
+    ],
+    head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The same, after the change.")] = None,
+    *,
+    fail_on: FailOn = None,
+    gates: Gates = None,
+    margin: Annotated[
+        str, typer.Option(metavar="PERCENT", help="Changes of the step up to this are none.")
+    ] = "2%",
+    store: StoreFolder = None,
+    label: Labels = None,
+    rank: Annotated[int | None, typer.Option(metavar="N", help="The rank to compare.")] = None,
+    override: Annotated[
+        bool, typer.Option("--override", help="Give a verdict on what cannot be compared.")
+    ] = False,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the comparison as JSON; - is standard output.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as Markdown; - is standard output.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the gates as JUnit XML; - is standard output.")
+    ] = None,
+    kernels: KernelRules = None,
+    step_range: StepRange = None,
+    stream: Streams = None,
+    tokens_per_step: Tokens = None,
+    verbose: Verbose = False,
+) -> None:
+    """Compare two sides: is the step slower, how sure is that, and what changed in it."""
+    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415
+    from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
+    from wallscope.render import comparison_markdown, document  # noqa: PLC0415
+    from wallscope.render import junit as xml  # noqa: PLC0415
+    from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    asked = Asked(
+        rank=rank, margin_ratio=_margin(margin), overridden=override, gates=read_gates(fail_on, gates)
+    )
+    commits = range_of(base) if head is None else None
+    if head is None and commits is None:
+        raise OptionError(f"{base} — is one side — name the other too, or commits as main..HEAD")
+    ends = commits or (base, str(head))
+    stored = commits is not None or store is not None
+    named = () if stored else tuple(captures(side) for side in ends)
+    for target in (json, markdown, junit):
+        check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates))
+    check_different({"--json": json, "--markdown": markdown, "--junit": junit})
+    options = Options(
+        kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
+    )
+    with reported() as progress:
+        if stored:
+            sides = sides_of(opened(store), *ends, labels_of(label))
+        else:
+            read = [
+                Side(_shown(text), runs_of(paths, options, progress))
+                for text, paths in zip(ends, named, strict=True)
+            ]
+            sides = (read[0], read[1])
+        found = compared(*sides, asked)
+    if json is not None:
+        write_whole(json, document.document(found))
+    if markdown is not None:
+        write_whole(markdown, comparison_markdown.comparison_markdown(found))
+    if junit is not None:
+        write_whole(junit, xml.junit(found))
+    if "-" not in {str(json), str(markdown), str(junit)}:
+        print_out(comparison_summary(found))
+    check_gated(found, asked.gates)
+    fail(found.gates)
+
+
+def _shown(named: str) -> str:
+    return Path(named).name or named
+
+
+def _margin(text: str) -> float:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", text)
+    if found is None or not float(found[1]) < 100:
+        raise OptionError(f"--margin {text} — is no share below 100 % — write --margin 2%")
+    return float(found[1]) / 100

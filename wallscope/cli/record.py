@@ -1,0 +1,96 @@
+"""`wallscope record`: keep the profiles of runs under their commit."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.progress import reported, talkative
+from wallscope.cli.step_facts import Tokens, step_facts
+from wallscope.cli.stored import Labels, StoreFolder, commit_of, labels_of, opened
+from wallscope.render.foreign import visible
+from wallscope.units import duration, plural
+
+if TYPE_CHECKING:
+    from wallscope.model.analysis import PackedProfile
+    from wallscope.model.profile import Profile
+    from wallscope.model.record import Record
+
+
+def record(  # noqa: PLR0913  # options are parameters
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Exports, answers in JSON, folders or patterns of them."),
+    ],
+    *,
+    commit: Annotated[str, typer.Option(metavar="SHA", help="The commit that ran; any name that git knows.")],
+    label: Labels = None,
+    store: StoreFolder = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Forget all but the newest N commits of this testbed."),
+    ] = None,
+    kernels: KernelRules = None,
+    step_range: StepRange = None,
+    stream: Streams = None,
+    tokens_per_step: Tokens = None,
+    verbose: Verbose = False,
+) -> None:
+    """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
+    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    labels = labels_of(label)
+    place = opened(store)
+    named = tuple(dict.fromkeys(path for run in runs for path in captures(run)))
+    options = Options(
+        kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
+    )
+    with reported() as progress:
+        found = runs_of(named, options, progress)
+    made = [_record(run, commit_of(commit), labels) for run in found]
+    for entry, profiles in made:
+        place.add(entry, profiles)
+    for entry, _ in made:
+        step = f"typical {entry.testbed.unit} {duration(entry.speaking.typical_ns)}"
+        sys.stdout.write(f"{entry.commit[:12]} · {visible(str(entry.testbed))} · {step}\n")
+    if keep is not None:
+        forgotten = sum(place.retain(entry.testbed, keep) for entry, _ in made)
+        sys.stdout.write(f"{plural(forgotten, 'older run')} forgotten\n")
+
+
+def _record(
+    run: "tuple[Profile, ...]", commit: str, labels: dict[str, str]
+) -> "tuple[Record, dict[str, PackedProfile]]":
+    from wallscope.compare.typical import deciding, typical_step  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.kinds import Wall  # noqa: PLC0415
+    from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
+    from wallscope.profile import packed  # noqa: PLC0415
+    from wallscope.store.folder import object_name  # noqa: PLC0415
+
+    objects = [packed(profile) for profile in run]
+    steps = [typical_step((profile,)) for profile in run]
+    computing = [step.walls[Wall.COMPUTE] / step.step_ns if step.step_ns else 0.0 for step in steps]
+    work = run[0].header.work
+    entry = Record(
+        schema=RECORD_SCHEMA,
+        commit=commit,
+        testbed=Testbed(work.gpu, work.world_size, len(run), work.unit, work.name, labels),
+        recorded_utc_ns=time.time_ns(),
+        ranks=tuple(
+            RecordedRank(
+                rank=profile.header.rank,
+                device=profile.header.device,
+                object=object_name(stored),
+                typical_ns=step.step_ns,
+                steps=len(deciding(profile)),
+                causes=dict(sorted(step.causes.items())),
+            )
+            for profile, stored, step in zip(run, objects, steps, strict=True)
+        ),
+        speaks=min(range(len(run)), key=lambda place: (computing[place], place)),
+    )
+    return entry, {object_name(stored): stored for stored in objects}

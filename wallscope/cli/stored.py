@@ -1,0 +1,121 @@
+"""What commands with a store share: where it is, which commit is meant, which testbed."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wallscope.errors import OptionError, StoreError
+
+if TYPE_CHECKING:
+    from wallscope.compare import Side
+    from wallscope.model.record import Record, Testbed
+    from wallscope.store import Store
+
+_VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
+
+StoreFolder = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="DIR", help=f"Folder of records; else ${_VARIABLE}, else {_DEFAULT}."),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="K=V", help="What tells testbeds apart beside the machine; repeatable."),
+]
+
+
+def opened(folder: Path | None) -> "Store":
+    """The store that the option or the environment names."""
+    from wallscope.store import Store  # noqa: PLC0415  # keeps --help fast
+
+    return Store(folder or Path(os.environ.get(_VARIABLE) or _DEFAULT))
+
+
+def labels_of(texts: list[str] | None) -> dict[str, str]:
+    """The labels that the options spell.
+
+    Raises:
+        OptionError: one cannot be read.
+    """
+    found = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or re.fullmatch(r"[\w.-]{1,40}", key) is None or not 0 < len(value) <= 100:
+            raise OptionError(f"--label {text[:80]} — is no label — write --label model=moe-30b")
+        found[key] = value
+    return found
+
+
+def range_of(text: str) -> tuple[str, str] | None:
+    """Both ends of `A..B`, or of `A...B`, whose base is where both parted; `None` for anything else."""
+    found = re.fullmatch(r"([^.\s/][^\s]*?)(\.{2,3})([^.\s][^\s]*)?", text)
+    if found is None or Path(text).exists():
+        return None
+    base, dots, head = found[1], found[2], found[3] or "HEAD"
+    return (_git("merge-base", base, head) or base, head) if dots == "..." else (base, head)
+
+
+def commit_of(name: str) -> str:
+    """The id of a commit that git knows by this name; else the name itself."""
+    return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or name
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        ran = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    except OSError:
+        return None
+    return ran.stdout.strip() or None if ran.returncode == 0 else None
+
+
+def sides_of(store: "Store", base: str, head: str, labels: dict[str, str]) -> "tuple[Side, Side]":
+    """Both sides from the records of two commits on the testbed that they share.
+
+    Raises:
+        StoreError: a commit is not recorded, they share no testbed, or several.
+    """
+    commits = [store.commit(commit_of(name)) for name in (base, head)]
+    recorded = [store.records(commit) for commit in commits]
+    found = [
+        testbed
+        for testbed in _testbeds(recorded[0])
+        if testbed in _testbeds(recorded[1]) and labels.items() <= testbed.labels.items()
+    ]
+    if not found:
+        shown = "; ".join(str(testbed) for records in recorded for testbed in _testbeds(records))
+        raise StoreError(f"{store.folder} — {base} and {head} share no testbed ({shown}) — record both alike")
+    if len(found) > 1:
+        shown = "; ".join(map(str, found))
+        raise StoreError(
+            f"{store.folder} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
+        )
+    return _side(store, base, commits[0], recorded[0], found[0]), _side(
+        store, head, commits[1], recorded[1], found[0]
+    )
+
+
+def _testbeds(records: "tuple[Record, ...]") -> "list[Testbed]":
+    kept: list[Testbed] = []
+    for record in records:
+        if record.testbed not in kept:
+            kept.append(record.testbed)
+    return kept
+
+
+def _side(
+    store: "Store", name: str, commit: str, records: "tuple[Record, ...]", testbed: "Testbed"
+) -> "Side":
+    from wallscope.compare import Noise, Side  # noqa: PLC0415  # keeps --help fast
+    from wallscope.profile import unpacked  # noqa: PLC0415
+    from wallscope.store import run_noise  # noqa: PLC0415
+
+    runs = tuple(
+        tuple(unpacked(store.profile(rank.object), f"{store.folder}: {commit[:12]}") for rank in record.ranks)
+        for record in records
+        if record.testbed == testbed
+    )
+    noise = run_noise(store.all_records(), testbed)
+    return Side(name, runs, commit, None if noise is None else Noise(*noise))

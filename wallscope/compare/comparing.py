@@ -1,0 +1,327 @@
+"""The comparison of two sides: one rank speaks, the step decides, walls, causes and operations explain."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import exp, expm1, log
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope import __version__
+from wallscope.compare.comparability import mismatches
+from wallscope.compare.explanations import explanations
+from wallscope.compare.gates import Gate, results
+from wallscope.compare.intervals import (
+    CONFIDENCE,
+    SLOW,
+    Noise,
+    Spread,
+    detectable,
+    half_width,
+    noise_of,
+    of_runs,
+    of_steps,
+)
+from wallscope.compare.pairing import operation_deltas
+from wallscope.compare.ranks import paired, rank_changes
+from wallscope.compare.traffic import communication_changes
+from wallscope.compare.typical import TypicalStep, deciding, lengths_ns, typical_step, wall_of
+from wallscope.errors import ComparisonError
+from wallscope.model.comparison import (
+    COMPARISON_SCHEMA,
+    CauseDelta,
+    ComparedSide,
+    Comparison,
+    Deltas,
+    Mismatch,
+    Replication,
+    StepChange,
+    Verdict,
+    WallDelta,
+)
+from wallscope.model.kinds import Wall
+from wallscope.model.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side: its name, and the profiles of each run, a rank each; the commit where it is of one.
+
+    `noise` is how much the logarithm of the typical step is known to differ between runs.
+    """
+
+    name: str
+    runs: tuple[tuple[Profile, ...], ...]
+    commit: str | None = None
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user asks for: the rank, the margin below which nothing changed, a verdict in any case."""
+
+    rank: int | None = None
+    margin_ratio: float = 0.02
+    margin_ns: int = 10_000
+    overridden: bool = False
+    gates: tuple[Gate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One side of the rank that speaks."""
+
+    profiles: tuple[Profile, ...]
+    typical: TypicalStep
+    scale: Fraction
+    lengths_ns: npt.NDArray[np.float64]
+    spread: Spread
+    noise: Noise | None
+
+
+def compared(base: Side, head: Side, asked: Asked) -> Comparison:
+    """Compare two sides; swapping them mirrors everything that is said.
+
+    Raises:
+        ComparisonError: they have no rank in common, or gates are set on what cannot be compared.
+    """
+    pairing = paired(base.runs, head.runs, asked.rank)
+    tokens = _tokens(pairing.base, pairing.head)
+    causes = sorted(
+        {cause for profile in (*pairing.base, *pairing.head) for cause in profile.causes["cause"]}
+    )
+    sides = [
+        _measured(profiles, side.noise, causes, tokens)
+        for profiles, side in ((pairing.base, base), (pairing.head, head))
+    ]
+    ours, theirs = _with_noise(sides[0], sides[1]), _with_noise(sides[1], sides[0])
+    is_same = _content(pairing.base) == _content(pairing.head)
+    works = (pairing.base[0].header.work, pairing.head[0].header.work)
+    found = (
+        *mismatches((works[0], ours.typical), (works[1], theirs.typical), is_same=is_same),
+        *_ranks_apart(pairing.base[0], pairing.head[0]),
+    )
+    is_comparable = all(entry.severity != "incomparable" for entry in found)
+    step = _step(ours, theirs, asked, tokens, is_same=is_same)
+    traffic = communication_changes(ours.typical, theirs.typical)
+    comparison = Comparison(
+        schema=COMPARISON_SCHEMA,
+        wallscope_version=__version__,
+        base=_side(base, pairing.base),
+        head=_side(head, pairing.head),
+        comparable=is_comparable,
+        mismatches=found,
+        verdict=_verdict(step) if is_comparable or asked.overridden else "incomparable",
+        window=works[0].unit if works[0].kind != "whole-trace" else "capture",
+        step=step,
+        deltas=Deltas(
+            *_coarse(ours, theirs, causes, is_same=is_same), operation_deltas(ours.typical, theirs.typical)
+        ),
+        communication=traffic,
+        explanations=() if is_same else explanations(ours.typical, theirs.typical, traffic, found, step),
+        ranks=rank_changes(base.runs, head.runs, pairing.rank),
+        gates=(),
+    )
+    if comparison.verdict == "incomparable":
+        return comparison
+    return replace(comparison, gates=results(asked.gates, comparison))
+
+
+def check_gated(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
+    """Refuse gates on what cannot be compared.
+
+    Raises:
+        ComparisonError: it cannot.
+    """
+    if gates and comparison.verdict == "incomparable":
+        worst = comparison.mismatches[0]
+        raise ComparisonError(
+            f"{comparison.base.name}, {comparison.head.name} — cannot be compared, so no gate can be judged:"
+            f" {worst.what} is {worst.base} and {worst.head} — compare like with like, or say --override"
+        )
+
+
+def _tokens(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[int, int] | None:
+    """Tokens a step of both sides, where both are known and differ."""
+    ours, theirs = (side[0].header.work.tokens_per_step for side in (base, head))
+    return None if ours is None or theirs is None or ours == theirs else (ours, theirs)
+
+
+def _measured(
+    profiles: tuple[Profile, ...], noise: Noise | None, causes: list[str], tokens: tuple[int, int] | None
+) -> _Measured:
+    own = profiles[0].header.work.tokens_per_step
+    scale = Fraction(1) if tokens is None or own is None else Fraction(min(tokens), own)
+    steps = [deciding(profile) for profile in profiles]
+    spreads = [
+        of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
+        for profile, chosen in zip(profiles, steps, strict=True)
+    ]
+    return _Measured(
+        profiles=profiles,
+        typical=typical_step(profiles, scale),
+        scale=scale,
+        lengths_ns=np.concatenate([lengths_ns(chosen) for chosen in steps]) * float(scale),
+        spread=of_runs(spreads, noise),
+        noise=noise_of(spreads) or noise,
+    )
+
+
+def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.NDArray[np.int64]:
+    """What each wall and each cause owns of each step: a row a step."""
+    columns = np.zeros((len(steps), len(Wall) + len(causes)), np.int64)
+    row = {at: number for number, at in enumerate(steps.select("input", "step").iter_rows())}
+    place = {cause: len(Wall) + number for number, cause in enumerate(causes)}
+    walls = list(Wall)
+    sums = profile.causes.group_by("input", "step", "cause").agg(pl.col("ns").sum())
+    for source, step, cause, time_ns in sums.iter_rows():
+        if (source, step) in row:
+            columns[row[source, step], place[cause]] = time_ns
+            columns[row[source, step], walls.index(wall_of(cause))] += time_ns
+    return columns
+
+
+def _with_noise(side: _Measured, other: _Measured) -> _Measured:
+    """A side of one run takes over how much the runs of the other differ, where nothing else is known."""
+    if len(side.profiles) > 1 or side.noise is not None or other.noise is None:
+        return side
+    return replace(side, spread=of_runs([side.spread], other.noise))
+
+
+def _content(profiles: Sequence[Profile]) -> list[str]:
+    return sorted(repr((profile.header, lengths_ns(profile.steps).tolist())) for profile in profiles)
+
+
+def _ranks_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
+    ours, theirs = base.header.rank, head.header.rank
+    if ours == theirs:
+        return ()
+    spelled = ["unknown" if one is None else str(one) for one in (ours, theirs)]
+    return (Mismatch("rank", spelled[0], spelled[1], "changed"),)
+
+
+def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
+    header = profiles[0].header
+    inputs = [entry for profile in profiles for entry in profile.header.inputs]
+    return ComparedSide(
+        name=side.name,
+        inputs=tuple(entry.name for entry in inputs),
+        fingerprints=tuple(entry.fingerprint for entry in inputs),
+        gpu=header.work.gpu,
+        rank=header.rank,
+        device=header.device,
+        commit=side.commit,
+    )
+
+
+def _step(
+    base: _Measured, head: _Measured, asked: Asked, tokens: tuple[int, int] | None, *, is_same: bool
+) -> StepChange:
+    change = (
+        log(head.typical.step_ns / base.typical.step_ns)
+        if base.typical.step_ns and head.typical.step_ns
+        else 0.0
+    )
+    half = 0.0 if is_same else half_width(base.spread.of(0), head.spread.of(0))
+    margin = log(1 + asked.margin_ratio)
+    least = None if half is None else exp(detectable(base.spread.of(0), head.spread.of(0), margin))
+    runs = (len(base.profiles), len(head.profiles))
+    replication: Replication = (
+        "same" if is_same else "none" if half is None else "runs" if min(runs) > 1 else "steps"
+    )
+    noises = [side.noise for side in (base, head) if side.noise is not None]
+    counts = [_described(side.lengths_ns) for side in (base, head)]
+    return StepChange(
+        base_typical_ns=base.typical.step_ns,
+        head_typical_ns=head.typical.step_ns,
+        base_median_ns=counts[0].median_ns,
+        head_median_ns=counts[1].median_ns,
+        base_p90_ns=counts[0].p90_ns,
+        head_p90_ns=counts[1].p90_ns,
+        base_mean_ns=counts[0].mean_ns,
+        head_mean_ns=counts[1].mean_ns,
+        base_slow_steps=counts[0].slow,
+        head_slow_steps=counts[1].slow,
+        ratio=exp(change),
+        ratio_low=None if half is None else exp(change - half),
+        ratio_high=None if half is None else exp(change + half),
+        confidence=CONFIDENCE,
+        minimum_detectable_ratio=least,
+        margin_ratio=asked.margin_ratio,
+        margin_ns=asked.margin_ns,
+        base_steps=base.lengths_ns.size,
+        head_steps=head.lengths_ns.size,
+        base_runs=runs[0],
+        head_runs=runs[1],
+        replication=replication,
+        run_noise=max(noise.deviation for noise in noises) if noises else None,
+        tokens=None if tokens is None else min(tokens),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lengths:
+    median_ns: int
+    p90_ns: int
+    mean_ns: int
+    slow: int
+
+
+def _described(length_ns: npt.NDArray[np.float64]) -> _Lengths:
+    median, p90 = np.percentile(length_ns, [50, 90])
+    return _Lengths(
+        round(median), round(p90), round(length_ns.mean()), int((length_ns > SLOW * median).sum())
+    )
+
+
+def verdict_of(change: float, half: float | None, step_ns: int, margin: float, margin_ns: int) -> Verdict:
+    """Surely past the margin, surely inside it, or neither.
+
+    `change` is the logarithm of the ratio, `half` half its interval, `margin` one too; `step_ns` is the
+    shorter of both typical steps.
+    """
+    if half is None:
+        return "inconclusive"
+    if abs(change) > max(half, margin) and expm1(abs(change)) * step_ns > margin_ns:
+        return "regression" if change > 0 else "improvement"
+    widest = abs(change) + half
+    is_nothing = widest < margin or (widest < 1 and expm1(widest) * step_ns < margin_ns)
+    return "no-change" if is_nothing else "inconclusive"
+
+
+def _verdict(step: StepChange) -> Verdict:
+    half = None if step.ratio_high is None else log(step.ratio_high / step.ratio)
+    shorter_ns = min(step.base_typical_ns, step.head_typical_ns)
+    return verdict_of(log(step.ratio), half, shorter_ns, log(1 + step.margin_ratio), step.margin_ns)
+
+
+def _coarse(
+    base: _Measured, head: _Measured, causes: list[str], *, is_same: bool
+) -> tuple[tuple[WallDelta, ...], tuple[CauseDelta, ...]]:
+    """How walls and causes changed; all walls, and the causes that did."""
+
+    def bounds(column: int, delta_ns: int) -> tuple[int | None, int | None]:
+        if is_same:
+            return 0, 0
+        scaled = [
+            (mean, error * float(side.scale), freedom)
+            for side in (base, head)
+            for mean, error, freedom in (side.spread.of(column),)
+        ]
+        half = half_width(*scaled)
+        return (None, None) if half is None else (delta_ns - round(half), delta_ns + round(half))
+
+    walls, listed = [], []
+    for number, wall in enumerate(Wall):
+        base_ns, head_ns = base.typical.walls[wall], head.typical.walls[wall]
+        delta_ns = head_ns - base_ns
+        walls.append(WallDelta(wall, base_ns, head_ns, delta_ns, *bounds(1 + number, delta_ns)))
+    for number, cause in enumerate(causes):
+        base_ns, head_ns = base.typical.causes.get(cause, 0), head.typical.causes.get(cause, 0)
+        delta_ns = head_ns - base_ns
+        if delta_ns:
+            low_ns, high_ns = bounds(1 + len(Wall) + number, delta_ns)
+            listed.append(CauseDelta(wall_of(cause), cause, base_ns, head_ns, delta_ns, low_ns, high_ns))
+    return tuple(walls), tuple(sorted(listed, key=lambda row: (-abs(row.delta_ns), row.cause)))

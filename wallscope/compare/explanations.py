@@ -1,0 +1,177 @@
+"""Changes that are recognised: fixes that were undone or made, put first; then what else explains most."""
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+
+from wallscope.compare.typical import Key, TypicalStep
+from wallscope.model.comparison import CommunicationChange, Explanation, Mismatch, StepChange
+from wallscope.units import percent, plural
+
+_HIDDEN_CHANGE = 0.1
+_FUSED = ("fused", "triton_poi", "triton_red", "triton_per", "cudnn_generated")
+_OVERLAPPED_PATH = "layer_#f-layer_#b"
+_LEAST_SHARE = 0.002
+_MORE_KERNELS = Fraction(12, 10)
+_LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4", "int8")
+
+
+def explanations(
+    base: TypicalStep,
+    head: TypicalStep,
+    traffic: Sequence[CommunicationChange],
+    found: Sequence[Mismatch],
+    step: StepChange,
+) -> tuple[Explanation, ...]:
+    """What is recognised, fixes before the rest, each by the size of its change; nothing of like sides."""
+    fixes = [
+        *_overlap(base, head, traffic),
+        *_graphs(base, head, found),
+        *_fusion(base, head),
+        *_precision(base, head, found),
+        *_transport(base, head, found),
+    ]
+    rest = [*_drains(base, head), *_volume(traffic), *_slow_steps(step)]
+    return (*sorted(fixes, key=_size, reverse=True), *sorted(rest, key=_size, reverse=True))
+
+
+def _size(entry: Explanation) -> int:
+    return abs(entry.delta_ns or 0)
+
+
+def _overlap(
+    base: TypicalStep, head: TypicalStep, traffic: Sequence[CommunicationChange]
+) -> Iterator[Explanation]:
+    for row in traffic:
+        if row.base_hidden_share is None or row.head_hidden_share is None:
+            continue
+        if abs(row.head_hidden_share - row.base_hidden_share) < _HIDDEN_CHANGE:
+            continue
+        is_lost = row.head_hidden_share < row.base_hidden_share
+        said = (
+            f"{row.axis} communication is hidden {'less' if is_lost else 'more'}:"
+            f" {percent(row.base_hidden_share)} of it in base, {percent(row.head_hidden_share)} in head"
+        )
+        gone = [side for side in (base, head) if not _has_path(side, _OVERLAPPED_PATH)]
+        if row.axis == "ep" and len(gone) == 1:
+            side = "head" if gone[0] is head else "base"
+            said += f"; {side} has no {_OVERLAPPED_PATH} ranges, so EP overlap is off there"
+        code = f"{row.axis}-overlap-{'lost' if is_lost else 'gained'}"
+        yield Explanation(code, said, row.delta_ns)
+
+
+def _has_path(step: TypicalStep, part: str) -> bool:
+    return any(part in key.path for key in step.ran)
+
+
+def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
+    for entry in found:
+        if entry.what == "CUDA graphs" and "none" in {entry.base, entry.head}:
+            is_gone = entry.head == "none"
+            side = "base" if is_gone else "head"
+            delta_ns = _sum(head, _is_launching) - _sum(base, _is_launching)
+            said = f"CUDA graphs are in {side} alone; the rest is launch time on the host"
+            yield Explanation(f"cuda-graphs-{'gone' if is_gone else 'new'}", said, delta_ns)
+
+
+def _is_launching(cause: str, _: Key) -> bool:
+    return cause in {"host/launch-call", "host/launch-latency", "host/framework"}
+
+
+def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
+    """Fused kernels of one side alone, where the other has more elementwise ones instead."""
+    delta_ns = _sum(head, _is_elementwise) - _sum(base, _is_elementwise)
+    for code, side, ours, theirs in (
+        ("fusion-lost", "base", base, head),
+        ("fusion-gained", "head", head, base),
+    ):
+        fewer, more = (_count(step, lambda key: key.category == "elementwise") for step in (ours, theirs))
+        names = {key.name for key in theirs.ran}
+        gone = sorted(
+            {
+                key.name
+                for key in ours.ran
+                if key.name not in names and any(part in key.name for part in _FUSED)
+            }
+        )
+        if gone and more > _MORE_KERNELS * fewer:
+            said = (
+                f"{plural(len(gone), 'fused kernel')} in {side} alone ({gone[0][:60]}), and"
+                f" {float(fewer):.0f} elementwise kernels a step there, {float(more):.0f} on the other side"
+            )
+            yield Explanation(code, said, delta_ns)
+
+
+def _is_elementwise(cause: str, _: Key) -> bool:
+    return cause == "compute/elementwise"
+
+
+def _precision(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
+    for entry in found:
+        if entry.what.startswith("precision"):
+            lows = [side in _LOW_PRECISIONS for side in (entry.base, entry.head)]
+            code = (
+                "precision-changed"
+                if lows[0] == lows[1]
+                else f"low-precision-{'lost' if lows[0] else 'gained'}"
+            )
+            delta_ns = _sum(head, _is_product) - _sum(base, _is_product)
+            yield Explanation(code, f"Matrix multiplication went from {entry.base} to {entry.head}", delta_ns)
+
+
+def _is_product(cause: str, _: Key) -> bool:
+    return cause in {"compute/gemm", "compute/grouped-gemm"}
+
+
+def _transport(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
+    for entry in found:
+        if entry.what == "EP transport":
+            delta_ns = _sum(head, _is_dispatching) - _sum(base, _is_dispatching)
+            said = f"The token dispatcher went from {entry.base} to {entry.head}"
+            yield Explanation("dispatcher-changed", said, delta_ns)
+
+
+def _is_dispatching(cause: str, _: Key) -> bool:
+    return cause.startswith("communication/ep/") or cause == "compute/dispatcher-local"
+
+
+def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
+    """Calls that drain the queue on one side alone."""
+    drains = [
+        {cause for cause in step.causes if cause.startswith("host/queue-drained/")} for step in (base, head)
+    ]
+    for cause in sorted(drains[0] ^ drains[1]):
+        delta_ns = head.causes.get(cause, 0) - base.causes.get(cause, 0)
+        if abs(delta_ns) >= _LEAST_SHARE * base.step_ns:
+            side = "head" if delta_ns > 0 else "base"
+            said = f"{cause.rpartition('/')[2]} leaves the device without work in {side} alone"
+            yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", said, delta_ns)
+
+
+def _volume(traffic: Sequence[CommunicationChange]) -> Iterator[Explanation]:
+    for row in traffic:
+        if not row.base_bytes or not row.head_bytes:
+            continue
+        ratio = row.head_bytes / row.base_bytes
+        if max(ratio, 1 / ratio) > 1.05:
+            said = f"{row.axis} communication moves {ratio:.2f}x the bytes of base"
+            yield Explanation(f"{row.axis}-volume", said, row.delta_ns)
+
+
+def _slow_steps(step: StepChange) -> Iterator[Explanation]:
+    """Slow steps that the typical step leaves out."""
+    shares = (step.base_slow_steps / step.base_steps, step.head_slow_steps / step.head_steps)
+    if abs(shares[1] - shares[0]) < 0.05 or abs(step.head_slow_steps - step.base_slow_steps) < 2:
+        return
+    said = (
+        f"Slow steps (over 1.25x the median): {step.base_slow_steps} of {step.base_steps} in base,"
+        f" {step.head_slow_steps} of {step.head_steps} in head; the typical step leaves them out"
+    )
+    yield Explanation("slow-steps", said, step.head_mean_ns - step.base_mean_ns)
+
+
+def _count(step: TypicalStep, is_meant: Callable[[Key], bool]) -> Fraction:
+    return sum((ran.count for key, ran in step.ran.items() if is_meant(key)), Fraction())
+
+
+def _sum(step: TypicalStep, is_meant: Callable[[str, Key], bool]) -> int:
+    return sum(time_ns for (cause, key), time_ns in step.owned.items() if is_meant(cause, key))

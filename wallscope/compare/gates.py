@@ -1,0 +1,132 @@
+"""Gates: what must not be, as a user writes it, `step>3%` or `host/framework>2ms`."""
+
+import re
+from dataclasses import dataclass
+
+from wallscope.errors import OptionError
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.comparison import CauseDelta, Comparison, GateResult, StepChange, WallDelta
+from wallscope.model.kinds import Wall
+from wallscope.units import duration, percent, signed_duration, signed_percent
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_WORDS = ("regression", "inconclusive")
+_LIMIT = re.compile(r"\s*([a-z][a-zA-Z0-9_/.:-]*)\s*>\s*(\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms|s)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A limit on the step, a wall or a cause, as a share of the step or in ns; or a verdict not to have."""
+
+    text: str
+    name: str
+    share: float | None = None
+    limit_ns: int | None = None
+
+    def is_past(self, time_ns: int, step_ns: int) -> bool:
+        """Whether a time is past the limit."""
+        if self.share is not None:
+            return time_ns > self.share * step_ns
+        return self.limit_ns is not None and time_ns > self.limit_ns
+
+
+def gate_of(text: str) -> Gate:
+    """The gate that a user wrote.
+
+    Raises:
+        OptionError: it cannot be read, or names no wall or cause.
+
+    >>> gate_of("communication>5%").share, gate_of("host/framework > 2ms").limit_ns
+    (0.05, 2000000)
+    """
+    if text.strip() in _WORDS:
+        return Gate(text.strip(), text.strip())
+    found = _LIMIT.fullmatch(text)
+    walls = {str(wall) for wall in Wall}
+    if found is None or (found[1] != "step" and found[1].partition("/")[0] not in walls):
+        raise OptionError(
+            f"--fail-on {text} — is no gate — write step>3%, communication>5%, host/framework>2ms"
+            " or inconclusive"
+        )
+    name, number, unit = found.groups()
+    if unit == "%":
+        return Gate(text.strip(), name, share=float(number) / 100)
+    return Gate(text.strip(), name, limit_ns=round(float(number) * _UNITS_NS[unit]))
+
+
+def results(gates: tuple[Gate, ...], comparison: Comparison) -> tuple[GateResult, ...]:
+    """What became of each gate. A gate fails by an increase past its limit that is surely none by chance."""
+    return tuple(_result(gate, comparison) for gate in gates)
+
+
+def _result(gate: Gate, comparison: Comparison) -> GateResult:
+    step = comparison.step
+    if gate.name in _WORDS:
+        return GateResult(
+            gate.text, comparison.verdict != gate.name, None, f"the verdict is {comparison.verdict}"
+        )
+    if gate.name == "step":
+        delta_ns = step.head_typical_ns - step.base_typical_ns
+        is_sure = step.ratio_low is not None and step.ratio_low > 1
+        held = not (is_sure and gate.is_past(delta_ns, step.base_typical_ns))
+        return GateResult(gate.text, held, _value(gate, delta_ns, step), _step_evidence(step))
+    rows: dict[str, WallDelta | CauseDelta] = {str(entry.wall): entry for entry in comparison.deltas.walls}
+    rows |= {entry.cause: entry for entry in comparison.deltas.causes}
+    found = rows.get(gate.name)
+    delta_ns = found.delta_ns if found else 0
+    low_ns = found.low_ns if found else None
+    held = not (low_ns is not None and low_ns > 0 and gate.is_past(delta_ns, step.base_typical_ns))
+    share = signed_percent(delta_ns / step.base_typical_ns) if step.base_typical_ns else "unknown"
+    evidence = f"{gate.name} {signed_duration(delta_ns)}, {share} of base's step"
+    if found:
+        evidence = (
+            f"{gate.name} {duration(found.base_ns)} → {duration(found.head_ns)},"
+            f" {signed_duration(delta_ns)}, {share} of base's step"
+        )
+        if low_ns is not None and found.high_ns is not None:
+            evidence += f" (95 % interval {signed_duration(low_ns)} … {signed_duration(found.high_ns)})"
+    return GateResult(gate.text, held, _value(gate, delta_ns, step), evidence)
+
+
+def _step_evidence(step: StepChange) -> str:
+    said = (
+        f"step {duration(step.base_typical_ns)} → {duration(step.head_typical_ns)},"
+        f" {signed_percent(step.ratio - 1)}"
+    )
+    if step.ratio_low is None or step.ratio_high is None:
+        return f"{said} (no interval)"
+    return (
+        f"{said} (95 % interval {signed_percent(step.ratio_low - 1)} … {signed_percent(step.ratio_high - 1)})"
+    )
+
+
+def _value(gate: Gate, time_ns: int, step: StepChange) -> float:
+    if gate.share is None:
+        return float(time_ns)
+    return time_ns / step.base_typical_ns if step.base_typical_ns else 0.0
+
+
+def shares(gates: tuple[Gate, ...], analysis: Analysis) -> tuple[GateResult, ...]:
+    """What became of gates on one answer: limits on the typical step, and on what walls and causes own.
+
+    Raises:
+        OptionError: a gate asks for a verdict that only a comparison has, or for a share of the whole step.
+    """
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    return tuple(_share(gate, rank) for gate in gates)
+
+
+def _share(gate: Gate, rank: Rank) -> GateResult:
+    if gate.name in _WORDS or (gate.name == "step" and gate.share is not None):
+        raise OptionError(
+            f"--fail-on {gate.text} — needs two sides to compare — gate a share or a time of one step, as"
+            " unattributed>5% or step>400ms"
+        )
+    step_ns = rank.typical.step_ns
+    times = {"step": step_ns} | dict(zip(map(str, Wall), rank.typical.walls.parts(), strict=True))
+    times |= {entry.cause: entry.typical_ns for entry in rank.causes}
+    time_ns = times.get(gate.name, 0)
+    share = time_ns / step_ns if step_ns else 0.0
+    evidence = f"{gate.name} {duration(time_ns)}, {percent(share)} of the typical step"
+    value = float(time_ns) if gate.share is None else share
+    return GateResult(gate.text, not gate.is_past(time_ns, step_ns), value, evidence)

@@ -1,0 +1,170 @@
+"""How sure a typical step is: the spread of its mean over blocks of steps, or over runs.
+
+Steps of one run follow each other: a slow one is followed by a slow one. Blocks of consecutive steps are
+drawn with replacement (Künsch 1989, the moving-block bootstrap), as long as the correlation of neighbours
+asks for. Of few steps that is still too narrow, so the spread is widened by what blocks of that length miss
+of an autoregressive series, and the interval is Student's with as many degrees of freedom as there are
+steps that are worth one (`docs/diff.md` shows what that achieves).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import ceil, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from wallscope.compare.quantiles import normal, student
+from wallscope.timeline.ordinary import FEWEST_FOR_QUARTILES, is_ordinary
+
+Floats = npt.NDArray[np.float64]
+
+CONFIDENCE = 0.95
+FEWEST_STEPS = 3
+SLOW = 1.25
+_RESAMPLES = 600
+_POWER = 0.8
+_MOST_CORRELATED = 0.9
+_OUTLYING, _NORMAL_DEVIATION = 3, 1.4826  # deviations, and one in medians of the absolute difference
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Means of some columns over the ordinary steps, their standard errors, and degrees of freedom.
+
+    `error` is infinite where nothing tells it. The first column is the logarithm of the mean length.
+    """
+
+    mean: Floats
+    error: Floats
+    freedom: float
+
+    def of(self, column: int) -> tuple[float, float, float]:
+        """Mean, standard error and degrees of freedom of one column."""
+        return float(self.mean[column]), float(self.error[column]), self.freedom
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How much the logarithm of the typical step differs from run to run, and how many runs told it."""
+
+    deviation: float
+    freedom: float
+
+
+def of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Spread:
+    """The spread over the steps of one run, in order of time; a row of `columns` is a step."""
+    values = np.column_stack((length_ns, columns)).astype(np.float64)
+    count = length_ns.size
+    mean = _ordinary_means(values[None])[0]
+    if count < FEWEST_STEPS:
+        return Spread(_logged(mean), np.full(mean.size, np.inf), 1.0)
+    kept = _usual(length_ns)
+    length_ns, values, count = length_ns[kept], values[kept], int(kept.sum())
+    correlation = _correlation(length_ns)
+    block = _block_length(count, correlation)
+    random = np.random.default_rng(list(blake2b(np.ascontiguousarray(length_ns).tobytes()).digest()[:16]))
+    starts = random.integers(0, count - block + 1, (_RESAMPLES, ceil(count / block)))
+    drawn = (starts[:, :, None] + np.arange(block)).reshape(_RESAMPLES, -1)[:, :count]
+    means = _ordinary_means(values[drawn])
+    error = _logged(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
+    whole = _inflation(count, correlation, count)
+    missed = max(whole / _inflation(count, correlation, block), 1.0) * count / max(count - block, 1)
+    return Spread(_logged(mean), error * sqrt(missed), max(count / whole - 1, 1.0))
+
+
+def of_runs(runs: Sequence[Spread], noise: Noise | None) -> Spread:
+    """The spread of a side: over its runs; of one run over its steps, widened by the noise between runs.
+
+    Runs differ at least as much as their own steps let them, so few runs that agree by chance do not
+    narrow it.
+    """
+    if len(runs) == 1:
+        (only,) = runs
+        if noise is None:
+            return only
+        relative = np.full(only.mean.size, noise.deviation)
+        relative[1:] *= np.abs(only.mean[1:])
+        error = np.hypot(only.error, relative)
+        inside, between = only.error[0] ** 2, noise.deviation**2
+        parts = inside**2 / only.freedom + between**2 / noise.freedom
+        return Spread(only.mean, error, max((inside + between) ** 2 / parts, 1.0) if parts else only.freedom)
+    means = np.stack([run.mean for run in runs])
+    within = np.stack([run.error for run in runs])
+    within = np.where(np.isfinite(within), within, 0.0)
+    between = means.std(axis=0, ddof=1)
+    error = np.maximum(between, np.sqrt((within**2).mean(axis=0))) / sqrt(len(runs))
+    return Spread(means.mean(axis=0), error, len(runs) - 1.0)
+
+
+def noise_of(runs: Sequence[Spread]) -> Noise | None:
+    """How much the runs of one side differ."""
+    if len(runs) < 2:
+        return None
+    return Noise(float(np.std([run.mean[0] for run in runs], ddof=1)), len(runs) - 1.0)
+
+
+def half_width(base: tuple[float, float, float], head: tuple[float, float, float]) -> float | None:
+    """Half the interval of the difference of two means (mean, error, freedom); `None` where unknown."""
+    error, freedom = _joined(base, head)
+    if not np.isfinite(error):
+        return None
+    return student((1 + CONFIDENCE) / 2, freedom) * error
+
+
+def detectable(base: tuple[float, float, float], head: tuple[float, float, float], margin: float) -> float:
+    """The difference that is past the margin, and told from nothing, in four of five comparisons."""
+    error, freedom = _joined(base, head)
+    likely = normal(_POWER) * error
+    return max(student((1 + CONFIDENCE) / 2, freedom) * error, margin) + likely
+
+
+def _joined(base: tuple[float, float, float], head: tuple[float, float, float]) -> tuple[float, float]:
+    """Error of the difference, and Welch's degrees of freedom."""
+    left, right = base[1] ** 2, head[1] ** 2
+    parts = left**2 / base[2] + right**2 / head[2]
+    return sqrt(left + right), (left + right) ** 2 / parts if parts else 1.0
+
+
+def _usual(length_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """All steps but slow ones, which the typical step leaves out: drawn often, they would be in it."""
+    median = float(np.median(length_ns))
+    deviation = _NORMAL_DEVIATION * float(np.median(np.abs(length_ns - median)))
+    usual: npt.NDArray[np.bool_] = length_ns <= max(SLOW * median, median + _OUTLYING * deviation)
+    is_left_out = length_ns.size >= FEWEST_FOR_QUARTILES and usual.sum() > 0.75 * length_ns.size
+    return usual if is_left_out else np.ones(length_ns.size, dtype=np.bool_)
+
+
+def _ordinary_means(values: Floats) -> Floats:
+    """Means over the steps of ordinary length; the shape is draw, step, column."""
+    kept = is_ordinary(values[:, :, 0])
+    means: Floats = np.einsum("ds,dsc->dc", kept, values) / kept.sum(axis=1)[:, None]
+    return means
+
+
+def _logged(means: Floats) -> Floats:
+    logged = means.copy()
+    logged[..., 0] = np.log(np.maximum(means[..., 0], 1e-9))
+    return logged
+
+
+def _correlation(length_ns: npt.NDArray[np.int64]) -> float:
+    """How alike neighbours are, by rank, so that one slow step does not decide."""
+    order = np.argsort(np.argsort(length_ns, kind="stable"), kind="stable").astype(np.float64)
+    order -= order.mean()
+    found = float((order[1:] * order[:-1]).sum() / (order**2).sum())
+    return min(max(found, 0.0), _MOST_CORRELATED)
+
+
+def _block_length(count: int, correlation: float) -> int:
+    """The best block of an autoregressive series (Carlstein 1986), at most a third of it."""
+    odds = 2 * correlation**2 / (1 - correlation**2) ** 2
+    best = ceil(float(np.cbrt(count * odds)))
+    return max(1, min(count // 3, best))
+
+
+def _inflation(count: int, correlation: float, block: int) -> float:
+    """How much more the mean of correlated steps varies than that of free ones, as blocks see it."""
+    apart = 2 * correlation * (1 - correlation**block) / (block * (1 - correlation) ** 2)
+    return max((1 + correlation) / (1 - correlation) - apart, 1 / count)

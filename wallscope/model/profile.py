@@ -1,0 +1,141 @@
+"""The profile of a rank: what a comparison needs of its steps, without the export.
+
+Times are integer nanoseconds. `input` and `key` count from 0 inside one profile; null is unknown.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from wallscope.model.analysis import AnchorKind, AnchorUnit
+from wallscope.model.capture import GraphTracing
+from wallscope.model.frames import BACKEND, BUDGET_PARTS
+from wallscope.model.kinds import Absent, Axis, DeviceState, Precision, Wall
+
+PROFILE_SCHEMA: Final = "wallscope.profile/1"
+
+PROFILE_STEPS = pl.Schema(
+    {
+        "input": pl.UInt32(),  # place in `Header.inputs`
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "steady": pl.Boolean(),
+        "reason": pl.String(),
+        **dict.fromkeys(BUDGET_PARTS, pl.Int64()),
+        **{f"{wall}_wall_ns": pl.Int64() for wall in Wall},
+    }
+)
+"""The steps of a rank with their device budget and walls; each five sum to the step."""
+
+OPERATION_KEYS = pl.Schema(
+    {
+        "key": pl.UInt32(),
+        "path": pl.String(),  # folded names of the ranges around it; empty without one
+        "category": pl.String(),  # of the operation; `host` for time on a thread
+        "name": pl.String(),  # of the kernel or call, folded and cut; empty without one
+        "axis": pl.Enum(Axis),  # communication alone
+        "backend": BACKEND,  # communication alone
+        "precision": pl.Enum(Precision),  # matrix multiplications alone
+    }
+)
+"""What operations are told apart by."""
+
+STEP_WORK = pl.Schema(
+    {
+        "input": pl.UInt32(),
+        "step": pl.UInt32(),
+        "key": pl.UInt32(),
+        "count": pl.Int64(),  # that begin in the step
+        "work_ns": pl.Int64(),  # durations inside the step, added up
+        "exposed_ns": pl.Int64(),  # of communication and copies: beside neither compute nor graph; null else
+        "bytes": pl.Int64(),  # of those that begin in the step; null where unknown of any
+    }
+)
+"""What ran in each step."""
+
+STEP_OWNED = pl.Schema(
+    {
+        "input": pl.UInt32(),
+        "step": pl.UInt32(),
+        "key": pl.UInt32(),
+        "cause": pl.String(),  # wall/cause[/detail]
+        "owned_ns": pl.Int64(),
+        "blocking_ns": pl.Int64(),  # of it, while the operation itself ran on the binding chain
+    }
+)
+"""Who pays for each step; `owned_ns` of a step sums to it."""
+
+STEP_CAUSES = pl.Schema(
+    {
+        "input": pl.UInt32(),
+        "step": pl.UInt32(),
+        "cause": pl.String(),
+        "state": pl.Enum(DeviceState),
+        "absent": pl.Enum(Absent),  # null where compute or an opaque graph ran
+        "ns": pl.Int64(),
+    }
+)
+"""The causes of each step by what the device did; `ns` of a step sums to it."""
+
+RECOVERABLE = pl.Schema({"input": pl.UInt32(), "cause": pl.String(), "recoverable_ns": pl.Int64()})
+"""What the typical step of a capture would get shorter without a cause, as far as known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Communicators:
+    """The sizes of the groups that operations of one axis ran in, as far as the capture tells."""
+
+    axis: Axis
+    participants: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledInput:
+    """A capture that steps come from: where and when, by what version, and which findings limit it."""
+
+    fingerprint: str
+    name: str
+    nsys_version: str | None
+    hostname: str | None
+    session_start_utc_ns: int | None
+    findings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one step is, so that a comparison can tell whether two are alike."""
+
+    kind: AnchorKind
+    unit: AnchorUnit
+    name: str | None
+    tokens_per_step: int | None
+    gpu: str | None
+    sm_count: int | None
+    world_size: int | None
+    graphs: GraphTracing
+    communicators: tuple[Communicators, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Whose profile it is: the rank, its work, and the captures, by fingerprint."""
+
+    rank: int | None
+    device: int | None
+    work: Work
+    inputs: tuple[ProfiledInput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One rank's compact account; frames follow the schemas of this module, sorted by their keys."""
+
+    header: Header
+    steps: pl.DataFrame
+    keys: pl.DataFrame
+    work: pl.DataFrame
+    owned: pl.DataFrame
+    causes: pl.DataFrame
+    recoverable: pl.DataFrame

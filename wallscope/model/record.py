@@ -1,0 +1,65 @@
+"""What a store keeps of a commit: which runs were recorded, on what, and how long their steps took."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+RECORD_SCHEMA: Final = "wallscope.record/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Testbed:
+    """What runs must share to be compared: GPU, size of the job, what a step is, and the user's labels."""
+
+    gpu: str | None
+    world_size: int | None
+    ranks: int
+    unit: str
+    name: str | None
+    labels: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """In a line, as a user chooses among testbeds."""
+        size = self.world_size or self.ranks
+        parts = [self.gpu or "GPU unknown", f"{size} ranks" if size > 1 else "1 rank", self.name or self.unit]
+        return ", ".join([*parts, *(f"{key}={value}" for key, value in sorted(self.labels.items()))])
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRank:
+    """One rank of a recorded run: the object that holds its profile, and its typical step by cause."""
+
+    rank: int | None
+    device: int | None
+    object: str
+    typical_ns: int
+    steps: int
+    causes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run of a commit on a testbed; `speaks` is the place of the rank that computes least."""
+
+    schema: Literal["wallscope.record/1"]
+    commit: str
+    testbed: Testbed
+    recorded_utc_ns: int
+    ranks: tuple[RecordedRank, ...]
+    speaks: int
+
+    @property
+    def speaking(self) -> RecordedRank:
+        """The rank that is compared."""
+        return self.ranks[self.speaks]
+
+    def metric_ns(self, name: str) -> int:
+        """The typical step (`step`), what a wall owns of it, or a cause."""
+        rank = self.speaking
+        if name == "step":
+            return rank.typical_ns
+        return sum(
+            time_ns
+            for cause, time_ns in rank.causes.items()
+            if cause == name or cause.partition("/")[0] == name
+        )

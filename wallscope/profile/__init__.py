@@ -1,0 +1,19 @@
+"""The one compact artifact of a rank: made from its account, merged, packed and read."""
+
+from wallscope.profile.container import packed, unpacked
+from wallscope.profile.embedding import profiled
+from wallscope.profile.making import Described, Tables, described, tables
+from wallscope.profile.merging import merged
+from wallscope.profile.reading import profiles_of
+
+__all__ = [
+    "Described",
+    "Tables",
+    "described",
+    "merged",
+    "packed",
+    "profiled",
+    "profiles_of",
+    "tables",
+    "unpacked",
+]

@@ -1,0 +1,145 @@
+"""Profiles as text: columns as JSON, compressed, in base64, so that they fit into the JSON answer.
+
+JSON and zlib, not Arrow or Parquet: a profile outlives the versions of the libraries that wrote it, reading
+one runs no foreign decoder over what a stranger may have sent, and three lines of Python show what it holds.
+"""
+
+import base64
+import binascii
+import json
+import zlib
+from typing import Any, Final
+
+import polars as pl
+from pydantic import TypeAdapter, ValidationError
+
+from wallscope.errors import ProfileError
+from wallscope.model.analysis import PackedProfile
+from wallscope.model.profile import (
+    OPERATION_KEYS,
+    PROFILE_SCHEMA,
+    PROFILE_STEPS,
+    RECOVERABLE,
+    STEP_CAUSES,
+    STEP_OWNED,
+    STEP_WORK,
+    Header,
+    Profile,
+)
+
+TABLES: Final = {
+    "steps": PROFILE_STEPS,
+    "keys": OPERATION_KEYS,
+    "work": STEP_WORK,
+    "owned": STEP_OWNED,
+    "causes": STEP_CAUSES,
+    "recoverable": RECOVERABLE,
+}
+_MOST_BYTES: Final = 512 << 20
+_AGAIN = "make it again with `wallscope analyze … --json`"
+
+
+def packed(profile: Profile) -> PackedProfile:
+    """The profile as text; the same profile gives the same text with the same zlib."""
+    content = {
+        "header": TypeAdapter(Header).dump_python(profile.header, mode="json"),
+        **{name: _columns(getattr(profile, name)) for name in TABLES},
+    }
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return PackedProfile(PROFILE_SCHEMA, base64.b64encode(zlib.compress(text.encode(), 6)).decode())
+
+
+def unpacked(stored: PackedProfile, origin: str) -> Profile:
+    """The profile that was packed; `origin` names its file in errors.
+
+    Raises:
+        ProfileError: it is damaged, or of another version.
+    """
+    if stored.schema != PROFILE_SCHEMA:
+        raise ProfileError(
+            f"{origin} — its profile is {stored.schema[:60]}, this wallscope reads {PROFILE_SCHEMA}"
+            f" — {_AGAIN}"
+        )
+    try:
+        content = json.loads(_inflated(stored.data))
+        header = TypeAdapter(Header).validate_python(content["header"], strict=False)
+        frames = {name: _frame(content[name], schema) for name, schema in TABLES.items()}
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+        ValidationError,
+        binascii.Error,
+        zlib.error,
+        pl.exceptions.PolarsError,
+    ) as error:
+        raise ProfileError(f"{origin} — its profile is damaged — {_AGAIN}") from error
+    profile = Profile(header, **frames)
+    if not _is_sound(profile):
+        raise ProfileError(f"{origin} — its profile contradicts itself — {_AGAIN}")
+    return profile
+
+
+def _inflated(data: str) -> bytes:
+    stream = zlib.decompressobj()
+    content = stream.decompress(base64.b64decode(data, validate=True), _MOST_BYTES)
+    if not stream.eof or stream.unused_data:
+        raise ValueError
+    return content
+
+
+def _columns(frame: pl.DataFrame) -> dict[str, Any]:
+    """Numbers as lists, text as codes into the distinct texts."""
+    columns: dict[str, Any] = {}
+    for name, dtype in frame.schema.items():
+        column = frame[name]
+        if dtype == pl.String or isinstance(dtype, pl.Enum):
+            column = column.cast(pl.String)
+            texts = column.drop_nulls().unique().sort().to_list()
+            place = {text: number for number, text in enumerate(texts)}
+            columns[name] = {
+                "texts": texts,
+                "codes": [None if text is None else place[text] for text in column.to_list()],
+            }
+        else:
+            columns[name] = column.to_list()
+    return columns
+
+
+def _frame(columns: dict[str, Any], schema: pl.Schema) -> pl.DataFrame:
+    found = {name: _column(columns[name], dtype) for name, dtype in schema.items()}
+    return pl.DataFrame(found, schema=schema, strict=True)
+
+
+def _column(content: Any, dtype: pl.DataType) -> pl.Series:
+    if isinstance(content, dict):
+        texts = content["texts"]
+        told = [None if code is None else texts[_place(code)] for code in content["codes"]]
+        return pl.Series(told, dtype=pl.String, strict=True).cast(dtype)
+    return pl.Series(content, dtype=dtype, strict=True)
+
+
+def _place(code: int) -> int:
+    if code < 0:
+        raise IndexError
+    return code
+
+
+def _is_sound(profile: Profile) -> bool:
+    """Whether numbers point at what is there, and what is owned sums to each step."""
+    known = profile.steps.select("input", "step", length_ns=pl.col("end_ns") - pl.col("start_ns"))
+    owned = profile.owned.group_by("input", "step").agg(pl.col("owned_ns").sum())
+    both = known.join(owned, on=["input", "step"], how="full", coalesce=True)
+    has_keys = all(
+        table["key"].is_empty() or int(table["key"].cast(pl.Int64).to_numpy().max()) < len(profile.keys)
+        for table in (profile.work, profile.owned)
+    )
+    return (
+        bool((both["length_ns"] == both["owned_ns"]).fill_null(value=False).all())
+        and has_keys
+        and known["input"].is_in(range(len(profile.header.inputs))).all()
+        and profile.keys["key"].to_list() == list(range(len(profile.keys)))
+    )

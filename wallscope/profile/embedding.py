@@ -1,0 +1,57 @@
+"""The profiles of an answer: each rank's tables, headed by what the whole answer knows."""
+
+from dataclasses import replace
+
+import polars as pl
+
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.profile import RECOVERABLE, Header, ProfiledInput, Work
+from wallscope.model.throughput import StepFacts
+from wallscope.profile.container import packed
+from wallscope.profile.making import Tables
+
+
+def profiled(analysis: Analysis, tables: tuple[Tables, ...], facts: StepFacts) -> Analysis:
+    """The answer with the profile of each rank; `tables` are theirs, in order."""
+    ranks = tuple(
+        replace(rank, profile=packed(own.profile(_header(analysis, rank, own, facts), _recoverable(rank))))
+        for rank, own in zip(analysis.ranks, tables, strict=True)
+    )
+    return replace(analysis, ranks=ranks)
+
+
+def _header(analysis: Analysis, rank: Rank, tables: Tables, facts: StepFacts) -> Header:
+    export = analysis.inputs[rank.input]
+    gpu = export.gpu(rank.gpu)
+    return Header(
+        rank=rank.rank,
+        device=rank.device,
+        work=Work(
+            kind=analysis.anchor.kind,
+            unit=analysis.anchor.unit,
+            name=analysis.anchor.name,
+            tokens_per_step=facts.tokens,
+            gpu=None if gpu is None else gpu.name,
+            sm_count=None if gpu is None else gpu.sm_count,
+            world_size=analysis.capture.world_size,
+            graphs=analysis.capture.cuda_graphs,
+            communicators=tables.communicators,
+        ),
+        inputs=(
+            ProfiledInput(
+                fingerprint=export.fingerprint,
+                name=export.name,
+                nsys_version=export.nsys_version,
+                hostname=export.hostname,
+                session_start_utc_ns=export.session_start_utc_ns,
+                findings=tuple(sorted({finding.code for finding in analysis.capture.findings})),
+            ),
+        ),
+    )
+
+
+def _recoverable(rank: Rank) -> pl.DataFrame:
+    known = [
+        (0, cause.cause, cause.recoverable_ns) for cause in rank.causes if cause.recoverable_ns is not None
+    ]
+    return pl.DataFrame(known, schema=RECOVERABLE, orient="row").sort("cause")

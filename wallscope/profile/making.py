@@ -1,0 +1,271 @@
+"""The tables of a profile from the slices of a rank and its operations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.capture import Capture
+from wallscope.model.frames import BUDGET_PARTS
+from wallscope.model.kinds import Axis, ComputeCategory, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.profile import (
+    OPERATION_KEYS,
+    PROFILE_STEPS,
+    STEP_CAUSES,
+    STEP_OWNED,
+    STEP_WORK,
+    Communicators,
+    Header,
+    Profile,
+)
+from wallscope.timeline.folding import folded
+from wallscope.timeline.precision import precisions
+from wallscope.timeline.spans import Spans, covered_ns, ordered, union
+
+HOST = "host"
+_LONGEST_NAME = 240
+_MOST_ROWS = 60_000
+_OTHERS = "other operations"
+_KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
+_COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
+_MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a profile that one capture fills."""
+
+    steps: pl.DataFrame
+    keys: pl.DataFrame
+    work: pl.DataFrame
+    owned: pl.DataFrame
+    causes: pl.DataFrame
+    communicators: tuple[Communicators, ...]
+
+    def profile(self, header: Header, recoverable: pl.DataFrame) -> Profile:
+        """The profile, with what only the whole answer knows."""
+        return Profile(header, self.steps, self.keys, self.work, self.owned, self.causes, recoverable)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is known of operations, of the whole capture.
+
+    `kernels` has the columns `name`, `text` and `precision`; `calls` and `ranges` are the texts of each, with
+    an empty one at the end; `range_of` is the range of each operation, -1 without one; `axes` follows `AXES`,
+    `counted` has the columns `op`, `bytes` and `participants`.
+    """
+
+    kernels: pl.DataFrame
+    calls: pl.Series
+    ranges: pl.Series
+    range_of: pl.Series
+    axes: pl.DataFrame
+    counted: pl.DataFrame
+
+
+def described(
+    capture: Capture, projected: pl.DataFrame, written: pl.Series, axes: pl.DataFrame, counted: pl.DataFrame
+) -> Described:
+    """What is known of the operations of a capture.
+
+    Args:
+        capture: the capture.
+        projected: `PROJECTION`.
+        written: the path of each range, written out, by number.
+        axes: `AXES`.
+        counted: columns `op`, `bytes` and `participants`, as far as collectives are known.
+    """
+    texts = capture.names.select("name", text=folded(capture.names["text"]).str.slice(0, _LONGEST_NAME))
+    nothing = pl.Series([""], dtype=pl.String)
+    called = capture.call_names["text"].gather(capture.calls["name"]).str.slice(0, _LONGEST_NAME)
+    return Described(
+        kernels=texts.join(precisions(capture.names), on="name"),
+        calls=pl.concat([called.alias(""), nothing]),
+        ranges=pl.concat([written.alias(""), nothing]),
+        range_of=projected.sort("op")["range"],
+        axes=axes,
+        counted=counted,
+    )
+
+
+def tables(
+    operations: pl.DataFrame, windows: pl.DataFrame, slices: pl.DataFrame, described: Described
+) -> Tables:
+    """The tables of one rank from its `CLASSIFIED` operations, windows (`STEPS`, `BUDGETS`) and `SLICES`.
+
+    Of a rank with very many kinds of operations the smallest are one, named `other operations`, per category.
+    """
+    keyed = _keyed(operations, described)
+    pieces = _pieces(keyed, windows)
+    owned = _owned(slices, keyed, described)
+    kept = _kept(pieces, owned, len(windows))
+    pieces, owned = _others(pieces, kept), _others(owned, kept)
+    keys = pl.concat([pieces.select(_KEY), owned.select(_KEY)]).unique().sort(_KEY, nulls_last=True)
+    keys = keys.with_row_index("key").select(OPERATION_KEYS.names()).cast(OPERATION_KEYS)
+    return Tables(
+        steps=_steps(windows, slices),
+        keys=keys,
+        work=_work(_numbered(pieces, keys)),
+        owned=_table(
+            _numbered(owned, keys)
+            .group_by("step", "key", "cause")
+            .agg(pl.col("owned_ns").sum(), pl.col("blocking_ns").sum()),
+            STEP_OWNED,
+            ["step", "key", "cause"],
+        ),
+        causes=_table(
+            slices.group_by("step", "cause", "state", "absent").agg(ns=_LENGTH.sum()),
+            STEP_CAUSES,
+            ["step", "cause", "state", "absent"],
+        ),
+        communicators=_communicators(keyed),
+    )
+
+
+def _keyed(operations: pl.DataFrame, described: Described) -> pl.DataFrame:
+    """Operations with what they are told apart by, and their bytes."""
+    is_kernel = pl.col("kind") == OperationKind.KERNEL
+    is_product = pl.col("category").cast(pl.String).is_in([str(part) for part in _MULTIPLYING])
+    around = described.range_of.gather(operations["op"])
+    return (
+        operations.select("op", "start_ns", "end_ns", "class", "kind", "category", "name", "backend", "bytes")
+        .with_columns(path=described.ranges.gather(_or_last(around, len(described.ranges))))
+        .join(described.kernels, on="name", how="left", maintain_order="left")
+        .join(described.axes.select("op", "operation", "axis"), on="op", how="left", maintain_order="left")
+        .join(
+            described.counted.select("op", "participants", counted="bytes"),
+            on="op",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(
+            category=pl.coalesce(pl.col("operation").cast(pl.String), pl.col("category").cast(pl.String)),
+            name=pl.when(is_kernel).then("text").otherwise(pl.lit("")),
+            precision=pl.when(is_kernel & is_product).then("precision"),
+            bytes=pl.coalesce("bytes", "counted"),
+        )
+    )
+
+
+def _communicators(keyed: pl.DataFrame) -> tuple[Communicators, ...]:
+    told = (
+        keyed.drop_nulls(["axis", "participants"])
+        .group_by(pl.col("axis").cast(pl.String))
+        .agg(pl.col("participants").unique().sort())
+    )
+    return tuple(Communicators(Axis(axis), tuple(sizes)) for axis, sizes in told.sort("axis").iter_rows())
+
+
+def _or_last(numbers: pl.Series, length: int) -> pl.Series:
+    places = numbers.to_numpy().astype(np.int64)
+    return pl.Series(np.where(places < 0, length - 1, places), dtype=pl.UInt32)
+
+
+def _pieces(keyed: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Operations cut at the borders of steps: a row for each step that one touches."""
+    bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    start_ns, end_ns = keyed["start_ns"].to_numpy(), keyed["end_ns"].to_numpy()
+    first = np.maximum(np.searchsorted(bounds.end_ns, start_ns, side="right"), 0)
+    behind = np.searchsorted(bounds.start_ns, np.maximum(end_ns, start_ns + 1), side="left")
+    parts = np.maximum(behind - first, 0)
+    row = np.repeat(np.arange(start_ns.size), parts)
+    window = first[row] + np.arange(row.size) - np.repeat(np.cumsum(parts) - parts, parts)
+    cut = Spans(
+        np.maximum(start_ns[row], bounds.start_ns[window]), np.minimum(end_ns[row], bounds.end_ns[window])
+    )
+    computing = keyed.filter(pl.col("class").is_in(_COMPUTING))
+    busy = union(ordered(computing["start_ns"].to_numpy(), computing["end_ns"].to_numpy()))
+    work_ns = cut.end_ns - cut.start_ns
+    return (
+        keyed[row]
+        .with_columns(
+            windows["step"].gather(pl.Series(window, dtype=pl.UInt32)),
+            pl.Series("begins", start_ns[row] >= bounds.start_ns[window]),
+            pl.Series("work_ns", work_ns),
+            pl.Series("exposed_ns", work_ns - covered_ns(busy, cut)),
+        )
+        .with_columns(exposed_ns=pl.when(~pl.col("class").is_in(_COMPUTING)).then("exposed_ns"))
+        .select("step", *_KEY, "begins", "work_ns", "exposed_ns", "bytes")
+    )
+
+
+def _owned(slices: pl.DataFrame, keyed: pl.DataFrame, described: Described) -> pl.DataFrame:
+    """The slices with the key of the operation that owns each; of time on a thread, that of its call."""
+    on_thread = pl.col("op") < 0
+    ranges, calls = described.ranges, described.calls
+    is_bound = pl.col("kind") == LinkKind.OPERATION
+    own = slices.select(
+        "step",
+        "cause",
+        pl.col("op").cast(pl.Int64),
+        owned_ns=_LENGTH,
+        blocking_ns=pl.when(is_bound.fill_null(value=False)).then(_LENGTH).otherwise(0),
+    ).with_columns(
+        ranges.gather(_or_last(slices["range"], len(ranges))).alias("around"),
+        calls.gather(_or_last(slices["call"], len(calls))).alias("called"),
+    )
+    return (
+        own.join(keyed.select(pl.col("op").cast(pl.Int64), *_KEY), on="op", how="left")
+        .with_columns(
+            path=pl.when(on_thread).then("around").otherwise("path"),
+            category=pl.when(on_thread).then(pl.lit(HOST)).otherwise("category"),
+            name=pl.when(on_thread).then("called").otherwise("name"),
+        )
+        .select("step", *_KEY, "cause", "owned_ns", "blocking_ns")
+    )
+
+
+def _kept(pieces: pl.DataFrame, owned: pl.DataFrame, step_count: int) -> pl.DataFrame | None:
+    """The keys with most time that a profile has room for; `None` where all fit."""
+    sizes = (
+        pl.concat([pieces.select(*_KEY, ns="work_ns"), owned.select(*_KEY, ns="owned_ns")])
+        .group_by(_KEY)
+        .agg(pl.col("ns").sum())
+    )
+    most = max(_MOST_ROWS // max(step_count, 1), 100)
+    if len(sizes) <= most:
+        return None
+    return sizes.sort("ns", *_KEY, descending=[True] + [False] * len(_KEY)).head(most).select(_KEY)
+
+
+def _others(rows: pl.DataFrame, kept: pl.DataFrame | None) -> pl.DataFrame:
+    if kept is None:
+        return rows
+    found = rows.join(kept.with_columns(is_kept=pl.lit(value=True)), on=_KEY, how="left", nulls_equal=True)
+    is_kept = pl.col("is_kept").fill_null(value=False)
+    return found.with_columns(
+        path=pl.when(is_kept).then("path").otherwise(pl.lit("")),
+        name=pl.when(is_kept).then("name").otherwise(pl.lit(_OTHERS)),
+    ).drop("is_kept")
+
+
+def _numbered(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    same = [pl.col(column).cast(OPERATION_KEYS[column]) for column in _KEY]
+    return rows.with_columns(same).join(keys, on=_KEY, how="left", nulls_equal=True)
+
+
+def _work(pieces: pl.DataFrame) -> pl.DataFrame:
+    begun = pl.col("bytes").filter(pl.col("begins"))
+    sums = pieces.group_by("step", "key").agg(
+        count=pl.col("begins").sum(),
+        work_ns=pl.col("work_ns").sum(),
+        exposed_ns=pl.when(pl.col("exposed_ns").null_count() == 0).then(pl.col("exposed_ns").sum()),
+        bytes=pl.when(begun.null_count() == 0).then(begun.sum()),
+    )
+    return _table(sums, STEP_WORK, ["step", "key"])
+
+
+def _steps(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
+    sums = slices.group_by("step").agg(
+        **{f"{wall}_wall_ns": _LENGTH.filter(pl.col("wall") == wall).sum() for wall in Wall}
+    )
+    told = windows.select("step", "start_ns", "end_ns", "steady", "reason", *BUDGET_PARTS)
+    return _table(told.join(sums, on="step", how="left"), PROFILE_STEPS, ["step"])
+
+
+def _table(rows: pl.DataFrame, schema: pl.Schema, by: list[str]) -> pl.DataFrame:
+    """Rows of one capture, which has place 0, sorted."""
+    placed = rows.with_columns(input=pl.lit(0, pl.UInt32)).select(schema.names()).cast(schema)
+    return placed.sort(by, nulls_last=True)
