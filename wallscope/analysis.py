@@ -7,6 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from wallscope import __version__
+from wallscope.fixes.configuration import read_configuration
+from wallscope.fixes.seen import merged, seen
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.kinds import Axis
@@ -42,7 +44,8 @@ _AGREEMENT = 0.05
 class Options:
     """What the user asks for, and tells.
 
-    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step.
+    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
+    says how the run was configured.
     """
 
     kernels: Path | None = None
@@ -50,6 +53,7 @@ class Options:
     selection: Selection = field(default_factory=Selection)
     streams: Mapping[int, Axis] = field(default_factory=dict)
     step_facts: StepFacts = field(default_factory=StepFacts)
+    configuration: Path | None = None
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -58,6 +62,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
+    told = None if options.configuration is None else read_configuration(options.configuration)
     parts, division = divide(path, options, progress)
     facts, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
@@ -69,7 +74,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
     gpu = parts.capture.export.gpu(shown.rank.gpu)
     achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
-    return Analysis(
+    analysis = Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,
         inputs=(parts.capture.export,),
@@ -91,6 +96,12 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
         opportunities=won,
     )
+    if told is None:
+        return analysis
+    trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
+    _, contradictions = merged(told.configuration, trace)
+    findings = (*contradictions, *told.findings, *analysis.capture.findings)
+    return replace(analysis, capture=replace(analysis.capture, findings=findings))
 
 
 def gathered(

@@ -57,6 +57,8 @@ class TraceFacts:
     permute_fused: bool | None = None
     router_fused: bool | None = None
     ep_overlap: bool | None = None
+    delayed_wgrad: bool | None = None
+    activation_offload: bool | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Value]:
