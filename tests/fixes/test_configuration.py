@@ -1,4 +1,8 @@
+from contextlib import suppress
+
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from wallscope.errors import ConfigurationError
 from wallscope.fixes.configuration import read_configuration
@@ -202,3 +206,44 @@ def test_what_is_no_file_is_refused(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\n")
     with pytest.raises(ConfigurationError, match="UTF-8"):
         read_configuration(tmp_path / "latin.yaml")
+
+
+WORDS = st.sampled_from(
+    [
+        "model",
+        "bf16",
+        "tensor_model_parallel_size",
+        "--bf16",
+        "recompute_modules",
+        "&a",
+        "*a",
+        "<<",
+        "!!int",
+        "...",
+    ]
+)
+MARKS = st.sampled_from(
+    [":", ": ", "\n", "\n  ", "- ", "[", "]", "{", "}", "'", '"', " .... ", "=", "(", ")", "#", ","]
+)
+TEXTS = st.lists(WORDS | MARKS | st.text(max_size=3), max_size=30).map("".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXTS, st.sampled_from(["a.yaml", "a.toml", "a.log", "a.sh", "a"]))
+@example("!!int", "a.yaml")
+@example("bf16: !!int x", "a.yaml")
+@example("? [a]\n: 1", "a.yaml")
+@example("? {a: 1}\n: 1", "a.yaml")
+@example("bf16: &a true\nmodel: {<<: *a}", "a.yaml")
+@example("=: 1", "a.yaml")
+@example("bf16: 0o9", "a.yaml")
+@example("bf16: !!timestamp 2024-99-99", "a.yaml")
+@example("bf16: !!binary é", "a.yaml")
+@example("bf16: 12:90:90", "a.yaml")
+@example("a: " + "9" * 5_000, "a.yaml")
+@example("a = " + "9" * 5_000, "a.toml")
+@example("a = " + "[" * 3_000, "a.toml")
+def test_whatever_is_in_a_file_it_is_read_or_refused(tmp_path, text, name):
+    with suppress(ConfigurationError):
+        found = read(tmp_path, text, name)
+        assert found.configuration.settings
