@@ -119,6 +119,19 @@ def test_a_command_line_with_its_exports(tmp_path):
     }
 
 
+def test_members_of_enumerations_in_a_dump_count_where_they_are_named(tmp_path):
+    named = "{_target_: mcore.CudaGraphModule.attn, _call_: false}"
+    numbered = "{_target_: mcore.AttnBackend, _call_: true, _args_: [2]}"
+    text = f"model: {{bf16: true, cuda_graph_modules: [{named}], attention_backend: {numbered}, fp8: null}}"
+    found = read(tmp_path, text)
+
+    assert values(found, *found.configuration.settings) == {
+        "bf16": True,
+        "cuda_graph_modules": ("attn",),
+        "fp8": None,
+    }
+
+
 def test_whole_iterations_in_the_former_spelling(tmp_path):
     text = 'cuda_graph_impl = "local"\ncuda_graph_scope = "full_iteration"\n'
     found = read(tmp_path, text, "run.toml")

@@ -166,12 +166,25 @@ def _check_names(path: Path, node: yaml.MappingNode) -> None:
 
 def _flat(document: object, prefix: str) -> Iterator[Entry]:
     if isinstance(document, dict):
-        if "_target_" in document and prefix:
-            yield prefix, str(document["_target_"]).rpartition(".")[2]
+        if prefix and _member(document) is not None:
+            yield prefix, _member(document)
         for name, value in document.items():
             yield from _flat(value, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(document, list) and any(
+        isinstance(item, dict) and "_target_" in item for item in document
+    ):
+        members = [_member(item) for item in document if isinstance(item, dict)]
+        if all(members):
+            yield prefix, members
     elif not (isinstance(document, float) and not math.isfinite(document)):
         yield prefix, document
+
+
+def _member(document: dict[object, object]) -> str | None:
+    """The last part of an object that a dump names; `None` of one that it has called with a number."""
+    if document.get("_call_") is not False or "_target_" not in document:
+        return None
+    return str(document["_target_"]).rpartition(".")[2]
 
 
 def log_entries(text: str) -> list[Entry]:
