@@ -57,7 +57,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         text = wallscope(command, "--help", columns=140).out
         options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)(.*)", text, re.MULTILINE)
         assert options
-        texts = [said.removesuffix("[required]").strip() for _, said in options]
+        texts = [re.sub(r"\s*\[[^]]*\]$", "", said) for _, said in options]
         assert all(len(said.split("  ")[-1]) > 10 for said in texts)
 
 

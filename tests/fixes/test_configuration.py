@@ -1,4 +1,8 @@
+from contextlib import suppress
+
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from wallscope.errors import ConfigurationError
 from wallscope.fixes.configuration import read_configuration
@@ -115,6 +119,19 @@ def test_a_command_line_with_its_exports(tmp_path):
     }
 
 
+def test_members_of_enumerations_in_a_dump_count_where_they_are_named(tmp_path):
+    named = "{_target_: mcore.CudaGraphModule.attn, _call_: false}"
+    numbered = "{_target_: mcore.AttnBackend, _call_: true, _args_: [2]}"
+    text = f"model: {{bf16: true, cuda_graph_modules: [{named}], attention_backend: {numbered}, fp8: null}}"
+    found = read(tmp_path, text)
+
+    assert values(found, *found.configuration.settings) == {
+        "bf16": True,
+        "cuda_graph_modules": ("attn",),
+        "fp8": None,
+    }
+
+
 def test_whole_iterations_in_the_former_spelling(tmp_path):
     text = 'cuda_graph_impl = "local"\ncuda_graph_scope = "full_iteration"\n'
     found = read(tmp_path, text, "run.toml")
@@ -202,3 +219,44 @@ def test_what_is_no_file_is_refused(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\n")
     with pytest.raises(ConfigurationError, match="UTF-8"):
         read_configuration(tmp_path / "latin.yaml")
+
+
+WORDS = st.sampled_from(
+    [
+        "model",
+        "bf16",
+        "tensor_model_parallel_size",
+        "--bf16",
+        "recompute_modules",
+        "&a",
+        "*a",
+        "<<",
+        "!!int",
+        "...",
+    ]
+)
+MARKS = st.sampled_from(
+    [":", ": ", "\n", "\n  ", "- ", "[", "]", "{", "}", "'", '"', " .... ", "=", "(", ")", "#", ","]
+)
+TEXTS = st.lists(WORDS | MARKS | st.text(max_size=3), max_size=30).map("".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXTS, st.sampled_from(["a.yaml", "a.toml", "a.log", "a.sh", "a"]))
+@example("!!int", "a.yaml")
+@example("bf16: !!int x", "a.yaml")
+@example("? [a]\n: 1", "a.yaml")
+@example("? {a: 1}\n: 1", "a.yaml")
+@example("bf16: &a true\nmodel: {<<: *a}", "a.yaml")
+@example("=: 1", "a.yaml")
+@example("bf16: 0o9", "a.yaml")
+@example("bf16: !!timestamp 2024-99-99", "a.yaml")
+@example("bf16: !!binary é", "a.yaml")
+@example("bf16: 12:90:90", "a.yaml")
+@example("a: " + "9" * 5_000, "a.yaml")
+@example("a = " + "9" * 5_000, "a.toml")
+@example("a = " + "[" * 3_000, "a.toml")
+def test_whatever_is_in_a_file_it_is_read_or_refused(tmp_path, text, name):
+    with suppress(ConfigurationError):
+        found = read(tmp_path, text, name)
+        assert found.configuration.settings

@@ -16,9 +16,7 @@ def advise(  # noqa: PLR0913  # options are parameters
     seq_length: Annotated[
         int, typer.Option(metavar="N", min=1, max=100_000_000, help="Tokens of a sequence.")
     ] = 4_096,
-    precision: Annotated[
-        str, typer.Option(metavar="NAME", help="What to train in: bf16, fp8, mxfp8 or nvfp4.")
-    ] = "bf16",
+    precision: Annotated[str, typer.Option(metavar="NAME", help="One of bf16, fp8, mxfp8, nvfp4.")] = "bf16",
     layout: Annotated[
         str | None,
         typer.Option(

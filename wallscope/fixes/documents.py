@@ -72,8 +72,12 @@ def toml_entries(path: Path, text: str) -> list[Entry]:
     """
     try:
         return list(_flat(tomllib.loads(text), ""))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    except (ValueError, RecursionError) as error:
+        said = (
+            str(error)
+            if isinstance(error, tomllib.TOMLDecodeError)
+            else "nested too deeply, or a number too long"
+        )
         raise ConfigurationError(f"{path} — is no TOML: {said} — mend that line") from error
 
 
@@ -114,7 +118,7 @@ def _check_events(path: Path, text: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         tag = getattr(event, "tag", None)
-        if tag is not None and (not str(tag).startswith("tag:yaml.org,2002:") or "python" in str(tag)):
+        if tag is not None:
             raise ConfigurationError(f"{path} — has the tag {tag} — write plain values")
         if depth > _DEEPEST:
             raise ConfigurationError(
@@ -162,12 +166,25 @@ def _check_names(path: Path, node: yaml.MappingNode) -> None:
 
 def _flat(document: object, prefix: str) -> Iterator[Entry]:
     if isinstance(document, dict):
-        if "_target_" in document and prefix:
-            yield prefix, str(document["_target_"]).rpartition(".")[2]
+        if prefix and _member(document) is not None:
+            yield prefix, _member(document)
         for name, value in document.items():
             yield from _flat(value, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(document, list) and any(
+        isinstance(item, dict) and "_target_" in item for item in document
+    ):
+        members = [_member(item) for item in document if isinstance(item, dict)]
+        if all(members):
+            yield prefix, members
     elif not (isinstance(document, float) and not math.isfinite(document)):
         yield prefix, document
+
+
+def _member(document: dict[object, object]) -> str | None:
+    """The last part of an object that a dump names; `None` of one that it has called with a number."""
+    if document.get("_call_") is not False or "_target_" not in document:
+        return None
+    return str(document["_target_"]).rpartition(".")[2]
 
 
 def log_entries(text: str) -> list[Entry]:
