@@ -99,9 +99,12 @@ def advised(wanted: Wanted) -> Advice:
         OptionError: the precision does not run on the machine.
     """
     if wanted.precision in {"mxfp8", "nvfp4"} and not wanted.machine.is_blackwell:
+        other = "fp8" if wanted.machine.has_fp8 else "bf16"
         raise OptionError(
-            f"--precision {wanted.precision} — does not run on {wanted.machine.id} — take fp8 there"
+            f"--precision {wanted.precision} — does not run on {wanted.machine.id} — take {other} there"
         )
+    if wanted.precision == "fp8" and not wanted.machine.has_fp8:
+        raise OptionError(f"--precision fp8 — does not run on {wanted.machine.id} — take bf16 there")
     near = nearest(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision)
     chosen, layout = _layout(wanted)
     accumulation = _accumulation(wanted, layout)
@@ -125,20 +128,40 @@ def advised(wanted: Wanted) -> Advice:
 
 
 def _layout(wanted: Wanted) -> tuple[_Candidate, Folding]:
-    """The first candidate that can be, the user's sizes in it."""
-    refused: LayoutError | None = None
-    for candidate in _candidates(wanted):
+    """The first candidate that can be, the user's sizes in it, else the first that a smaller EP lets be.
+
+    Raises:
+        LayoutError: none can be; it speaks of the one that needs the fewest GPUs.
+    """
+    refused: list[tuple[int, LayoutError]] = []
+    for candidate in (*_candidates(wanted), *_with_fewer_experts(wanted)):
         sizes = replace(candidate.sizes, **wanted.given)
-        if "expert" not in wanted.given and sizes.experts * sizes.pipeline > wanted.gpus:
-            sizes = replace(sizes, expert=_largest_expert(wanted, sizes)) if wanted.given else sizes
         try:
             layout = folding(sizes, wanted.gpus, wanted.model.experts)
+            _check_shards(wanted.seq_length, sizes.context)
         except LayoutError as error:
-            refused = refused or error
+            refused.append((sizes.fewest_gpus, error))
         else:
             return _told_apart(candidate, sizes, wanted), layout
-    assert refused is not None  # noqa: S101  # there is a candidate always
-    raise refused
+    raise min(refused, key=lambda each: each[0])[1]
+
+
+def _with_fewer_experts(wanted: Wanted) -> Iterator[_Candidate]:
+    """The candidates whose experts need more GPUs than there are, with as many as fit in a group."""
+    if "expert" in wanted.given:
+        return
+    for candidate in _candidates(wanted):
+        sizes = replace(candidate.sizes, **wanted.given)
+        if sizes.experts * sizes.pipeline > wanted.gpus:
+            fewer = replace(candidate.sizes, expert=_largest_expert(wanted, sizes))
+            yield replace(candidate, sizes=fewer, source=f"{candidate.source}, EP lowered to what fits")
+
+
+def _check_shards(seq_length: int, context: int) -> None:
+    if context > 1 and seq_length % (2 * context):
+        raise LayoutError(
+            f"sequence {seq_length:,} — does not divide by 2 x CP = 2 x {context} — change its length or CP"
+        )
 
 
 def _told_apart(candidate: _Candidate, sizes: Sizes, wanted: Wanted) -> _Candidate:
@@ -159,7 +182,8 @@ def _candidates(wanted: Wanted) -> Iterator[_Candidate]:
         return
     family = long_family(wanted.model.id, wanted.machine, wanted.seq_length)
     if family is not None:
-        yield _Candidate(family.sizes, f"published for this length: {family.text}", family.virtual_pipeline)
+        length = "this length" if family.seq_length == wanted.seq_length else f"{family.seq_length:,} tokens"
+        yield _Candidate(family.sizes, f"published for {length}: {family.text}", family.virtual_pipeline)
     is_long = wanted.seq_length > _SHORT
     count = 0
     for preset in nearest(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision):
@@ -230,7 +254,7 @@ def _items(wanted: Wanted, chosen: _Candidate, layout: Folding, accumulation: in
         "edp": layout.expert_data,
         "domain": wanted.machine.nvlink_domain,
         "machine": wanted.machine.name,
-        "vpp": f"; {virtual} there" if virtual else "",
+        "vpp": f"={virtual}" if virtual and sizes.pipeline > 1 else "",
         "cp_rule": f"{wanted.seq_length:,} / 4,096 gives {first}, here {sizes.context}",
         "accumulation": f": {accumulation} micro-batches a step" if accumulation else "",
     }

@@ -24,6 +24,11 @@ class Machine:
         return self.nvlink_domain > 8
 
     @property
+    def has_fp8(self) -> bool:
+        """Whether its matrix units take FP8."""
+        return int(self.architecture.removeprefix("sm_")) >= 89
+
+    @property
     def is_blackwell(self) -> bool:
         """Whether MXFP8 and NVFP4 run on it."""
         return int(self.architecture.removeprefix("sm_")) >= 100

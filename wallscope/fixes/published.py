@@ -119,20 +119,27 @@ def nearest(family: str, machine: Machine, gpus: int, precision: str) -> tuple[P
 
 
 def long_family(family: str, machine: Machine, seq_length: int) -> LongFamily | None:
-    """The published configuration for just this length, if there is one."""
-    for table in _document("models")["family"]:
-        if (table["model"], table["seq_length"]) == (family, seq_length) and machine.id in table["machines"]:
-            sizes = table["sizes"]
-            return LongFamily(
-                family,
-                tuple(table["machines"]),
-                seq_length,
-                Sizes(sizes["tp"], sizes["pp"], sizes["cp"], sizes["ep"]),
-                sizes.get("vpp"),
-                table["text"],
-                tuple(table["facts"]),
-            )
-    return None
+    """The configuration published for this length, else for the next longer one, up to twice as long."""
+    fitting = [
+        table
+        for table in _document("models")["family"]
+        if table["model"] == family
+        and machine.id in table["machines"]
+        and seq_length <= table["seq_length"] < 2 * seq_length
+    ]
+    if not fitting:
+        return None
+    table = min(fitting, key=lambda each: each["seq_length"])
+    sizes = table["sizes"]
+    return LongFamily(
+        family,
+        tuple(table["machines"]),
+        table["seq_length"],
+        Sizes(sizes["tp"], sizes["pp"], sizes["cp"], sizes["ep"]),
+        sizes.get("vpp"),
+        table["text"],
+        tuple(table["facts"]),
+    )
 
 
 def bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:

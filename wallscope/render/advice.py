@@ -25,9 +25,8 @@ def _parts(advice: Advice) -> Iterator[RenderableType]:
     yield Text()
     yield layout_lines(layout)
     virtual = f", VPP{advice.virtual_pipeline}" if advice.virtual_pipeline else ""
-    yield Text(
-        f"  from {advice.layout_source}{virtual}; EP could be up to {advice.largest_expert}", style="dim"
-    )
+    source = f"from {advice.layout_source}{virtual}; EP could be up to {advice.largest_expert}"
+    yield Padding(Text(source, style="dim"), (0, 0, 0, 2))
     for phase, items in groupby(advice.items, key=lambda item: item.phase):
         yield Text()
         yield titled(phase.capitalize(), _items(list(items)))
