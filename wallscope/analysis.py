@@ -44,7 +44,8 @@ _AGREEMENT = 0.05
 class Options:
     """What the user asks for, and tells.
 
-    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step.
+    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
+    says how the run was configured.
     """
 
     kernels: Path | None = None
@@ -52,6 +53,7 @@ class Options:
     selection: Selection = field(default_factory=Selection)
     streams: Mapping[int, Axis] = field(default_factory=dict)
     step_facts: StepFacts = field(default_factory=StepFacts)
+    configuration: Path | None = None
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -61,7 +63,10 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         WallscopeError: one of its children, each with a line for the user.
     """
     from wallscope.fixes import with_fixes  # noqa: PLC0415  # rules need pydantic, other commands do not
+    from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
+    from wallscope.fixes.seen import seen  # noqa: PLC0415
 
+    read = None if options.configuration is None else read_configuration(options.configuration)
     parts, division = divide(path, options, progress)
     facts, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
@@ -82,6 +87,7 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
                 *accounting_findings(ranks, anchor, parts),
                 *throughput_findings(anchor, options.step_facts),
                 *chain_findings(shown, evidence.waits, parts, anchor),
+                *(() if read is None else read.findings),
                 *parts.capture.findings,
             ),
             launch_correlation_share=_launch_correlation_share(parts.capture),
@@ -95,8 +101,10 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
         diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
         opportunities=won,
     )
+    told = RunConfiguration() if read is None else read.configuration
+    trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
-    fixed = with_fixes(analysis, RunConfiguration(), names)
+    fixed = with_fixes(analysis, told, trace, names)
     return profiled(fixed, tuple(account.tables for account in found), options.step_facts)
 
 

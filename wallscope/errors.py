@@ -6,6 +6,8 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── KernelRulesError            a file of kernel-name rules is wrong
 ├── SelectionError              the selected ranks, steps or time are not in the export
 ├── OptionError                 the value of an option cannot be read
+├── ConfigurationError          a run's configuration cannot be read, or contradicts itself
+├── LayoutError                 a parallel layout cannot be
 ├── UnknownWordError            a word that nothing explains
 ├── StepRangeError              the pattern for steps is wrong or finds no range
 ├── ProfileError                a profile or a JSON answer is damaged or of another version
@@ -39,6 +41,14 @@ class SelectionError(WallscopeError):
 
 class OptionError(WallscopeError):
     """The value of an option cannot be read."""
+
+
+class ConfigurationError(WallscopeError):
+    """A run's configuration cannot be read, or contradicts itself."""
+
+
+class LayoutError(WallscopeError):
+    """A parallel layout cannot be: too few GPUs, or sizes that do not divide."""
 
 
 class UnknownWordError(WallscopeError):

@@ -9,7 +9,7 @@ import pytest
 from tests.fixes.runs import RANGES, run
 from wallscope.fixes import with_fixes
 from wallscope.model.catalogue import CALL, catalogue
-from wallscope.model.configuration import KnownSetting, RunConfiguration
+from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 
 STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
 
@@ -19,7 +19,7 @@ def fixes_of(story):
     told = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
     facts = dict(story.get("run", {}))
     names = pl.Series([RANGES[facts.pop("framework", "megatron")]])
-    found = with_fixes(run(story["causes"], **facts), RunConfiguration(told), names).fixes
+    found = with_fixes(run(story["causes"], **facts), RunConfiguration(told), TraceFacts(), names).fixes
     cause = story.get("cause", next(iter(story["causes"])))
     return [fix for fix in found if cause in fix.causes or not cause], found
 

@@ -11,8 +11,10 @@ from io import TextIOWrapper
 import typer
 
 from wallscope import __version__
+from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
 from wallscope.cli.capture_help import capture_help
+from wallscope.cli.check_config import check_config
 from wallscope.cli.diff import diff
 from wallscope.cli.explain import explain
 from wallscope.cli.history import history
@@ -42,6 +44,8 @@ app.command()(kernels)
 app.command()(ranges)
 app.command()(gaps)
 app.command()(at)
+app.command()(advise)
+app.command("check-config")(check_config)
 app.command()(explain)
 app.command()(info)
 app.command("capture-help")(capture_help)

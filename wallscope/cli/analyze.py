@@ -52,6 +52,16 @@ Streams = Annotated[
 ]
 
 
+Configuration = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="How the run was configured: a Megatron Bridge YAML, Megatron-LM arguments or a log, or TOML.",
+    ),
+]
+
+
 def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
     """The axes of streams that the options spell.
 
@@ -79,6 +89,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     unprofiled_step_ms: UnprofiledStep = None,
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
+    config: Configuration = None,
     fail_on: FailOn = None,
     verbose: Verbose = False,
 ) -> None:
@@ -89,7 +100,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    check_output(json, inputs=(file, kernels))
+    check_output(json, inputs=(file, kernels, config))
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -97,6 +108,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         selection(rank, device, steps, time),
         stream_map(stream),
         step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
+        config,
     )
     with reported() as progress:
         analysis = account(file, options, progress)

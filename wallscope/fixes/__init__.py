@@ -1,4 +1,4 @@
-"""From a diagnosis to what could be done about it: rules as data, judged against the run."""
+"""From a diagnosis and a run's configuration to what could be done, and what is in its way."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,28 +6,39 @@ from dataclasses import replace
 import polars as pl
 
 from wallscope.fixes.explain import explained
+from wallscope.fixes.preconditions import checked
 from wallscope.fixes.predicates import Run
 from wallscope.fixes.ranking import ranked
 from wallscope.fixes.rules import shipped_rules
+from wallscope.fixes.seen import merged
+from wallscope.fixes.settings import with_settings
 from wallscope.model.analysis import Analysis
-from wallscope.model.configuration import RunConfiguration
+from wallscope.model.configuration import RunConfiguration, TraceFacts
 from wallscope.model.fixes import Precondition, Setting
 
 __all__ = ["explained", "with_fixes"]
 
 
-def with_fixes(analysis: Analysis, configuration: RunConfiguration, names: pl.Series) -> Analysis:
-    """The analysis with its fixes, ranked, and the ids of those that answer each opportunity.
+def with_fixes(analysis: Analysis, told: RunConfiguration, trace: TraceFacts, names: pl.Series) -> Analysis:
+    """The analysis with its fixes, ranked, the ids of those that answer each opportunity, and contradictions.
 
-    `names` are those of kernels and ranges: they tell the framework.
+    What the configuration tells and what the trace shows count together; preconditions are judged for what
+    they would be with the fix. `names` are those of kernels and ranges: they tell the framework.
     """
-    fixes = ranked(Run(analysis, configuration, names), shipped_rules(), _unchecked)
+    configuration, contradictions = merged(told, trace)
+
+    def judged(ids: Sequence[str], settings: tuple[Setting, ...]) -> tuple[Precondition, ...]:
+        return checked(ids, with_settings(configuration, settings), trace)
+
+    fixes = ranked(Run(analysis, configuration, names, told), shipped_rules(), judged)
     opportunities = tuple(
         replace(entry, fixes=tuple(fix.id for fix in fixes if entry.cause in fix.causes))
         for entry in analysis.opportunities
     )
-    return replace(analysis, fixes=fixes, opportunities=opportunities)
-
-
-def _unchecked(ids: Sequence[str], _: tuple[Setting, ...]) -> tuple[Precondition, ...]:
-    return tuple(Precondition(name, name, "unknown") for name in ids)
+    findings = (*contradictions, *analysis.capture.findings)
+    return replace(
+        analysis,
+        capture=replace(analysis.capture, findings=findings),
+        fixes=fixes,
+        opportunities=opportunities,
+    )

@@ -68,14 +68,21 @@ class Conditions:
 class Run:
     """A run as rules see it: the rank that the diagnosis speaks of, and how the run was configured.
 
-    `names` are those of its kernels and ranges.
+    `names` are those of its kernels and ranges. `told` is the part of the configuration that a file says,
+    where what the trace shows was added: only that speaks for Megatron.
     """
 
-    def __init__(self, analysis: Analysis, configuration: RunConfiguration, names: pl.Series) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        configuration: RunConfiguration,
+        names: pl.Series,
+        told: RunConfiguration | None = None,
+    ) -> None:
         self.analysis = analysis
         self.rank: Rank = analysis.ranks[analysis.diagnosis.rank_index]
         self.configuration = configuration
-        self.framework = framework_of(names, configuration)
+        self.framework = framework_of(names, configuration if told is None else told)
         self.environment = analysis.inputs[self.rank.input].environment
         self.step_ns = max(self.rank.typical.step_ns, 1)
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wallscope.model.capture import GraphTracing
+from wallscope.model.kinds import Axis, Backend, Precision
+
 Value = bool | int | float | str | None | tuple["Value", ...]
 
 
@@ -31,3 +34,40 @@ class RunConfiguration:
     def knows(self, key: str) -> bool:
         """Whether anything told the setting."""
         return key in self.settings
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """What a trace shows of the machine and the run; empty or `None` is unknown.
+
+    `architecture` is as exports write it (`sm_90`), `communicator_sizes` are the numbers of ranks of the
+    communicators seen on an axis, `backends` the communication libraries whose kernels ran.
+    """
+
+    architecture: str | None = None
+    gpu: str | None = None
+    memory_bytes: int | None = None
+    nvlink_domain: int | None = None
+    world_size: int | None = None
+    backends: tuple[Backend, ...] = ()
+    communicator_sizes: Mapping[Axis, tuple[int, ...]] = field(default_factory=dict)
+    cuda_graphs: GraphTracing | None = None
+    precisions: tuple[Precision, ...] = ()
+    grouped_experts: bool | None = None
+    permute_fused: bool | None = None
+    router_fused: bool | None = None
+    ep_overlap: bool | None = None
+    delayed_wgrad: bool | None = None
+    activation_offload: bool | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Value]:
+        """Facts of the machine under the keys that conditions ask for; unknown ones are left out."""
+        major = None if self.architecture is None else int(self.architecture.removeprefix("sm_")[:-1] or 0)
+        facts: dict[str, Value] = {
+            "compute_capability": major or None,
+            "gpu_name": self.gpu,
+            "nvlink_domain": self.nvlink_domain,
+            "world_size": self.world_size,
+        }
+        return {key: value for key, value in {**facts, **self.environment}.items() if value is not None}

@@ -5,13 +5,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 
 
-def document(analysis: Analysis | Comparison) -> str:
-    """The answer or a comparison as JSON text: keys in the contract's order, ASCII, a newline at the end."""
-    return json.dumps(_plain(analysis), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+def document(answer: Analysis | Comparison | Advice | ConfigurationCheck) -> str:
+    """The answer as JSON text: keys in the contract's order, ASCII alone, a newline at the end."""
+    return json.dumps(_plain(answer), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _plain(noun: Any) -> Any:

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+
+@pytest.fixture
+def run_yaml(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "model:\n"
+        "  num_moe_experts: 128\n"
+        "  expert_model_parallel_size: 8\n"
+        "  recompute_granularity: full\n"
+        "  cuda_graph_impl: none\n"
+        "comm_overlap:\n"
+        "  overlap_moe_expert_parallel_comm: true\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_what_stops_a_run_is_named_with_what_to_do(wallscope, run_yaml):
+    shown = wallscope("check-config", run_yaml)
+
+    assert shown.code == 1
+    assert "2 settings will stop the run" in shown.out
+    assert "EPO-P07" in shown.out
+    assert "set recompute_granularity=selective" in shown.out
+    assert "CUDA graphs:" in shown.out
+    assert "CG-26" in shown.out
+    assert all(len(line) <= 80 for line in shown.out.splitlines())
+
+
+def test_the_check_as_json(wallscope, run_yaml):
+    found = json.loads(wallscope("check-config", run_yaml, "--hardware", "h100", "--json", "-").out)
+    rows = {row["precondition"]["id"]: row for part in found["features"] for row in part["rows"]}
+
+    assert found["schema"] == "wallscope.check-config/1"
+    assert found["layout"] is None
+    assert rows["EPO-P07"]["precondition"]["status"] == "unmet"
+    assert rows["EPO-P05"]["missing"] == ["torch_version"]
+    assert {part["id"]: part["on"] for part in found["features"]}["cuda-graphs"] is False
+
+
+SIZES = """
+world_size = 8
+tensor_model_parallel_size = 2
+pipeline_model_parallel_size = 2
+expert_model_parallel_size = 8
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(SIZES, "needs PP x max(TP x CP, EP x ETP)"), ("a = 1", "no setting that is known")],
+)
+def test_what_cannot_be_is_refused_in_one_line(wallscope, tmp_path, text, said):
+    (tmp_path / "run.toml").write_text(text, encoding="utf-8")
+    shown = wallscope("check-config", "run.toml")
+
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("wallscope: ")
+    assert shown.err.count("\n") == 1
+    assert said in shown.err
+
+
+def test_hardware_that_is_not_known_is_refused(wallscope, run_yaml):
+    shown = wallscope("check-config", run_yaml, "--hardware", "tpu")
+
+    assert shown.code == 2
+    assert "name one of" in shown.err

@@ -1,0 +1,46 @@
+"""`wallscope check-config`: a run's configuration alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wallscope.cli.output import check_output, print_out, write_whole
+
+Configuration = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A Megatron Bridge YAML, a Megatron-LM argument list or log, or TOML of `name = value`.",
+    ),
+]
+Hardware = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The GPU: a100, h100, h200, b200, b300, gb200 or gb300.")
+]
+
+
+def check_config(
+    file: Configuration,
+    *,
+    hardware: Hardware = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the check as JSON; - is standard output.")
+    ] = None,
+) -> None:
+    """Say what would stop a run, or silently do nothing, before it starts; exit code 1 if it would stop."""
+    from wallscope.fixes.checks import check  # noqa: PLC0415  # keeps --help fast
+    from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
+    from wallscope.fixes.hardware import machine  # noqa: PLC0415
+    from wallscope.model.configuration import TraceFacts  # noqa: PLC0415
+    from wallscope.render.checks import check_summary  # noqa: PLC0415
+    from wallscope.render.document import document  # noqa: PLC0415
+
+    check_output(json, inputs=(file,))
+    machine_facts = machine(hardware).facts() if hardware is not None else TraceFacts()
+    found = check(read_configuration(file), machine_facts)
+    if json is not None:
+        write_whole(json, document(found))
+    if json is None or str(json) != "-":
+        print_out(check_summary(found, file.name))
+    if found.stops:
+        raise typer.Exit(1)

@@ -1,0 +1,181 @@
+"""What a trace shows of a run's configuration, and where it contradicts what a file says."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Finding, GraphTracing, Severity
+from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
+from wallscope.model.kinds import Axis, Backend, Precision
+
+_MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"
+_DELAYED_WGRAD = r"(^|\.)delayed_expert_wgrad$"
+_OFFLOADING = r"^activation (offloading|reloading) "
+_SIZES = {
+    Axis.EP: "expert_model_parallel_size",
+    Axis.TP: "tensor_model_parallel_size",
+    Axis.CP: "context_parallel_size",
+}
+_BACKENDS = {Backend.DEEP_EP: "deepep", Backend.HYBRID_EP: "hybridep", Backend.NCCL_EP: "ncclep"}
+_UNTOLD = {Precision.UNKNOWN}
+_LOW = {Precision.FP8, Precision.MXFP8, Precision.NVFP4, Precision.INT8}
+
+
+def seen(analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: pl.DataFrame) -> TraceFacts:
+    """What the analysed trace shows; frames follow `AXES` and `COLLECTIVES`, `names` are of its ranges."""
+    ranks = analysis.ranks
+    (export, *_) = analysis.inputs
+    shown = ranks[analysis.diagnosis.rank_index]
+    gpu = export.gpu(shown.gpu)
+    details = [rank.compute_details for rank in ranks if rank.compute_details is not None]
+    return TraceFacts(
+        architecture=None if gpu is None else gpu.architecture,
+        gpu=None if gpu is None else gpu.name,
+        memory_bytes=None if gpu is None else gpu.memory_bytes,
+        world_size=analysis.capture.world_size,
+        backends=tuple(sorted({entry.backend for rank in ranks for entry in rank.communication.operations})),
+        communicator_sizes=communicator_sizes(axes, collectives),
+        cuda_graphs=analysis.capture.cuda_graphs,
+        precisions=tuple(sorted({work.precision for each in details for work in each.precisions} - _UNTOLD)),
+        grouped_experts=_any([each.grouped_kernels > 0 for each in details]),
+        permute_fused=_any([each.permute_fused for each in details]),
+        router_fused=_any([each.router_fused for each in details]),
+        ep_overlap=_matches(names, _MERGED_LAYERS),
+        delayed_wgrad=_matches(names, _DELAYED_WGRAD),
+        activation_offload=_matches(names, _OFFLOADING),
+        environment=export.environment,
+    )
+
+
+def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Axis, tuple[int, ...]]:
+    """The numbers of ranks of the communicators of each axis that is known."""
+    told = (
+        axes.select("op", pl.col("axis").cast(pl.String))
+        .join(collectives.select("op", "participants"), on="op")
+        .filter(pl.col("participants").is_not_null() & (pl.col("axis") != Axis.UNKNOWN))
+        .unique(["axis", "participants"])
+        .sort("axis", "participants")
+    )
+    groups = told.group_by("axis", maintain_order=True).agg("participants")
+    return {Axis(axis): tuple(sizes) for axis, sizes in groups.iter_rows()}
+
+
+def _any(told: list[bool | None]) -> bool | None:
+    known = [each for each in told if each is not None]
+    return any(known) if known else None
+
+
+def _matches(names: pl.Series, pattern: str) -> bool | None:
+    """Whether a range of such a name is there; without one nothing is known: most are off by default."""
+    return True if names.str.contains(pattern).any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A setting as the trace shows it, and what shows it."""
+
+    key: str
+    value: Value
+    by: str
+
+
+def merged(
+    configuration: RunConfiguration, trace: TraceFacts
+) -> tuple[RunConfiguration, tuple[Finding, ...]]:
+    """The configuration with what the trace shows, which is what ran, and where the two contradict."""
+    settings = dict(configuration.settings)
+    findings = [*_absent(configuration, trace)]
+    for shown in _shown(trace):
+        told = settings.get(shown.key)
+        if told is not None and told.value is not None and _differs(shown, told.value):
+            findings.append(
+                _contradicted(
+                    f"{told.source} says {_text(told.value)}, but {shown.by}: {_text(shown.value)} counts"
+                )
+            )
+        if told is None or _differs(shown, told.value):
+            settings[shown.key] = KnownSetting(shown.value, f"trace: {shown.by}")
+    return RunConfiguration(settings), tuple(findings)
+
+
+def _differs(shown: _Shown, told: Value) -> bool:
+    if shown.key in {"fp8", "fp4"}:
+        return told is None
+    return str(shown.value).lower() != str(told).lower()
+
+
+def _shown(trace: TraceFacts) -> Iterator[_Shown]:
+    """What ran, as settings."""
+    for axis, key in _SIZES.items():
+        sizes = trace.communicator_sizes.get(axis, ())
+        if len(sizes) == 1:
+            yield _Shown(key, sizes[0], f"communicators of {axis} have {sizes[0]} ranks")
+    dispatchers = [_BACKENDS[backend] for backend in trace.backends if backend in _BACKENDS]
+    if len(dispatchers) == 1:
+        yield _Shown("moe_token_dispatcher_type", "flex", f"kernels of {dispatchers[0]} ran")
+        yield _Shown("moe_flex_dispatcher_backend", dispatchers[0], f"kernels of {dispatchers[0]} ran")
+    switches: Mapping[str, tuple[bool | None, str]] = {
+        "overlap_moe_expert_parallel_comm": (trace.ep_overlap, "ranges of merged layers ran"),
+        "delay_wgrad_compute": (trace.delayed_wgrad, "ranges of delayed weight gradients ran"),
+        "fine_grained_activation_offloading": (trace.activation_offload, "ranges of offloading ran"),
+        "moe_grouped_gemm": (trace.grouped_experts or None, "grouped matrix multiplications ran"),
+        "moe_permute_fusion": (trace.permute_fused or None, "fused permute kernels ran"),
+        "moe_router_fusion": (trace.router_fused or None, "fused router kernels ran"),
+    }
+    for key, (value, by) in switches.items():
+        if value is not None:
+            yield _Shown(key, value, by)
+    yield from _low_precision(trace)
+    for name, setting in trace.environment.items():
+        yield _Shown(name, setting, f"the program's environment had {name}={setting}")
+
+
+def _low_precision(trace: TraceFacts) -> Iterator[_Shown]:
+    if Precision.NVFP4 in trace.precisions:
+        yield _Shown("fp4", "e2m1", "matrix multiplications in NVFP4 ran")
+    if {Precision.FP8, Precision.MXFP8} & set(trace.precisions):
+        yield _Shown("fp8", "e4m3", "matrix multiplications in FP8 ran")
+    if Precision.MXFP8 in trace.precisions:
+        yield _Shown("fp8_recipe", "mxfp8", "matrix multiplications in MXFP8 ran")
+
+
+def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Finding]:
+    """What the configuration switches on and the trace would show, but does not."""
+    backend = configuration.get("moe_flex_dispatcher_backend")
+    is_flex = configuration.get("moe_token_dispatcher_type") in {"flex", None}
+    ran = {_BACKENDS[each] for each in trace.backends if each in _BACKENDS}
+    if isinstance(backend, str) and is_flex and not ran and trace.backends:
+        yield _missing(configuration, "moe_flex_dispatcher_backend", f"no kernel of {backend} ran")
+    low = trace.precisions and not _LOW & set(trace.precisions)
+    for key in ("fp8", "fp4"):
+        if low and configuration.get(key) is not None:
+            yield _missing(configuration, key, "no matrix multiplication in low precision ran")
+    graphs = configuration.get("cuda_graph_impl")
+    if graphs not in {None, "none"} and trace.cuda_graphs is GraphTracing.NONE:
+        yield _missing(configuration, "cuda_graph_impl", "no CUDA graph ran")
+    if graphs == "none" and trace.cuda_graphs in {GraphTracing.NODE, GraphTracing.GRAPH}:
+        yield _missing(configuration, "cuda_graph_impl", "CUDA graphs ran")
+    unfused = {"moe_permute_fusion": trace.permute_fused, "moe_router_fusion": trace.router_fused}
+    for key, fused in unfused.items():
+        if configuration.get(key) is True and fused is False:
+            yield _missing(configuration, key, "kernels of it ran one by one")
+
+
+def _missing(configuration: RunConfiguration, key: str, said: str) -> Finding:
+    told = configuration.settings[key]
+    return _contradicted(f"{told.source} says {_text(told.value)}, but {said}")
+
+
+def _contradicted(message: str) -> Finding:
+    return Finding(
+        "configuration-contradicted",
+        Severity.WARNING,
+        message,
+        "check that the file is of this run, and the log for a fallback",
+    )
+
+
+def _text(value: Value) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
