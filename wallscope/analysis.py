@@ -10,6 +10,7 @@ from wallscope import __version__
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.kinds import Axis
+from wallscope.model.reader import Reader
 from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
 from wallscope.timeline.anchors import check_pattern, labelled
@@ -42,7 +43,7 @@ _AGREEMENT = 0.05
 class Options:
     """What the user asks for, and tells.
 
-    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step.
+    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, how to read.
     """
 
     kernels: Path | None = None
@@ -50,6 +51,7 @@ class Options:
     selection: Selection = field(default_factory=Selection)
     streams: Mapping[int, Axis] = field(default_factory=dict)
     step_facts: StepFacts = field(default_factory=StepFacts)
+    reader: Reader = Reader.PAGES
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -138,7 +140,7 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
         WallscopeError: one of its children, each with a line for the user.
     """
     rules = rules_with(options.kernels)
-    capture = read_capture(path, progress)
+    capture = read_capture(path, progress, options.reader)
 
     progress("naming kernels")
     operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))

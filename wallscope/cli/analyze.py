@@ -9,6 +9,7 @@ from wallscope.cli.output import check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
+from wallscope.model.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +50,13 @@ Streams = Annotated[
         help="What a CUDA stream communicates for (ep, dp-gradient, dp-parameter, tp, cp, pp); repeatable.",
     ),
 ]
+ReadBy = Annotated[
+    Reader,
+    typer.Option(
+        help="How a .sqlite export is read: pages is fast and leaves what is unusual to SQLite, sqlite is the"
+        " plain way.",
+    ),
+]
 
 
 def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
@@ -78,6 +86,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     unprofiled_step_ms: UnprofiledStep = None,
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
+    reader: ReadBy = Reader.PAGES,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
@@ -94,6 +103,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         selection(rank, device, steps, time),
         stream_map(stream),
         step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
+        reader,
     )
     with reported() as progress:
         analysis = account(file, options, progress)

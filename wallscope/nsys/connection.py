@@ -4,6 +4,7 @@
 `check_file` has refused files with a log, which that mode would overlook.
 """
 
+import io
 import sqlite3
 import sys
 from array import array
@@ -19,8 +20,10 @@ import polars as pl
 
 from wallscope.errors import InputError
 from wallscope.model.capture import Progress
+from wallscope.model.reader import Reader
 from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import check_file, is_folder
+from wallscope.nsys.records import NULL, columns, nullable, text
 from wallscope.nsys.report import located
 from wallscope.nsys.tables import Tables, quoted
 from wallscope.shipped import query
@@ -32,7 +35,6 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
 _ROWS_A_CHUNK = 100_000
-_NULL = -(2**63)  # stands for NULL on the way; no time or id of an export is that small
 
 
 def _silent(_what: str) -> None:
@@ -40,10 +42,10 @@ def _silent(_what: str) -> None:
 
 
 @contextmanager
-def opened(path: Path, progress: Progress = _silent) -> Iterator[Tables]:
+def opened(path: Path, progress: Progress = _silent, *, reader: Reader = Reader.PAGES) -> Iterator[Tables]:
     """The tables of the export at `path`, open for reading as long as the block lasts.
 
-    A report is exported aside first, where there is an nsys to do it.
+    A report is exported aside first, where there is an nsys to do it. The reader is for SQLite files alone.
 
     Raises:
         InputError: what is there is no export, is damaged, or cannot be read.
@@ -53,26 +55,28 @@ def opened(path: Path, progress: Progress = _silent) -> Iterator[Tables]:
         yield folder_tables(place)
         return
     check_file(place)
-    try:
-        connection = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-    except sqlite3.Error as error:
-        raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
-    try:
-        _defend(connection)
-        yield _sqlite_tables(path, connection)
-    except (sqlite3.DatabaseError, sqlite3.DataError) as error:
-        raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
-    finally:
-        connection.close()
+    with place.open("rb", buffering=0) as stream:
+        try:
+            connection = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        except sqlite3.Error as error:
+            raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
+        try:
+            _defend(connection)
+            yield _sqlite_tables(path, connection, stream if reader is Reader.PAGES else None)
+        except (sqlite3.DatabaseError, sqlite3.DataError) as error:
+            raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
+        finally:
+            connection.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteTables:
-    """Answers from an open SQLite file."""
+    """Answers from an open SQLite file; `stream` is that file too, where its pages may be read directly."""
 
     path: Path
     connection: sqlite3.Connection
     columns: Mapping[str, tuple[str, ...]]
+    stream: io.FileIO | None
 
     def selected(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -91,16 +95,20 @@ class SqliteTables:
     def frame(
         self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
     ) -> pl.DataFrame:
-        """Columns of a table, int64 or text, in row order, read stretch by stretch."""
+        """Columns of a table, int64 or text, in row order: from pages, or by SQLite stretch by stretch."""
+        if self.stream:
+            found = columns(self.stream, self.connection, table, integers, texts, progress)
+            if found is not None:
+                return found
         nothing = {**dict.fromkeys(integers, pl.Int64()), **dict.fromkeys(texts, pl.String())}
         return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(table, integers, texts, progress)])
 
     def _chunks(
         self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
     ) -> Iterator[pl.DataFrame]:
-        wanted = [f"IFNULL({quoted(column)}, {_NULL + 1} - 1)" for column in integers]
+        wanted = [f"IFNULL({quoted(column)}, {NULL + 1} - 1)" for column in integers]
         wanted.extend(f"CAST({quoted(column)} AS TEXT)" for column in texts)
-        cursor = self.connection.execute(f"SELECT {', '.join(wanted)} FROM {quoted(table)}")
+        cursor = self.connection.execute(f"SELECT {', '.join(wanted)} FROM {quoted(table)} NOT INDEXED")
         row_count = 0
         while rows := cursor.fetchmany(_ROWS_A_CHUNK):
             try:
@@ -114,13 +122,13 @@ class SqliteTables:
             progress(f"reading {table}: {row_count:,} rows")
 
 
-def _sqlite_tables(path: Path, connection: sqlite3.Connection) -> SqliteTables:
+def _sqlite_tables(path: Path, connection: sqlite3.Connection, stream: io.FileIO | None) -> SqliteTables:
     tables = [str(name) for (name,) in connection.execute(query("tables"))]
-    columns = {
+    names = {
         table: tuple(str(name) for (name,) in connection.execute(query("columns"), (table,)))
         for table in tables
     }
-    return SqliteTables(path, connection, columns)
+    return SqliteTables(path, connection, names, stream)
 
 
 def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
@@ -132,25 +140,19 @@ def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence
         by_column = []
         flat = array("q", chain.from_iterable(rows))
         numbers = np.frombuffer(flat, np.int64).reshape(len(rows), len(integers)).T
-    columns = [pl.Series(name, column.copy()) for name, column in zip(integers, numbers, strict=True)]
-    columns = [column.set(column == _NULL, None) if column.min() == _NULL else column for column in columns]
-    columns.extend(
+    series = [nullable(name, column.copy()) for name, column in zip(integers, numbers, strict=True)]
+    series.extend(
         pl.Series(name, column, dtype=pl.String)
         for name, column in zip(texts, by_column[len(integers) :], strict=True)
     )
-    return pl.DataFrame(columns)
+    return pl.DataFrame(series)
 
 
 def _defend(connection: sqlite3.Connection) -> None:
-    connection.text_factory = _text
+    connection.text_factory = text
     for category, limit in _LIMITS.items():
         connection.setlimit(category, limit)
     if sys.version_info >= (3, 12):
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _text(raw: bytes) -> str:
-    """Text of the export; exports made on Windows hold bytes that are no UTF-8."""
-    return raw.decode("utf-8", "replace")
