@@ -7,6 +7,7 @@ from wallscope.errors import InputError
 from wallscope.model.reader import Reader
 from wallscope.nsys import records
 from wallscope.nsys.connection import opened
+from wallscope.nsys.tables import Wanted
 
 PAGE_SIZES = [512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536]
 EDGES = sorted(
@@ -44,20 +45,22 @@ def changed(path, *statements):
     return path
 
 
-def paged(path, integers, texts=()):
+def paged(path, integers, texts=(), keys=None):
     """What the pages give: a frame, `None` where SQLite is left to read, or what is wrong with the file."""
     try:
         with opened(path) as tables:
-            return records.columns(tables.stream, tables.connection, "t", integers, texts, lambda _: None)
+            return records.columns(
+                tables.stream, tables.connection, Wanted("t", integers, texts, keys), lambda _: None
+            )
     except InputError as error:
         return str(error)
 
 
-def plain(path, integers, texts=(), reader=Reader.SQLITE):
+def plain(path, integers, texts=(), keys=None, reader=Reader.SQLITE):
     """What a reader gives: a frame, or what is wrong with the file."""
     try:
         with opened(path, reader=reader) as tables:
-            return tables.frame("t", integers, texts, lambda _: None)
+            return tables.frame(Wanted("t", integers, texts, keys), lambda _: None)
     except InputError as error:
         return str(error)
 
@@ -68,9 +71,9 @@ def same(found, expected):
     return found.schema == expected.schema and found.equals(expected)
 
 
-def check(path, integers, texts=()):
+def check(path, integers, texts=(), keys=None):
     """Whether the pages give an answer; it is that of SQLite, and so is what a user gets either way."""
-    found, expected = paged(path, integers, texts), plain(path, integers, texts)
+    found, expected = paged(path, integers, texts, keys), plain(path, integers, texts, keys)
     assert found is None or same(found, expected)
-    assert same(plain(path, integers, texts, Reader.PAGES), expected)
+    assert same(plain(path, integers, texts, keys, Reader.PAGES), expected)
     return found is not None

@@ -13,6 +13,7 @@ from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database, p
 from wallscope.model.reader import Reader
 from wallscope.nsys import read_capture, records
 from wallscope.nsys.connection import opened
+from wallscope.nsys.tables import Wanted
 
 # plain tables are read from their pages
 
@@ -131,6 +132,21 @@ def test_reserved_bytes_at_the_end_of_pages_are_no_content(tmp_path):
     assert paged(path, ["a"], ["b"]).rows() == rows
 
 
+@pytest.mark.parametrize("reader", Reader)
+def test_rows_are_told_by_their_keys(tmp_path, reader):
+    rows = [(row % 5 - 2 if row % 7 else None, row % 3, row, f"text {row}") for row in range(60_000)]
+    path = database(
+        tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER, b INTEGER, c INTEGER, d TEXT)", rows=rows
+    )
+    keys = pl.DataFrame({"a": [-2, 1, 99], "b": [0, 2, 0]})
+
+    found = plain(path, ["a", "b", "c"], ["d"], keys, reader)
+
+    assert found.rows() == [row for row in rows if row[:2] in {(-2, 0), (1, 2)}]
+    assert check(path, ["a", "b", "c"], ["d"], keys)
+    assert check(path, ["a", "b"], keys=keys.clear())
+
+
 # everything else is left to SQLite
 
 NUMBERS = [(1, 2), (3, None)]
@@ -203,7 +219,14 @@ def test_a_file_that_shrinks_while_it_is_read_is_left_to_sqlite(tmp_path):
     with opened(path) as tables:
         os.truncate(path, path.stat().st_size - 8_192)
 
-        assert records.columns(tables.stream, tables.connection, "t", ["a"], [], lambda _: None) is None
+        assert records.columns(tables.stream, tables.connection, Wanted("t", ["a"]), lambda _: None) is None
+
+
+def test_a_schema_that_is_no_text_is_told(tmp_path):
+    path = database(tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER, b INTEGER)")
+    path.write_bytes(path.read_bytes().replace(b"(a INTEGER", b"\xc5" * 10))
+
+    assert "damaged: its schema is no text" in paged(path, ["a"])
 
 
 def test_the_plain_way_does_not_touch_the_pages(tmp_path):

@@ -14,6 +14,7 @@ from fixtures.example import write_example
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database
 from wallscope.nsys import records
 from wallscope.nsys.connection import opened
+from wallscope.nsys.tables import Wanted
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 
@@ -110,7 +111,7 @@ def sound(tmp_path_factory):
             "ALTER TABLE t ADD COLUMN e INTEGER DEFAULT 9",
         )
         assert check(path, ["a", "b", "d", "e", "id"], ["c"])
-        files[page_bytes] = path.read_bytes()
+        files[page_bytes] = path
     return files
 
 
@@ -126,7 +127,7 @@ FLIPS = st.tuples(
     kept_share=st.sampled_from([1.0, 1.0, 1.0, 0.9, 0.4]),
 )
 def test_damage_never_gives_another_answer_than_sqlite_does(tmp_path, sound, page_bytes, flips, kept_share):
-    content = bytearray(sound[page_bytes])
+    content = bytearray(sound[page_bytes].read_bytes())
     for page, offset, bits in flips:
         content[page % (len(content) // page_bytes) * page_bytes + offset % page_bytes] ^= bits
     path = tmp_path / "damaged.sqlite"
@@ -145,7 +146,7 @@ def pages_that_lead(content, page_bytes, kind):
 
 @pytest.mark.parametrize("target", ["itself", "the root", "a sibling", "page 0", "page 1", "behind the end"])
 def test_pages_that_lead_in_a_circle_are_left_to_sqlite(tmp_path, sound, target):
-    content = bytearray(sound[512])
+    content = bytearray(sound[512].read_bytes())
     root, *others = pages_that_lead(content, 512, 5)
     page = others[0]
     first_cell = page + int.from_bytes(content[page + 12 : page + 14], "big")
@@ -183,10 +184,11 @@ def compared(path):
             integers, texts = readable(tables, table)
             if not integers + texts:
                 continue
-            found = records.columns(tables.stream, tables.connection, table, integers, texts, lambda _: None)
+            wanted = Wanted(table, integers, texts)
+            found = records.columns(tables.stream, tables.connection, wanted, lambda _: None)
             (left if found is None else read).append(table)
             if found is not None:
-                assert_frame_equal(found, slow.frame(table, integers, texts, lambda _: None))
+                assert_frame_equal(found, slow.frame(wanted, lambda _: None))
     return read, left
 
 

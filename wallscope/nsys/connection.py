@@ -5,6 +5,7 @@
 """
 
 import io
+import json
 import sqlite3
 import sys
 from array import array
@@ -25,7 +26,7 @@ from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import check_file, is_folder
 from wallscope.nsys.records import NULL, columns, nullable, text
 from wallscope.nsys.report import located
-from wallscope.nsys.tables import Tables, quoted
+from wallscope.nsys.tables import Tables, Wanted, quoted
 from wallscope.shipped import query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
@@ -92,43 +93,54 @@ class SqliteTables:
         ((rows,),) = self.selected(f"SELECT COUNT(*) FROM {quoted(table)}", ())
         return int(rows)
 
-    def frame(
-        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> pl.DataFrame:
+    def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         """Columns of a table, int64 or text, in row order: from pages, or by SQLite stretch by stretch."""
         if self.stream:
-            found = columns(self.stream, self.connection, table, integers, texts, progress)
+            found = columns(self.stream, self.connection, wanted, progress)
             if found is not None:
                 return found
-        nothing = {**dict.fromkeys(integers, pl.Int64()), **dict.fromkeys(texts, pl.String())}
-        return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(table, integers, texts, progress)])
+        nothing = {
+            **dict.fromkeys(wanted.integers, pl.Int64()),
+            **dict.fromkeys(wanted.texts, pl.String()),
+        }
+        return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(wanted, progress)])
 
-    def _chunks(
-        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> Iterator[pl.DataFrame]:
-        wanted = [f"IFNULL({quoted(column)}, {NULL + 1} - 1)" for column in integers]
-        wanted.extend(f"CAST({quoted(column)} AS TEXT)" for column in texts)
-        cursor = self.connection.execute(f"SELECT {', '.join(wanted)} FROM {quoted(table)} NOT INDEXED")
+    def _chunks(self, wanted: Wanted, progress: Progress) -> Iterator[pl.DataFrame]:
+        cursor = self.connection.execute(*_selection(wanted))
         row_count = 0
         while rows := cursor.fetchmany(_ROWS_A_CHUNK):
             try:
-                yield _frame(rows, integers, texts)
+                yield _frame(rows, wanted.integers, wanted.texts)
             except (TypeError, OverflowError) as error:
                 raise InputError(
-                    f"{self.path} — table {table} holds a value that is no integer, near row {row_count:,} —"
-                    " export the report again"
+                    f"{self.path} — table {wanted.table} holds a value that is no integer, near row"
+                    f" {row_count:,} — export the report again"
                 ) from error
             row_count += len(rows)
-            progress(f"reading {table}: {row_count:,} rows")
+            progress(f"reading {wanted.table}: {row_count:,} rows")
 
 
 def _sqlite_tables(path: Path, connection: sqlite3.Connection, stream: io.FileIO | None) -> SqliteTables:
-    tables = [str(name) for (name,) in connection.execute(query("tables"))]
+    try:
+        tables = [str(name) for (name,) in connection.execute(query("tables"))]
+    except UnicodeDecodeError as error:  # SQLite's complaint about the schema quotes bytes of it
+        raise InputError(f"{path} — is damaged: its schema is no text — copy or export it again") from error
     names = {
         table: tuple(str(name) for (name,) in connection.execute(query("columns"), (table,)))
         for table in tables
     }
     return SqliteTables(path, connection, names, stream)
+
+
+def _selection(wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+    values = [f"IFNULL({quoted(column)}, {NULL + 1} - 1)" for column in wanted.integers]
+    values.extend(f"CAST({quoted(column)} AS TEXT)" for column in wanted.texts)
+    sql = f"SELECT {', '.join(values)} FROM {quoted(wanted.table)} NOT INDEXED"
+    if wanted.keys is None:
+        return sql, ()
+    names = ", ".join(quoted(column) for column in wanted.keys.columns)
+    parts = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(wanted.keys.width))
+    return f"{sql} WHERE ({names}) IN (SELECT {parts} FROM json_each(?))", (json.dumps(wanted.keys.rows()),)
 
 
 def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Capture, Presence, Progress
 from wallscope.model.kinds import OperationKind
+from wallscope.model.metrics import SPELLED
 from wallscope.model.reader import Reader
 from wallscope.nsys import catalog, findings
 from wallscope.nsys.call_findings import call_findings
@@ -56,7 +57,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         of_ranks = ranks(source, export, raw, exchanged.communicators)
         work = device_work(source, raw, of_ranks.ranks, made, shift_ns)
         during, host_names = host_events(source, of_threads, shift_ns, progress)
-        sampled, metric_names = samples(source, shift_ns, progress)
+        sampled, metric_names = samples(source, shift_ns, progress, SPELLED)
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),

@@ -7,7 +7,7 @@ for a table that SQLite has to read: one that is not plain, or a damaged one.
 import io
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ from wallscope.nsys.pages import (
     varints,
     view,
 )
+from wallscope.nsys.tables import Wanted
 from wallscope.shipped import query
 
 NULL = -(2**63)
@@ -99,28 +100,28 @@ class _Growing:
         return pl.DataFrame([*numbers, *texts])
 
 
-def columns(  # noqa: PLR0913, PLR0917  # the call of `Tables.frame`, and where the table is
-    stream: io.FileIO,
-    connection: sqlite3.Connection,
-    table: str,
-    integers: Sequence[str],
-    texts: Sequence[str],
-    progress: Progress,
+def columns(
+    stream: io.FileIO, connection: sqlite3.Connection, wanted: Wanted, progress: Progress
 ) -> pl.DataFrame | None:
     """Columns of a table, int64 or text, in row order; `None` where SQLite has to read it.
 
     The connection is open on the same file as the stream, and tells what the schema says.
     """
+    table = wanted.table
     progress(f"reading {table}")
-    growing = _Growing({name: np.empty(0, np.int64) for name in integers}, {name: [] for name in texts})
+    growing = _Growing(
+        {name: np.empty(0, np.int64) for name in wanted.integers}, {name: [] for name in wanted.texts}
+    )
     try:
-        layout = _layout(connection, table, integers, texts)
+        layout = _layout(connection, wanted)
         pages = _pages(connection, stream)
         of_table = leaves(pages, _root(connection, table))
         read_bytes, reported = 0, _ROWS_A_REPORT
         for flat in pages.chunks(of_table):
             read_bytes += len(flat) - SPARE_BYTES
             found = _decoded(records(pages, flat), layout)
+            if wanted.keys is not None:
+                found = _kept(found, wanted.keys)
             growing.append(found, read_bytes / (len(of_table) * pages.page_bytes))
             if growing.row_count >= reported:
                 reported = growing.row_count + _ROWS_A_REPORT
@@ -145,31 +146,30 @@ def text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _layout(
-    connection: sqlite3.Connection, table: str, integers: Sequence[str], texts: Sequence[str]
-) -> _Layout:
+def _layout(connection: sqlite3.Connection, wanted: Wanted) -> _Layout:
     """Where the wanted columns are in a record (2.3), if the table's tree is keyed by row numbers (2.4)."""
-    if connection.execute(query("key_indexes"), (table,)).fetchone():
+    if connection.execute(query("key_indexes"), (wanted.table,)).fetchone():
         raise UnusualError("its key is kept in an index")
-    wanted: dict[int, _Stored] = {}
-    stored = connection.execute(query("stored_columns"), (table,)).fetchall()
+    by_place: dict[int, _Stored] = {}
+    stored = connection.execute(query("stored_columns"), (wanted.table,)).fetchall()
     for place, (name, declared_type, is_key, is_computed, default_sql) in enumerate(stored):
         # a REAL column stores whole numbers as integers; its values are none
-        is_real = name in integers and any(word in declared_type for word in _REALS)
+        is_real = name in wanted.integers and any(word in declared_type for word in _REALS)
         if is_computed or is_real:
             raise UnusualError(f"column {name} is not stored as it reads")
-        if name in integers or name in texts:
+        if name in wanted.integers or name in wanted.texts:
             is_number = default_sql is not None and "INT" in declared_type and _INTEGER.fullmatch(default_sql)
-            wanted[place] = _Stored(
+            by_place[place] = _Stored(
                 name,
-                is_text=name in texts,
+                is_text=name in wanted.texts,
                 is_row_number=bool(is_key),
                 default=int(default_sql) if is_number else None,
                 is_default_known=default_sql is None or bool(is_number),
             )
-    if not wanted or len(wanted) < len(integers) + len(texts) or max(wanted) >= _MOST_COLUMNS:
+    asked = len(wanted.integers) + len(wanted.texts)
+    if not by_place or len(by_place) < asked or max(by_place) >= _MOST_COLUMNS:
         raise UnusualError("it has very many columns, or others than it had")
-    return _Layout(wanted, len(stored))
+    return _Layout(by_place, len(stored))
 
 
 def _pages(connection: sqlite3.Connection, stream: io.FileIO) -> Pages:
@@ -220,6 +220,16 @@ def _decoded(found: Records, layout: _Layout) -> dict[str, Numbers | pl.Series]:
     if not (goes_on | is_complete).all():
         raise UnusualError("a record is not as long as it says")
     return values
+
+
+def _kept(found: Mapping[str, Numbers | pl.Series], keys: pl.DataFrame) -> dict[str, Numbers | pl.Series]:
+    """The values of the rows whose keys are among these."""
+    told = pl.DataFrame({name: found[name] for name in keys.columns}).with_row_index("row")
+    rows = np.sort(told.join(keys, on=keys.columns, how="semi")["row"].to_numpy())
+    return {
+        name: values.gather(rows) if isinstance(values, pl.Series) else values[rows]
+        for name, values in found.items()
+    }
 
 
 def _row_numbers(found: Records, types: Numbers | Flat, column: _Stored) -> Numbers:
