@@ -11,6 +11,7 @@ from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, C
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.kinds import Axis
+from wallscope.model.reader import Reader
 from wallscope.model.report import Report
 from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
@@ -48,7 +49,7 @@ class Options:
     """What the user asks for, and tells.
 
     Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
-    says how the run was configured.
+    says how the run was configured, how to read.
     """
 
     kernels: Path | None = None
@@ -57,6 +58,7 @@ class Options:
     streams: Mapping[int, Axis] = field(default_factory=dict)
     step_facts: StepFacts = field(default_factory=StepFacts)
     configuration: Path | None = None
+    reader: Reader = Reader.PAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
         WallscopeError: one of its children, each with a line for the user.
     """
     rules = rules_with(options.kernels)
-    capture = read_capture(path, progress)
+    capture = read_capture(path, progress, options.reader)
 
     progress("naming kernels")
     operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))

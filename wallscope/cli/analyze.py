@@ -10,6 +10,7 @@ from wallscope.cli.output import check_different, check_output, print_out, write
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
+from wallscope.model.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,13 @@ Streams = Annotated[
         "--stream",
         metavar="N=AXIS",
         help="What a CUDA stream communicates for (ep, dp-gradient, dp-parameter, tp, cp, pp); repeatable.",
+    ),
+]
+ReadBy = Annotated[
+    Reader,
+    typer.Option(
+        help="How a .sqlite export is read: pages is fast and leaves what is unusual to SQLite, sqlite is the"
+        " plain way.",
     ),
 ]
 
@@ -94,6 +102,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
     config: Configuration = None,
+    reader: ReadBy = Reader.PAGES,
     fail_on: FailOn = None,
     verbose: Verbose = False,
 ) -> None:
@@ -114,6 +123,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         stream_map(stream),
         step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
         config,
+        reader,
     )
     with reported() as progress:
         found = accounted(file, options, progress)
