@@ -23,7 +23,7 @@ def test_what_stops_a_run_is_named_with_what_to_do(wallscope, run_yaml):
     shown = wallscope("check-config", run_yaml)
 
     assert shown.code == 1
-    assert "2 settings will stop the run" in shown.out
+    assert "2 checks failed that will stop the run" in shown.out
     assert "EPO-P07" in shown.out
     assert "set recompute_granularity=selective" in shown.out
     assert "CUDA graphs:" in shown.out

@@ -40,6 +40,34 @@ def test_published_layouts_are_reproduced(run, sizes, data, expert_data, virtual
     assert plan.virtual_pipeline == virtual
 
 
+@pytest.mark.parametrize(
+    ("run", "sizes", "source"),
+    [
+        pytest.param(
+            wanted("qwen3-next", 32, "gb200", 65536), (1, 2, 16, 16), "EP lowered", id="EP fits into a group"
+        ),
+        pytest.param(wanted("dsv3", 512, "h100", 196608), (1, 8, 64, 32), "262,144 tokens", id="next longer"),
+        pytest.param(
+            wanted("dsv3", 256, "h100", 131072), (1, 8, 32, 32), "this length", id="just this length"
+        ),
+        pytest.param(
+            wanted("dsv3", 256, "h100", 4096, "tp16,pp16"), (16, 16, 1, 16), "EP lowered", id="the user's TP"
+        ),
+    ],
+)
+def test_what_does_not_fit_as_published_is_fitted_and_said(run, sizes, source):
+    plan = advised(run)
+    tensor, stages, context, expert = sizes
+
+    assert plan.layout.sizes == Sizes(tensor, stages, context, expert)
+    assert source in plan.layout_source
+
+
+def test_the_users_own_ep_is_never_lowered():
+    with pytest.raises(LayoutError, match="EP64"):
+        advised(wanted("dsv3", 64, "h100", 4096, "ep64"))
+
+
 def test_folding_lets_experts_spread_over_what_attention_divides_otherwise():
     assert advised(wanted("dsv3", 256, "h100", 4096, "tp4,cp2,pp4")).largest_expert == 64
 
@@ -102,6 +130,8 @@ def test_context_parallelism_follows_the_length(seq_length, hardware, found):
         pytest.param(
             wanted("dsv3", 256, "h100", 131072, global_batch=5, micro_batch=2), "no multiple", id="GBS"
         ),
+        pytest.param(wanted("dsv3", 512, "h100", 200_000), "2 x CP = 2 x 64", id="shards"),
+        pytest.param(wanted("dsv3", 7, "h100"), "= 16", id="the fewest GPUs of any proposal"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(run, said):
@@ -124,6 +154,8 @@ def test_names_and_precisions_that_are_not_known_are_refused():
         machine("tpu")
     with pytest.raises(OptionError, match="does not run on h100"):
         advised(wanted("dsv3", 256, "h100", precision="mxfp8"))
+    with pytest.raises(OptionError, match="does not run on a100 — take bf16"):
+        advised(wanted("dsv3", 256, "a100", precision="fp8"))
 
 
 def texts(plan):
@@ -136,8 +168,9 @@ def test_the_checklist_follows_machine_length_and_model():
     long = advised(wanted("dsv3", 256, "h100", 131072, global_batch=64))
     rack = advised(wanted("dsv3", 256, "gb200", precision="mxfp8"))
     vision = advised(wanted("qwen3-vl-235b", 64, "gb200"))
+    old = advised(wanted("dsv3", 256, "a100", layout="tp16,pp16"))
 
-    for plan in (short, long, rack, vision):
+    for plan in (short, long, rack, vision, old):
         order = [phases.index(item.phase) for item in plan.items]
         assert order == sorted(order)
         assert set(order) == set(range(6))
@@ -148,6 +181,11 @@ def test_the_checklist_follows_machine_length_and_model():
     assert (long.accumulation, "DP is used up" in texts(long)) == (64, True)
     assert "HybridEP first" in texts(rack)
     assert "blockwise FP8" in texts(short)
+    assert "FP8" not in texts(old).replace("dispatcher, overlap, FP8", "").replace("once graphs, FP8", "")
+    assert ("TP16 leaves" in texts(old), "leaves the NVLink domain of 8: across" in texts(short)) == (
+        True,
+        False,
+    )
     assert "MXFP8 after" in texts(rack)
     assert "real images" in texts(vision)
     assert "real images" not in texts(rack)

@@ -54,12 +54,20 @@ def _items(items: list[Item]) -> Table:
 def _preset(preset: Preset) -> RenderableType:
     sizes = preset.sizes
     virtual = f" VPP{preset.virtual_pipeline}" if preset.virtual_pipeline else ""
-    said = Text(
-        f"TP{sizes.tensor} PP{sizes.pipeline}{virtual} CP{sizes.context} EP{sizes.expert}"
-        f" · dispatcher {preset.dispatcher} · graphs {preset.cuda_graphs} · recompute {preset.recompute}",
-        style="dim",
-    )
-    return Group(Text(preset.name), Padding(said, (0, 0, 0, 2)))
+    parts = [
+        f"TP{sizes.tensor} PP{sizes.pipeline}{virtual} CP{sizes.context} EP{sizes.expert}",
+        f"dispatcher {_inherited(preset.dispatcher)}",
+        f"graphs {_inherited(preset.cuda_graphs)}",
+        f"recompute {_inherited(preset.recompute)}",
+    ]
+    if sizes.fewest_gpus > preset.gpus:
+        parts.append(f"as published its sizes need {sizes.fewest_gpus:,} GPUs")
+    return Group(Text(preset.name), Padding(Text(" · ".join(parts), style="dim"), (0, 0, 0, 2)))
+
+
+def _inherited(word: str) -> str:
+    """A published value, where `base` says that it comes from the recipe below."""
+    return "inherited" if word == "base" else word.replace("(base)", " (inherited)")
 
 
 def _bands(advice: Advice) -> Table:

@@ -45,7 +45,11 @@ def _parts(check: ConfigurationCheck, name: str) -> Iterator[RenderableType]:
 
 def _headline(check: ConfigurationCheck, name: str) -> Text:
     stops = len(check.stops)
-    said = f"{units.plural(stops, 'setting')} will stop the run" if stops else "nothing known stops the run"
+    said = (
+        f"{units.plural(stops, 'check')} failed that will stop the run"
+        if stops
+        else "nothing known stops the run"
+    )
     return Text(f"{visible(name, most=60)} · {said}", style="bold red" if stops else "bold")
 
 
