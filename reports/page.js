@@ -11,14 +11,19 @@
   const themed = (layout) => {
     const axis = { gridcolor: tone("--line"), zerolinecolor: tone("--line"), linecolor: tone("--line") };
     const narrow = window.innerWidth < 600;
+    const names = narrow && layout.yaxis && layout.yaxis.categoryarray;
+    const short = names ? {
+      tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
+    } : {};
+    const wide = names ? { range: [0, layout.xaxis.range[1] * 1.45], nticks: 4 } : {};
     return {
       ...layout,
       font: { family: "system-ui, sans-serif", size: narrow ? 11 : 13, color: tone("--ink") },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       margin: { l: narrow ? 40 : 60, r: 12, t: 30, b: 45 },
-      xaxis: { ...axis, ...layout.xaxis },
-      yaxis: { ...axis, ...layout.yaxis },
+      xaxis: { ...axis, ...layout.xaxis, ...wide },
+      yaxis: { ...axis, ...layout.yaxis, ...short },
       hoverlabel: { align: "left" },
     };
   };

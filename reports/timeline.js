@@ -155,7 +155,7 @@ window.wallscopeTimeline = (buffer) => {
     gutter = width < NARROW ? 62 : 170;
     pixels = width - gutter - 4;
     pen.setTransform(scale, 0, 0, scale, 0, 0);
-    const ink = tone("--ink"), paper = tone("--paper"), line = tone("--line"), soft = tone("--soft"), dim = tone("--dim");
+    const ink = tone("--ink"), paper = tone("--paper"), line = tone("--line"), dim = tone("--dim");
     pen.fillStyle = paper;
     pen.fillRect(0, 0, width, height);
     pen.font = "11px system-ui, sans-serif";
@@ -169,7 +169,7 @@ window.wallscopeTimeline = (buffer) => {
       if (x < gutter + pixels - 40) pen.fillText(duration(tick), x + 3, 12);
     }
     drawBand();
-    const faint = [soft, line, soft];
+    const faint = [tone("--inner"), tone("--call"), tone("--range")];
     step.lanes.forEach((lane, index) => drawLane(lane, laneTop(index), ink, faint));
     pen.fillStyle = paper;
     pen.fillRect(0, 0, gutter - 2, height);

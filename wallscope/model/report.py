@@ -19,7 +19,7 @@ SHOWN_OPERATIONS = pl.Schema(
         "wall": pl.Enum(Wall),  # of its class, whoever pays for the time
     }
 )
-"""Device operations of a rank that run in one step, sorted by lane and start."""
+"""Device operations of a rank that run in one step, sorted by stream and start."""
 
 SHOWN_HOST = pl.Schema(
     {
@@ -30,7 +30,7 @@ SHOWN_HOST = pl.Schema(
         "name": pl.String(),
     }
 )
-"""API calls or ranges of threads while one step ran, sorted by lane, depth and start."""
+"""API calls or ranges of threads while one step ran, the busiest thread first, by depth and start."""
 
 SHOWN_SLICES = pl.Schema(
     {

@@ -15,8 +15,11 @@ _MOST_STEPS = 400
 _MOST_CAUSES = 14
 _MOST_RANGES = 150
 _ROW_PX = 26
+_STRIPES = "rgba(255,255,255,0.55)"
 _ROOT = "<"  # no range has this id, theirs are escaped
-PATTERNS = {
+Bar = tuple[str, int, int, Wall | None]
+"""Name, base, length, wall."""
+_PATTERNS = {
     Wall.COMPUTE: "",
     Wall.COMMUNICATION: "/",
     Wall.MEMORY: "x",
@@ -68,42 +71,31 @@ def waterfall(rank: Rank, whole: str) -> Figure:
     lost.sort(key=lambda entry: (-entry.typical_ns, entry.cause))
     named = lost[:_MOST_CAUSES]
     compute_ns = rank.typical.walls.compute
-    bars = [("compute alone", 0, compute_ns, Wall.COMPUTE), *_stacked(named, compute_ns)]
+    bars: list[Bar] = [("compute alone", 0, compute_ns, Wall.COMPUTE), *_stacked(named, compute_ns)]
     reached_ns = bars[-1][1] + bars[-1][2]
     if reached_ns < rank.typical.step_ns:
         rest = f"{len(lost) - len(named)} smaller causes"
         bars.append((rest, reached_ns, rank.typical.step_ns - reached_ns, Wall.UNATTRIBUTED))
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "y": [escape(visible(name, most=60)) for name, *_ in bars] + [f"measured {whole}"],
-        "base": [base_ns / 1e6 for _, base_ns, *_ in bars] + [0],
-        "x": [time_ns / 1e6 for _, _, time_ns, _ in bars] + [rank.typical.step_ns / 1e6],
-        "text": [units.milliseconds(time_ns) for _, _, time_ns, _ in bars]
-        + [units.milliseconds(rank.typical.step_ns)],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "hovertemplate": "%{y}: %{text}<extra></extra>",
-        "marker": {
-            "color": [WALL_COLOURS[wall] for *_, wall in bars] + ["rgba(128,128,128,0.35)"],
-            "pattern": {
-                "shape": [PATTERNS[wall] for *_, wall in bars] + [""],
-                "fgcolor": "rgba(255,255,255,0.55)",
-                "size": 6,
-            },
-        },
-    }
+    measured = (f"measured {whole}", 0, rank.typical.step_ns, None)
+    traces = [_bars([bar for bar in (*bars, measured) if bar[3] == wall], wall) for wall in (*Wall, None)]
     layout = {
         "xaxis": {
             "title": {"text": "ms"},
             "rangemode": "tozero",
             "range": [0, rank.typical.step_ns / 1e6 * 1.16],
         },
-        "yaxis": {"autorange": "reversed", "automargin": True},
+        "yaxis": {
+            "autorange": "reversed",
+            "automargin": True,
+            "showgrid": False,
+            "categoryorder": "array",
+            "categoryarray": [_label(name) for name, *_ in (*bars, measured)],
+        },
+        "barmode": "overlay",
         "showlegend": False,
     }
     caption = f"From compute alone to the measured {whole}, what each cause adds; patterns tell walls"
-    return Figure("waterfall", caption, (trace,), layout, _ROW_PX * (len(bars) + 1) + 70)
+    return Figure("waterfall", caption, tuple(traces), layout, _ROW_PX * (len(bars) + 1) + 70)
 
 
 def phases(ranges: Sequence[RangeWork]) -> Figure:
@@ -120,11 +112,12 @@ def phases(ranges: Sequence[RangeWork]) -> Figure:
         "values": [0, *(entry.own_work_ns / 1e6 for entry in listed)],
         "branchvalues": "remainder",
         "customdata": [
-            [units.milliseconds(top_ns), "work: durations added up"],
-            *([units.milliseconds(entry.work_ns), _owned(entry)] for entry in listed),
+            [units.milliseconds(top_ns), "work: durations added up", ""],
+            *([units.milliseconds(entry.work_ns), _owned(entry), str(_most(entry))] for entry in listed),
         ],
         "hovertemplate": "%{label}<br>work %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
-        "texttemplate": "%{label} %{customdata[0]}",
+        "texttemplate": "%{label} %{customdata[0]}<br>%{customdata[2]}",
+        "leaf": {"opacity": 1},
         "tiling": {"orientation": "v"},
         "pathbar": {"visible": True},
         "marker": {
@@ -133,20 +126,41 @@ def phases(ranges: Sequence[RangeWork]) -> Figure:
         },
         "maxdepth": 6,
     }
-    caption = "Ranges by the work issued inside them; a click goes into one"
-    return Figure("phases", caption, (trace,), {}, 420)
+    caption = "Ranges by the work issued inside them, with the wall that owns most; a click goes into one"
+    layout = {"uniformtext": {"minsize": 10, "mode": "hide"}}
+    return Figure("phases", caption, (trace,), layout, 420)
 
 
-def _stacked(causes: Sequence[CauseTime], from_ns: int) -> list[tuple[str, int, int, Wall]]:
-    bars = []
+def _stacked(causes: Sequence[CauseTime], from_ns: int) -> list[Bar]:
+    bars: list[Bar] = []
     for entry in causes:
         bars.append((entry.cause, from_ns, entry.typical_ns, entry.wall))
         from_ns += entry.typical_ns
     return bars
 
 
+def _bars(bars: Sequence[Bar], wall: Wall | None) -> dict[str, Any]:
+    """The bars of one wall, or the one that stands for all of them."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": [_label(name) for name, *_ in bars],
+        "base": [base_ns / 1e6 for _, base_ns, *_ in bars],
+        "x": [time_ns / 1e6 for _, _, time_ns, _ in bars],
+        "text": [units.milliseconds(time_ns) for _, _, time_ns, _ in bars],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": "%{y}: %{text}<extra></extra>",
+        "marker": {"color": "rgba(128,128,128,0.35)"} if wall is None else _marker(wall),
+    }
+
+
+def _label(name: str) -> str:
+    return escape(visible(name, most=60))
+
+
 def _marker(wall: Wall) -> dict[str, Any]:
-    pattern = {"shape": PATTERNS[wall], "fgcolor": "rgba(255,255,255,0.55)", "size": 6}
+    pattern = {"shape": _PATTERNS[wall], "fgcolor": _STRIPES, "fillmode": "overlay", "size": 6}
     return {"color": WALL_COLOURS[wall], "pattern": pattern}
 
 

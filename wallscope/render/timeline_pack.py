@@ -7,7 +7,7 @@ the JSON tells the lanes, the texts, and the length of each column. Starts are k
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,9 +96,10 @@ class _Packer:
         lanes: list[dict[str, Any]] = []
         hidden, merged_below_ns = 0, 0
         for kind, rows in (("stream", _operations(timeline)), ("host", _host(timeline))):
-            kept, grain_ns = _coarse(_clipped(rows, timeline), room // 2, length_ns)
+            order = {lane: place for place, lane in enumerate(rows["lane"].unique(maintain_order=True))}
+            kept, grain_ns = _coarse(_clipped(rows, timeline, order), room // 2, length_ns)
             merged_below_ns = max(merged_below_ns, grain_ns)
-            for (lane, depth), own in kept.group_by("lane", "depth", maintain_order=True):
+            for (_, lane, depth), own in kept.group_by("place", "lane", "depth", maintain_order=True):
                 if len(lanes) == _MOST_LANES:
                     hidden += 1
                     continue
@@ -137,15 +138,16 @@ def _operations(timeline: StepTimeline) -> pl.DataFrame:
     return timeline.operations.with_columns(wall, depth=pl.lit(0, pl.Int32))
 
 
-def _clipped(rows: pl.DataFrame, timeline: StepTimeline) -> pl.DataFrame:
-    """The rows inside the step alone, with the columns that all lanes have."""
+def _clipped(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int]) -> pl.DataFrame:
+    """The rows inside the step alone, with the columns that all lanes have and the place of each lane."""
     missing = {"what": pl.lit(""), "wall": pl.lit(0, pl.UInt32)}
     added = [value.alias(name) for name, value in missing.items() if name not in rows.columns]
     return rows.with_columns(
         *added,
+        place=pl.col("lane").replace_strict(order, return_dtype=pl.Int64),
         start_ns=pl.col("start_ns").clip(lower_bound=timeline.start_ns),
         end_ns=pl.col("end_ns").clip(upper_bound=timeline.end_ns),
-    ).select("lane", "depth", "start_ns", "end_ns", "name", "what", "wall")
+    ).select("place", "lane", "depth", "start_ns", "end_ns", "name", "what", "wall")
 
 
 def _coarse(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
@@ -153,10 +155,10 @@ def _coarse(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame
     grain_ns, kept = 0, rows
     while len(kept) > most:
         grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
-        kept = _merged(rows, ["lane", "depth"], grain_ns, ["name", "what", "wall"])
+        kept = _merged(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall"])
         if grain_ns > length_ns:
             break
-    return kept.sort("lane", "depth", "start_ns", "end_ns", "name", maintain_order=True), grain_ns
+    return kept.sort("place", "depth", "start_ns", "end_ns", "name", maintain_order=True), grain_ns
 
 
 def _coarse_slices(slices: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:

@@ -88,10 +88,10 @@ class _Shown:
 
     def _host(self, rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
         return (
-            rows.join(threads, on="thread")
+            rows.join(threads.with_row_index("place"), on="thread")
+            .sort("place", "depth", "start_ns", maintain_order=True)
             .select(SHOWN_HOST.names())
             .cast(SHOWN_HOST)
-            .sort("lane", "depth", "start_ns", maintain_order=True)
         )
 
     def _ranges(self, start_ns: int, end_ns: int) -> pl.DataFrame:

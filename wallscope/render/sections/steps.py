@@ -20,7 +20,8 @@ def steps(analysis: Analysis, rank: Rank) -> Section:
         led = f" The dominant wall leads on {diagnosis.led_steps} of {diagnosis.steady_steps} steady ones."
     left = f" {units.plural(dropped, unit)} do not count." if dropped > 1 else ""
     left = f" One {unit} does not count." if dropped == 1 else left
-    answer = f"{steps_found(analysis.anchor, rank).plain}.{led}{left}"
+    found = steps_found(analysis.anchor, rank).plain.replace("\n", ", ")
+    answer = f"{found}.{led}{left}"
     blocks = [figures.steps(rank.steps, unit)] if len(rank.steps) > 1 else []
     return Section("steps", "Is it every step?", answer, (*blocks, _table(rank, unit)))
 
