@@ -90,9 +90,14 @@ window.wallscopeTimeline = (buffer) => {
     let pixel = -1, sums = [0, 0, 0, 0, 0];
     const flush = () => {
       if (pixel < 0) return;
-      let most = 0;
-      for (let wall = 1; wall < 5; wall++) if (sums[wall] > sums[most]) most = wall;
-      if (sums[most] > 0) { pen.fillStyle = COLOURS[most]; pen.fillRect(pixel, HEAD, 1, BAND); }
+      const all = sums.reduce((total, sum) => total + sum, 0);
+      let top = HEAD;
+      for (let wall = 0; wall < 5 && all > 0; wall++) {
+        const height = (BAND * sums[wall]) / all;
+        pen.fillStyle = COLOURS[wall];
+        if (height > 0) pen.fillRect(pixel, top, 1, height);
+        top += height;
+      }
       sums = [0, 0, 0, 0, 0];
     };
     for (let i = first; i < last; i++) {

@@ -4,6 +4,7 @@ import json
 import re
 import zlib
 from base64 import b64decode
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 
@@ -14,6 +15,7 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope import units
 from wallscope.analysis import Options, accounted, report_of
+from wallscope.model.fixes import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.kinds import Wall
 from wallscope.render.page import page
 from wallscope.render.timeline_pack import pack
@@ -143,13 +145,40 @@ def test_slices_of_a_timeline_tile_its_step_and_add_up_to_its_walls(report):
 
 
 def test_a_timeline_with_too_much_detail_is_merged_and_says_so(report, monkeypatch):
-    monkeypatch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 16)
+    monkeypatch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 6)
     packed = pack(report.timelines)
     head, columns = unpacked(packed.base64)
 
     assert any("merged" in note for note in packed.notes)
     assert sum(map(len, columns)) < sum(map(len, unpacked_whole(report)))
     assert head["steps"][0]["length"] > 0
+
+
+def test_fixes_stand_first_with_settings_and_preconditions(report):
+    fix = Fix(
+        id="overlap",
+        title="Overlap the exchange",
+        wall=Wall.COMMUNICATION,
+        causes=("communication/ep/unsplit",),
+        why="It stands alone.",
+        settings=(Setting("megatron-lm", "overlap", "true"),),
+        preconditions=(Precondition("pp", "No pipeline <b>", "unmet", "Set it to 1."),),
+        blocked=True,
+        recoverable_ns=1_000,
+        speedup_ceiling=1.25,
+        expected_gain=ExpectedGain("1.2x", 1.2, 1.2, "elsewhere"),
+        caveats=("More memory.",),
+        verify="Look again.",
+        source="docs",
+    )
+    advised = replace(report, analysis=replace(report.analysis, fixes=(fix,)))
+    told = unescape(re.sub(r"<[^>]+>", " ", page(advised).partition("What to do first")[2]))
+
+    assert re.sub(r"\s+", " ", told).startswith(
+        " Overlap the exchange blocked at best 1.25x overlap=true megatron-lm It stands alone."
+        " ✗ unmet: No pipeline <b> → Set it to 1. Measured elsewhere: 1.2x (elsewhere) More memory."
+        " Check: Look again."
+    )
 
 
 def unpacked_whole(report):

@@ -2,17 +2,31 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope import units
 from wallscope.analysis import Options, accounted, report_of
+from wallscope.model.report import SHOWN_OPERATIONS
 from wallscope.render.page import page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_ZOOMED = """async () => {
+  const canvas = document.getElementById("canvas"), frames = [];
+  canvas.focus();
+  for (let i = 0; i < 60; i++) {
+    const key = i < 25 ? "ArrowUp" : i < 35 ? "ArrowRight" : "ArrowDown";
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    frames.push(Number(canvas.dataset.frame));
+  }
+  return frames;
+}"""
 HOSTILE = (
     "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>"
     "\u202e\u2028\x1b[31m{{7*7}} <a href='https://x.invalid/'>b</a> %{x} " + "y" * 100_000
@@ -144,6 +158,34 @@ def test_a_click_into_the_band_names_the_cause_and_the_other_step_can_be_chosen(
     causes = set(report.timelines[-1].slices["cause"])
     assert len(report.timelines) == 2
     assert re.match(r"\w+: (\S+) .* at \d+\.\d{9} s, device: ", told).group(1) in causes
+
+
+def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
+    """A frame takes under 100 ms at p95, from the whole step down to single kernels and back."""
+    many, length_ns = 200_000, 1_000
+    start = pl.int_range(many, eager=True) * length_ns
+    spans = {"start_ns": start, "end_ns": start + 700}
+    told = report.timelines[0]
+    timeline = replace(
+        told,
+        start_ns=0,
+        end_ns=many * length_ns,
+        operations=pl.DataFrame(
+            {**spans, "lane": "stream 7", "name": "kernel", "what": "gemm", "wall": "compute"}
+        ).cast(SHOWN_OPERATIONS),
+        calls=told.calls.clear(),
+        ranges=told.ranges.clear(),
+        slices=told.slices.head(1).with_columns(start_ns=0, end_ns=many * length_ns),
+    )
+    path = tmp_path / "large.html"
+    path.write_text(page(replace(report, timelines=(timeline,))), encoding="utf-8")
+    opened = Opened(browser, path, 1280, "light")
+    frames = opened.tab.evaluate(_ZOOMED)
+    opened.context.close()
+
+    assert path.stat().st_size < 6_000_000
+    assert len(frames) == 60
+    assert sorted(frames)[56] < 100
 
 
 def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):

@@ -5,6 +5,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import sha256
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -112,7 +113,7 @@ def _wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Any]:
         "share": units.percent(share),
         "width": f"{100 * share:.4f}",
         "time": units.milliseconds(time_ns),
-        "median": "" if told is None else units.percent(told.share),
+        "median": "" if told is None or not spread else units.percent(told.share),
         "spread": spread,
         "is_dominant": wall == analysis.diagnosis.dominant_wall,
         "is_wide": share >= 0.08,
@@ -153,9 +154,8 @@ def _spec(figure: Any) -> Markup:
 
 
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415  # heavy, and only the page needs it
-
-    return str(get_plotlyjs())
+    """The library as plotly ships it; the package itself is heavy to import and not needed."""
+    return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
 
 
 def _deflated(text: str) -> Markup:

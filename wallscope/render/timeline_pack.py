@@ -107,7 +107,7 @@ class _Packer:
                 self.columns += _times(own, timeline.start_ns, tick_ns)
                 self.columns += [self.texts.numbers(own[name]) for name in ("name", "what")]
                 self.columns.append(own["wall"].to_numpy())
-        slices, grain_ns = _coarse_slices(timeline.slices, room // 4, length_ns)
+        slices, grain_ns = _coarse_slices(timeline.slices, room // 2, length_ns)
         self._slices(slices, timeline.start_ns, tick_ns)
         self.notes += _notes(timeline, max(merged_below_ns, grain_ns), hidden)
         return {

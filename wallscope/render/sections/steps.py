@@ -16,10 +16,11 @@ def steps(analysis: Analysis, rank: Rank) -> Section:
     dropped = sum(not step.steady for step in rank.steps)
     diagnosis = analysis.diagnosis
     led = ""
-    if diagnosis.led_steps is not None and analysis.anchor.kind != "whole-trace":
+    has_steps = analysis.anchor.kind != "whole-trace"
+    if diagnosis.led_steps is not None and has_steps and diagnosis.dominant_wall not in {"mixed", "unknown"}:
         led = f" The dominant wall leads on {diagnosis.led_steps} of {diagnosis.steady_steps} steady ones."
-    left = f" {units.plural(dropped, unit)} do not count." if dropped > 1 else ""
-    left = f" One {unit} does not count." if dropped == 1 else left
+    left = f" {units.plural(dropped, unit)} do not count." if dropped > 1 and has_steps else ""
+    left = f" One {unit} does not count." if dropped == 1 and has_steps else left
     found = steps_found(analysis.anchor, rank).plain.replace("\n", ", ")
     answer = f"{found}.{led}{left}"
     blocks = [figures.steps(rank.steps, unit)] if len(rank.steps) > 1 else []

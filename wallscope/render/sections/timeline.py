@@ -7,6 +7,7 @@ from wallscope.model.kinds import Wall
 from wallscope.model.proof import Gap
 from wallscope.model.report import Report
 from wallscope.render.blocks import Canvas, Cell, Column, Grid, Section, text
+from wallscope.render.foreign import visible
 from wallscope.render.timeline_pack import Pack
 
 _LONGEST_NAME = 120
@@ -15,8 +16,10 @@ _LONGEST_NAME = 120
 def timeline(report: Report, packed: Pack) -> Section:
     """The typical and the worst step on a canvas, and the longest gaps as a table."""
     unit = report.analysis.anchor.window
+    is_whole = report.analysis.anchor.kind == "whole-trace"
     steps = tuple(
-        f"{shown.role} {unit} ({shown.step}): {units.duration(shown.end_ns - shown.start_ns)}"
+        (unit if is_whole else f"{shown.role} {unit} ({shown.step})")
+        + f": {units.duration(shown.end_ns - shown.start_ns)}"
         for shown in report.timelines
     )
     if not report.gaps:
@@ -24,9 +27,11 @@ def timeline(report: Report, packed: Pack) -> Section:
     else:
         longest = report.gaps[0].row
         ended = longest["ended_by"] or f"the end of the {unit}"
+        where = "" if is_whole else f" in {unit} {longest['step']}"
         answer = (
-            f"The longest gap without compute takes {units.duration(longest['duration_ns'])} in {unit}"
-            f" {longest['step']}; {longest['cause']} owns most of it; it is ended by {ended[:_LONGEST_NAME]}."
+            f"The longest gap without compute takes {units.duration(longest['duration_ns'])}"
+            f"{where}; {longest['cause']} owns most of it;"
+            f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
         )
     return Section(
         "timeline", "Show me", answer, (Canvas(steps, " ".join(packed.notes)), _gaps(report.gaps, unit))
@@ -59,7 +64,9 @@ def _row(gap: Gap) -> tuple[Cell, ...]:
         Cell(units.number(row["step"])),
         Cell(f"{row['cause']} {units.duration(row['cause_ns'])}", Wall(row["cause"].split("/")[0])),
         Cell("" if row["slack_ns"] is None else units.duration(row["slack_ns"])),
-        Cell((ended or "the end of the window")[:_LONGEST_NAME] + where, hint=(ended or "")[:2_000]),
+        Cell(
+            visible(ended or "the end of the window", most=_LONGEST_NAME) + where, hint=(ended or "")[:2_000]
+        ),
         Cell(f"{call}{thread}"),
         Cell(row["path"] or ""),
     )
