@@ -2,9 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 EXAMPLE := build/moe_step.sqlite
+BULK := build/bulk_1m.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden clean
+.PHONY: help demo test test-all check format golden bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -39,6 +40,13 @@ format: .venv/stamp  ## format and mend what can be mended
 
 golden: .venv/stamp  ## rewrite the golden files; review the difference
 	$(BIN)/python -m pytest --golden -m 'not slow'
+
+$(BULK): .venv/stamp $(wildcard fixtures/bulk*.py fixtures/ddl/*.sql)
+	@mkdir -p build
+	$(BIN)/python -m fixtures.bulk $@ --kernels 1000000 --ranks 8 --steps 20
+
+bench: $(BULK)  ## measure reading on a million kernels, and write docs/performance.md; takes minutes
+	$(BIN)/python -m benchmarks.read $(BULK) --into docs/performance.md
 
 clean:  ## remove what the targets above made
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

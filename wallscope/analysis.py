@@ -11,6 +11,8 @@ from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, C
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.kinds import Axis
+from wallscope.model.reader import Reader
+from wallscope.model.report import Report
 from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
 from wallscope.profile import profiled
@@ -33,11 +35,13 @@ from wallscope.walls.findings import accounting_findings
 from wallscope.walls.opportunities import inferred_causes, opportunities
 from wallscope.walls.phases import Phases
 from wallscope.walls.proof import Proof
+from wallscope.walls.step_timeline import step_timelines
 from wallscope.walls.tables import step_table
 from wallscope.walls.throughput import throughput, throughput_findings
 from wallscope.walls.verdict import diagnosed, least_computing
 
 _AGREEMENT = 0.05
+_MOST_GAPS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Options:
     """What the user asks for, and tells.
 
     Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
-    says how the run was configured.
+    says how the run was configured, how to read.
     """
 
     kernels: Path | None = None
@@ -54,10 +58,41 @@ class Options:
     streams: Mapping[int, Axis] = field(default_factory=dict)
     step_facts: StepFacts = field(default_factory=StepFacts)
     configuration: Path | None = None
+    reader: Reader = Reader.PAGES
+
+
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """The answer with what it was made from; `place` is that of the rank that the diagnosis speaks of."""
+
+    analysis: Analysis
+    parts: Divided
+    evidence: Evidence
+    place: int
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     """Read one export and account for the time of each of its ranks.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+    return accounted(path, options, progress).analysis
+
+
+def report_of(found: Accounted, progress: Progress) -> Report:
+    """The answer with the timelines and the longest gaps of the rank that the diagnosis speaks of."""
+    progress("drawing timelines")
+    parts, place = found.parts, found.place
+    shown = replace(parts.capture, ranks=parts.capture.ranks.slice(place, 1))
+    slices = all_slices(replace(parts, capture=shown), found.evidence)
+    proof = Proof(shown, parts.phases, parts.projected, slices)
+    timelines = step_timelines(parts, slices, place, found.analysis.ranks[place])
+    return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS))
+
+
+def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
+    """Read one export and account for the time of each of its ranks; the parts are kept.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
@@ -105,7 +140,8 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
-    return profiled(fixed, tuple(account.tables for account in found), options.step_facts)
+    profiles = tuple(account.tables for account in found)
+    return Accounted(profiled(fixed, profiles, options.step_facts), parts, evidence, place)
 
 
 def gathered(
@@ -153,7 +189,7 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
         WallscopeError: one of its children, each with a line for the user.
     """
     rules = rules_with(options.kernels)
-    capture = read_capture(path, progress)
+    capture = read_capture(path, progress, options.reader)
 
     progress("naming kernels")
     operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))

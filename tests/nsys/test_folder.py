@@ -14,6 +14,7 @@ from wallscope.model.capture import Capture, Export
 from wallscope.nsys import read_capture, read_contents
 from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
+from wallscope.nsys.tables import Wanted
 
 FORMATS = (".parquet", ".arrow")
 UNSIGNED = {
@@ -206,7 +207,10 @@ def test_rows_are_counted_and_keep_their_order(suffix, tmp_path):
     assert tables.columns == {"NVTX_EVENTS": ("start", "text"), "OSRT_API": ("start", "text")}
     assert [tables.row_count(table) for table in tables.columns] == [10, 0]
     assert [tables.has_rows(table) for table in tables.columns] == [True, False]
-    assert_frame_equal(tables.frame("NVTX_EVENTS", ["start"], ["text"], lambda _: None), frame)
+    wanted = Wanted("NVTX_EVENTS", ["start"], ["text"])
+    assert_frame_equal(tables.frame(wanted, lambda _: None), frame)
+    some = replace(wanted, keys=pl.DataFrame({"start": [7, 2, 99]}))
+    assert tables.frame(some, lambda _: None).rows() == [(2, "t2"), (7, "t7")]
     assert tables.selected("SELECT COUNT(*) FROM NVTX_EVENTS", ()) == [(10,)]
 
 

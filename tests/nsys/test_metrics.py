@@ -31,9 +31,9 @@ def export(path):
         yield database(path, tables)
 
 
-def told(path, shift_ns=0):
+def told(path, shift_ns=0, wanted=None):
     with export(path) as source:
-        rows, names = samples(source, shift_ns, quiet)
+        rows, names = samples(source, shift_ns, quiet, wanted)
     assert rows.schema == SAMPLES
     return (
         rows.join(names, left_on="metric", right_on="name", how="left", maintain_order="left")
@@ -117,6 +117,29 @@ def test_samples_are_named_by_their_kind_of_gpu_and_number(schema, seed, tmp_pat
         (0, 1_100, "sm active", 70.0),
         (1, 700, "#5", 8.0),
         (1, 600, "dram read bandwidth", 9.0),
+    ]
+
+
+@pytest.mark.parametrize("schema", ["3.0.0", "3.7.2", "3.28.1"])
+def test_metrics_that_nobody_wants_are_not_read(schema, tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite", schema) as writer:
+        if writer.has("GPU_METRICS"):
+            metric(writer, 0, "SMs Active [Throughput %]")
+            metric(writer, 1, "GR Active")
+            metric(writer, 1, "SM Active", HOSTILE_TYPE | 1)
+            for at, number, type_id in [(1, 0, TYPE), (2, 1, TYPE), (3, 0, TYPE), (4, 5, TYPE)]:
+                sample(writer, at, number, at, type_id)
+            sample(writer, 5, 1, 5, HOSTILE_TYPE | 1)
+            sample(writer, 6, 0, 6, HOSTILE_TYPE | 1)
+        else:
+            text(writer, 1, '{"GR Active": "9", "SM Active": "1"}')
+            text(writer, 3, '{"SM Active": "3", "SYS Clock Frequency": "2"}')
+            text(writer, 5, '{"SM Active": "5"}', type_id=HOSTILE_TYPE | 1)
+
+    assert told(tmp_path / "run.sqlite", wanted={"sm active", "sm issue"}) == [
+        (0, 1, "sm active", 1.0),
+        (0, 3, "sm active", 3.0),
+        (1, 5, "sm active", 5.0),
     ]
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.gates import FailOn, judge, read_gates
-from wallscope.cli.output import check_output, print_out, write_whole
+from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
+from wallscope.model.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,13 @@ Streams = Annotated[
         help="What a CUDA stream communicates for (ep, dp-gradient, dp-parameter, tp, cp, pp); repeatable.",
     ),
 ]
+ReadBy = Annotated[
+    Reader,
+    typer.Option(
+        help="How a .sqlite export is read: pages is fast and leaves what is unusual to SQLite, sqlite is the"
+        " plain way.",
+    ),
+]
 
 
 Configuration = Annotated[
@@ -79,6 +87,10 @@ def analyze(  # noqa: PLR0913  # options are parameters
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the report as one HTML page that works offline."),
+    ] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
     stream: Streams = None,
@@ -90,17 +102,19 @@ def analyze(  # noqa: PLR0913  # options are parameters
     tokens_per_step: Tokens = None,
     flops_per_step: Flops = None,
     config: Configuration = None,
+    reader: ReadBy = Reader.PAGES,
     fail_on: FailOn = None,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.analysis import analyze as account  # noqa: PLC0415
+    from wallscope.analysis import Options, accounted, report_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    check_output(json, inputs=(file, kernels, config))
+    for target in (json, html):
+        check_output(target, inputs=(file, kernels, config))
+    check_different({"--json": json, "--html": html})
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -109,11 +123,18 @@ def analyze(  # noqa: PLR0913  # options are parameters
         stream_map(stream),
         step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
         config,
+        reader,
     )
     with reported() as progress:
-        analysis = account(file, options, progress)
+        found = accounted(file, options, progress)
+        report = None if html is None else report_of(found, progress)
+    analysis = found.analysis
     if json is not None:
         write_whole(json, document(analysis))
-    if json is None or str(json) != "-":
+    if html is not None and report is not None:
+        from wallscope.render.page import page  # noqa: PLC0415  # only the page needs it
+
+        write_whole(html, page(report))
+    if "-" not in {str(json), str(html)}:
         print_out(summary(analysis))
     judge(limits, analysis)

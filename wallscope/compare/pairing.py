@@ -29,11 +29,11 @@ def _family(key: Key) -> Hashable:
 
 
 def _moved(key: Key) -> Hashable:
-    return (key.category, key.axis, key.name)
+    return (key.category, key.axis, key.name or key.path.rpartition(" / ")[2])
 
 
 def _moved_family(key: Key) -> Hashable:
-    return (key.category, key.axis, family(key.name))
+    return (key.category, key.axis, family(key.name) or key.path.rpartition(" / ")[2])
 
 
 def _place(key: Key) -> Hashable:

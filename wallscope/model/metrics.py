@@ -29,6 +29,23 @@ class GpuMetric(StrEnum):
     PCIE_SENT = "pcie-sent"
 
 
+SPELLED = {
+    "sm active": GpuMetric.SM_ACTIVE,
+    "sm issue": GpuMetric.SM_ISSUE,
+    "tensor active": GpuMetric.TENSOR_ACTIVE,
+    "tensor active / fp16 active": GpuMetric.TENSOR_OR_FP16_ACTIVE,
+    "dram read bandwidth": GpuMetric.DRAM_READ,
+    "dram write bandwidth": GpuMetric.DRAM_WRITE,
+    "nvlink rx requests user data": GpuMetric.NVLINK_RECEIVED_REQUESTS,
+    "nvlink rx responses user data": GpuMetric.NVLINK_RECEIVED_RESPONSES,
+    "nvlink tx requests user data": GpuMetric.NVLINK_SENT_REQUESTS,
+    "nvlink tx responses user data": GpuMetric.NVLINK_SENT_RESPONSES,
+    "pcie rx bandwidth": GpuMetric.PCIE_RECEIVED,
+    "pcie tx bandwidth": GpuMetric.PCIE_SENT,
+}
+"""The metrics as the configurations of Nsight Systems 2023.4 to 2026 name them, normalised."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetricMean:
     """Mean of one metric over its samples in the typical step, as a share of the peak.

@@ -102,18 +102,19 @@ def _busy_ns(operations: pl.DataFrame) -> int:
 
 
 def _without_work(capture: Capture) -> tuple[Finding, ...]:
-    calls = capture.calls.join(capture.call_names, on="name").join(
+    calls = capture.calls.select("call", "thread", "start_ns", "correlation", "role", "name").join(
         capture.threads.select("thread", "process"), on="thread"
     )
     # several calls may share one correlation id: a tool's wrapper around the CUDA call
     with_work = calls.join(_issuing(capture), on="call", how="semi").select("process", "correlation")
-    is_launch = (pl.col("role") == CallRole.LAUNCH) & ~pl.col("text").str.contains(_NO_KERNEL)
+    is_launch = (pl.col("role") == CallRole.LAUNCH) & ~_named(capture, _NO_KERNEL)
     launches = calls.filter(is_launch).unique(["process", "correlation"], keep="first", maintain_order=True)
     missing = launches.join(with_work, on=["process", "correlation"], how="anti")
     missing = missing.join(_still_queued(capture, calls), on="process", how="left").filter(
         (pl.col("start_ns") <= pl.col("drained_ns")).fill_null(value=True)
     )
-    count = len(_outside_captures(missing, calls))
+    begins, ends = (calls.filter(_named(capture, what)) for what in (_CAPTURE_BEGINS, _CAPTURE_ENDS))
+    count = len(_outside_captures(missing, begins, ends))
     if count == 0 or count < _MATERIAL * len(launches):
         return ()
     return (
@@ -125,6 +126,12 @@ def _without_work(capture: Capture) -> tuple[Finding, ...]:
             "Capture fewer steps, or flush more often: --cuda-flush-interval=100.",
         ),
     )
+
+
+def _named(capture: Capture, pattern: str) -> pl.Expr:
+    """Whether the name of a call has the pattern."""
+    names = capture.call_names.filter(pl.col("text").str.contains(pattern))["name"]
+    return pl.col("name").is_in(names.to_list())
 
 
 def _issuing(capture: Capture) -> pl.DataFrame:
@@ -149,10 +156,8 @@ def _still_queued(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:
     return at_work.group_by("process").agg(drained_ns=pl.col("issued_ns").min())
 
 
-def _outside_captures(launches: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def _outside_captures(launches: pl.DataFrame, begins: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """The launches that were not being captured into a CUDA graph, by any thread of their process."""
-    begins = calls.filter(pl.col("text").str.contains(_CAPTURE_BEGINS))
-    ends = calls.filter(pl.col("text").str.contains(_CAPTURE_ENDS))
     if begins.is_empty():
         return launches
     turns = (

@@ -27,7 +27,10 @@ _ROLES = (
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls (`CALLS`), their names (`NAMES`) and the call of each (process, correlation id)."""
+    """The calls (`CALLS`), their names (`NAMES`) and the call of each (process, correlation id).
+
+    Each call stands at the place that is its number.
+    """
 
     calls: pl.DataFrame
     names: pl.DataFrame
@@ -35,10 +38,10 @@ class Calls:
 
     def issuing(self, operations: pl.DataFrame) -> pl.Series:
         """The call that issued each row, from its `process` and `correlationId`; -1 where none is known."""
-        keys = operations.select("process", "correlationId")
-        joined = keys.join(
-            self.by_correlation, on=["process", "correlationId"], how="left", maintain_order="left"
-        )
+        key = ["process", "correlationId"]
+        keys = operations.select(key)
+        asked = self.by_correlation.join(keys, on=key, how="semi")
+        joined = keys.join(asked, on=key, how="left", maintain_order="left")
         return joined["call"].cast(pl.Int32).fill_null(-1)
 
 
@@ -57,16 +60,20 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
         raw.filter(pl.col("end") >= pl.col("start"))
         .with_columns(pl.col("nameId").fill_null(NAMELESS))
         .join(
-            texts.join(roles, on="text").rename({"string_id": "nameId"}),
+            texts.join(roles, on="text").select("name", "role", nameId="string_id"),
             on="nameId",
             how="left",
             maintain_order="left",
         )
         .pipe(with_threads, threads, "globalTid")
-        .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
+        .select(
+            *("name", "role", "thread", "process"),
+            correlation="correlationId",
+            start_ns=pl.col("start") - time_shift_ns,
+            end_ns=pl.col("end") - time_shift_ns,
+        )
         .sort("thread", "start_ns", maintain_order=True)
         .with_row_index("call")
-        .rename({"correlationId": "correlation"})
     )
     by_correlation = (
         rows.select("call", "process", correlationId="correlation")

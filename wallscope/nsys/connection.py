@@ -4,6 +4,8 @@
 `check_file` has refused files with a log, which that mode would overlook.
 """
 
+import io
+import json
 import sqlite3
 import sys
 from array import array
@@ -19,10 +21,12 @@ import polars as pl
 
 from wallscope.errors import InputError
 from wallscope.model.capture import Progress
+from wallscope.model.reader import Reader
 from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import check_file, is_folder
+from wallscope.nsys.records import NULL, columns, nullable, text
 from wallscope.nsys.report import located
-from wallscope.nsys.tables import Tables, quoted
+from wallscope.nsys.tables import Tables, Wanted, quoted
 from wallscope.shipped import query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
@@ -32,7 +36,6 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
 _ROWS_A_CHUNK = 100_000
-_NULL = -(2**63)  # stands for NULL on the way; no time or id of an export is that small
 
 
 def _silent(_what: str) -> None:
@@ -40,10 +43,10 @@ def _silent(_what: str) -> None:
 
 
 @contextmanager
-def opened(path: Path, progress: Progress = _silent) -> Iterator[Tables]:
+def opened(path: Path, progress: Progress = _silent, *, reader: Reader = Reader.PAGES) -> Iterator[Tables]:
     """The tables of the export at `path`, open for reading as long as the block lasts.
 
-    A report is exported aside first, where there is an nsys to do it.
+    A report is exported aside first, where there is an nsys to do it. The reader is for SQLite files alone.
 
     Raises:
         InputError: what is there is no export, is damaged, or cannot be read.
@@ -53,26 +56,28 @@ def opened(path: Path, progress: Progress = _silent) -> Iterator[Tables]:
         yield folder_tables(place)
         return
     check_file(place)
-    try:
-        connection = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-    except sqlite3.Error as error:
-        raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
-    try:
-        _defend(connection)
-        yield _sqlite_tables(path, connection)
-    except (sqlite3.DatabaseError, sqlite3.DataError) as error:
-        raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
-    finally:
-        connection.close()
+    with place.open("rb", buffering=0) as stream:
+        try:
+            connection = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        except sqlite3.Error as error:
+            raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
+        try:
+            _defend(connection)
+            yield _sqlite_tables(path, connection, stream if reader is Reader.PAGES else None)
+        except (sqlite3.DatabaseError, sqlite3.DataError) as error:
+            raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
+        finally:
+            connection.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteTables:
-    """Answers from an open SQLite file."""
+    """Answers from an open SQLite file; `stream` is that file too, where its pages may be read directly."""
 
     path: Path
     connection: sqlite3.Connection
     columns: Mapping[str, tuple[str, ...]]
+    stream: io.FileIO | None
 
     def selected(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -88,39 +93,54 @@ class SqliteTables:
         ((rows,),) = self.selected(f"SELECT COUNT(*) FROM {quoted(table)}", ())
         return int(rows)
 
-    def frame(
-        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> pl.DataFrame:
-        """Columns of a table, int64 or text, in row order, read stretch by stretch."""
-        nothing = {**dict.fromkeys(integers, pl.Int64()), **dict.fromkeys(texts, pl.String())}
-        return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(table, integers, texts, progress)])
+    def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
+        """Columns of a table, int64 or text, in row order: from pages, or by SQLite stretch by stretch."""
+        if self.stream:
+            found = columns(self.stream, self.connection, wanted, progress)
+            if found is not None:
+                return found
+        nothing = {
+            **dict.fromkeys(wanted.integers, pl.Int64()),
+            **dict.fromkeys(wanted.texts, pl.String()),
+        }
+        return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(wanted, progress)])
 
-    def _chunks(
-        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> Iterator[pl.DataFrame]:
-        wanted = [f"IFNULL({quoted(column)}, {_NULL + 1} - 1)" for column in integers]
-        wanted.extend(f"CAST({quoted(column)} AS TEXT)" for column in texts)
-        cursor = self.connection.execute(f"SELECT {', '.join(wanted)} FROM {quoted(table)}")
+    def _chunks(self, wanted: Wanted, progress: Progress) -> Iterator[pl.DataFrame]:
+        cursor = self.connection.execute(*_selection(wanted))
         row_count = 0
         while rows := cursor.fetchmany(_ROWS_A_CHUNK):
             try:
-                yield _frame(rows, integers, texts)
+                yield _frame(rows, wanted.integers, wanted.texts)
             except (TypeError, OverflowError) as error:
                 raise InputError(
-                    f"{self.path} — table {table} holds a value that is no integer, near row {row_count:,} —"
-                    " export the report again"
+                    f"{self.path} — table {wanted.table} holds a value that is no integer, near row"
+                    f" {row_count:,} — export the report again"
                 ) from error
             row_count += len(rows)
-            progress(f"reading {table}: {row_count:,} rows")
+            progress(f"reading {wanted.table}: {row_count:,} rows")
 
 
-def _sqlite_tables(path: Path, connection: sqlite3.Connection) -> SqliteTables:
-    tables = [str(name) for (name,) in connection.execute(query("tables"))]
-    columns = {
+def _sqlite_tables(path: Path, connection: sqlite3.Connection, stream: io.FileIO | None) -> SqliteTables:
+    try:
+        tables = [str(name) for (name,) in connection.execute(query("tables"))]
+    except UnicodeDecodeError as error:  # SQLite's complaint about the schema quotes bytes of it
+        raise InputError(f"{path} — is damaged: its schema is no text — copy or export it again") from error
+    names = {
         table: tuple(str(name) for (name,) in connection.execute(query("columns"), (table,)))
         for table in tables
     }
-    return SqliteTables(path, connection, columns)
+    return SqliteTables(path, connection, names, stream)
+
+
+def _selection(wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+    values = [f"IFNULL({quoted(column)}, {NULL + 1} - 1)" for column in wanted.integers]
+    values.extend(f"CAST({quoted(column)} AS TEXT)" for column in wanted.texts)
+    sql = f"SELECT {', '.join(values)} FROM {quoted(wanted.table)} NOT INDEXED"
+    if wanted.keys is None:
+        return sql, ()
+    names = ", ".join(quoted(column) for column in wanted.keys.columns)
+    parts = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(wanted.keys.width))
+    return f"{sql} WHERE ({names}) IN (SELECT {parts} FROM json_each(?))", (json.dumps(wanted.keys.rows()),)
 
 
 def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
@@ -132,25 +152,19 @@ def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence
         by_column = []
         flat = array("q", chain.from_iterable(rows))
         numbers = np.frombuffer(flat, np.int64).reshape(len(rows), len(integers)).T
-    columns = [pl.Series(name, column.copy()) for name, column in zip(integers, numbers, strict=True)]
-    columns = [column.set(column == _NULL, None) if column.min() == _NULL else column for column in columns]
-    columns.extend(
+    series = [nullable(name, column.copy()) for name, column in zip(integers, numbers, strict=True)]
+    series.extend(
         pl.Series(name, column, dtype=pl.String)
         for name, column in zip(texts, by_column[len(integers) :], strict=True)
     )
-    return pl.DataFrame(columns)
+    return pl.DataFrame(series)
 
 
 def _defend(connection: sqlite3.Connection) -> None:
-    connection.text_factory = _text
+    connection.text_factory = text
     for category, limit in _LIMITS.items():
         connection.setlimit(category, limit)
     if sys.version_info >= (3, 12):
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _text(raw: bytes) -> str:
-    """Text of the export; exports made on Windows hold bytes that are no UTF-8."""
-    return raw.decode("utf-8", "replace")

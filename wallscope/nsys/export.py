@@ -8,6 +8,8 @@ import polars as pl
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Capture, Presence, Progress
 from wallscope.model.kinds import OperationKind
+from wallscope.model.metrics import SPELLED
+from wallscope.model.reader import Reader
 from wallscope.nsys import catalog, findings
 from wallscope.nsys.call_findings import call_findings
 from wallscope.nsys.calls import calls
@@ -27,14 +29,14 @@ from wallscope.nsys.tables import Database, database, read
 from wallscope.nsys.threads import process_of, processes, threads
 
 
-def read_capture(path: Path, progress: Progress) -> Capture:
+def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) -> Capture:
     """The device operations of an export, and what limits the claims made from them.
 
     Raises:
         InputError: the file is no readable export.
         NothingToAnalyzeError: it holds no device operation.
     """
-    with opened(path, progress) as tables:
+    with opened(path, progress, reader=reader) as tables:
         source = database(path, tables)
         presence = {table: source.presence(table) for table in catalog.CONTENTS}
         _refuse_empty(source, presence)
@@ -55,7 +57,7 @@ def read_capture(path: Path, progress: Progress) -> Capture:
         of_ranks = ranks(source, export, raw, exchanged.communicators)
         work = device_work(source, raw, of_ranks.ranks, made, shift_ns)
         during, host_names = host_events(source, of_threads, shift_ns, progress)
-        sampled, metric_names = samples(source, shift_ns, progress)
+        sampled, metric_names = samples(source, shift_ns, progress, SPELLED)
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),

@@ -18,7 +18,7 @@ import polars as pl
 from wallscope.errors import InputError
 from wallscope.model.capture import Progress
 from wallscope.nsys.integrity import table_files
-from wallscope.nsys.tables import quoted
+from wallscope.nsys.tables import Wanted, quoted
 
 _WORD = re.compile(r"\w+")
 
@@ -54,18 +54,17 @@ class FolderTables:
                 return int(_scanned(file).select(pl.len()).collect().item())
         return len(_read(file, self.columns[table][:1]))
 
-    def frame(
-        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> pl.DataFrame:
+    def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         """Columns of a table, int64 or text, in row order."""
-        progress(f"reading {table}")
-        file = self.files[table]
-        rows = _read(file, [*integers, *texts])
+        progress(f"reading {wanted.table}")
+        file = self.files[wanted.table]
+        rows = _read(file, [*wanted.integers, *wanted.texts])
         with _blamed_on(file):
-            return rows.select(
-                *(_integers(rows[column], file) for column in integers),
-                *(rows[column].cast(pl.String) for column in texts),
+            plain = rows.select(
+                *(_integers(rows[column], file) for column in wanted.integers),
+                *(rows[column].cast(pl.String) for column in wanted.texts),
             )
+        return plain if wanted.keys is None else plain.join(wanted.keys, on=wanted.keys.columns, how="semi")
 
     def _load(self, memory: sqlite3.Connection, table: str, words: set[str]) -> None:
         """Copy the columns that are named among the words; a table without one keeps its row count."""

@@ -1,5 +1,7 @@
 """Samples of GPU metrics, from the table of numbers or from the JSON texts that came before it."""
 
+from collections.abc import Collection
+
 import polars as pl
 
 from wallscope.model.capture import Presence, Progress
@@ -33,18 +35,25 @@ _SYNONYMS = (
 )
 
 
-def samples(source: Database, time_shift_ns: int, progress: Progress) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The samples and the names of their metrics (`SAMPLES`, `NAMES`); names are `normalised`."""
+def samples(
+    source: Database, time_shift_ns: int, progress: Progress, wanted: Collection[str] | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The samples and the names of their metrics (`SAMPLES`, `NAMES`); names are `normalised`.
+
+    With `wanted` names, other metrics are not read.
+    """
     if source.presence(_NUMBERS.name) is Presence.ROWS:
-        rows, metrics = _from_numbers(source, progress)
+        rows, metrics = _from_numbers(source, progress, wanted)
     else:
         rows, metrics = _from_texts(source, progress)
     key = [column for column in metrics.columns if column in rows.columns]
     metrics = metrics.with_columns(text=normalised("spelled"))
+    if wanted is not None:
+        metrics = metrics.filter(pl.col("text").is_in(list(wanted)))
     names = numbered(metrics["text"])
     metrics = metrics.join(names, on="text").select(*key, metric="name")
     found = (
-        rows.join(metrics, on=key, how="left", nulls_equal=True, maintain_order="left")
+        rows.join(metrics, on=key, nulls_equal=True, maintain_order="left")
         .with_columns(gpu=pl.col("typeId") & 0xFF, at_ns=pl.col("at") - time_shift_ns)
         .select(SAMPLES.names())
         .cast(SAMPLES)
@@ -66,11 +75,19 @@ def normalised(column: str) -> pl.Expr:
     return name.str.strip_chars()
 
 
-def _from_numbers(source: Database, progress: Progress) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Samples by (`typeId`, `metricId`) and how each is `spelled`; numbers count in their type alone."""
+def _from_numbers(
+    source: Database, progress: Progress, wanted: Collection[str] | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Samples by (`typeId`, `metricId`) and how each is `spelled`; numbers count in their type alone.
+
+    A metric without a description has no name that anyone wants.
+    """
     key = ["typeId", "metricId"]
     described = read(source, _METRICS, progress).unique(key, keep="first", maintain_order=True)
-    rows = read(source, _NUMBERS, progress).select(*key, at="timestamp", value="value")
+    keys = None
+    if wanted is not None:
+        keys = described.filter(normalised("metricName").is_in(list(wanted))).select(key).drop_nulls()
+    rows = read(source, _NUMBERS, progress, keys).select(*key, at="timestamp", value="value")
     metrics = rows.select(key).unique().join(described, on=key, how="left", nulls_equal=True)
     number = pl.format("#{}", pl.col("metricId").fill_null("?"))
     return rows, metrics.select(*key, spelled=pl.coalesce("metricName", number))

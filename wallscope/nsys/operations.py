@@ -143,7 +143,15 @@ def _table(source: Database, table: catalog.Table, progress: Progress) -> pl.Dat
     }
     if table is catalog.KERNELS:
         columns["string_id"] = pl.coalesce("demangledName", "shortName", NAMELESS)
-        columns |= {name: pl.col(name) for name in catalog.LAUNCH_SHAPE}
+        shared_bytes = [
+            pl.col(column).fill_null(0) for column in ("staticSharedMemory", "dynamicSharedMemory")
+        ]
+        columns |= {
+            "blocks": pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
+            "threads": pl.col("blockX") * pl.col("blockY") * pl.col("blockZ"),
+            "registers": pl.col("registersPerThread"),
+            "shared_bytes": shared_bytes[0] + shared_bytes[1],
+        }
     elif table is catalog.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
         columns["direction"] = (
@@ -178,10 +186,4 @@ def _copies(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
     kernels = rows.filter(pl.col("kind") == OperationKind.KERNEL)
-    return kernels.select(
-        "op",
-        blocks=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-        threads=pl.col("blockX") * pl.col("blockY") * pl.col("blockZ"),
-        registers="registersPerThread",
-        shared_bytes=pl.col("staticSharedMemory").fill_null(0) + pl.col("dynamicSharedMemory").fill_null(0),
-    ).cast(KERNELS)
+    return kernels.select(KERNELS.names()).cast(KERNELS)

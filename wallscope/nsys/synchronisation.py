@@ -147,13 +147,13 @@ def _behind(used: pl.DataFrame) -> int:
 
 def _issued(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
     """The rows with their `process`, `call` and `thread`, and the `text` of the call's name."""
-    named = made.calls.select("call", "thread", "name").join(made.names, on="name", how="left")
-    known = made.by_correlation.join(named, on="call", how="left")
-    return (
-        rows.join(processes_of(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left")
-        .join(known, on=["process", "correlationId"], how="left", maintain_order="left")
-        .with_columns(pl.col("call").cast(pl.Int32).fill_null(-1))
+    keyed = rows.join(
+        processes_of(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left"
     )
+    call = made.issuing(keyed).alias("call")
+    place = call.set(call < 0, None)
+    of_calls = made.calls.select(pl.col("thread", "name").gather(place))
+    return keyed.with_columns(call, *of_calls).join(made.names, on="name", how="left", maintain_order="left")
 
 
 def _parties() -> dict[str, pl.Expr]:

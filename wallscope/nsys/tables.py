@@ -15,6 +15,19 @@ from wallscope.shipped import query
 _KNOWN = (STRINGS, *EXPORT_METADATA, "TARGET_INFO_SESSION_START_TIME")
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a table: columns of integers, columns of text, and which rows, else all.
+
+    `keys` holds some of the integer columns; rows count whose values there are one of its rows.
+    """
+
+    table: str
+    integers: Sequence[str]
+    texts: Sequence[str] = ()
+    keys: pl.DataFrame | None = None
+
+
 class Tables(Protocol):
     """Where the tables are: in one SQLite file, or in a folder with a file for each."""
 
@@ -31,9 +44,7 @@ class Tables(Protocol):
     def row_count(self, table: str) -> int:
         """Number of rows of a table, which must be there."""
 
-    def frame(
-        self, table: str, integers: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> pl.DataFrame:
+    def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         """Columns of a table, which must be there, int64 or text, in row order."""
 
 
@@ -91,8 +102,12 @@ def database(path: Path, tables: Tables) -> Database:
     return Database(path, tables)
 
 
-def read(source: Database, table: Table, progress: Progress) -> pl.DataFrame:
+def read(
+    source: Database, table: Table, progress: Progress, keys: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """The declared columns of a table in row order, int64 or text; a column the export lacks is all null.
+
+    With `keys`, whose columns must be there, rows count whose values in them are one of its rows.
 
     Raises:
         InputError: a required column is missing, or a value is no integer where it must be one.
@@ -106,7 +121,7 @@ def read(source: Database, table: Table, progress: Progress) -> pl.DataFrame:
     integers = [column for column in there if column in table.columns]
     found = pl.DataFrame(schema={column: declared[column] for column in there})
     if there:
-        found = source.tables.frame(table.name, integers, there[len(integers) :], progress)
+        found = source.tables.frame(Wanted(table.name, integers, there[len(integers) :], keys), progress)
     absent = [pl.lit(None, kind).alias(name) for name, kind in declared.items() if name not in there]
     return found.with_columns(absent).select(list(declared))
 

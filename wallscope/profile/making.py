@@ -24,7 +24,7 @@ from wallscope.timeline.spans import Spans, covered_ns, ordered, union
 
 HOST = "host"
 _LONGEST_NAME = 240
-_MOST_ROWS = 60_000
+_MOST_ROWS, _FEWEST_KEYS = 60_000, 100
 _OTHERS = "other operations"
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
@@ -100,9 +100,12 @@ def tables(
     keyed = _keyed(operations, described)
     pieces = _pieces(keyed, windows)
     owned = _owned(slices, keyed, described)
-    kept = _kept(pieces, owned, len(windows))
-    pieces, owned = _others(pieces, kept), _others(owned, kept)
-    keys = pl.concat([pieces.select(_KEY), owned.select(_KEY)]).unique().sort(_KEY, nulls_last=True)
+    keys = _distinct(pieces, owned)
+    most = max(_MOST_ROWS // max(len(windows), 1), _FEWEST_KEYS)
+    if len(keys) > most:
+        kept = _largest(pieces, owned, most)
+        pieces, owned = _others(pieces, kept), _others(owned, kept)
+        keys = _distinct(pieces, owned)
     keys = keys.with_row_index("key").select(OPERATION_KEYS.names()).cast(OPERATION_KEYS)
     return Tables(
         steps=_steps(windows, slices),
@@ -217,22 +220,20 @@ def _owned(slices: pl.DataFrame, keyed: pl.DataFrame, described: Described) -> p
     )
 
 
-def _kept(pieces: pl.DataFrame, owned: pl.DataFrame, step_count: int) -> pl.DataFrame | None:
-    """The keys with most time that a profile has room for; `None` where all fit."""
-    sizes = (
-        pl.concat([pieces.select(*_KEY, ns="work_ns"), owned.select(*_KEY, ns="owned_ns")])
-        .group_by(_KEY)
-        .agg(pl.col("ns").sum())
-    )
-    most = max(_MOST_ROWS // max(step_count, 1), 100)
-    if len(sizes) <= most:
-        return None
+def _distinct(pieces: pl.DataFrame, owned: pl.DataFrame) -> pl.DataFrame:
+    both = [pieces.select(_KEY).unique(), owned.select(_KEY).unique()]
+    return pl.concat(both).unique().sort(_KEY, nulls_last=True)
+
+
+def _largest(pieces: pl.DataFrame, owned: pl.DataFrame, most: int) -> pl.DataFrame:
+    """The keys with most time."""
+    both = [pieces.select(*_KEY, ns="work_ns"), owned.select(*_KEY, ns="owned_ns")]
+    sizes = pl.concat(both).group_by(_KEY).agg(pl.col("ns").sum())
     return sizes.sort("ns", *_KEY, descending=[True] + [False] * len(_KEY)).head(most).select(_KEY)
 
 
-def _others(rows: pl.DataFrame, kept: pl.DataFrame | None) -> pl.DataFrame:
-    if kept is None:
-        return rows
+def _others(rows: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
+    """The rows with those of other keys under one name a category."""
     found = rows.join(kept.with_columns(is_kept=pl.lit(value=True)), on=_KEY, how="left", nulls_equal=True)
     is_kept = pl.col("is_kept").fill_null(value=False)
     return found.with_columns(

@@ -16,7 +16,7 @@ from wallscope.render.grids import grid, titled
 _MOST_CAUSES = 6
 _MOST_OPERATIONS = 8
 _MOST_EXPLANATIONS = 4
-_WIDE = 110
+_WIDE = 136
 _STYLE = {
     "regression": "bold red",
     "improvement": "bold green",
@@ -113,21 +113,21 @@ class _Operations:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wide = options.max_width >= _WIDE
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-        table.add_column("operation", no_wrap=True, overflow="ellipsis", ratio=3 if is_wide else None)
+        table.add_column("operation", no_wrap=True, overflow="ellipsis")
         for name in ("change", "by count", "by each", "times a step"):
             table.add_column(name, justify="right", no_wrap=True)
         if is_wide:
-            table.add_column("owns time as", no_wrap=True, overflow="ellipsis", ratio=2)
+            table.add_column("owns time as", no_wrap=True, overflow="ellipsis")
         shown = self.rows[:_MOST_OPERATIONS]
         for row in shown:
             cells = [
-                operation_name(row, most=56 if is_wide else 26),
+                operation_name(row, most=46 if is_wide else 26),
                 units.signed_milliseconds(row.delta_ns),
                 "" if row.base_count is None else units.signed_milliseconds(row.count_delta_ns),
                 "" if row.base_count is None else units.signed_milliseconds(row.rate_delta_ns),
                 _counts(row),
             ]
-            table.add_row(*cells, *([visible(row.cause, most=60)] if is_wide else []))
+            table.add_row(*cells, *([visible(row.cause, most=40)] if is_wide else []))
         yield table
         rest = self.rows[_MOST_OPERATIONS:]
         if rest:

@@ -1,9 +1,12 @@
 """Sentences about a comparison, shared by terminal, Markdown and JUnit."""
 
+import re
+
 from wallscope import units
 from wallscope.model.comparison import Comparison, OperationDelta
 from wallscope.render.foreign import visible
 
+_LEAST_ROOM = 12
 _WORDS = {
     "regression": "SLOWER",
     "improvement": "FASTER",
@@ -73,12 +76,27 @@ def sureness(comparison: Comparison) -> str:
 
 
 def operation_name(row: OperationDelta, most: int = 80) -> str:
-    """An operation in a line: its name, or both if it was replaced; of host time the call or the range."""
-    name = row.name or row.base_name
-    if row.name and row.base_name and row.name != row.base_name:
-        half = (most - 3) // 2
-        return f"{visible(row.base_name, most=half)} → {visible(row.name, most=half)}"
-    if not name:
-        name = row.path.rpartition(" / ")[2] or row.category
+    """An operation in a line: its name, or both if it was replaced, and the innermost range around it.
+
+    Names go without their arguments; of time on the host outside calls the range alone is known.
+    """
     mark = {"only in base": "gone: ", "only in head": "new: "}.get(row.matched_by, "")
-    return visible(mark + name, most=most)
+    name, before = _short(row.name), _short(row.base_name)
+    around = row.path.rpartition(" / ")[2]
+    if name and before and name != before:
+        half = (most - 3) // 2
+        return f"{visible(before, most=half)} → {visible(name, most=half)}"
+    if not (name or before):
+        return visible(mark + (around or row.category), most=most)
+    said = visible(mark + (name or before), most=most)
+    room = most - len(said) - 4
+    return f"{said} in {visible(around, most=room)}" if around and room >= _LEAST_ROOM else said
+
+
+def _short(name: str) -> str:
+    """A name without template arguments and parameters, unless nothing else is in it.
+
+    >>> _short("void at::native::reduce_kernel<(int)512>(T3)"), _short("(anonymous)")
+    ('at::native::reduce_kernel', '(anonymous)')
+    """
+    return re.split(r"[<(]", name, maxsplit=1)[0].removeprefix("void ").strip() or name

@@ -22,7 +22,7 @@ _MOST_PRECISIONS = 3
 _TELLING_BYTES = 1 << 16
 _TELLING_SHARE = 0.05
 _LEAST_TAX = 0.01
-_STATE_NAMES = {
+STATE_NAMES = {
     DeviceState.COMPUTE: "compute",
     DeviceState.OPAQUE_GRAPH: "opaque graphs",
     DeviceState.EXPOSED_COMMUNICATION: "exposed communication",
@@ -81,7 +81,7 @@ def _budget(rank: Rank, analysis: Analysis, whole: str) -> Group:
     window_ns = rank.typical.step_ns
     for state in DeviceState:
         time_ns = getattr(rank.typical.budget, state)
-        name = _STATE_NAMES[state]
+        name = STATE_NAMES[state]
         if state is DeviceState.IDLE and unseen:
             name = "idle or unseen graphs"
         share = time_ns / window_ns if window_ns else 0.0
@@ -112,10 +112,10 @@ def _communication(rank: Rank) -> Group | None:
         f" {units.percent(communication.hidden_share)} of it hidden behind compute"
     )
     rows = _with_rest(table, len(communication.operations))
-    return titled(title, Group(rows, *map(Text, _communication_lines(communication))))
+    return titled(title, Group(rows, *map(Text, communication_lines(communication))))
 
 
-def _communication_lines(communication: Communication) -> Iterator[str]:
+def communication_lines(communication: Communication) -> Iterator[str]:
     """Both bounds of its cost, what it costs the compute beside it, and the parts of a token dispatcher."""
     if communication.blocking_ns is not None:
         yield (
@@ -159,12 +159,12 @@ def _compute(rank: Rank, analysis: Analysis) -> Group | None:
             units.percent(entry.share),
         )
     is_asked = analysis.diagnosis.dominant_wall == "compute" and rank.compute_details is not None
-    told = _compute_lines(rank.compute_details) if is_asked and rank.compute_details else ()
+    told = compute_lines(rank.compute_details) if is_asked and rank.compute_details else ()
     rows = _with_rest(table, len(rank.compute))
     return titled("Compute kernels (work: durations added up)", Group(rows, *map(Text, told)))
 
 
-def _compute_lines(details: ComputeDetails) -> Iterator[str]:
+def compute_lines(details: ComputeDetails) -> Iterator[str]:
     """Precisions, and what is larger than a twentieth of the work and could be done in less."""
     if details.precisions:
         listed = ", ".join(

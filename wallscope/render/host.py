@@ -28,11 +28,11 @@ def host(rank: Rank) -> Group | None:
     for call in calls[:_MOST_CALLS]:
         table.add_row(
             _where(call),
-            _how_often(call),
+            how_often(call),
             units.milliseconds(call.waited_ns),
             units.milliseconds(call.drained_ns),
         )
-    lines = list(_host_lines(details, step_ns))
+    lines = list(host_lines(details, step_ns))
     if not calls and not lines:
         return None
     return titled("Host", Group(*([table] if calls else []), *map(Text, lines)))
@@ -46,7 +46,7 @@ def gpu_metrics(rank: Rank) -> Group | None:
     table = grid("metric", "mean of peak", "samples")
     for entry in metrics.means:
         table.add_row(str(entry.metric), units.percent(entry.mean_share), units.number(entry.samples))
-    return titled("GPU metrics, sampled in the step", Group(table, Text(_whose(metrics))))
+    return titled("GPU metrics, sampled in the step", Group(table, Text(whose(metrics))))
 
 
 def _where(call: BlockingCall) -> Text:
@@ -59,13 +59,15 @@ def _where(call: BlockingCall) -> Text:
     return Text(f"{name} in {visible(cut)}", overflow="ellipsis", no_wrap=True)
 
 
-def _how_often(call: BlockingCall) -> str:
+def how_often(call: BlockingCall) -> str:
+    """How many of a call a step holds, and a layer or microbatch."""
     if call.unit is None or call.per_unit is None:
         return f"{call.count:,.1f}"
     return f"{call.count:,.1f}, {call.per_unit:,.1f} a {call.unit}"
 
 
-def _host_lines(details: HostDetails, step_ns: int) -> Iterator[str]:
+def host_lines(details: HostDetails, step_ns: int) -> Iterator[str]:
+    """Launches, how far the host is ahead, CPU time, false order, in sentences."""
     launches, ahead, cpu = details.launches, details.ahead, details.cpu
     if launches is not None:
         bound = "; the step is launch-bound" if launches.is_launch_bound else ""
@@ -98,7 +100,7 @@ def _serialised(serial: Serialisation) -> str:
     )
 
 
-def _whose(metrics: GpuMetrics) -> str:
+def whose(metrics: GpuMetrics) -> str:
     """How far the samples are of this rank alone."""
     if metrics.exclusive_share is None:
         return "Of the whole GPU: on which GPU the other ranks ran is unknown."

@@ -34,14 +34,14 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     shown = analysis.ranks[analysis.diagnosis.rank_index]
     anchor = analysis.anchor
     whole = anchor.typical
-    yield _headline(export, analysis)
-    yield _steps(anchor, shown)
+    yield headline(export, analysis)
+    yield steps_found(anchor, shown)
     if len(analysis.ranks) > 1:
         yield Text(
             f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, which computed the smallest share"
         )
     if analysis.diagnosis.throughput is not None:
-        yield from map(Text, _throughput(analysis.diagnosis.throughput))
+        yield from map(Text, throughput_lines(analysis.diagnosis.throughput))
     yield Text()
     yield _verdict(analysis.diagnosis.verdict)
     yield Text()
@@ -62,7 +62,8 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
         yield section
 
 
-def _headline(export: Export, analysis: Analysis) -> Text:
+def headline(export: Export, analysis: Analysis) -> Text:
+    """What was analysed: export, version, GPUs, ranks."""
     used = [export.gpu(rank.gpu) for rank in analysis.ranks]
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
     parts = [
@@ -85,7 +86,7 @@ def _supplied(analysis: Analysis) -> str:
     )
 
 
-def _steps(anchor: Anchor, rank: Rank) -> Text:
+def steps_found(anchor: Anchor, rank: Rank) -> Text:
     """How long steps take, how many count, and by what they were found."""
     if anchor.kind == "whole-trace":
         whole = "whole capture" if anchor.selected_time_ns is None else "selected time"
@@ -116,7 +117,7 @@ def _by(anchor: Anchor) -> str:
     return bursts if anchor.kind == "optimizer" else "by the repeating kernel sequence"
 
 
-def _throughput(found: Throughput) -> Iterator[str]:
+def throughput_lines(found: Throughput) -> Iterator[str]:
     """The capture beside an unprofiled step; tokens and FLOPs by the user's own count."""
     if found.perturbation is not None:
         unprofiled = units.duration(found.unprofiled_step_ns)

@@ -8,24 +8,9 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.capture import Capture
-from wallscope.model.metrics import GpuMetric, GpuMetrics, MetricMean
+from wallscope.model.metrics import SPELLED, GpuMetrics, MetricMean
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
 
-_SPELLED = {
-    "sm active": GpuMetric.SM_ACTIVE,
-    "sm issue": GpuMetric.SM_ISSUE,
-    "tensor active": GpuMetric.TENSOR_ACTIVE,
-    "tensor active / fp16 active": GpuMetric.TENSOR_OR_FP16_ACTIVE,
-    "dram read bandwidth": GpuMetric.DRAM_READ,
-    "dram write bandwidth": GpuMetric.DRAM_WRITE,
-    "nvlink rx requests user data": GpuMetric.NVLINK_RECEIVED_REQUESTS,
-    "nvlink rx responses user data": GpuMetric.NVLINK_RECEIVED_RESPONSES,
-    "nvlink tx requests user data": GpuMetric.NVLINK_SENT_REQUESTS,
-    "nvlink tx responses user data": GpuMetric.NVLINK_SENT_RESPONSES,
-    "pcie rx bandwidth": GpuMetric.PCIE_RECEIVED,
-    "pcie tx bandwidth": GpuMetric.PCIE_SENT,
-}
-"""The metrics as the configurations of Nsight Systems 2023.4 to 2026 name them, normalised."""
 _PERCENT = 100
 
 
@@ -41,7 +26,7 @@ def gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -
     told = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
         capture.metric_names, left_on="metric", right_on="name"
     )
-    own = told.filter(pl.col("text").is_in(list(_SPELLED)))
+    own = told.filter(pl.col("text").is_in(list(SPELLED)))
     placed = _inside(own, steps)
     if placed.is_empty():
         return None
@@ -59,7 +44,7 @@ def gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -
         exclusive_share=_exclusive_share(spans, capture, rank_id, gpu),
         means=tuple(
             MetricMean(metric, by_name[text][0] / _PERCENT, by_name[text][1])
-            for text, metric in _SPELLED.items()
+            for text, metric in SPELLED.items()
             if text in by_name
         ),
     )

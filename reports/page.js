@@ -1,0 +1,94 @@
+"use strict";
+(() => {
+  const unpacked = async (id) => {
+    const text = document.getElementById(id).textContent;
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Response(stream).arrayBuffer();
+  };
+
+  const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const themed = (layout) => {
+    const axis = { gridcolor: tone("--line"), zerolinecolor: tone("--line"), linecolor: tone("--line") };
+    const narrow = window.innerWidth < 600;
+    const names = narrow && layout.yaxis && layout.yaxis.categoryarray;
+    const short = names ? {
+      tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
+    } : {};
+    const wide = names ? { range: [0, layout.xaxis.range[1] * 1.45], nticks: 4 } : {};
+    return {
+      ...layout,
+      font: { family: "system-ui, sans-serif", size: narrow ? 11 : 13, color: tone("--ink") },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: narrow ? 40 : 60, r: 12, t: 30, b: 45 },
+      xaxis: { ...axis, ...layout.xaxis, ...wide },
+      yaxis: { ...axis, ...layout.yaxis, ...short },
+      hoverlabel: { align: "left" },
+    };
+  };
+
+  const charts = [...document.querySelectorAll("script[data-chart]")].map((element) => ({
+    place: document.getElementById(element.dataset.chart),
+    ...JSON.parse(element.textContent),
+  }));
+  const draw = (chart) => {
+    if (!chart.place.offsetParent) return;
+    chart.isDrawn = true;
+    window.Plotly.react(chart.place, chart.traces, themed(chart.layout), {
+      displayModeBar: false, responsive: true, showLink: false, scrollZoom: false,
+    });
+  };
+  const redraw = () => charts.forEach(draw);
+
+  const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
+    let text = cell.textContent.trim();
+    if (/^[=+@\t\r]|^-(?![\d.])/.test(text)) text = `'${text}`;
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }).join(",")).join("\n") + "\n";
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-csv]");
+    if (!button) return;
+    const text = csv(button.closest("figure").querySelector("table"));
+    if (button.dataset.csv === "copy") {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Not allowed";
+      }
+      return;
+    }
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    link.download = `${button.closest("section").id}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+
+  const opened = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const folded = target && target.querySelector("details");
+    if (folded) folded.open = true;
+  };
+  window.addEventListener("hashchange", opened);
+
+  const begin = async () => {
+    opened();
+    window.wallscopeTimeline(await unpacked("timelines"));
+    const script = document.createElement("script");
+    script.textContent = new TextDecoder().decode(await unpacked("plotly"));
+    document.head.append(script);
+    redraw();
+    document.querySelectorAll("details").forEach((folded) => folded.addEventListener("toggle", () => {
+      charts.filter((chart) => folded.contains(chart.place) && !chart.isDrawn).forEach(draw);
+    }));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    window.addEventListener("beforeprint", () => {
+      document.querySelectorAll("main > section > details").forEach((folded) => { folded.open = true; });
+      redraw();
+    });
+    document.documentElement.dataset.ready = "yes";
+  };
+  begin();
+})();

@@ -1,0 +1,160 @@
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from tests.compare.test_comparing import diff, steps
+from tests.profile.random_profiles import profile_of, work
+from wallscope.compare.comparability import mismatches
+from wallscope.compare.explanations import explanations
+from wallscope.compare.pairing import pairs
+from wallscope.compare.traffic import communication_changes
+from wallscope.compare.typical import Key, Ran, TypicalStep, wall_of
+from wallscope.model.kinds import Wall
+
+STEP = diff(profile_of("a", steps(9)), profile_of("b", steps(9, seed=2))).step
+GEMM = Key("mlp", "gemm", "nvjet_qq_128x128_TNT", None, None, "fp8")
+BF16 = GEMM._replace(name="nvjet_tst_64x64_TNN", precision="bf16")
+FUSED = Key("mlp", "elementwise", "triton_poi_fused_silu_mul", None, None, None)
+SILU = FUSED._replace(name="silu_kernel")
+MUL = FUSED._replace(name="mul_kernel")
+DISPATCH = Key("layer_#f-layer_#b / moe", "all-to-all", "ncclDevKernel_SendRecv", "ep", "nccl", None)
+DEEP = DISPATCH._replace(
+    path="moe", category="dispatch", name="deep_ep::internode::dispatch", backend="deep-ep"
+)
+HOST = Key("mlp", "host", "cudaStreamSynchronize", None, None, None)
+
+
+def step(*rows, graphs="none"):
+    """A typical step from key, cause, owned time, count, and of communication exposed time and bytes."""
+    owned, ran, causes = {}, {}, {}
+    for key, cause, owned_ns, count, *known in rows:
+        owned[cause, key] = owned_ns
+        causes[cause] = causes.get(cause, 0) + owned_ns
+        exposed, size = known or (None, None)
+        if key.category != "host":
+            exposed_ns = None if exposed is None else Fraction(exposed)
+            ran[key] = Ran(
+                Fraction(count), Fraction(100), exposed_ns, None if size is None else Fraction(size)
+            )
+    walls = {wall: sum(ns for cause, ns in causes.items() if wall_of(cause) == wall) for wall in Wall}
+    return TypicalStep(sum(walls.values()), walls, causes, owned, ran), replace(work(), graphs=graphs)
+
+
+def codes(base, head, of_step=STEP):
+    found = mismatches((base[1], base[0]), (head[1], head[0]), is_same=False)
+    traffic = communication_changes(base[0], head[0])
+    return [entry.code for entry in explanations(base[0], head[0], traffic, found, of_step)]
+
+
+PRODUCT = (GEMM, "compute/gemm", 500, 10)
+HIDDEN = (DISPATCH, "communication/ep/unsplit", 20, 4, 20, 1_000)
+SHOWN = (DISPATCH._replace(path="moe"), "communication/ep/unsplit", 90, 4, 90, 1_000)
+LAUNCHES = (HOST, "host/launch-call", 60, 0)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "expected"),
+    [
+        pytest.param(step(PRODUCT, HIDDEN), step(PRODUCT, HIDDEN), [], id="nothing"),
+        pytest.param(step(PRODUCT, HIDDEN), step(PRODUCT, SHOWN), ["ep-overlap-lost"], id="EP overlap off"),
+        pytest.param(step(PRODUCT, SHOWN), step(PRODUCT, HIDDEN), ["ep-overlap-gained"], id="EP overlap on"),
+        pytest.param(
+            step(PRODUCT, graphs="node"), step(PRODUCT, LAUNCHES), ["cuda-graphs-gone"], id="graphs gone"
+        ),
+        pytest.param(
+            step(PRODUCT, LAUNCHES), step(PRODUCT, graphs="node"), ["cuda-graphs-new"], id="graphs new"
+        ),
+        pytest.param(
+            step(PRODUCT, (FUSED, "compute/elementwise", 10, 4)),
+            step(PRODUCT, (SILU, "compute/elementwise", 12, 4), (MUL, "compute/elementwise", 12, 4)),
+            ["fusion-lost"],
+            id="fusion off",
+        ),
+        pytest.param(
+            step(PRODUCT, (FUSED, "compute/elementwise", 10, 4)),
+            step(PRODUCT, (SILU, "compute/elementwise", 12, 4)),
+            [],
+            id="another kernel as often is no lost fusion",
+        ),
+        pytest.param(
+            step(PRODUCT), step((BF16, "compute/gemm", 900, 10)), ["low-precision-lost"], id="FP8 lost"
+        ),
+        pytest.param(
+            step(PRODUCT, SHOWN),
+            step(PRODUCT, (DEEP, "communication/ep/unsplit", 30, 4, 90, 1_000)),
+            ["dispatcher-changed"],
+            id="dispatcher changed",
+        ),
+        pytest.param(
+            step(PRODUCT, SHOWN),
+            step(PRODUCT, (*SHOWN[:5], 2_000)),
+            ["ep-volume"],
+            id="twice the bytes",
+        ),
+        pytest.param(
+            step(PRODUCT),
+            step(PRODUCT, (HOST, "host/queue-drained/cudaStreamSynchronize", 50, 0)),
+            ["queue-drain-new"],
+            id="a call that drains the queue",
+        ),
+    ],
+)
+def test_changes_are_recognised(base, head, expected):
+    assert codes(base, head) == expected
+
+
+def test_fixes_that_were_undone_come_before_the_rest():
+    drain = (HOST, "host/queue-drained/cudaStreamSynchronize", 5_000, 0)
+
+    assert codes(step(PRODUCT, HIDDEN), step(PRODUCT, SHOWN, drain)) == ["ep-overlap-lost", "queue-drain-new"]
+
+
+def test_periodic_slow_steps_are_said_though_the_typical_step_leaves_them_out():
+    slow = steps(20, seed=2)
+    for number in range(0, 20, 5):
+        slow[number] = [2 * time_ns for time_ns in slow[number]]
+    found = diff(profile_of("a", steps(20)), profile_of("b", slow))
+
+    assert (found.step.base_slow_steps, found.step.head_slow_steps) == (0, 4)
+    assert found.step.head_mean_ns > 1.15 * found.step.base_mean_ns
+    assert [entry.code for entry in found.explanations] == ["slow-steps"]
+    assert abs(found.step.ratio - 1) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "matched_by"),
+    [
+        pytest.param(GEMM, GEMM, ["name"], id="the same"),
+        pytest.param(
+            BF16, BF16._replace(name="nvjet_tst_256x128_TNN"), ["family"], id="other tile in the range"
+        ),
+        pytest.param(GEMM, GEMM._replace(path="moe"), ["name, other range"], id="moved"),
+        pytest.param(
+            BF16,
+            BF16._replace(path="moe", name="nvjet_tst_256x128_TNN"),
+            ["family, other range"],
+            id="moved and retuned",
+        ),
+        pytest.param(
+            GEMM, GEMM._replace(name="cutlass_gemm"), ["range and category"], id="another library's"
+        ),
+        pytest.param(
+            GEMM._replace(path=""),
+            GEMM._replace(path="", name="cutlass_gemm"),
+            ["only in base", "only in head"],
+            id="nothing says that it is the same",
+        ),
+    ],
+)
+def test_operations_are_matched_across_names_and_ranges(base, head, matched_by):
+    ours, theirs = step((base, "compute/gemm", 10, 10))[0], step((head, "compute/gemm", 20, 10))[0]
+
+    assert [pair.matched_by for pair in pairs(ours, theirs)] == matched_by
+
+
+def test_what_runs_half_as_often_is_not_the_same_by_its_place_alone():
+    ours = step((GEMM, "compute/gemm", 10, 10))[0]
+    theirs = step((GEMM._replace(name="cutlass_gemm"), "compute/gemm", 10, 5))[0]
+
+    assert [pair.matched_by for pair in pairs(ours, theirs)] == ["only in base", "only in head"]

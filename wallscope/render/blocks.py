@@ -1,0 +1,99 @@
+"""What sections of the page are made of; all text in them is escaped where it is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wallscope.model.kinds import Wall
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading, and what the numbers below it mean; text stands to the left, numbers to the right."""
+
+    heading: str
+    meaning: str = ""
+    is_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands in a table; one that speaks of a wall bears its mark."""
+
+    text: str
+    wall: Wall | None = None
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table with its caption; `note` says what is left out."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    kind: str = "grid"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Sentences, one beneath the other."""
+
+    lines: tuple[str, ...]
+    kind: str = "lines"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A plotly figure (traces, layout) and what it shows, in words; `height_px` is kept free for it."""
+
+    name: str
+    caption: str
+    traces: tuple[Mapping[str, Any], ...]
+    layout: Mapping[str, Any]
+    height_px: int
+    kind: str = "figure"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text of a query."""
+
+    caption: str
+    text: str
+    kind: str = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """The place of the step timeline, with the steps that it can show."""
+
+    steps: tuple[str, ...]
+    note: str
+    kind: str = "canvas"
+
+
+Block = Grid | Lines | Figure | Code | Canvas
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One question that people ask, with its answer in a sentence; folded unless open."""
+
+    name: str
+    title: str
+    answer: str
+    blocks: tuple[Block, ...]
+    is_open: bool = True
+    wall: Wall | None = None
+
+
+def cells(*texts: str) -> tuple[Cell, ...]:
+    """A row of plain text."""
+    return tuple(map(Cell, texts))
+
+
+def text(heading: str, meaning: str = "") -> Column:
+    """A column of text."""
+    return Column(heading, meaning, is_text=True)

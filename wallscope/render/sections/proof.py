@@ -1,0 +1,94 @@
+"""What limits this, and how each number is computed."""
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.capture import Finding, Severity
+from wallscope.model.catalogue import meaning
+from wallscope.model.kinds import DeviceState
+from wallscope.render.blocks import Block, Cell, Code, Column, Grid, Lines, Section, cells, text
+from wallscope.render.details import STATE_NAMES
+from wallscope.shipped import query
+
+_QUERIES = {
+    "device_busy": "Time in which the device did anything",
+    "compute_gaps": "Gaps between kernels of compute",
+}
+_DEFINITIONS = {
+    "typical step": "Mean of the steady steps of ordinary length, rounded so that its parts add up to it.",
+    "wall": "Who pays for a nanosecond: compute while it runs, else the link of the chain that bound.",
+    "share": "Of the typical step. The verdict rests on medians over the steady steps, with p10 and p90.",
+    "owns": "Time on the chain that bound the step. What merely ran beside a wait is not blamed.",
+    "ceiling": "The step played again without one cause, next constraints heeded: at best, no forecast."
+    " Ceilings do not add up.",
+    "work": "Durations added up. Operations that run side by side count twice: work is no time.",
+    "exposed": "Time in which communication or a copy ran and neither compute nor an opaque graph did.",
+    "slack": "How much earlier the next constraint would have bound: what its removal wins there at most.",
+    "unattributed": "Time whose owner is not known. It is never spread over the walls.",
+}
+GRAVITY = {severity: place for place, severity in enumerate(reversed(Severity))}
+
+
+def limits(findings: tuple[Finding, ...]) -> Section:
+    """What the export lacks, what that forbids to claim, and how the next capture avoids it."""
+    graded = sorted(findings, key=lambda entry: GRAVITY[entry.severity])
+    columns = (text("gravity"), text("finding"), text("cure"), Column("covers", "time concerned"))
+    rows = tuple(
+        cells(
+            str(entry.severity),
+            entry.message,
+            entry.cure or "",
+            "" if entry.covers_ns is None else units.duration(entry.covers_ns),
+        )
+        for entry in graded
+    )
+    answer = (
+        f"{units.plural(len(findings), 'finding')}." if findings else "Nothing was found that limits this."
+    )
+    blocks = (Grid("Findings about the capture, the gravest first", columns, rows),) if rows else ()
+    return Section("limits", "What limits this?", answer, blocks)
+
+
+def computed(analysis: Analysis, rank: Rank) -> Section:
+    """Definitions, the SQL that checks a number, versions."""
+    export = analysis.inputs[0]
+    window_ns = rank.typical.step_ns
+    budget = tuple(
+        (
+            Cell(STATE_NAMES[state]),
+            Cell(units.milliseconds(getattr(rank.typical.budget, state))),
+            Cell(units.percent(getattr(rank.typical.budget, state) / window_ns if window_ns else 0.0)),
+        )
+        for state in DeviceState
+    )
+    versions = {
+        "wallscope": analysis.wallscope_version,
+        "answer": analysis.schema,
+        "Nsight Systems": export.nsys_version or "unknown",
+        "export schema": export.schema_version or "unknown",
+        "fingerprint": export.fingerprint,
+        "size of the export": units.size(export.size_bytes),
+        "host": export.hostname or "unknown",
+        "capture began": units.utc(export.session_start_utc_ns),
+        "launches found": units.percent(analysis.capture.launch_correlation_share),
+        "waits resolved": units.percent(analysis.capture.resolved_dependency_share),
+    }
+    says = (text("word"), text("what it means"))
+    blocks: tuple[Block, ...] = (
+        Grid("Words", says, tuple(cells(*entry) for entry in _DEFINITIONS.items())),
+        Grid(
+            f"What the device did in the {analysis.anchor.typical}, each nanosecond once",
+            (text("part"), Column("time"), Column("share")),
+            budget,
+        ),
+        Grid(
+            "Causes of this capture",
+            (text("cause"), text("what it means")),
+            tuple((Cell(entry.cause, entry.wall), Cell(meaning(entry.cause))) for entry in rank.causes),
+        ),
+        Lines(("These queries run on the export with sqlite3 and reproduce the device's times.",)),
+        *(Code(caption, query(name)) for name, caption in _QUERIES.items()),
+        Grid("Versions", (text("of"), text("is")), tuple(cells(*entry) for entry in versions.items())),
+    )
+    return Section(
+        "computed", "How is each number computed?", "Definitions, SQL, versions.", blocks, is_open=False
+    )

@@ -1,0 +1,65 @@
+"""Show me: the step timeline, and the longest gaps."""
+
+from collections.abc import Sequence
+
+from wallscope import units
+from wallscope.model.kinds import Wall
+from wallscope.model.proof import Gap
+from wallscope.model.report import Report
+from wallscope.render.blocks import Canvas, Cell, Column, Grid, Section, text
+from wallscope.render.timeline_pack import Pack
+
+_LONGEST_NAME = 120
+
+
+def timeline(report: Report, packed: Pack) -> Section:
+    """The typical and the worst step on a canvas, and the longest gaps as a table."""
+    unit = report.analysis.anchor.window
+    steps = tuple(
+        f"{shown.role} {unit} ({shown.step}): {units.duration(shown.end_ns - shown.start_ns)}"
+        for shown in report.timelines
+    )
+    if not report.gaps:
+        answer = "No gap: compute or opaque graphs run throughout."
+    else:
+        longest = report.gaps[0].row
+        ended = longest["ended_by"] or f"the end of the {unit}"
+        answer = (
+            f"The longest gap without compute takes {units.duration(longest['duration_ns'])} in {unit}"
+            f" {longest['step']}; {longest['cause']} owns most of it; it is ended by {ended[:_LONGEST_NAME]}."
+        )
+    return Section(
+        "timeline", "Show me", answer, (Canvas(steps, " ".join(packed.notes)), _gaps(report.gaps, unit))
+    )
+
+
+def _gaps(gaps: Sequence[Gap], unit: str) -> Grid:
+    columns = (
+        Column("start", "session time in seconds, as Nsight shows it"),
+        Column("length"),
+        Column(unit),
+        text("most of it", "the cause that owns most of the gap"),
+        Column("slack", "how much earlier the next constraint would have bound"),
+        text("ended by", "the operation that starts when the gap ends, and its stream"),
+        text("issued by", "the call that issued that operation, and its thread"),
+        text("in", "NVTX ranges around that call"),
+    )
+    return Grid("The longest gaps without compute", columns, tuple(map(_row, gaps)))
+
+
+def _row(gap: Gap) -> tuple[Cell, ...]:
+    row = gap.row
+    ended = row["ended_by"]
+    where = "" if ended is None else f" on stream {'unknown' if row['stream'] is None else row['stream']}"
+    call = row["call"] or ("" if ended is None else "before the capture")
+    thread = "" if row["tid"] is None else f", thread {row['tid']}"
+    return (
+        Cell(f"{units.seconds(row['start_ns'])} s"),
+        Cell(units.duration(row["duration_ns"])),
+        Cell(units.number(row["step"])),
+        Cell(f"{row['cause']} {units.duration(row['cause_ns'])}", Wall(row["cause"].split("/")[0])),
+        Cell("" if row["slack_ns"] is None else units.duration(row["slack_ns"])),
+        Cell((ended or "the end of the window")[:_LONGEST_NAME] + where, hint=(ended or "")[:2_000]),
+        Cell(f"{call}{thread}"),
+        Cell(row["path"] or ""),
+    )

@@ -1,0 +1,207 @@
+"""Step timelines packed small for the page: columns of integers, deflated, in base64.
+
+The pack is a length (4 bytes, little-endian), that many bytes of JSON, and the columns one behind the other;
+the JSON tells the lanes, the texts, and the length of each column. Starts are kept as differences.
+"""
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope import units
+from wallscope.model.kinds import Wall
+from wallscope.model.report import StepTimeline
+from wallscope.render.foreign import visible
+
+_MOST_ROWS = 200_000
+_MOST_CHARACTERS = 2_600_000
+_LONGEST_TEXT = 200
+_FIRST_GRAIN = 100_000
+_MOST_LANES = 80
+
+Numbers = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The packed timelines, and what was merged or left out, in sentences."""
+
+    base64: str
+    notes: tuple[str, ...]
+
+
+class _Texts:
+    """Texts, each once, by number."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = [""]
+        self._number: dict[str, int] = {"": 0}
+
+    def numbers(self, column: pl.Series) -> Numbers:
+        distinct = column.unique(maintain_order=True)
+        number = {text: self._of(text) for text in distinct.to_list()}
+        return np.array([number[text] for text in column.to_list()], np.uint32)
+
+    def _of(self, text: str | None) -> int:
+        if text is None:
+            return 0
+        shown = visible(text, most=_LONGEST_TEXT)
+        if shown not in self._number:
+            self._number[shown] = len(self.listed)
+            self.listed.append(shown)
+        return self._number[shown]
+
+
+def pack(timelines: Sequence[StepTimeline]) -> Pack:
+    """As much detail as the page has room for; what is too small to see is merged with its neighbours."""
+    most_rows = _MOST_ROWS
+    while True:
+        packed = _packed(timelines, most_rows)
+        if len(packed.base64) <= _MOST_CHARACTERS:
+            return packed
+        most_rows //= 2
+
+
+def _packed(timelines: Sequence[StepTimeline], most_rows: int) -> Pack:
+    packer = _Packer()
+    room = most_rows // len(timelines)
+    heads = [packer.step(timeline, room) for timeline in timelines]
+    lists = [np.asarray(column).astype("<u4") for column in packer.columns]
+    told = {"steps": heads, "texts": packer.texts.listed, "lengths": [len(part) for part in lists]}
+    head = json.dumps(told).encode()
+    head += b" " * (-len(head) % 4)
+    raw = len(head).to_bytes(4, "little") + head + b"".join(part.tobytes() for part in lists)
+    return Pack(b64encode(zlib.compress(raw, 9)).decode("ascii"), tuple(packer.notes))
+
+
+class _Packer:
+    """Gathers columns, their texts, and what is said about them."""
+
+    def __init__(self) -> None:
+        self.texts = _Texts()
+        self.columns: list[Numbers] = []
+        self.notes: list[str] = []
+
+    def step(self, timeline: StepTimeline, room: int) -> dict[str, Any]:
+        """The head of one step, whose columns are added: of each row of the timeline, then of the slices."""
+        length_ns = timeline.end_ns - timeline.start_ns
+        tick_ns = max(1, -(-length_ns // (2**32 - 1)))
+        lanes: list[dict[str, Any]] = []
+        hidden, merged_below_ns = 0, 0
+        for kind, rows in (("stream", _operations(timeline)), ("host", _host(timeline))):
+            order = {lane: place for place, lane in enumerate(rows["lane"].unique(maintain_order=True))}
+            kept, grain_ns = _coarse(_clipped(rows, timeline, order), room // 2, length_ns)
+            merged_below_ns = max(merged_below_ns, grain_ns)
+            for (_, lane, depth), own in kept.group_by("place", "lane", "depth", maintain_order=True):
+                if len(lanes) == _MOST_LANES:
+                    hidden += 1
+                    continue
+                lanes.append({"kind": kind, "lane": visible(str(lane), most=60), "depth": depth})
+                self.columns += _times(own, timeline.start_ns, tick_ns)
+                self.columns += [self.texts.numbers(own[name]) for name in ("name", "what")]
+                self.columns.append(own["wall"].to_numpy())
+        slices, grain_ns = _coarse_slices(timeline.slices, room // 4, length_ns)
+        self._slices(slices, timeline.start_ns, tick_ns)
+        self.notes += _notes(timeline, max(merged_below_ns, grain_ns), hidden)
+        return {
+            "step": timeline.step,
+            "start": str(timeline.start_ns),
+            "length": length_ns,
+            "tick": tick_ns,
+            "lanes": lanes,
+        }
+
+    def _slices(self, slices: pl.DataFrame, from_ns: int, tick_ns: int) -> None:
+        self.columns += _times(slices, from_ns, tick_ns)
+        self.columns.append(slices["wall"].cast(pl.Enum(Wall)).to_physical().to_numpy())
+        told = ("cause", "what", "ended_by", "path", "state")
+        self.columns += [self.texts.numbers(slices[name]) for name in told]
+        slack_ns = slices["slack_ns"].fill_null(-1).to_numpy()
+        self.columns.append(np.clip(slack_ns // tick_ns, -1, 2**32 - 2) + 1)
+
+
+def _host(timeline: StepTimeline) -> pl.DataFrame:
+    """Calls, at depth -1, and ranges, thread by thread."""
+    calls = timeline.calls.with_columns(depth=pl.lit(-1, pl.Int32))
+    return pl.concat([calls, timeline.ranges.cast({"depth": pl.Int32})])
+
+
+def _operations(timeline: StepTimeline) -> pl.DataFrame:
+    wall = pl.col("wall").to_physical().cast(pl.UInt32)
+    return timeline.operations.with_columns(wall, depth=pl.lit(0, pl.Int32))
+
+
+def _clipped(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int]) -> pl.DataFrame:
+    """The rows inside the step alone, with the columns that all lanes have and the place of each lane."""
+    missing = {"what": pl.lit(""), "wall": pl.lit(0, pl.UInt32)}
+    added = [value.alias(name) for name, value in missing.items() if name not in rows.columns]
+    return rows.with_columns(
+        *added,
+        place=pl.col("lane").replace_strict(order, return_dtype=pl.Int64),
+        start_ns=pl.col("start_ns").clip(lower_bound=timeline.start_ns),
+        end_ns=pl.col("end_ns").clip(upper_bound=timeline.end_ns),
+    ).select("place", "lane", "depth", "start_ns", "end_ns", "name", "what", "wall")
+
+
+def _coarse(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
+    """Rows shorter than a grain, merged where they begin in the same grain; the grain in ns, 0 without."""
+    grain_ns, kept = 0, rows
+    while len(kept) > most:
+        grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
+        kept = _merged(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall"])
+        if grain_ns > length_ns:
+            break
+    return kept.sort("place", "depth", "start_ns", "end_ns", "name", maintain_order=True), grain_ns
+
+
+def _coarse_slices(slices: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
+    plain = slices.with_columns(pl.col("wall", "state").cast(pl.String))
+    grain_ns, kept = 0, plain
+    while len(kept) > most and grain_ns <= length_ns:
+        grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
+        told = ["state", "wall", "cause", "what", "ended_by", "path", "slack_ns"]
+        kept = _merged(plain, [], grain_ns, told)
+    return kept.sort("start_ns"), grain_ns
+
+
+def _merged(rows: pl.DataFrame, by: list[str], grain_ns: int, told: list[str]) -> pl.DataFrame:
+    """Short rows of one grain as one row, which is told of as the longest of them is."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    is_short = length < grain_ns
+    order = pl.col("start_ns").rank("ordinal").cast(pl.Int64)
+    bucket = pl.when(is_short).then(pl.col("start_ns") // grain_ns).otherwise(-order)
+    return (
+        rows.with_columns(bucket=bucket, length=length)
+        .sort("length", "start_ns", descending=[True, False])
+        .group_by(*by, "bucket", maintain_order=True)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col(told).first())
+        .drop("bucket")
+    )
+
+
+def _times(rows: pl.DataFrame, from_ns: int, tick_ns: int) -> list[Numbers]:
+    """Differences of starts, and lengths, in ticks."""
+    start = (rows["start_ns"].to_numpy() - from_ns) // tick_ns
+    length = (rows["end_ns"].to_numpy() - rows["start_ns"].to_numpy()) // tick_ns
+    return [np.diff(start, prepend=0), length]
+
+
+def _notes(timeline: StepTimeline, merged_below_ns: int, hidden_lanes: int) -> list[str]:
+    notes = []
+    if merged_below_ns:
+        below = units.duration(merged_below_ns)
+        notes.append(
+            f"Step {timeline.step}: neighbours shorter than {below} are merged, named by the longest of them."
+        )
+    if timeline.threads_left_out:
+        notes.append(f"Step {timeline.step}: {units.plural(timeline.threads_left_out, 'thread')} not shown.")
+    if hidden_lanes:
+        notes.append(f"Step {timeline.step}: {units.plural(hidden_lanes, 'row')} of the timeline not shown.")
+    return notes
