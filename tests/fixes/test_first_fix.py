@@ -37,11 +37,7 @@ def test_the_first_fix_is_the_right_one_and_the_wrong_ones_are_absent(story):
 
 def test_every_cause_has_a_story():
     told = {cause for story in STORIES for cause in story["causes"]}
-    drained = {cause for cause in told if cause.startswith("host/queue-drained/")}
-    axes = {tuple(cause.split("/")[1:]) for cause in told if cause.startswith("communication/")}
     wanted = {cause for cause, _ in catalogue() if CALL not in cause}
 
-    left = {cause for cause in wanted - told if not cause.startswith("communication/")}
-    assert left == set()
-    assert drained
-    assert {axis for axis, *_ in axes} >= {"ep", "dp-gradient", "dp-parameter", "tp", "cp", "pp", "unknown"}
+    assert wanted - told == set()
+    assert any(cause.startswith("host/queue-drained/") for cause in told)
