@@ -13,6 +13,11 @@ from wallscope.render import capture_help as help_module
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 NOT_BY_CAPTURE = {
+    "configuration-contradicted",
+    "configuration-disputed",
+    "configuration-former-name",
+    "configuration-misspelled",
+    "configuration-unused",
     "anchors-disagree",  # --step-range
     "unmatched-kernels",  # --kernels
     "outside-steps",

@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
 from fixtures.example import write_example
+from tests.fixes.runs import run
 from wallscope.analysis import Options, analyze
 from wallscope.fixes.seen import communicator_sizes, merged, seen
 from wallscope.model.capture import GraphTracing
+from wallscope.model.compute import PrecisionWork
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.frames import AXES, COLLECTIVES
 from wallscope.model.kinds import Axis, Backend, Precision
@@ -50,6 +54,38 @@ def test_what_an_export_shows(tmp_path):
     assert set(trace.backends) == {
         entry.backend for rank in analysis.ranks for entry in rank.communication.operations
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "domain"),
+    [("NVIDIA GB200", 72), ("NVIDIA H100 80GB HBM3", 8), ("NVIDIA A100-PCIE-40GB", None), ("Tesla T4", None)],
+)
+def test_nvlink_joins_what_the_gpu_is_sold_in(name, domain):
+    analysis = run({"host/lock": 20})
+    (export,) = analysis.inputs
+    gpu = replace(export.gpus[0], name=name)
+    shown = replace(analysis, inputs=(replace(export, gpus=(gpu,)),))
+
+    assert seen(shown, pl.Series([], dtype=pl.String), *frames()).nvlink_domain == domain
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.04, False), (0.05, True)])
+def test_multiplications_of_unknown_precision_count_where_they_are_many(share, said):
+    works = (
+        PrecisionWork(Precision.BF16, 1, 1 - share, 1),
+        PrecisionWork(Precision.UNKNOWN, 1, share, 1),
+    )
+    shown = run({"host/lock": 20}, details={"precisions": works})
+
+    found = seen(shown, pl.Series([], dtype=pl.String), *frames()).precisions
+    assert (Precision.UNKNOWN in found) is said
+
+
+@pytest.mark.parametrize(
+    ("architecture", "major"), [("sm_90", 9), ("sm_90a", 9), ("sm_103", 10), (None, None), ("Hopper", None)]
+)
+def test_the_compute_capability_is_that_of_the_architecture(architecture, major):
+    assert TraceFacts(architecture=architecture).settings().get("compute_capability") == major
 
 
 @pytest.mark.parametrize(
@@ -119,6 +155,15 @@ def test_a_contradiction_is_a_finding(told, trace, said):
         ({"expert_model_parallel_size": 8}, TraceFacts(communicator_sizes={Axis.EP: (8,)})),
         ({"expert_model_parallel_size": 8}, TraceFacts(communicator_sizes={Axis.EP: (8, 16)})),
         ({"overlap_moe_expert_parallel_comm": True}, TraceFacts()),
+        (
+            {"moe_permute_fusion": False},
+            TraceFacts(backends=(Backend.HYBRID_EP,), permute_fused=True),
+        ),
+        ({"fp8": "e4m3"}, TraceFacts(precisions=(Precision.BF16, Precision.UNKNOWN))),
+        (
+            {"expert_model_parallel_size": 8, "expert_tensor_parallel_size": 2},
+            TraceFacts(communicator_sizes={Axis.EP: (16,)}),
+        ),
     ],
 )
 def test_what_agrees_or_is_unknown_is_no_finding(told, trace):

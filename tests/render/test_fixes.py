@@ -68,6 +68,16 @@ def test_a_blocked_fix_tells_what_unblocks_it():
     ]
 
 
+@pytest.mark.parametrize(("worth_ns", "is_told"), [(100, True), (99, False), (None, False)])
+def test_a_blocked_fix_behind_the_first_screen_is_told_where_it_would_win_as_much(worth_ns, is_told):
+    unmet = (Precondition("P", "stages are interleaved", "unmet", "set virtual stages"),)
+    hidden = fix("best", blocked=True, preconditions=unmet, recoverable_ns=worth_ns)
+    lines = shown(*[fix(str(place), recoverable_ns=100) for place in range(5)], hidden)
+
+    assert ("- Held back: Do best" in lines) is is_told
+    assert ("blocked: stages are interleaved → set virtual stages" in lines) is is_told
+
+
 def test_settings_beyond_three_are_counted():
     settings = tuple(Setting("pytorch", f"line{place}", "") for place in range(5))
 

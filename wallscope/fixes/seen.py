@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from wallscope.errors import OptionError
+from wallscope.fixes.hardware import machine
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
+from wallscope.model.compute import ComputeDetails
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.kinds import Axis, Backend, Precision
 
@@ -19,7 +22,7 @@ _SIZES = {
     Axis.CP: "context_parallel_size",
 }
 _BACKENDS = {Backend.DEEP_EP: "deepep", Backend.HYBRID_EP: "hybridep", Backend.NCCL_EP: "ncclep"}
-_UNTOLD = {Precision.UNKNOWN}
+_MUCH = 0.05
 _LOW = {Precision.FP8, Precision.MXFP8, Precision.NVFP4, Precision.INT8}
 
 
@@ -34,11 +37,12 @@ def seen(analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: 
         architecture=None if gpu is None else gpu.architecture,
         gpu=None if gpu is None else gpu.name,
         memory_bytes=None if gpu is None else gpu.memory_bytes,
+        nvlink_domain=_nvlink_domain(None if gpu is None else gpu.name),
         world_size=analysis.capture.world_size,
         backends=tuple(sorted({entry.backend for rank in ranks for entry in rank.communication.operations})),
         communicator_sizes=communicator_sizes(axes, collectives),
         cuda_graphs=analysis.capture.cuda_graphs,
-        precisions=tuple(sorted({work.precision for each in details for work in each.precisions} - _UNTOLD)),
+        precisions=tuple(sorted({precision for each in details for precision in _precisions(each)})),
         grouped_experts=_any([each.grouped_kernels > 0 for each in details]),
         permute_fused=_any([each.permute_fused for each in details]),
         router_fused=_any([each.router_fused for each in details]),
@@ -60,6 +64,23 @@ def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Ax
     )
     groups = told.group_by("axis", maintain_order=True).agg("participants")
     return {Axis(axis): tuple(sizes) for axis, sizes in groups.iter_rows()}
+
+
+def _nvlink_domain(name: str | None) -> int | None:
+    """How many GPUs NVLink joins; cards in PCIe slots have none, or a bridge to their neighbour."""
+    if name is None or "pcie" in name.lower():
+        return None
+    try:
+        return machine(name).nvlink_domain
+    except OptionError:
+        return None
+
+
+def _precisions(details: ComputeDetails) -> Iterator[Precision]:
+    """The precisions of multiplications; what no name tells counts where it is more than a little."""
+    for work in details.precisions:
+        if work.precision is not Precision.UNKNOWN or work.share >= _MUCH:
+            yield work.precision
 
 
 def _any(told: list[bool | None]) -> bool | None:
@@ -88,6 +109,8 @@ def merged(
     settings = dict(configuration.settings)
     findings = [*_absent(configuration, trace)]
     for shown in _shown(trace):
+        if _is_folded(shown, configuration):
+            continue
         told = settings.get(shown.key)
         if told is not None and told.value is not None and _differs(shown, told.value):
             findings.append(
@@ -98,6 +121,19 @@ def merged(
         if told is None or _differs(shown, told.value):
             settings[shown.key] = KnownSetting(shown.value, f"trace: {shown.by}")
     return RunConfiguration(settings), tuple(findings)
+
+
+def _is_folded(shown: _Shown, configuration: RunConfiguration) -> bool:
+    """Whether a communicator of the experts has the ranks of EP and ETP together."""
+    experts, tensor = (
+        configuration.get(key) for key in ("expert_model_parallel_size", "expert_tensor_parallel_size")
+    )
+    return (
+        shown.key == "expert_model_parallel_size"
+        and isinstance(experts, int)
+        and isinstance(tensor, int)
+        and experts * tensor == shown.value
+    )
 
 
 def _differs(shown: _Shown, told: Value) -> bool:
@@ -116,12 +152,13 @@ def _shown(trace: TraceFacts) -> Iterator[_Shown]:
     if len(dispatchers) == 1:
         yield _Shown("moe_token_dispatcher_type", "flex", f"kernels of {dispatchers[0]} ran")
         yield _Shown("moe_flex_dispatcher_backend", dispatchers[0], f"kernels of {dispatchers[0]} ran")
+    permutes = trace.permute_fused and Backend.HYBRID_EP not in trace.backends
     switches: Mapping[str, tuple[bool | None, str]] = {
         "overlap_moe_expert_parallel_comm": (trace.ep_overlap, "ranges of merged layers ran"),
         "delay_wgrad_compute": (trace.delayed_wgrad, "ranges of delayed weight gradients ran"),
         "fine_grained_activation_offloading": (trace.activation_offload, "ranges of offloading ran"),
         "moe_grouped_gemm": (trace.grouped_experts or None, "grouped matrix multiplications ran"),
-        "moe_permute_fusion": (trace.permute_fused or None, "fused permute kernels ran"),
+        "moe_permute_fusion": (permutes or None, "fused permute kernels ran"),
         "moe_router_fusion": (trace.router_fused or None, "fused router kernels ran"),
     }
     for key, (value, by) in switches.items():
@@ -148,9 +185,9 @@ def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Find
     ran = {_BACKENDS[each] for each in trace.backends if each in _BACKENDS}
     if isinstance(backend, str) and is_flex and not ran and trace.backends:
         yield _missing(configuration, "moe_flex_dispatcher_backend", f"no kernel of {backend} ran")
-    low = trace.precisions and not _LOW & set(trace.precisions)
+    none_is_low = trace.precisions and not {*_LOW, Precision.UNKNOWN} & set(trace.precisions)
     for key in ("fp8", "fp4"):
-        if low and configuration.get(key) is not None:
+        if none_is_low and configuration.get(key) is not None:
             yield _missing(configuration, key, "no matrix multiplication in low precision ran")
     graphs = configuration.get("cuda_graph_impl")
     if graphs not in {None, "none"} and trace.cuda_graphs is GraphTracing.NONE:

@@ -1,5 +1,6 @@
 """How a run was configured, as far as it is known: settings under one canonical name each."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -63,9 +64,9 @@ class TraceFacts:
 
     def settings(self) -> dict[str, Value]:
         """Facts of the machine under the keys that conditions ask for; unknown ones are left out."""
-        major = None if self.architecture is None else int(self.architecture.removeprefix("sm_")[:-1] or 0)
+        numbers = re.fullmatch(r"sm_(\d+)\d[a-z]?", self.architecture or "")
         facts: dict[str, Value] = {
-            "compute_capability": major or None,
+            "compute_capability": None if numbers is None else int(numbers[1]),
             "gpu_name": self.gpu,
             "nvlink_domain": self.nvlink_domain,
             "world_size": self.world_size,

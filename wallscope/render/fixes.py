@@ -60,6 +60,10 @@ class _Fixes:
             table.add_row(f"{number}", Text(fix.title, style=WALL_COLOURS[fix.wall]), worth)
             for line in _lines(fix):
                 table.add_row("", line, "")
+        for fix in _held_back(self.shown, self.found):
+            table.add_row("-", Text(f"Held back: {fix.title}", style=WALL_COLOURS[fix.wall]), "")
+            for line in _obstacles(fix):
+                table.add_row("", line, "")
         if left := len(self.found) - len(self.shown):
             table.add_row(
                 "", Text(f"{left} more in the JSON; wallscope explain {self.shown[0].id}", style="dim"), ""
@@ -67,15 +71,28 @@ class _Fixes:
         yield table
 
 
+def _held_back(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
+    """Blocked fixes that would win as much as any that is shown: the first of them."""
+    most_ns = max((fix.recoverable_ns or 0 for fix in shown), default=0)
+    hidden = [fix for fix in found if fix.blocked and fix not in shown]
+    return [fix for fix in hidden if most_ns and (fix.recoverable_ns or 0) >= most_ns][:1]
+
+
+def _obstacles(fix: Fix) -> list[Text]:
+    """What blocks a fix, and what unblocks it."""
+    unmet = [entry for entry in fix.preconditions if entry.status == "unmet"]
+    cures = [f" → {entry.unblock}" if entry.unblock else "" for entry in unmet]
+    return [
+        Text(f"blocked: {entry.text}{cure}", style="yellow") for entry, cure in zip(unmet, cures, strict=True)
+    ]
+
+
 def _lines(fix: Fix) -> list[Text]:
     """What to set, what blocks it."""
     lines = []
     if fix.settings:
         lines.append(Text(_settings(fix.settings)))
-    for entry in fix.preconditions:
-        if entry.status == "unmet":
-            cure = f" → {entry.unblock}" if entry.unblock else ""
-            lines.append(Text(f"blocked: {entry.text}{cure}", style="yellow"))
+    lines += _obstacles(fix)
     told = [f"preconditions: {checked(fix)}"] if fix.preconditions else []
     told += [f"then {fix.next_wall} is next"] if fix.next_wall else []
     if told:
