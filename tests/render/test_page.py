@@ -175,9 +175,9 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     told = unescape(re.sub(r"<[^>]+>", " ", page(advised).partition("What to do first")[2]))
 
     assert re.sub(r"\s+", " ", told).startswith(
-        " Overlap the exchange blocked at best 1.25x overlap=true megatron-lm It stands alone."
-        " ✗ unmet: No pipeline <b> → Set it to 1. Measured elsewhere: 1.2x (elsewhere) More memory."
-        " Check: Look again."
+        " Overlap the exchange blocked at best 1.25x megatron-lm overlap true ✗ No pipeline <b>"
+        " → Set it to 1. Why, preconditions (1 unmet), how to check It stands alone. ✗ unmet: No pipeline <b>"
+        " Measured elsewhere: 1.2x (elsewhere) More memory. Check: Look again."
     )
 
 

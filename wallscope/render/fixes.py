@@ -22,10 +22,11 @@ _STATUSES: tuple[Met, ...] = ("met", "unmet", "unknown")
 def fixes(found: tuple[Fix, ...], unit: str) -> RenderableType:
     """At most five fixes, not more than two that answer the same cause first; the rest is counted."""
     title = f"Do, by what the {unit} could win at most; ceilings do not add up"
-    return titled(title, _Fixes(_first_screen(found), found))
+    return titled(title, _Fixes(first_screen(found), found))
 
 
-def _first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
+def first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """The fixes that are shown first, in their order: not more than two of a cause before others."""
     taken: Counter[str] = Counter()
     first: list[int] = []
     for place, fix in enumerate(found):

@@ -14,11 +14,13 @@ from markupsafe import Markup, escape
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.catalogue import meaning
+from wallscope.model.fixes import Fix
 from wallscope.model.kinds import Wall
 from wallscope.model.report import Report
 from wallscope.render.blocks import Section
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.details import rank_name
+from wallscope.render.fixes import checked, first_screen
 from wallscope.render.foreign import visible
 from wallscope.render.sections.causes import causes
 from wallscope.render.sections.phases import phases, ranks
@@ -95,9 +97,23 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "pressure": diagnosis.memory_pressure,
         "opportunities": analysis.opportunities[:_MOST_OPPORTUNITIES],
         "more_opportunities": max(len(analysis.opportunities) - _MOST_OPPORTUNITIES, 0),
-        "fixes": None if analysis.fixes is None else analysis.fixes[:_MOST_FIXES],
+        "fixes": tuple(map(_fix, first_screen(analysis.fixes or ())[:_MOST_FIXES])),
+        "more_fixes": max(len(analysis.fixes or ()) - _MOST_FIXES, 0),
         "findings": tuple(graded[:_MOST_LIMITS]),
         "more_findings": max(len(graded) - _MOST_LIMITS, 0),
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    """A fix with its settings a system, and how its preconditions stand."""
+    systems = dict.fromkeys(setting.system for setting in fix.settings)
+    return {
+        "fix": fix,
+        "settings": [
+            (system, [one.written() for one in fix.settings if one.system == system]) for system in systems
+        ],
+        "unmet": [needed for needed in fix.preconditions if needed.status == "unmet"],
+        "checked": checked(fix),
     }
 
 
