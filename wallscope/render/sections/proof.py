@@ -13,6 +13,10 @@ _QUERIES = {
     "device_busy": "Time in which the device did anything",
     "compute_gaps": "Gaps between kernels of compute",
 }
+_SQL = (
+    "These queries, run on the export with sqlite3, tell the device's time in one window;"
+    " its bounds are those of a step in the JSON answer."
+)
 _DEFINITIONS = {
     "typical step": "Mean of the steady steps of ordinary length, rounded so that its parts add up to it.",
     "wall": "Who pays for a nanosecond: compute while it runs, else the link of the chain that bound.",
@@ -85,7 +89,7 @@ def computed(analysis: Analysis, rank: Rank) -> Section:
             (text("cause"), text("what it means")),
             tuple((Cell(entry.cause, entry.wall), Cell(meaning(entry.cause))) for entry in rank.causes),
         ),
-        Lines(("These queries run on the export with sqlite3 and reproduce the device's times.",)),
+        Lines((_SQL,)),
         *(Code(caption, query(name)) for name, caption in _QUERIES.items()),
         Grid("Versions", (text("of"), text("is")), tuple(cells(*entry) for entry in versions.items())),
     )
