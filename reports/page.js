@@ -90,5 +90,8 @@
     });
     document.documentElement.dataset.ready = "yes";
   };
-  begin();
+  begin().catch(() => {
+    document.documentElement.dataset.ready = "no";
+    document.getElementById("undrawn").hidden = false;
+  });
 })();

@@ -43,7 +43,7 @@ def page(report: Report) -> str:
     packed = pack(report.timelines)
     analysis = report.analysis
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    scripts = [shipped(name) for name in ("timeline.js", "page.js")]
+    scripts = [shipped(name) for name in ("timeline_data.js", "timeline.js", "page.js")]
     plotly = _plotly()
     template = _environment().get_template("page.html.j2")
     return template.render(

@@ -17,8 +17,8 @@ def phases(analysis: Analysis, rank: Rank) -> Section | None:
     columns = (
         text("range", "path of folded names, outermost first; like ranges are one row"),
         Column("count", "ranges that begin in the host's time for the step"),
-        Column("host", "their time on the host, added up"),
-        Column("device", "time in which operations issued inside ran, ranges inside included"),
+        Column("on the host", "their time on the host, added up"),
+        Column("on the device", "time in which operations issued inside ran, ranges inside included"),
         Column("alone", "the same without the ranges inside"),
         *(Column(str(wall), "time that this wall owns of what was issued inside") for wall in Wall),
     )

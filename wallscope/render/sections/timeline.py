@@ -44,7 +44,7 @@ def _gaps(gaps: Sequence[Gap], unit: str) -> Grid:
         Column("length"),
         Column(unit),
         text("most of it", "the cause that owns most of the gap"),
-        Column("slack", "how much earlier the next constraint would have bound"),
+        Column("slack", "how much earlier the next constraint would have bound; none: nothing else held it"),
         text("ended by", "the operation that starts when the gap ends, and its stream"),
         text("issued by", "the call that issued that operation, and its thread"),
         text("in", "NVTX ranges around that call"),
@@ -63,7 +63,7 @@ def _row(gap: Gap) -> tuple[Cell, ...]:
         Cell(units.duration(row["duration_ns"])),
         Cell(units.number(row["step"])),
         Cell(f"{row['cause']} {units.duration(row['cause_ns'])}", Wall(row["cause"].split("/")[0])),
-        Cell("" if row["slack_ns"] is None else units.duration(row["slack_ns"])),
+        Cell("none" if row["slack_ns"] is None else units.duration(row["slack_ns"])),
         Cell(
             visible(ended or "the end of the window", most=_LONGEST_NAME) + where, hint=(ended or "")[:2_000]
         ),
