@@ -176,7 +176,7 @@ def test_an_interrupted_run_exits_130_and_leaves_nothing(monkeypatch, export, tm
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(wallscope.analysis, "analyze", interrupted)
+    monkeypatch.setattr(wallscope.analysis, "accounted", interrupted)
     monkeypatch.setattr(
         sys, "argv", ["wallscope", "analyze", str(export), "--json", str(tmp_path / "run.json")]
     )
