@@ -15,7 +15,8 @@ import polars as pl
 
 from wallscope.model.kinds import CallRole, LinkKind, OperationClass
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.replay import Change, Pieces, Replay
+from wallscope.timeline.play import Change
+from wallscope.timeline.replay import Pieces, Replay
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
@@ -191,12 +192,12 @@ class _Stretch:
         rows -= {row for call in self._evidence.waits.blocking for row in self._rows_of_call.get(call, ())}
         rows |= {row for call in unmade for row in self._rows_of_call.get(call, ())}
         return Change(
-            pieces=frozenset(rows),
-            operations=frozenset(removed["op"].to_list()),
+            pieces=dict.fromkeys(rows, 0),
+            operations=dict.fromkeys(removed["op"].to_list(), 0),
             unblocked=frozenset(unblocked),
-            no_launch_latency="host/launch-latency" in causes,
-            no_hand_over=bool(_HAND_OVER & set(causes)),
-            no_return_latency="host/synchronisation" in causes,
+            launch_latency=float("host/launch-latency" not in causes),
+            hand_over=float(not _HAND_OVER & set(causes)),
+            return_latency=float("host/synchronisation" not in causes),
         )
 
 
