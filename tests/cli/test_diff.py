@@ -118,7 +118,7 @@ def test_an_answer_of_another_version_is_one_line(answers, tmp_path):
     (tmp_path / "new.json").write_text(json.dumps(answer))
 
     with pytest.raises(
-        ProfileError, match=r"is wallscope.profile/7, this wallscope reads wallscope.profile/1"
+        ProfileError, match=r"is wallscope.profile/7, this wallscope reads wallscope.profile/2"
     ):
         runs_of((tmp_path / "new.json",), Options(), lambda _: None)
 

@@ -19,6 +19,7 @@ from wallscope.model.profile import (
     OPERATION_KEYS,
     PROFILE_SCHEMA,
     PROFILE_STEPS,
+    RANK_COLLECTIVES,
     RECOVERABLE,
     STEP_CAUSES,
     STEP_OWNED,
@@ -34,6 +35,7 @@ TABLES: Final = {
     "owned": STEP_OWNED,
     "causes": STEP_CAUSES,
     "recoverable": RECOVERABLE,
+    "collectives": RANK_COLLECTIVES,
 }
 _MOST_BYTES: Final = 512 << 20
 _EFFORT: Final = 3  # a fifth larger than 6, in a third of the time

@@ -18,6 +18,7 @@ from wallscope.model.profile import (
     Header,
     Profile,
 )
+from wallscope.profile.collectives import rank_collectives
 from wallscope.timeline.folding import folded
 from wallscope.timeline.precision import precisions
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
@@ -42,10 +43,13 @@ class Tables:
     owned: pl.DataFrame
     causes: pl.DataFrame
     communicators: tuple[Communicators, ...]
+    collectives: pl.DataFrame
 
     def profile(self, header: Header, recoverable: pl.DataFrame) -> Profile:
         """The profile, with what only the whole answer knows."""
-        return Profile(header, self.steps, self.keys, self.work, self.owned, self.causes, recoverable)
+        return Profile(
+            header, self.steps, self.keys, self.work, self.owned, self.causes, recoverable, self.collectives
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Described:
 
     `kernels` has the columns `name`, `text` and `precision`; `calls` and `ranges` are the texts of each, with
     an empty one at the end; `range_of` is the range of each operation, -1 without one; `axes` follows `AXES`,
-    `counted` has the columns `op`, `bytes` and `participants`.
+    `counted` follows `COLLECTIVES`.
     """
 
     kernels: pl.DataFrame
@@ -75,7 +79,7 @@ def described(
         projected: `PROJECTION`.
         written: the path of each range, written out, by number.
         axes: `AXES`.
-        counted: columns `op`, `bytes` and `participants`, as far as collectives are known.
+        counted: `COLLECTIVES`, as far as they are known.
     """
     texts = capture.names.select("name", text=folded(capture.names["text"]).str.slice(0, _LONGEST_NAME))
     nothing = pl.Series([""], dtype=pl.String)
@@ -124,6 +128,7 @@ def tables(
             ["step", "cause", "state", "absent"],
         ),
         communicators=_communicators(keyed),
+        collectives=rank_collectives(operations, windows, slices, described.axes, described.counted),
     )
 
 
