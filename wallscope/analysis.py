@@ -1,7 +1,6 @@
 """The pipeline: an export is read, its operations are named, its time is divided and accounted for."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -10,10 +9,8 @@ from wallscope import __version__
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
-from wallscope.model.kinds import Axis
-from wallscope.model.reader import Reader
+from wallscope.model.options import Options
 from wallscope.model.report import Report
-from wallscope.model.throughput import StepFacts
 from wallscope.nsys import read_capture
 from wallscope.profile import profiled
 from wallscope.timeline.anchors import check_pattern, labelled
@@ -22,7 +19,7 @@ from wallscope.timeline.inner import inner_unit
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.paths import nested
 from wallscope.timeline.projection import projection
-from wallscope.timeline.selection import Selection, selected_ranks, selected_windows
+from wallscope.timeline.selection import selected_ranks, selected_windows
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import Divided, accounts, all_slices
@@ -40,25 +37,20 @@ from wallscope.walls.tables import step_table
 from wallscope.walls.throughput import throughput, throughput_findings
 from wallscope.walls.verdict import diagnosed, least_computing
 
+__all__ = [
+    "Accounted",
+    "Options",
+    "accounted",
+    "analyze",
+    "divide",
+    "gathered",
+    "proven",
+    "report_of",
+    "stepped",
+]
+
 _AGREEMENT = 0.05
 _MOST_GAPS = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the user asks for, and tells.
-
-    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
-    says how the run was configured, how to read.
-    """
-
-    kernels: Path | None = None
-    step_range: str | None = None
-    selection: Selection = field(default_factory=Selection)
-    streams: Mapping[int, Axis] = field(default_factory=dict)
-    step_facts: StepFacts = field(default_factory=StepFacts)
-    configuration: Path | None = None
-    reader: Reader = Reader.PAGES
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,11 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
     Raises:
         SelectionError: one cannot be read.
     """
+    if not texts:
+        return {}
     from wallscope.timeline.axes import stream_axes  # noqa: PLC0415  # keeps --help fast
 
-    return stream_axes(texts or [])
+    return stream_axes(texts)
 
 
 def analyze(  # noqa: PLR0913  # options are parameters

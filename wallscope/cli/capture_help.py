@@ -1,14 +1,16 @@
 """`wallscope capture-help`: how the next capture answers what this one could not."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wallscope.cli.analyze import Verbose
 from wallscope.cli.output import print_out
 from wallscope.cli.progress import reported, talkative
-from wallscope.model.capture import Finding, Progress, Severity
+
+if TYPE_CHECKING:
+    from wallscope.model.capture import Finding, Progress
 
 
 def capture_help(
@@ -33,10 +35,11 @@ def capture_help(
     print_out(shown(file.name, findings))
 
 
-def _findings(file: Path, progress: Progress) -> tuple[Finding, ...]:
+def _findings(file: Path, progress: "Progress") -> "tuple[Finding, ...]":
     """What limits an export; also of one that holds nothing to analyse."""
     from wallscope.analysis import Options, analyze  # noqa: PLC0415  # keeps --help fast
     from wallscope.errors import NothingToAnalyzeError  # noqa: PLC0415
+    from wallscope.model.capture import Finding, Severity  # noqa: PLC0415
     from wallscope.nsys import read_contents  # noqa: PLC0415
 
     try:

@@ -4,19 +4,23 @@ import io
 import os
 import stat
 import sys
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console, RenderableType
 
 from wallscope.errors import OutputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _STANDARD_OUTPUT = "-"
 
 
-def print_out(answer: RenderableType) -> None:
+def print_out(answer: "RenderableType") -> None:
     """Print to standard output, as wide as the terminal, 80 columns elsewhere."""
+    from rich.console import Console  # noqa: PLC0415  # keeps --help fast
+
     page = io.StringIO()
     console = Console(
         file=page,
@@ -96,6 +100,8 @@ def write_whole(target: Path, text: str) -> None:
     if str(target) == _STANDARD_OUTPUT:
         _to_standard_output(text)
         return
+    import tempfile  # noqa: PLC0415  # keeps --help fast
+
     aside: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
