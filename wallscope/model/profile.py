@@ -82,6 +82,9 @@ STEP_CAUSES = pl.Schema(
 RECOVERABLE = pl.Schema({"input": pl.UInt32(), "cause": pl.String(), "recoverable_ns": pl.Int64()})
 """What the typical step of a capture would get shorter without a cause, as far as known."""
 
+NULLABLE: Final = frozenset({"reason", "axis", "backend", "precision", "exposed_ns", "bytes", "absent"})
+"""Columns that may say that something is unknown, or is not there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Communicators:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.profile import (
+    NULLABLE,
     OPERATION_KEYS,
     PROFILE_SCHEMA,
     PROFILE_STEPS,
@@ -112,6 +113,8 @@ def _columns(frame: pl.DataFrame) -> dict[str, Any]:
 
 def _frame(columns: dict[str, Any], schema: pl.Schema) -> pl.DataFrame:
     found = {name: _column(columns[name], dtype) for name, dtype in schema.items()}
+    if any(column.has_nulls() for name, column in found.items() if name not in NULLABLE):
+        raise ValueError
     return pl.DataFrame(found, schema=schema, strict=True)
 
 
