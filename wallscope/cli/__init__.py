@@ -77,7 +77,12 @@ def main() -> None:
     except WallscopeError as error:
         sys.stderr.write(f"wallscope: {visible(str(error), most=2_000)}\n")
         sys.exit(USAGE)
-    except Exception:  # noqa: BLE001  # the boundary: whatever gets here is a bug of ours
+    except MemoryError:
+        sys.stderr.write("wallscope: there is not enough memory — raise the limit, or capture fewer steps\n")
+        sys.exit(USAGE)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
         traceback.print_exc()
         sys.stderr.write(
             f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n"

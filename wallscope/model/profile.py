@@ -3,6 +3,7 @@
 Times are integer nanoseconds. `input` and `key` count from 0 inside one profile; null is unknown.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -111,6 +112,15 @@ Of one kind are those of a communicator; where it is unknown, those of an operat
 `before` is the time from the begin of the previous one, or of the first step, to its own begin, `inside` the
 time while it ran; time outside of steps has no wall.
 """
+
+NULLABLE: Final[Mapping[str, frozenset[str]]] = {
+    "steps": frozenset({"reason"}),
+    "keys": frozenset({"axis", "backend", "precision"}),
+    "work": frozenset({"exposed_ns", "bytes"}),
+    "causes": frozenset({"absent"}),
+    "collectives": frozenset({"step", "communicator", "participants", "bytes", "bus_bytes"}),
+}
+"""Columns of the tables of a profile that may say that something is unknown, or is not there."""
 
 
 @dataclass(frozen=True, slots=True)
