@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.gates import FailOn, judge, read_gates
-from wallscope.cli.output import check_different, check_output, print_out, write_whole
+from wallscope.cli.output import print_out
+from wallscope.cli.outputs import HtmlFile, JsonFile, MarkdownFile, Outputs
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
@@ -86,13 +87,9 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
 def analyze(  # noqa: PLR0913  # options are parameters
     file: Export,
     *,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the report as one HTML page that works offline."),
-    ] = None,
+    json: JsonFile = None,
+    html: HtmlFile = None,
+    markdown: MarkdownFile = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
     stream: Streams = None,
@@ -109,14 +106,12 @@ def analyze(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.analysis import Options, accounted, report_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.analysis import Options, accounted  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    for target in (json, html):
-        check_output(target, inputs=(file, kernels, config))
-    check_different({"--json": json, "--html": html})
+    outputs = Outputs(json, html, markdown)
+    outputs.check(inputs=(file, kernels, config))
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -129,14 +124,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     )
     with reported() as progress:
         found = accounted(file, options, progress)
-        report = None if html is None else report_of(found, progress)
-    analysis = found.analysis
-    if json is not None:
-        write_whole(json, document(analysis))
-    if html is not None and report is not None:
-        from wallscope.render.page import page  # noqa: PLC0415  # only the page needs it
-
-        write_whole(html, page(report))
-    if "-" not in {str(json), str(html)}:
-        print_out(summary(analysis))
-    judge(limits, analysis)
+    outputs.write(found)
+    if not outputs.takes_standard_output:
+        print_out(summary(found.analysis))
+    judge(limits, found.analysis)
