@@ -28,6 +28,7 @@ from wallscope.walls.budget import budgets
 from wallscope.walls.chain_findings import chain_findings
 from wallscope.walls.evidence import OperationFacts, operation_facts
 from wallscope.walls.evidence import evidence as evidence_of
+from wallscope.walls.exported import Exported
 from wallscope.walls.findings import accounting_findings
 from wallscope.walls.opportunities import inferred_causes, opportunities
 from wallscope.walls.phases import Phases
@@ -60,6 +61,7 @@ class Accounted:
     analysis: Analysis
     parts: Divided
     evidence: Evidence
+    facts: OperationFacts
     place: int
 
 
@@ -81,6 +83,11 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     proof = Proof(shown, parts.phases, parts.projected, slices)
     timelines = step_timelines(parts, slices, place, found.analysis.ranks[place])
     return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS))
+
+
+def exported(found: Accounted) -> Exported:
+    """The tables behind the answer, each made when it is asked for."""
+    return Exported(found.analysis, found.parts, found.evidence, found.facts)
 
 
 def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
@@ -133,7 +140,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
     profiles = tuple(account.tables for account in found)
-    return Accounted(profiled(fixed, profiles, options.step_facts), parts, evidence, place)
+    return Accounted(profiled(fixed, profiles, options.step_facts), parts, evidence, facts, place)
 
 
 def gathered(

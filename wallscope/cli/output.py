@@ -12,6 +12,8 @@ import typer
 from wallscope.errors import OutputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import RenderableType
 
 _STANDARD_OUTPUT = "-"
@@ -100,28 +102,35 @@ def write_whole(target: Path, text: str) -> None:
     if str(target) == _STANDARD_OUTPUT:
         _to_standard_output(text)
         return
+    write_chunks(target, (text.encode(),))
+
+
+def write_chunks(target: Path, chunks: "Iterable[bytes]") -> None:
+    """Write aside, chunk by chunk, then rename: all of the chunks, or what was there before.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
     import tempfile  # noqa: PLC0415  # keeps --help fast
 
     aside: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            newline="\n",
-            dir=target.parent,
-            prefix=f".{target.name[:100]}.",
-            delete=False,
+            dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
         ) as stream:
             aside = Path(stream.name)
-            stream.write(text)
+            for chunk in chunks:
+                stream.write(chunk)
             stream.flush()
             os.fsync(stream.fileno())
         aside.chmod(_mode(target))
         aside.replace(target)
+        aside = None
     except OSError as error:
+        raise OutputError(f"{target} — cannot be written: {error.strerror} — name another file") from error
+    finally:
         if aside is not None:
             aside.unlink(missing_ok=True)
-        raise OutputError(f"{target} — cannot be written: {error.strerror} — name another file") from error
 
 
 def _mode(target: Path) -> int:

@@ -1,16 +1,22 @@
 """What `analyze` writes, and where: each result whole or not at all, none over an input."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.folders import check_folder, holds_only, write_folder
 from wallscope.cli.output import check_different, check_output, write_whole
 from wallscope.cli.progress import reported
+from wallscope.errors import OutputError
 
 if TYPE_CHECKING:
     from wallscope.analysis import Accounted
+    from wallscope.render.exported import Format
+
+_STANDARD_OUTPUT = "-"
 
 JsonFile = Annotated[
     Path | None,
@@ -28,31 +34,53 @@ MarkdownFile = Annotated[
         help="Write it as Markdown for a pull request or job summary; - is standard output.",
     ),
 ]
+CsvFolder = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="DIR", help="Write the tables behind the answer as CSV, into a folder."),
+]
+ParquetFolder = Annotated[
+    Path | None, typer.Option("--parquet", metavar="DIR", help="Write the same tables as Parquet.")
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """The places that the user named, by what is written there."""
 
-    json: Path | None
-    html: Path | None
-    markdown: Path | None
+    json: Path | None = None
+    html: Path | None = None
+    markdown: Path | None = None
+    csv: Path | None = None
+    parquet: Path | None = None
 
     def check(self, inputs: tuple[Path | None, ...]) -> None:
         """Refuse bad places before the work begins.
 
         Raises:
-            OutputError: one cannot be written, is an input, or is named twice.
+            OutputError: one cannot be written, is an input, is named twice, or lies in another one.
         """
         files = {"--json": self.json, "--html": self.html, "--markdown": self.markdown}
-        for target in files.values():
-            check_output(target, inputs)
-        check_different(files)
+        for file in files.values():
+            check_output(file, inputs)
+        folders: dict[str, tuple[Path | None, Format]] = {
+            "--csv": (self.csv, "csv"),
+            "--parquet": (self.parquet, "parquet"),
+        }
+        places = files | {option: folder for option, (folder, _) in folders.items()}
+        check_different(places)
+        for option, (folder, kind) in folders.items():
+            if str(folder) == _STANDARD_OUTPUT:
+                raise OutputError(f"{option} - — is no folder — name one")
+            check_folder(folder, inputs, partial(_is_ours, kind=kind))
+            others = [place for name, place in places.items() if place and name != option]
+            for other in others:
+                if folder and other.resolve().is_relative_to(folder.resolve()):
+                    raise OutputError(f"{other} — lies in the folder of {option} — name a place elsewhere")
 
     @property
     def takes_standard_output(self) -> bool:
         """Whether a result goes to standard output, so that nothing else may."""
-        return "-" in {str(self.json), str(self.html), str(self.markdown)}
+        return _STANDARD_OUTPUT in {str(self.json), str(self.html), str(self.markdown)}
 
     def write(self, found: "Accounted") -> None:
         """Write all that was asked for.
@@ -67,6 +95,7 @@ class Outputs:
             with reported() as progress:
                 text = page(report_of(found, progress))
             write_whole(self.html, text)
+        self._write_tables(found)
         if self.json is not None:
             from wallscope.render.document import document  # noqa: PLC0415  # same
 
@@ -75,3 +104,28 @@ class Outputs:
             from wallscope.render.markdown import markdown  # noqa: PLC0415  # same
 
             write_whole(self.markdown, markdown(found.analysis))
+
+    def _write_tables(self, found: "Accounted") -> None:
+        wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
+        if not any(folder for _, folder in wanted):
+            return
+        from wallscope.analysis import exported  # noqa: PLC0415  # only when asked for
+        from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
+
+        with reported() as progress:
+            tables = exported(found)
+            for kind, folder in wanted:
+                if folder is not None:
+                    progress(f"writing {folder.name}")
+                    name = found.analysis.inputs[0].name
+                    write_folder(folder, partial(write_tables, kind=kind, source=name, frame=tables.frame))
+
+
+def _is_ours(folder: Path, kind: "Format") -> bool:
+    """Whether a folder holds tables of that kind and nothing else, so that it may be replaced."""
+    from wallscope.render import exported  # noqa: PLC0415  # only for a folder that is there
+
+    manifest = folder / exported.MANIFEST
+    if not holds_only(folder, exported.files(kind)) or not manifest.is_file():
+        return False
+    return exported.is_ours(manifest.read_text(encoding="utf-8", errors="replace"), kind)
