@@ -7,7 +7,15 @@ import typer
 
 from wallscope.cli.gates import FailOn, judge, read_gates
 from wallscope.cli.output import print_out
-from wallscope.cli.outputs import CsvFolder, HtmlFile, JsonFile, MarkdownFile, Outputs, ParquetFolder
+from wallscope.cli.outputs import (
+    CsvFolder,
+    HtmlFile,
+    JsonFile,
+    MarkdownFile,
+    Outputs,
+    ParquetFolder,
+    PerfettoFile,
+)
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
@@ -92,6 +100,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     markdown: MarkdownFile = None,
     csv: CsvFolder = None,
     parquet: ParquetFolder = None,
+    perfetto: PerfettoFile = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
     stream: Streams = None,
@@ -112,7 +121,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    outputs = Outputs(json, html, markdown, csv, parquet)
+    outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
     outputs.check(inputs=(file, kernels, config))
     limits = read_gates(fail_on)
     options = Options(

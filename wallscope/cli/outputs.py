@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.folders import check_folder, holds_only, write_folder
-from wallscope.cli.output import check_different, check_output, write_whole
+from wallscope.cli.output import check_different, check_output, write_chunks, write_whole
 from wallscope.cli.progress import reported
 from wallscope.errors import OutputError
 
@@ -41,6 +41,14 @@ CsvFolder = Annotated[
 ParquetFolder = Annotated[
     Path | None, typer.Option("--parquet", metavar="DIR", help="Write the same tables as Parquet.")
 ]
+PerfettoFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--perfetto",
+        metavar="FILE",
+        help="Write a trace for ui.perfetto.dev, with walls and causes beside it.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,7 @@ class Outputs:
     markdown: Path | None = None
     csv: Path | None = None
     parquet: Path | None = None
+    perfetto: Path | None = None
 
     def check(self, inputs: tuple[Path | None, ...]) -> None:
         """Refuse bad places before the work begins.
@@ -59,9 +68,16 @@ class Outputs:
         Raises:
             OutputError: one cannot be written, is an input, is named twice, or lies in another one.
         """
-        files = {"--json": self.json, "--html": self.html, "--markdown": self.markdown}
+        files = {
+            "--json": self.json,
+            "--html": self.html,
+            "--markdown": self.markdown,
+            "--perfetto": self.perfetto,
+        }
         for file in files.values():
             check_output(file, inputs)
+        if str(self.perfetto) == _STANDARD_OUTPUT:
+            raise OutputError("--perfetto - — a trace is no text — name a file")
         folders: dict[str, tuple[Path | None, Format]] = {
             "--csv": (self.csv, "csv"),
             "--parquet": (self.parquet, "parquet"),
@@ -95,7 +111,7 @@ class Outputs:
             with reported() as progress:
                 text = page(report_of(found, progress))
             write_whole(self.html, text)
-        self._write_tables(found)
+        self._write_parts(found)
         if self.json is not None:
             from wallscope.render.document import document  # noqa: PLC0415  # same
 
@@ -105,12 +121,14 @@ class Outputs:
 
             write_whole(self.markdown, markdown(found.analysis))
 
-    def _write_tables(self, found: "Accounted") -> None:
+    def _write_parts(self, found: "Accounted") -> None:
+        """What is made from more than the answer: tables, and the trace."""
         wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
-        if not any(folder for _, folder in wanted):
+        if self.perfetto is None and not any(folder for _, folder in wanted):
             return
         from wallscope.analysis import exported  # noqa: PLC0415  # only when asked for
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
+        from wallscope.render.perfetto import perfetto  # noqa: PLC0415  # same
 
         with reported() as progress:
             tables = exported(found)
@@ -119,6 +137,10 @@ class Outputs:
                     progress(f"writing {folder.name}")
                     name = found.analysis.inputs[0].name
                     write_folder(folder, partial(write_tables, kind=kind, source=name, frame=tables.frame))
+            if self.perfetto is not None:
+                progress(f"writing {self.perfetto.name}")
+                traced = tables.traced()
+                write_chunks(self.perfetto, perfetto(traced.tracks(), traced.earliest_ns()))
 
 
 def _is_ours(folder: Path, kind: "Format") -> bool:

@@ -16,6 +16,7 @@ from wallscope.walls.evidence import OperationFacts
 from wallscope.walls.exported_gaps import gaps
 from wallscope.walls.named import Named
 from wallscope.walls.tables import kernel_table, range_table
+from wallscope.walls.traced import Traced
 
 _DECLARED = {table.name: table for table in TABLES}
 _WHO = ("rank", "pid", "device")
@@ -46,6 +47,10 @@ class Exported:
         found = all_slices(self.parts, self.evidence)
         chosen = self.parts.windows.filter(pl.col("selected")).select("rank_id", "step")
         return found.join(chosen, on=["rank_id", "step"], how="semi").sort("rank_id", "start_ns")
+
+    def traced(self) -> Traced:
+        """The same as tracks of a trace."""
+        return Traced(self.parts, self._slices, self._named)
 
     @cached_property
     def _named(self) -> Named:
