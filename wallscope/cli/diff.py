@@ -53,11 +53,11 @@ def diff(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
     from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415
     from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
     from wallscope.render import comparison_markdown, document  # noqa: PLC0415
     from wallscope.render import junit as xml  # noqa: PLC0415
     from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
+    from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
     asked = Asked(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.folders import check_folder, holds_only, write_folder
-from wallscope.cli.output import check_different, check_output, write_chunks, write_whole
+from wallscope.cli.output import check_different, check_output, write_whole
 from wallscope.cli.progress import reported
 from wallscope.errors import OutputError
+from wallscope.files import write_chunks
 
 if TYPE_CHECKING:
     from wallscope.analysis import Accounted

@@ -40,7 +40,7 @@ def record(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
     from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415
+    from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
     labels = labels_of(label)
