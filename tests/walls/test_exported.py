@@ -9,7 +9,7 @@ from wallscope.analysis import Options, accounted, exported, proven
 from wallscope.errors import UnknownWordError
 from wallscope.model.exported import TABLES
 from wallscope.model.kinds import Wall
-from wallscope.timeline.selection import Selection
+from wallscope.model.selection import Selection
 
 
 def write(path):

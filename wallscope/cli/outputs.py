@@ -129,7 +129,7 @@ class Outputs:
             return
         from wallscope.analysis import exported  # noqa: PLC0415  # only when asked for
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
-        from wallscope.render.perfetto import perfetto  # noqa: PLC0415  # same
+        from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # same
 
         with reported() as progress:
             tables = exported(found)
@@ -141,7 +141,9 @@ class Outputs:
             if self.perfetto is not None:
                 progress(f"writing {self.perfetto.name}")
                 traced = tables.traced()
-                write_chunks(self.perfetto, perfetto(traced.tracks(), traced.earliest_ns()))
+                pieces = perfetto(traced.tracks(), traced.earliest_ns())
+                is_packed = self.perfetto.suffix == ".gz"
+                write_chunks(self.perfetto, gzipped(pieces) if is_packed else pieces)
 
 
 def _is_ours(folder: Path, kind: "Format") -> bool:

@@ -4,6 +4,7 @@ Field numbers are those of Perfetto's `trace_packet.proto`, `track_event.proto`,
 `interned_data.proto`. One packet sequence; names are interned, each written once.
 """
 
+import zlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -27,6 +28,8 @@ from wallscope.timeline.lanes import Rows, edges, nested_lanes, side_by_side
 
 _EVENTS_A_PIECE = 65_536
 _LONGEST_NAME = 400
+_FASTEST = 1
+_AS_GZIP = 31
 _PACKET = 1
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _DESCRIPTOR = 8, 10, 11, 12, 13, 60
 _NEW_STATE, _NEEDS_STATE = 1, 2
@@ -45,6 +48,13 @@ def perfetto(tracks: Iterable[Track], earliest_ns: int) -> Iterator[bytes]:
     writer = _Writer(max(-earliest_ns, 0))
     for place, track in enumerate(tracks):
         yield from writer.track(place, track)
+
+
+def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces as a gzip file, which Perfetto opens too; no time in it."""
+    packer = zlib.compressobj(_FASTEST, zlib.DEFLATED, _AS_GZIP)
+    yield from map(packer.compress, pieces)
+    yield packer.flush()
 
 
 class _Writer:
@@ -119,20 +129,21 @@ class _Writer:
         for column in slices.columns:
             if column not in TRACED:
                 fields += self._notes(slices[column])
-        return self._packets(slices["start_ns"].to_numpy(), _NEEDS_STATE, messages(_TRACK_EVENT, *fields))
+        event = messages(_TRACK_EVENT, *fields)
+        return self._packets(slices["start_ns"].to_numpy(), event, number(_FLAGS, _NEEDS_STATE))
 
     def _ended(self, at_ns: Rows) -> Ragged:
         event = message(_TRACK_EVENT, number(_TYPE, _END) + number(_TRACK, self._tracks))
-        return self._packets(at_ns, _NEEDS_STATE, same(event, at_ns.size))
+        return self._packets(at_ns, same(event, at_ns.size))
 
     def _counted(self, counter: pl.DataFrame) -> Iterator[bytes]:
         for piece in counter.iter_slices(_EVENTS_A_PIECE):
             kind = same(number(_TYPE, _COUNTER) + number(_TRACK, self._tracks), len(piece))
             event = messages(_TRACK_EVENT, kind, doubles(_VALUE, piece["value"].to_numpy()))
-            yield self._packets(piece["at_ns"].to_numpy(), _NEEDS_STATE, event).flat.tobytes()
+            yield self._packets(piece["at_ns"].to_numpy(), event).flat.tobytes()
 
-    def _packets(self, at_ns: Rows, flags: int, event: Ragged) -> Ragged:
-        ours = same(_OURS + number(_FLAGS, flags), at_ns.size)
+    def _packets(self, at_ns: Rows, event: Ragged, flags: bytes = b"") -> Ragged:
+        ours = same(_OURS + flags, at_ns.size)
         return messages(_PACKET, numbers(_TIMESTAMP, at_ns + self._later_ns), ours, event)
 
     def _present(self, texts: pl.Series, kind: int, field: int) -> list[Ragged]:

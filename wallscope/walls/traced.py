@@ -105,8 +105,6 @@ class Traced:
         ended_by = self.named.operations(runs["gap"])
         return _traced(
             runs.with_columns(of_op=of_op, of_call=of_call, ended_by=ended_by),
-            "step",
-            "state",
             "absent",
             "link",
             "owner",
@@ -116,7 +114,6 @@ class Traced:
             name=pl.col("cause"),
             category=pl.col("wall").cast(pl.String),
             link=pl.col("kind").cast(pl.String),
-            state=pl.col("state").cast(pl.String),
             absent=pl.col("absent").cast(pl.String),
             owner=pl.when(is_device).then("of_op").when(pl.col("kind").is_not_null()).then("of_call"),
             path=self.named.paths(runs["range"]),
@@ -145,7 +142,6 @@ class Traced:
         names = self.parts.capture.call_names["text"].gather(ordered["name"])
         return _traced(
             ordered.join(arrows, on="call", how="left", maintain_order="left"),
-            "correlation",
             name=names,
             category=pl.col("role").cast(pl.String),
             flows_out=pl.col("flows_out"),
@@ -154,7 +150,7 @@ class Traced:
     def _ranges(self, ranges: pl.DataFrame) -> pl.DataFrame:
         ordered = ranges.sort("start_ns", "end_ns", "range", descending=[False, True, False])
         names = self.parts.capture.range_names["text"].gather(ordered["name"])
-        return _traced(ordered, "range", name=names, category=pl.lit("NVTX"))
+        return _traced(ordered, name=names, category=pl.lit("NVTX"))
 
     def _counters(self, rank: dict[str, Any], place: int) -> Iterator[Track]:
         """Memory in use, and the samples of its GPU."""
@@ -189,7 +185,7 @@ def _runs(slices: pl.DataFrame, keys: tuple[str, ...], name: str, *kept: str) ->
     )
     if kept:
         return runs
-    return _traced(runs, "step", name=pl.col(name).cast(pl.String), category=pl.lit(None, pl.String))
+    return _traced(runs, name=pl.col(name).cast(pl.String), category=pl.lit(None, pl.String))
 
 
 def _traced(rows: pl.DataFrame, *notes: str, **columns: pl.Expr | pl.Series) -> pl.DataFrame:
