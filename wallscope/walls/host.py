@@ -15,8 +15,10 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.events import HostKind
+from wallscope.model.host import RepeatedUnit
 from wallscope.model.kinds import LinkKind
 from wallscope.timeline.inheritance import HostThread, host_threads, of_the_one_that_waits
+from wallscope.timeline.inner import outermost_units
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.passes import optimizer_paths
 from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
@@ -86,6 +88,11 @@ class HostActivity:
     def is_optimizer(self) -> npt.NDArray[np.bool_]:
         """Whether each range is the optimizer's, by number; the last is for -1."""
         return self._by_range(np.append(optimizer_paths(self.paths, self.path_names), np.False_))
+
+    @cached_property
+    def outermost_units(self) -> Mapping[RepeatedUnit, Rows]:
+        """The range of each repeated unit that each range stands in, -1 without one."""
+        return outermost_units(self.tree)
 
     def others(self, thread: int) -> list[HostThread]:
         """The other threads of its process that hold ranges."""
