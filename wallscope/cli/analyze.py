@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, judge, read_gates
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
@@ -106,11 +107,12 @@ def analyze(  # noqa: PLR0913  # options are parameters
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
     fail_on: FailOn = None,
+    no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.analysis import Options, accounted, report_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.answers import answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
@@ -128,15 +130,11 @@ def analyze(  # noqa: PLR0913  # options are parameters
         reader,
     )
     with reported() as progress:
-        found = accounted(file, options, progress)
-        report = None if html is None else report_of(found, progress)
-    analysis = found.analysis
+        found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
     if json is not None:
-        write_whole(json, document(analysis))
-    if html is not None and report is not None:
-        from wallscope.render.page import page  # noqa: PLC0415  # only the page needs it
-
-        write_whole(html, page(report))
+        write_whole(json, found.text)
+    if html is not None and found.page is not None:
+        write_whole(html, found.page)
     if "-" not in {str(json), str(html)}:
-        print_out(summary(analysis))
-    judge(limits, analysis)
+        print_out(summary(found.analysis))
+    judge(limits, found.analysis)
