@@ -17,6 +17,7 @@ from wallscope.render.details import details, rank_name
 from wallscope.render.fixes import fixes
 from wallscope.render.foreign import visible
 from wallscope.render.grids import titled
+from wallscope.render.job import job_sections, job_verdict
 from wallscope.render.walls import causes, walls
 
 _MOST_LIMITS = 3
@@ -37,14 +38,15 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     yield headline(export, analysis)
     yield steps_found(anchor, shown)
     if len(analysis.ranks) > 1:
-        yield Text(
-            f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, which computed the smallest share"
-        )
+        yield Text(f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, {_chosen(analysis)}")
     if analysis.diagnosis.throughput is not None:
         yield from map(Text, throughput_lines(analysis.diagnosis.throughput))
     yield Text()
     yield _verdict(analysis.diagnosis.verdict)
     yield Text()
+    if analysis.job is not None:
+        yield job_verdict(analysis.job)
+        yield Text()
     yield walls(shown, analysis, whole)
     if analysis.diagnosis.memory_pressure.level != "unknown":
         yield _pressure(analysis.diagnosis.memory_pressure)
@@ -57,9 +59,23 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
         yield fixes(analysis.fixes, whole)
     yield Text()
     yield limits(analysis.capture.findings, _MOST_LIMITS)
-    for section in details(analysis, shown, whole):
+    for section in (*_of_job(analysis), *details(analysis, shown, whole)):
         yield Text()
         yield section
+
+
+def _chosen(analysis: Analysis) -> str:
+    """Why this rank is shown."""
+    job = analysis.job
+    is_critical = (
+        job is not None and job.collectives.matched and job.critical_place == analysis.diagnosis.rank_index
+    )
+    return "which waits least for others" if is_critical else "which computed the smallest share"
+
+
+def _of_job(analysis: Analysis) -> Iterator[RenderableType]:
+    if analysis.job is not None and analysis.job.collectives.matched:
+        yield from job_sections(analysis.job)
 
 
 def headline(export: Export, analysis: Analysis) -> Text:
