@@ -47,6 +47,7 @@ __all__ = [
     "accounted",
     "analyze",
     "divide",
+    "dominant",
     "gathered",
     "proven",
     "report_of",
@@ -137,7 +138,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
 
     analysis = speaking(place)
     own = profiles(analysis, tuple(account.tables for account in found), options.step_facts)
-    job = None if len(ranks) == 1 else job_of(own, _dominant, parts.capture.world_size)
+    job = None if len(ranks) == 1 else job_of(own, dominant, parts.capture.world_size)
     if job is not None and job.collectives.matched and _may_speak(parts, ranks, job.critical_place):
         place = job.critical_place
         analysis = speaking(place)
@@ -149,7 +150,8 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     return Accounted(profiled(fixed, own), parts, evidence, place)
 
 
-def _dominant(walls: Times, unresolved: Times) -> Dominant:
+def dominant(walls: Times, unresolved: Times) -> Dominant:
+    """The dominant wall of some steps: ns of each wall, and of the time without an owner, in each."""
     return decided(walls, unresolved).dominant
 
 

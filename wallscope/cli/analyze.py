@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.gates import FailOn, judge, read_gates
+from wallscope.cli.job import Exports, Jobs, KeepGoing, analyze_job, is_job
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
@@ -84,7 +85,7 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
-    file: Export,
+    files: Exports,
     *,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
@@ -105,6 +106,8 @@ def analyze(  # noqa: PLR0913  # options are parameters
     flops_per_step: Flops = None,
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
+    jobs: Jobs = 1,
+    keep_going: KeepGoing = False,
     fail_on: FailOn = None,
     verbose: Verbose = False,
 ) -> None:
@@ -115,7 +118,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
     talkative(verbose=verbose)
     for target in (json, html):
-        check_output(target, inputs=(file, kernels, config))
+        check_output(target, inputs=(*files, kernels, config))
     check_different({"--json": json, "--html": html})
     limits = read_gates(fail_on)
     options = Options(
@@ -127,6 +130,10 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
+    if is_job(files):
+        judge(limits, analyze_job(files, options, json, html, jobs=jobs, keep_going=keep_going))
+        return
+    (file,) = files
     with reported() as progress:
         found = accounted(file, options, progress)
         report = None if html is None else report_of(found, progress)

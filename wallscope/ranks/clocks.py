@@ -73,14 +73,15 @@ def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
         )
         for number in numbers
     )
-    return Aligned(rows, Clocks(_method(rows, len(hosts), len(fits)), low, high, hosts))
+    return Aligned(rows, Clocks(_method(gathered, len(fits)), low, high, hosts))
 
 
-def _method(rows: pl.DataFrame, clock_count: int, tied_count: int) -> ClockMethod:
-    if rows.is_empty():
+def _method(gathered: Gathered, tied_count: int) -> ClockMethod:
+    if gathered.rows.is_empty():
         return "none"
+    clock_count = len(gathered.hostnames)
     if clock_count == 1:
-        return "one-clock" if rows["input"].n_unique() == 1 else "session-start"
+        return "one-clock" if gathered.captures == 1 else "session-start"
     return "collective-ends" if tied_count == clock_count else "unaligned"
 
 

@@ -26,10 +26,11 @@ OUT = tuple(name for name in GATHERED.names() if name.startswith("out_"))
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """`GATHERED`, and the host name of each clock that it counts by."""
+    """`GATHERED`, the host name of each clock that it counts by, and how many captures it is of."""
 
     rows: pl.DataFrame
     hostnames: tuple[str | None, ...]
+    captures: int
 
 
 def gathered(profiles: Sequence[Profile]) -> Gathered:
@@ -55,7 +56,8 @@ def gathered(profiles: Sequence[Profile]) -> Gathered:
             shifts.append(0 if start_ns is None else start_ns - base_ns)
         frames.append(_placed(profile.collectives, member, clocks, shifts))
     together = pl.concat([GATHERED.to_frame().drop("row"), *frames])
-    return Gathered(together.with_row_index("row").cast(GATHERED), tuple(hostnames))
+    captures = {entry.fingerprint for profile in profiles for entry in profile.header.inputs}
+    return Gathered(together.with_row_index("row").cast(GATHERED), tuple(hostnames), len(captures))
 
 
 def _clock_key(entry: ProfiledInput) -> tuple[str, str]:

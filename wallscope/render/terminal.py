@@ -31,8 +31,8 @@ def summary(analysis: Analysis) -> RenderableType:
 
 def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     """The first screen: verdict, walls, losses, limits; then what they are made of."""
-    (export,) = analysis.inputs
     shown = analysis.ranks[analysis.diagnosis.rank_index]
+    export = analysis.inputs[shown.input]
     anchor = analysis.anchor
     whole = anchor.typical
     yield headline(export, analysis)
@@ -42,10 +42,11 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     if analysis.diagnosis.throughput is not None:
         yield from map(Text, throughput_lines(analysis.diagnosis.throughput))
     yield Text()
-    yield _verdict(analysis.diagnosis.verdict)
-    yield Text()
+    verdicts = [_verdict(analysis.diagnosis.verdict)]
     if analysis.job is not None:
-        yield job_verdict(analysis.job)
+        verdicts.insert(0 if analysis.job.collectives.matched else 1, job_verdict(analysis.job))
+    for paragraph in verdicts:
+        yield paragraph
         yield Text()
     yield walls(shown, analysis, whole)
     if analysis.diagnosis.memory_pressure.level != "unknown":
@@ -80,15 +81,22 @@ def _of_job(analysis: Analysis) -> Iterator[RenderableType]:
 
 def headline(export: Export, analysis: Analysis) -> Text:
     """What was analysed: export, version, GPUs, ranks."""
-    used = [export.gpu(rank.gpu) for rank in analysis.ranks]
+    used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
     parts = [
-        visible(export.name, most=60),
+        visible(export.name, most=60) if len(analysis.inputs) == 1 else _exports(analysis),
         f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
         ", ".join(models) or "GPU unknown",
         _supplied(analysis),
     ]
     return Text(" · ".join(parts))
+
+
+def _exports(analysis: Analysis) -> str:
+    """How many exports there are, from how many hosts."""
+    hosts = {export.hostname for export in analysis.inputs if export.hostname}
+    where = f" of {units.plural(len(hosts), 'host')}" if hosts else ""
+    return f"{units.plural(len(analysis.inputs), 'export')}{where}"
 
 
 def _supplied(analysis: Analysis) -> str:
