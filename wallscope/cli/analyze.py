@@ -7,6 +7,7 @@ import typer
 
 from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, judge, read_gates
+from wallscope.cli.job import Exports, Jobs, KeepGoing, analyze_job, is_job
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
@@ -85,7 +86,7 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
-    file: Export,
+    files: Exports,
     *,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
@@ -106,6 +107,8 @@ def analyze(  # noqa: PLR0913  # options are parameters
     flops_per_step: Flops = None,
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
+    jobs: Jobs = 1,
+    keep_going: KeepGoing = False,
     fail_on: FailOn = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
@@ -117,7 +120,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
     talkative(verbose=verbose)
     for target in (json, html):
-        check_output(target, inputs=(file, kernels, config))
+        check_output(target, inputs=(*files, kernels, config))
     check_different({"--json": json, "--html": html})
     limits = read_gates(fail_on)
     options = Options(
@@ -129,6 +132,10 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
+    if is_job(files):
+        judge(limits, analyze_job(files, options, json, html, jobs=jobs, keep_going=keep_going))
+        return
+    (file,) = files
     with reported() as progress:
         found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
     if json is not None:
