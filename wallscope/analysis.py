@@ -6,13 +6,15 @@ from pathlib import Path
 import polars as pl
 
 from wallscope import __version__
-from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
+from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
+from wallscope.model.diagnosis import Dominant
 from wallscope.model.options import Options
 from wallscope.model.report import Report
 from wallscope.nsys import read_capture
-from wallscope.profile import profiled
+from wallscope.profile import profiled, profiles
+from wallscope.ranks import job_of
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
@@ -20,12 +22,14 @@ from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.paths import nested
 from wallscope.timeline.projection import projection
 from wallscope.timeline.selection import selected_ranks, selected_windows
+from wallscope.timeline.spans import Times
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import Divided, accounts, all_slices
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.budget import budgets
 from wallscope.walls.chain_findings import chain_findings
+from wallscope.walls.diagnosis import decided
 from wallscope.walls.evidence import OperationFacts, operation_facts
 from wallscope.walls.evidence import evidence as evidence_of
 from wallscope.walls.exported import Exported
@@ -36,7 +40,7 @@ from wallscope.walls.proof import Proof
 from wallscope.walls.step_timeline import step_timelines
 from wallscope.walls.tables import step_table
 from wallscope.walls.throughput import throughput, throughput_findings
-from wallscope.walls.verdict import diagnosed, least_computing
+from wallscope.walls.verdict import diagnosed, least_computing, working
 
 __all__ = [
     "Accounted",
@@ -44,6 +48,8 @@ __all__ = [
     "accounted",
     "analyze",
     "divide",
+    "dominant",
+    "exported",
     "gathered",
     "proven",
     "report_of",
@@ -107,40 +113,59 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     found = accounts(parts, facts, evidence)
     ranks = tuple(account.rank for account in found)
     place = least_computing(ranks, parts.unmarked_places())
-    shown = found[place]
     anchor = _anchor(parts, division)
-    won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
-    gpu = parts.capture.export.gpu(shown.rank.gpu)
-    achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
-    analysis = Analysis(
-        schema=SCHEMA,
-        wallscope_version=__version__,
-        inputs=(parts.capture.export,),
-        capture=CaptureQuality(
-            findings=(
-                *accounting_findings(ranks, anchor, parts),
-                *throughput_findings(anchor, options.step_facts),
-                *chain_findings(shown, evidence.waits, parts, anchor),
-                *(() if read is None else read.findings),
-                *parts.capture.findings,
+
+    def speaking(place: int) -> Analysis:
+        shown = found[place]
+        won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
+        gpu = parts.capture.export.gpu(shown.rank.gpu)
+        achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
+        return Analysis(
+            schema=SCHEMA,
+            wallscope_version=__version__,
+            inputs=(parts.capture.export,),
+            capture=CaptureQuality(
+                findings=(
+                    *accounting_findings(ranks, anchor, parts),
+                    *throughput_findings(anchor, options.step_facts),
+                    *chain_findings(shown, evidence.waits, parts, anchor),
+                    *(() if read is None else read.findings),
+                    *parts.capture.findings,
+                ),
+                launch_correlation_share=_launch_correlation_share(parts.capture),
+                resolved_dependency_share=evidence.waits.resolved_share,
+                cuda_graphs=parts.capture.graphs,
+                ranks_supplied=len(ranks),
+                world_size=parts.capture.world_size,
             ),
-            launch_correlation_share=_launch_correlation_share(parts.capture),
-            resolved_dependency_share=evidence.waits.resolved_share,
-            cuda_graphs=parts.capture.graphs,
-            ranks_supplied=len(ranks),
-            world_size=parts.capture.world_size,
-        ),
-        anchor=anchor,
-        ranks=ranks,
-        diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
-        opportunities=won,
-    )
+            anchor=anchor,
+            ranks=ranks,
+            diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
+            opportunities=won,
+        )
+
+    analysis = speaking(place)
+    own = profiles(analysis, tuple(account.tables for account in found), options.step_facts)
+    job = None if len(ranks) == 1 else job_of(own, dominant, parts.capture.world_size)
+    if job is not None and job.collectives.matched and _may_speak(parts, ranks, job.critical_place):
+        place = job.critical_place
+        analysis = speaking(place)
+    analysis = replace(analysis, job=job)
     told = RunConfiguration() if read is None else read.configuration
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
-    profiles = tuple(account.tables for account in found)
-    return Accounted(profiled(fixed, profiles, options.step_facts), parts, evidence, facts, place)
+    return Accounted(profiled(fixed, own), parts, evidence, facts, place)
+
+
+def dominant(walls: Times, unresolved: Times) -> Dominant:
+    """The dominant wall of some steps: ns of each wall, and of the time without an owner, in each."""
+    return decided(walls, unresolved).dominant
+
+
+def _may_speak(parts: Divided, ranks: tuple[Rank, ...], place: int) -> bool:
+    """Whether a rank works, and by steps that are known."""
+    return any(ranks[place] is one for one in working(ranks)) and place not in parts.unmarked_places()
 
 
 def gathered(

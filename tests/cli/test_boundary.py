@@ -13,7 +13,6 @@ class Panic(BaseException):
         pytest.param(ValueError("a bug"), 70, "internal error; please report", id="bug"),
         pytest.param(Panic("a bug of a library"), 70, "internal error; please report", id="panic"),
         pytest.param(MemoryError(), 2, "not enough memory — raise the limit", id="no memory"),
-        pytest.param(KeyboardInterrupt(), 130, "", id="interrupted"),
     ],
 )
 def test_every_error_becomes_an_exit_code(error, code, said, called, monkeypatch):

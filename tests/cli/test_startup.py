@@ -34,6 +34,6 @@ def test_help_imports_nothing_heavy():
     assert imported("--help") & HEAVY == set()
 
 
-@pytest.mark.parametrize("command", ["analyze", "diff"])
+@pytest.mark.parametrize("command", ["analyze", "diff", "cache"])
 def test_help_of_a_command_imports_nothing_heavy_but_what_typer_does(command):
     assert imported(command, "--help") & HEAVY <= {"pydantic"}

@@ -13,6 +13,7 @@ import typer
 from wallscope import __version__
 from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
+from wallscope.cli.cache import cache
 from wallscope.cli.capture_help import capture_help
 from wallscope.cli.check_config import check_config
 from wallscope.cli.diff import diff
@@ -49,6 +50,7 @@ app.command("check-config")(check_config)
 app.command()(explain)
 app.command()(info)
 app.command("capture-help")(capture_help)
+app.command()(cache)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback protocol

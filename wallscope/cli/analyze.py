@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, judge, read_gates
+from wallscope.cli.job import Exports, Jobs, KeepGoing, analyze_job, is_job
 from wallscope.cli.output import print_out
 from wallscope.cli.outputs import (
     CsvFolder,
@@ -93,7 +95,7 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
-    file: Export,
+    files: Exports,
     *,
     json: JsonFile = None,
     html: HtmlFile = None,
@@ -113,16 +115,19 @@ def analyze(  # noqa: PLR0913  # options are parameters
     flops_per_step: Flops = None,
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
+    jobs: Jobs = 1,
+    keep_going: KeepGoing = False,
     fail_on: FailOn = None,
+    no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.analysis import Options, accounted  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
-    outputs.check(inputs=(file, kernels, config))
+    outputs.check(inputs=(*files, kernels, config))
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -133,9 +138,13 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
+    if is_job(files):
+        judge(limits, analyze_job(files, options, outputs, jobs=jobs, keep_going=keep_going))
+        return
+    (file,) = files
     with reported() as progress:
-        found = accounted(file, options, progress)
+        found = outputs.made(file, options, progress, cache_of(refused=no_cache))
     outputs.write(found)
     if not outputs.takes_standard_output:
-        print_out(summary(found.analysis))
-    judge(limits, found.analysis)
+        print_out(summary(found.answer.analysis))
+    judge(limits, found.answer.analysis)

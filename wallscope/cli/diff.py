@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, Gates, fail, read_gates
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
@@ -49,11 +50,12 @@ def diff(  # noqa: PLR0913  # options are parameters
     step_range: StepRange = None,
     stream: Streams = None,
     tokens_per_step: Tokens = None,
+    no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
-    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
+    from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import comparison_markdown, document  # noqa: PLC0415
     from wallscope.render import junit as xml  # noqa: PLC0415
     from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
@@ -75,12 +77,13 @@ def diff(  # noqa: PLR0913  # options are parameters
     options = Options(
         kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
     )
+    kept = cache_of(refused=no_cache)
     with reported() as progress:
         if stored:
             sides = sides_of(opened(store), *ends, labels_of(label))
         else:
             read = [
-                Side(_shown(text), runs_of(paths, options, progress))
+                Side(_shown(text), runs_of(paths, options, progress, kept))
                 for text, paths in zip(ends, named, strict=True)
             ]
             sides = (read[0], read[1])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
 from wallscope.cli.stored import Labels, StoreFolder, commit_of, labels_of, opened
@@ -36,10 +37,11 @@ def record(  # noqa: PLR0913  # options are parameters
     step_range: StepRange = None,
     stream: Streams = None,
     tokens_per_step: Tokens = None,
+    no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
-    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
@@ -50,7 +52,7 @@ def record(  # noqa: PLR0913  # options are parameters
         kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
     )
     with reported() as progress:
-        found = runs_of(named, options, progress)
+        found = runs_of(named, options, progress, cache_of(refused=no_cache))
     made = [_record(run, commit_of(commit), labels) for run in found]
     for entry, profiles in made:
         place.add(entry, profiles)

@@ -5,17 +5,24 @@ from dataclasses import replace
 import polars as pl
 
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.profile import RECOVERABLE, Header, ProfiledInput, Work
+from wallscope.model.profile import RECOVERABLE, Header, Profile, ProfiledInput, Work
 from wallscope.model.throughput import StepFacts
 from wallscope.profile.container import packed
 from wallscope.profile.making import Tables
 
 
-def profiled(analysis: Analysis, tables: tuple[Tables, ...], facts: StepFacts) -> Analysis:
-    """The answer with the profile of each rank; `tables` are theirs, in order."""
-    ranks = tuple(
-        replace(rank, profile=packed(own.profile(_header(analysis, rank, own, facts), _recoverable(rank))))
+def profiles(analysis: Analysis, tables: tuple[Tables, ...], facts: StepFacts) -> tuple[Profile, ...]:
+    """The profile of each rank of an answer; `tables` are theirs, in order."""
+    return tuple(
+        own.profile(_header(analysis, rank, own, facts), _recoverable(rank))
         for rank, own in zip(analysis.ranks, tables, strict=True)
+    )
+
+
+def profiled(analysis: Analysis, own: tuple[Profile, ...]) -> Analysis:
+    """The answer with the profile of each rank."""
+    ranks = tuple(
+        replace(rank, profile=packed(profile)) for rank, profile in zip(analysis.ranks, own, strict=True)
     )
     return replace(analysis, ranks=ranks)
 
