@@ -1,0 +1,112 @@
+"""The steps of a rank made ready to be played with changes, together with the ranks it communicates with."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from wallscope.model.frames import STEPS
+from wallscope.timeline.play import Change
+from wallscope.timeline.replay import Replay
+from wallscope.timeline.stretch import Stretch
+from wallscope.walls.attribution import Evidence
+from wallscope.walls.ceilings import (
+    RankWindows,
+    _connected,
+    _pieces,
+    _releasing,
+    _stretch,
+    _threads_of,
+)
+from wallscope.walls.drained import Drained
+from wallscope.walls.phases import Phases
+
+_MOST_OPERATIONS = 160_000
+_COMPUTING = ("compute", "opaque_graph")
+_PLAYED = pl.Schema({**STEPS, "typical": pl.Boolean(), "first": pl.Int64(), "behind": pl.Int64()})
+
+
+def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
+    evidence: Evidence,
+    ranks: Sequence[RankWindows],
+    partners: pl.DataFrame,
+    phases: Phases,
+    kernel_names: pl.DataFrame,
+    place: int,
+) -> Stretch:
+    """The steps of one of the ranks, by its place; `partners` (`PARTNERS`) are collectives between ranks.
+
+    Neighbouring steps from the first typical one on, as many as are played quickly; one more stands before.
+    """
+    shown = ranks[place]
+    together = next(group for group in _connected(ranks, partners) if shown in group)
+    chosen = _stretch(shown, _MOST_OPERATIONS // len(together))
+    begin_ns, until_ns = chosen["issue_start_ns"][0], chosen["issue_end_ns"][-1]
+    waits = evidence.waits
+    everyone = pl.concat([rank.operations for rank in together])
+    issued_ns = waits.calls.start_ns[everyone["call"].to_numpy()]
+    own = everyone.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
+    drained = [Drained(rank.operations, waits, evidence.names_of_calls) for rank in together]
+    held = [one for one in drained if own.filter(pl.col("rank_id") == one.rank_id).height]
+    pieces, causes = _pieces(evidence, _threads_of(own, held, waits), begin_ns, until_ns)
+    releasing = _releasing(evidence, pieces)
+    replay = Replay(own, waits, pieces, releasing, partners)
+    return Stretch(
+        replay=replay,
+        waits=waits,
+        pieces=pieces,
+        causes=causes,
+        operations=_described(own, evidence, phases, kernel_names),
+        steps=_steps(chosen, shown, own, replay),
+        call_name=evidence.names_of_calls,
+        call_role=evidence.calls["role"].cast(pl.String),
+        releasing=releasing,
+        ranges=phases.tree.select("range", "parent", "text"),
+        rank_id=shown.rank_id,
+    )
+
+
+def _described(
+    own: pl.DataFrame, evidence: Evidence, phases: Phases, kernel_names: pl.DataFrame
+) -> pl.DataFrame:
+    """The operations with their causes, their names, and the range and path of each."""
+    paths = phases.tree.select(pl.col("range").cast(pl.Int32), "path")
+    return (
+        own.with_columns(
+            cause=evidence.causes.cause.gather(own["op"]), before=evidence.causes.before.gather(own["op"])
+        )
+        .join(evidence.projected.select("op", "range"), on="op", how="left", maintain_order="left")
+        .join(paths, on="range", how="left", maintain_order="left")
+        .join(kernel_names, on="name", how="left", maintain_order="left")
+    )
+
+
+def _steps(chosen: pl.DataFrame, shown: RankWindows, own: pl.DataFrame, replay: Replay) -> pl.DataFrame:
+    """The windows whose both ends are played."""
+    begun = own.filter(
+        (pl.col("rank_id") == shown.rank_id) & pl.col("class").cast(pl.String).is_in(_COMPUTING)
+    ).unique("start_ns", keep="first", maintain_order=True)
+    at = {start_ns: op for start_ns, op in begun.select("start_ns", "op").iter_rows() if op in replay.places}
+    rows = [
+        {**row, "first": at[row["start_ns"]], "behind": at[row["end_ns"]]}
+        for row in chosen.with_columns(
+            typical=pl.col("step").is_in(shown.typical["step"].implode())
+        ).iter_rows(named=True)
+        if row["start_ns"] in at and row["end_ns"] in at
+    ]
+    return pl.DataFrame(
+        [{name: row[name] for name in _PLAYED.names()} for row in rows], schema=_PLAYED, orient="row"
+    )
+
+
+def unchanged(stretch: Stretch) -> float | None:
+    """Mean length of the typical steps played unchanged over that of the capture; `None` without any."""
+    played = stretch.replay.play(Change())
+    places = stretch.replay.places
+    steps = stretch.steps.filter(pl.col("typical"))
+    if steps.is_empty():
+        return None
+    length_ns = sum(
+        played.start_ns[places[behind]] - played.start_ns[places[first]]
+        for first, behind in steps.select("first", "behind").iter_rows()
+    )
+    return float(length_ns / (steps["end_ns"] - steps["start_ns"]).sum())
