@@ -214,5 +214,5 @@ def _left_ns(row: int, order: Order, unblocked: frozenset[int], played: Played) 
     if is_releasing:
         return max(entered_ns, done_ns) + return_ns
     if is_idle:
-        return max(entered_ns + length_ns, done_ns)
+        return max(entered_ns + length_ns, done_ns + (return_ns if done_ns > entered_ns else 0))
     return max(entered_ns + min(length_ns, LEAST_WAIT_NS), done_ns + (return_ns if length_ns else 0))

@@ -144,7 +144,7 @@ def _loosen_piece(row: int, order: Order, played: Played, late_ns: list[int], le
     awaited = order.awaited.get(row)
     spent_ns = length_ns
     if awaited is not None and awaited.places:
-        return_ns = 0 if awaited.is_idle and not awaited.is_releasing else played.return_ns[row]
+        return_ns = played.return_ns[row]
         if not awaited.is_idle:
             spent_ns = min(length_ns, LEAST_WAIT_NS)
         if awaited.is_releasing:

@@ -67,7 +67,8 @@ class Replay:
         self.ops: list[int] = placed.op.tolist()
         """Numbers of the operations that are played, in order of start; places below are places here."""
         self._places = {op: place for place, op in enumerate(self.ops)}
-        self._hand_over_ns = typical_lags(operations, waits)[1]
+        self.hand_over_ns = typical_lags(operations, waits)[1]
+        """From the end of an operation to the start of what waits for it, mostly; 0 where none did."""
         self.order = self._ordered(placed, releasing, set(operations["call"].to_list()), partners)
 
     @property
@@ -100,7 +101,7 @@ class Replay:
             place = self._places[op]
             known = {first[place]: lag_ns[place]} | {one: lag_ns[behind] for one, behind in more[place]}
             places = [self._places[one] for one in producers if one in self._places]
-            lags = [known.get(one, self._hand_over_ns) for one in places]
+            lags = [known.get(one, self.hand_over_ns) for one in places]
             first[place], lag_ns[place] = (places[0], lags[0]) if places else (len(self.ops), 0)
             more[place] = tuple((one, len(lag_ns) + row) for row, one in enumerate(places[1:]))
             lag_ns += lags[1:]
@@ -197,7 +198,10 @@ class Replay:
             slack=Slack(
                 placed.latency_ns.tolist(),
                 [*first_lags(placed), *(lag for lag, is_more in lags(placed) if is_more)],
-                {row: one.return_ns for row, one in awaited.items()},
+                {
+                    row: 0 if one.is_idle and not one.is_releasing else one.return_ns
+                    for row, one in awaited.items()
+                },
                 {row: since_ns for row, (_, since_ns) in released.items()},
             ),
         )

@@ -23,10 +23,10 @@ class Stretch:
             between their end and the start of what waits for them), `text` (of kernels their name) and
             `path` (null outside ranges).
         steps: the windows of one rank (`STEPS`) with the operations `first` and `behind` that begin them
-            and the next; `typical` ones are shown.
+            and the next; answers are about `typical` ones, `checked` ones tell how good they are.
         call_name, call_role: of each call, by number.
         releasing: calls that give memory back, and the last work before each.
-        ranges: `range`, `parent` and `text` of all ranges.
+        ranges, paths: `NESTED` with `text`, and `PATHS`.
         rank_id: whose steps they are.
     """
 
@@ -40,4 +40,5 @@ class Stretch:
     call_role: pl.Series
     releasing: Mapping[int, Tail]
     ranges: pl.DataFrame
+    paths: pl.DataFrame
     rank_id: int

@@ -1,11 +1,10 @@
 """The steps of a rank made ready to be played with changes, together with the ranks it communicates with."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
 from wallscope.model.frames import STEPS
-from wallscope.timeline.play import Change
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.stretch import Stretch
 from wallscope.walls.attribution import Evidence
@@ -22,7 +21,15 @@ from wallscope.walls.phases import Phases
 
 _MOST_OPERATIONS = 160_000
 _COMPUTING = ("compute", "opaque_graph")
-_PLAYED = pl.Schema({**STEPS, "typical": pl.Boolean(), "first": pl.Int64(), "behind": pl.Int64()})
+_PLAYED = pl.Schema(
+    {
+        **STEPS,
+        "typical": pl.Boolean(),
+        "checked": pl.Boolean(),
+        "first": pl.Int64(),
+        "behind": pl.Int64(),
+    }
+)
 
 
 def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
@@ -40,7 +47,7 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     shown = ranks[place]
     together = next(group for group in _connected(ranks, partners) if shown in group)
     chosen = _stretch(shown, _MOST_OPERATIONS // len(together))
-    begin_ns, until_ns = chosen["issue_start_ns"][0], chosen["issue_end_ns"][-1]
+    begin_ns, until_ns = _issued(chosen, together)
     waits = evidence.waits
     everyone = pl.concat([rank.operations for rank in together])
     issued_ns = waits.calls.start_ns[everyone["call"].to_numpy()]
@@ -60,9 +67,34 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
         call_name=evidence.names_of_calls,
         call_role=evidence.calls["role"].cast(pl.String),
         releasing=releasing,
-        ranges=phases.tree.select("range", "parent", "text"),
+        ranges=phases.tree,
+        paths=phases.paths,
         rank_id=shown.rank_id,
     )
+
+
+def _issued(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
+    """The host's time for some windows, and for those of other ranks at the same time of the devices."""
+    middle_ns = pl.col("start_ns") + (pl.col("end_ns") - pl.col("start_ns")) // 2
+    is_alongside = middle_ns.is_between(chosen["start_ns"][0], chosen["end_ns"][-1])
+    held = [chosen, *(rank.windows.filter(is_alongside) for rank in together)]
+    issued = pl.concat([one.select("issue_start_ns", "issue_end_ns") for one in held]).to_numpy()
+    return int(issued[:, 0].min()), int(issued[:, 1].max())
+
+
+def waiting_most(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
+    """The place of the rank that computes for the smallest share of its typical step, the first of equals.
+
+    `unmarked` places count only where there are no others.
+    """
+
+    def computed_share(place: int) -> float:
+        typical = ranks[place].typical
+        whole_ns = (typical["end_ns"] - typical["start_ns"]).to_numpy().sum()
+        return float(typical["compute_ns"].to_numpy().sum() / max(int(whole_ns), 1))
+
+    marked = [place for place in range(len(ranks)) if place not in unmarked]
+    return min(marked or range(len(ranks)), key=computed_share)
 
 
 def _described(
@@ -86,27 +118,13 @@ def _steps(chosen: pl.DataFrame, shown: RankWindows, own: pl.DataFrame, replay: 
         (pl.col("rank_id") == shown.rank_id) & pl.col("class").cast(pl.String).is_in(_COMPUTING)
     ).unique("start_ns", keep="first", maintain_order=True)
     at = {start_ns: op for start_ns, op in begun.select("start_ns", "op").iter_rows() if op in replay.places}
+    typical = pl.col("step").is_in(shown.typical["step"].implode())
+    checked = pl.col("steady") if shown.windows["steady"].any() else typical
     rows = [
         {**row, "first": at[row["start_ns"]], "behind": at[row["end_ns"]]}
-        for row in chosen.with_columns(
-            typical=pl.col("step").is_in(shown.typical["step"].implode())
-        ).iter_rows(named=True)
+        for row in chosen.with_columns(typical=typical, checked=checked).iter_rows(named=True)
         if row["start_ns"] in at and row["end_ns"] in at
     ]
     return pl.DataFrame(
         [{name: row[name] for name in _PLAYED.names()} for row in rows], schema=_PLAYED, orient="row"
     )
-
-
-def unchanged(stretch: Stretch) -> float | None:
-    """Mean length of the typical steps played unchanged over that of the capture; `None` without any."""
-    played = stretch.replay.play(Change())
-    places = stretch.replay.places
-    steps = stretch.steps.filter(pl.col("typical"))
-    if steps.is_empty():
-        return None
-    length_ns = sum(
-        played.start_ns[places[behind]] - played.start_ns[places[first]]
-        for first, behind in steps.select("first", "behind").iter_rows()
-    )
-    return float(length_ns / (steps["end_ns"] - steps["start_ns"]).sum())
