@@ -23,6 +23,7 @@ from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
 _NOTHING = -1
+_CLOCKS_APART_NS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class Replay:
             for place in group:
                 lengths_ns[place] = waits.end_ns[self.ops[place]] - came_ns
         number = np.concatenate((np.arange(row_count), np.arange(count) + row_count))
-        at_ns = np.concatenate((np.array(pieces.end_ns, np.int64), placed.start_ns))
+        at_ns = np.concatenate((self._settled_ns(awaited, placed), placed.start_ns))
         tie = np.concatenate((np.arange(row_count), placed.op))
         return Order(
             events=number[np.lexsort((tie, number >= row_count, at_ns))].tolist(),
@@ -205,6 +206,21 @@ class Replay:
                 {row: since_ns for row, (_, since_ns) in released.items()},
             ),
         )
+
+    def _settled_ns(self, awaited: Mapping[int, Awaited], placed: Placed) -> Times:
+        """When each piece ends, but not before what it waits for has begun: clocks differ by a bit."""
+        settled_ns = np.array(self._pieces.end_ns, np.int64)
+        begun_ns, count = placed.start_ns.tolist(), len(self.ops)
+        moved = []
+        for row, one in awaited.items():
+            last_ns = max((begun_ns[place] for place in one.places if place < count), default=BEFORE_ALL)
+            if 0 <= last_ns - settled_ns[row] <= _CLOCKS_APART_NS:
+                settled_ns[row] = last_ns + 1
+                moved.append(self._pieces.thread[row])
+        for thread in set(moved):
+            rows = self._rows_of[thread]
+            settled_ns[rows] = np.maximum.accumulate(settled_ns[rows])
+        return settled_ns
 
     def _before(self) -> tuple[Rows, list[int]]:
         """The piece before each of its thread, or a place behind all pieces; when those threads begin."""

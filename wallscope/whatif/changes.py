@@ -156,15 +156,16 @@ class Changes:
                 "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)
             ).iter_rows()
         )
-        stream = dict(self._stretch.operations.select("op", "stream").iter_rows())
         for op, held_by in followers(self._stretch, moved).items():
+            if op in moved:
+                continue
             is_free = [is_hidden or behind.get(one) == op for one in held_by]
             free = {one for one, is_so in zip(held_by, is_free, strict=True) if is_so}
             kept = [one for one in draft.producers(op) if one not in free]
             draft.wait(op, [*kept, *_past(free, moved if is_hidden else free, draft)])
         for op in moved if not is_hidden else ():
             before = [one for one in draft.producers(op) if behind.get(one) == op]
-            is_false = [one for one in before if not is_computing.get(one) and stream[one] == stream[op]]
+            is_false = [one for one in before if not is_computing.get(one) and one not in moved]
             if is_false and op in self._stretch.replay.places:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)

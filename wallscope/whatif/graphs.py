@@ -9,6 +9,9 @@ from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft, rows_by_thread
 
+_NEVER_CAPTURED = {str(CallRole.SYNC), str(CallRole.ALLOC)}
+_OUTSIDE = -2
+
 
 def graph(name: str, draft: Draft) -> tuple[str, ...]:
     """Let what is launched in the ranges of a name be launched at once, up to each call that waits.
@@ -22,14 +25,16 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
     inside = {call: number_of for op, call, number_of in instance.iter_rows() if op in stretch.replay.places}
     issuing = set(stretch.operations["call"].to_list())
     awaited, pieces = stretch.replay.order.awaited, stretch.pieces
+    roles = stretch.call_role.to_list()
     graphs = launches = 0
     for rows in rows_by_thread(stretch).values():
         run: list[int] = []
-        together = -2
+        together = _OUTSIDE
         for row in [*rows, -1]:
             call = pieces.call[row] if row >= 0 else -1
-            of = inside.get(call, -2)
-            is_end = row < 0 or row in awaited or (call in issuing and of != together)
+            of = inside.get(call, _OUTSIDE)
+            is_open = row >= 0 and row not in awaited and (call < 0 or roles[call] not in _NEVER_CAPTURED)
+            is_end = not is_open or (call in issuing and of != together)
             if is_end and run:
                 held = _until_last_launch(run, inside, pieces.call)
                 if len({pieces.call[one] for one in held} & inside.keys()) > 1:
@@ -37,7 +42,7 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
                     launches += len({pieces.call[one] for one in held} & inside.keys())
                     _collapse(held, cost_ns, draft)
                 run = []
-            if row >= 0 and row not in awaited and (run or of != -2):
+            if is_open and (run or of != _OUTSIDE):
                 if not run:
                     together = of
                 run.append(row)
