@@ -35,6 +35,7 @@ from wallscope.walls.chain_findings import chain_findings
 from wallscope.walls.diagnosis import decided
 from wallscope.walls.evidence import OperationFacts, operation_facts
 from wallscope.walls.evidence import evidence as evidence_of
+from wallscope.walls.exported import Exported
 from wallscope.walls.findings import accounting_findings
 from wallscope.walls.opportunities import inferred_causes, opportunities
 from wallscope.walls.overlap import overlap_tax
@@ -71,6 +72,7 @@ class Accounted:
     analysis: Analysis
     parts: Divided
     evidence: Evidence
+    facts: OperationFacts
     place: int
 
 
@@ -92,6 +94,11 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     proof = Proof(shown, parts.phases, parts.projected, slices)
     timelines = step_timelines(parts, slices, place, found.analysis.ranks[place])
     return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS))
+
+
+def exported(found: Accounted) -> Exported:
+    """The tables behind the answer, each made when it is asked for."""
+    return Exported(found.analysis, found.parts, found.evidence, found.facts)
 
 
 def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
@@ -153,7 +160,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
-    return Accounted(profiled(fixed, own), parts, evidence, place)
+    return Accounted(profiled(fixed, own), parts, evidence, facts, place)
 
 
 def dominant(walls: Times, unresolved: Times) -> Dominant:

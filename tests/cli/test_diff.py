@@ -8,11 +8,11 @@ from fixtures.scenario import scenarios
 from tests.compare.test_comparing import assert_adds_up, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.analysis import Options
-from wallscope.cli.sides import captures, runs_of
 from wallscope.compare import Asked, Side, compared
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.profile import packed
 from wallscope.shipped import report
+from wallscope.sides import captures, runs_of
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):

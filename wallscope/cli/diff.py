@@ -54,12 +54,12 @@ def diff(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
-    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import comparison_markdown, document  # noqa: PLC0415
     from wallscope.render import junit as xml  # noqa: PLC0415
     from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
+    from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
     asked = Asked(
