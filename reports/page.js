@@ -7,10 +7,13 @@
     return new Response(stream).arrayBuffer();
   };
 
+  const PRINTED_PX = 690; // fits A4 and Letter
+
   const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const themed = (layout) => {
     const axis = { gridcolor: tone("--line"), zerolinecolor: tone("--line"), linecolor: tone("--line") };
-    const narrow = window.innerWidth < 600;
+    const isPrinted = document.documentElement.classList.contains("printing");
+    const narrow = isPrinted || window.innerWidth < 600;
     const names = narrow && layout.yaxis && layout.yaxis.categoryarray;
     const short = names ? {
       tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
@@ -18,10 +21,11 @@
     const wide = names ? { range: [0, layout.xaxis.range[1] * 1.45], nticks: 4 } : {};
     return {
       ...layout,
+      ...(isPrinted ? { width: PRINTED_PX } : {}),
       font: { family: "system-ui, sans-serif", size: narrow ? 11 : 13, color: tone("--ink") },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      margin: { l: narrow ? 40 : 60, r: 12, t: 30, b: 45 },
+      margin: layout.xaxis ? { l: narrow ? 40 : 60, r: 12, t: 30, b: 45 } : { l: 0, r: 0, t: 26, b: 8 },
       xaxis: { ...axis, ...layout.xaxis, ...wide },
       yaxis: { ...axis, ...layout.yaxis, ...short },
       hoverlabel: { align: "left" },
@@ -40,6 +44,7 @@
     });
   };
   const redraw = () => charts.forEach(draw);
+  let unfolded = [];
 
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
     let text = cell.textContent.trim();
@@ -75,7 +80,7 @@
 
   const begin = async () => {
     opened();
-    window.wallscopeTimeline(await unpacked("timelines"));
+    if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
     const script = document.createElement("script");
     script.textContent = new TextDecoder().decode(await unpacked("plotly"));
     document.head.append(script);
@@ -85,8 +90,17 @@
     }));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     window.addEventListener("beforeprint", () => {
-      document.querySelectorAll("main > section > details").forEach((folded) => { folded.open = true; });
+      unfolded = [...document.querySelectorAll("main details:not([open]):not(.more):not(.code)")];
+      unfolded.forEach((folded) => { folded.open = true; });
+      document.documentElement.classList.add("printing");
       redraw();
+      window.dispatchEvent(new Event("wallscope-draw"));
+    });
+    window.addEventListener("afterprint", () => {
+      unfolded.forEach((folded) => { folded.open = false; });
+      document.documentElement.classList.remove("printing");
+      redraw();
+      window.dispatchEvent(new Event("wallscope-draw"));
     });
     document.documentElement.dataset.ready = "yes";
   };

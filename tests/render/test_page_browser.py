@@ -134,6 +134,28 @@ def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
     assert opened.said == []
 
 
+def test_a_row_of_the_gaps_leads_to_its_chain_in_the_timeline(browser, file, report):
+    """The links are those of `wallscope gaps`: neighbours of one cause and one thing are one link."""
+    shown = {timeline.step for timeline in report.timelines}
+    gaps = [gap for gap in report.gaps if gap.row["step"] in shown]
+    opened = Opened(browser, file, 1280, "light")
+    told = []
+    for place in range(len(gaps)):
+        opened.tab.locator("#timeline [data-at]").nth(place).click()
+        told.append(opened.tab.locator("#told li").all_inner_texts())
+    leading = opened.tab.locator("#timeline [data-at]").count()
+    opened.context.close()
+
+    assert leading == len(gaps) < len(report.gaps)
+    assert [[line.split(" ")[:3] for line in lines] for lines in told] == [
+        [
+            f"{units.duration(link.end_ns - link.start_ns)} {link.cause}{':' if link.what else ''}".split(" ")
+            for link in gap.links
+        ]
+        for gap in gaps
+    ]
+
+
 def gaps_of(slices):
     """Neighbouring slices without compute, one row a gap."""
     found = []
@@ -186,6 +208,27 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
     assert path.stat().st_size < 6_000_000
     assert len(frames) == 60
     assert sorted(frames)[56] < 100
+
+
+def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
+    opened = Opened(browser, file, 1280, "dark")
+    tab = opened.tab
+    folded = "document.querySelectorAll('main > section > details:not([open])').length"
+    ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
+    before = tab.evaluate(folded)
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    printed = (tab.evaluate(folded), tab.evaluate(ink))
+    widths = tab.evaluate(
+        "[...document.querySelectorAll('.main-svg, #canvas')].map((one) => one.getBoundingClientRect().width)"
+    )
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    after = (tab.evaluate(folded), tab.evaluate(ink))
+    opened.context.close()
+
+    assert before > 0
+    assert printed == (0, "#000")
+    assert after == (before, "#e8eaec")
+    assert max(widths) <= 703  # A4 less its margins, at 96 dots an inch
 
 
 def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):

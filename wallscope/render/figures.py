@@ -1,5 +1,6 @@
 """Figures of the page as plotly reads them: plain traces and layouts, times in milliseconds."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -15,6 +16,7 @@ _MOST_STEPS = 400
 _MOST_CAUSES = 14
 _MOST_RANGES = 150
 _ROW_PX = 26
+_SHORT_NAME = 24
 _STRIPES = "rgba(255,255,255,0.55)"
 _ROOT = "<"  # no range has this id, theirs are escaped
 Bar = tuple[str, int, int, Wall | None]
@@ -108,15 +110,19 @@ def phases(ranges: Sequence[RangeWork]) -> Figure:
         "type": "icicle",
         "ids": [_ROOT, *(escape(entry.path) for entry in listed)],
         "parents": ["", *(escape(parent) if parent in known else _ROOT for parent in parents)],
-        "labels": ["all ranges", *(escape(visible(entry.name, most=60)) for entry in listed)],
+        "labels": ["work inside ranges", *(_short(entry.name) for entry in listed)],
         "values": [0, *(entry.own_work_ns / 1e6 for entry in listed)],
         "branchvalues": "remainder",
         "customdata": [
-            [units.milliseconds(top_ns), "work: durations added up", ""],
-            *([units.milliseconds(entry.work_ns), _owned(entry), str(_most(entry))] for entry in listed),
+            [units.milliseconds(top_ns), "work: durations added up", "", "all ranges"],
+            *(
+                [units.milliseconds(entry.work_ns), _owned(entry), str(_most(entry)), _label(entry.name)]
+                for entry in listed
+            ),
         ],
-        "hovertemplate": "%{label}<br>work %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
-        "texttemplate": "%{label} %{customdata[0]}<br>%{customdata[2]}",
+        "hovertemplate": "%{customdata[3]}<br>work %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
+        "texttemplate": "%{label}<br>%{customdata[0]} %{customdata[2]}",
+        "textposition": "middle center",
         "leaf": {"opacity": 1},
         "tiling": {"orientation": "v"},
         "pathbar": {"visible": True},
@@ -126,8 +132,10 @@ def phases(ranges: Sequence[RangeWork]) -> Figure:
         },
         "maxdepth": 6,
     }
-    caption = "Ranges by the work issued inside them, with the wall that owns most; a click goes into one"
-    layout = {"uniformtext": {"minsize": 10, "mode": "hide"}}
+    caption = (
+        "Ranges by the work issued inside them, coloured by the wall that owns most; a click goes into one"
+    )
+    layout = {"uniformtext": {"minsize": 9, "mode": "hide"}}
     return Figure("phases", caption, (trace,), layout, 420)
 
 
@@ -157,6 +165,17 @@ def _bars(bars: Sequence[Bar], wall: Wall | None) -> dict[str, Any]:
 
 def _label(name: str) -> str:
     return escape(visible(name, most=60))
+
+
+def _short(name: str) -> str:
+    """The end of a dotted name, which tells most of it.
+
+    >>> _short("megatron.core.transformer.mlp"), _short("autograd::engine::evaluate_function: MulBackward0")
+    ('mlp', 'MulBackward0')
+    """
+    parts = [part for part in re.split(r"::|[.:/ ]+", name) if part]
+    tail = parts[-1] if parts else name
+    return escape(visible(tail if len(name) > _SHORT_NAME else name, most=_SHORT_NAME))
 
 
 def _marker(wall: Wall) -> dict[str, Any]:

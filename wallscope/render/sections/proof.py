@@ -48,7 +48,8 @@ def limits(findings: tuple[Finding, ...]) -> Section:
     answer = (
         f"{units.plural(len(findings), 'finding')}." if findings else "Nothing was found that limits this."
     )
-    blocks = (Grid("Findings about the capture, the gravest first", columns, rows),) if rows else ()
+    caption = "Findings about the capture, the gravest first"
+    blocks = (Grid(caption, columns, rows, is_wordy=True),) if rows else ()
     return Section("limits", "What limits this?", answer, blocks)
 
 
