@@ -15,7 +15,7 @@ from wallscope.render.foreign import visible
 _MOST_STEPS = 400
 _MOST_CAUSES = 14
 _MOST_RANGES = 150
-_ROW_PX = 26
+ROW_PX = 26
 _SHORT_NAME = 24
 _STRIPES = "rgba(255,255,255,0.55)"
 _ROOT = "<"  # no range has this id, theirs are escaped
@@ -49,7 +49,7 @@ def steps(shown: Sequence[Step], unit: str) -> Figure:
             "hovertemplate": f"{unit} %{{x}}: {wall} %{{customdata[0]}} of %{{customdata[1]}}"
             "<br>%{customdata[2]}<extra></extra>",
             "marker": {
-                **_marker(wall),
+                **marker(wall),
                 "opacity": [1.0 if step.steady else 0.35 for step in listed],
             },
         }
@@ -77,7 +77,7 @@ def waterfall(rank: Rank, whole: str) -> Figure:
     reached_ns = bars[-1][1] + bars[-1][2]
     if reached_ns < rank.typical.step_ns:
         rest = f"{len(lost) - len(named)} smaller causes"
-        bars.append((rest, reached_ns, rank.typical.step_ns - reached_ns, Wall.UNATTRIBUTED))
+        bars.append((rest, reached_ns, rank.typical.step_ns - reached_ns, None))
     measured = (f"measured {whole}", 0, rank.typical.step_ns, None)
     traces = [_bars([bar for bar in (*bars, measured) if bar[3] == wall], wall) for wall in (*Wall, None)]
     layout = {
@@ -91,13 +91,13 @@ def waterfall(rank: Rank, whole: str) -> Figure:
             "automargin": True,
             "showgrid": False,
             "categoryorder": "array",
-            "categoryarray": [_label(name) for name, *_ in (*bars, measured)],
+            "categoryarray": [label(name) for name, *_ in (*bars, measured)],
         },
         "barmode": "overlay",
         "showlegend": False,
     }
     caption = f"From compute alone to the measured {whole}, what each cause adds; patterns tell walls"
-    return Figure("waterfall", caption, tuple(traces), layout, _ROW_PX * (len(bars) + 1) + 70)
+    return Figure("waterfall", caption, tuple(traces), layout, ROW_PX * (len(bars) + 1) + 70)
 
 
 def phases(ranges: Sequence[RangeWork]) -> Figure:
@@ -116,7 +116,7 @@ def phases(ranges: Sequence[RangeWork]) -> Figure:
         "customdata": [
             [units.milliseconds(top_ns), "work: durations added up", "", "all ranges"],
             *(
-                [units.milliseconds(entry.work_ns), _owned(entry), str(_most(entry)), _label(entry.name)]
+                [units.milliseconds(entry.work_ns), _owned(entry), str(_most(entry)), label(entry.name)]
                 for entry in listed
             ),
         ],
@@ -152,18 +152,19 @@ def _bars(bars: Sequence[Bar], wall: Wall | None) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
-        "y": [_label(name) for name, *_ in bars],
+        "y": [label(name) for name, *_ in bars],
         "base": [base_ns / 1e6 for _, base_ns, *_ in bars],
         "x": [time_ns / 1e6 for _, _, time_ns, _ in bars],
         "text": [units.milliseconds(time_ns) for _, _, time_ns, _ in bars],
         "textposition": "outside",
         "cliponaxis": False,
         "hovertemplate": "%{y}: %{text}<extra></extra>",
-        "marker": {"color": "rgba(128,128,128,0.35)"} if wall is None else _marker(wall),
+        "marker": {"color": "rgba(128,128,128,0.35)"} if wall is None else marker(wall),
     }
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
+    """A name as plotly may show it: it reads some markup."""
     return escape(visible(name, most=60))
 
 
@@ -178,7 +179,8 @@ def _short(name: str) -> str:
     return escape(visible(tail if len(name) > _SHORT_NAME else name, most=_SHORT_NAME))
 
 
-def _marker(wall: Wall) -> dict[str, Any]:
+def marker(wall: Wall) -> dict[str, Any]:
+    """Colour and pattern of a wall."""
     pattern = {"shape": _PATTERNS[wall], "fgcolor": _STRIPES, "fillmode": "overlay", "size": 6}
     return {"color": WALL_COLOURS[wall], "pattern": pattern}
 
