@@ -19,13 +19,15 @@
       tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
     } : {};
     const wide = names ? { range: [0, layout.xaxis.range[1] * 1.45], nticks: 4 } : {};
+    const legend = narrow && layout.legend ? { legend: { ...layout.legend, y: 1, yanchor: "bottom" } } : {};
     return {
       ...layout,
+      ...legend,
       ...(isPrinted ? { width: PRINTED_PX } : {}),
       font: { family: "system-ui, sans-serif", size: narrow ? 11 : 13, color: tone("--ink") },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      margin: layout.xaxis ? { l: narrow ? 40 : 60, r: 12, t: 30, b: 45 } : { l: 0, r: 0, t: 26, b: 8 },
+      margin: layout.xaxis ? { l: narrow ? 40 : 60, r: 12, t: legend.legend ? 76 : 30, b: 45 } : { l: 0, r: 0, t: 26, b: 8 },
       xaxis: { ...axis, ...layout.xaxis, ...wide },
       yaxis: { ...axis, ...layout.yaxis, ...short },
       hoverlabel: { align: "left" },

@@ -1,5 +1,6 @@
 """A page in headless Chromium, with all that the browser complained about and asked for."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,11 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium here: install Debian's package chromium"
+)
+
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+needs_axe = pytest.mark.skipif(
+    not AXE.is_file(), reason="no axe-core here: npm install axe-core, or name its axe.min.js in AXE_CORE"
 )
 
 
@@ -48,3 +54,9 @@ class Opened:
         return self.tab.evaluate(
             "window.hacked === undefined && !document.querySelector('a[href*=invalid], img')"
         )
+
+    def violations(self) -> list[str]:
+        """What axe-core finds wrong for people who do not see, hear or move like most."""
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))
+        found = self.tab.evaluate("axe.run()")["violations"]
+        return [f"{entry['id']}: {entry['nodes'][0]['html'][:200]}" for entry in found]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.profile.random_profiles import OPERATIONS
-from tests.render.browsing import Opened, needs_chromium
+from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import GATES, HOSTILE, one, reported, steps
 from wallscope.compare import Asked
 from wallscope.render.comparison_page import comparison_page
@@ -33,3 +33,14 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(browser, fi
     assert is_whole
     assert drawn >= 2
     assert file.stat().st_size < 6_000_000
+
+
+@needs_axe
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, scheme):
+    opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
+    opened.unfold()
+    found = opened.violations()
+    opened.context.close()
+
+    assert found == []

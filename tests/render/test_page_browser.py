@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
-from tests.render.browsing import Opened, needs_chromium
+from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
 from wallscope.analysis import Options, accounted, report_of
 from wallscope.model.report import SHOWN_OPERATIONS
@@ -203,3 +203,14 @@ def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
 
     assert lines[0].startswith("step,start,length,compute")
     assert len(lines) == 1 + len(report.analysis.ranks[0].steps)
+
+
+@needs_axe
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, scheme):
+    opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
+    opened.unfold()
+    found = opened.violations()
+    opened.context.close()
+
+    assert found == []
