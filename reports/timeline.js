@@ -227,16 +227,16 @@ window.wallscopeTimeline = (buffer) => {
   };
   const tell = (...elements) => told.replaceChildren(...elements);
   const tellSlice = (i) => {
-    const band = step.band;
-    chosen = { start: band.start[i], end: band.end[i], top: HEAD, height: BAND, slice: i };
-    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${texts[band.cause[i]]}`), ` ${duration(band.end[i] - band.start[i])} at ${session(band.start[i])}, device: ${texts[band.state[i]].replaceAll("_", " ")}`)];
-    if (band.path[i]) lines.push(paragraph(`in ${texts[band.path[i]]}`));
+    const band = step.band, [first, last] = isGap(i) ? gapAround(i) : [i, i];
+    const links = chain([first, last]), here = links.findIndex((link) => i <= link.last);
+    const { first: from, last: until, named } = links[here];
+    chosen = { start: band.start[from], end: band.end[until], top: HEAD, height: BAND };
+    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${texts[band.cause[i]]}`), ` ${duration(chosen.end - chosen.start)} at ${session(chosen.start)}, device: ${texts[band.state[i]].replaceAll("_", " ")}`)];
+    if (band.path[named]) lines.push(paragraph(`in ${texts[band.path[named]]}`));
     if (!isGap(i)) {
       if (band.what[i]) lines.push(paragraph(texts[band.what[i]]));
       return tell(...lines);
     }
-    const [first, last] = gapAround(i);
-    const links = chain([first, last]), here = links.findIndex((link) => i <= link.last);
     const list = document.createElement("ol");
     const begin = Math.max(0, Math.min(here - 6, links.length - MOST_LINKS)), finish = Math.min(links.length, begin + MOST_LINKS);
     links.slice(begin, finish).forEach((link, place) => {

@@ -19,9 +19,11 @@ from wallscope.render.sections.comparison import (
     operations,
     other_ranks,
 )
+from wallscope.render.words import WALL_WORDS
 
 _MOST_DIFFERENCES = 6
 _MOST_CAUSES = 5
+_TELLING_SHARE = 0.001
 _WIDE, _BROAD = 0.08, 0.3
 
 
@@ -57,7 +59,9 @@ def _first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
     comparison, step = report.comparison, report.comparison.step
     longest_ns = max(step.base_typical_ns, step.head_typical_ns, 1)
     changed = comparison.deltas.causes
-    causes_shown, rest = changed[:_MOST_CAUSES], changed[_MOST_CAUSES:]
+    least_ns = step.base_typical_ns * _TELLING_SHARE
+    telling = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES]), 1)
+    causes_shown, rest = changed[:telling], changed[telling:]
     graded = sorted(comparison.gates, key=lambda gate: gate.held)
     return {
         "names": names,
@@ -121,6 +125,7 @@ def _wall(row: WallDelta, comparison: Comparison) -> dict[str, Any]:
     largest_ns = max(abs(entry.delta_ns) for entry in comparison.deltas.walls)
     return {
         "name": str(row.wall),
+        "meaning": WALL_WORDS[row.wall],
         "base": units.milliseconds(row.base_ns),
         "head": units.milliseconds(row.head_ns),
         "change": units.signed_milliseconds(row.delta_ns),

@@ -20,6 +20,7 @@ from wallscope.render.sections.timeline import timeline
 from wallscope.render.sections.walls import walls
 from wallscope.render.terminal import headline, steps_found, throughput_lines
 from wallscope.render.timeline_pack import Pack, pack
+from wallscope.render.words import WALL_WORDS
 
 _MOST_OPPORTUNITIES = 4
 _MOST_FIXES = 3
@@ -121,6 +122,7 @@ def _wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Any]:
         spread = f"{units.percent(told.p10).removesuffix(' %')} to {units.percent(told.p90)}"
     return {
         "name": str(wall),
+        "meaning": WALL_WORDS[wall],
         "share": units.percent(share),
         "width": f"{100 * share:.4f}",
         "time": units.milliseconds(time_ns),

@@ -5,6 +5,7 @@ from wallscope.model.comparison import Comparison, MismatchSeverity
 from wallscope.model.profile import ProfiledInput
 from wallscope.model.report import ComparisonReport, SideSteps
 from wallscope.render.blocks import Block, Cell, Column, Grid, Section, cells, text
+from wallscope.render.words import COMPARISON_WORDS
 
 _FOLLOWS: dict[MismatchSeverity, str] = {
     "incomparable": "no verdict",
@@ -17,19 +18,6 @@ _REPLICATION = {
     " lengths of the steps, so that the same captures give the same interval. It speaks of this pair alone.",
     "same": "Both sides are the same capture: nothing varies.",
     "none": "Too few steps or nothing that varies: there is no interval.",
-}
-_DEFINITIONS = {
-    "typical step": "Mean of the steady steps of ordinary length, over all runs; of all steps if none is.",
-    "change": "Head less base. That of the step is the sum of those of walls, that of a wall of its causes,"
-    " that of a cause of its operations, to the nanosecond.",
-    "95 % interval": "Where the ratio of the typical steps lies, by what steps or runs vary.",
-    "slower, faster": "The interval does not hold 1 and the ratio is past the margin. No change: the interval"
-    " lies inside the margin. All else is inconclusive.",
-    "could be told": "The smallest change that four of five comparisons like this one would find.",
-    "by count, by each": "What the change of how often an operation runs makes, at the mean of what each owns"
-    " on both sides; the rest.",
-    "hidden": "Share of the work of communication that ran beside compute.",
-    "gate": "Fails by growth past its limit that is surely none by chance.",
 }
 
 
@@ -117,7 +105,9 @@ def compared_how(report: ComparisonReport) -> Section:
     )
     blocks: tuple[Block, ...] = (
         Grid(
-            "Words", (text("word"), text("what it means")), tuple(cells(*row) for row in _DEFINITIONS.items())
+            "Words",
+            (text("word"), text("what it means")),
+            tuple(cells(*row) for row in COMPARISON_WORDS.items()),
         ),
         Grid("What the verdict rests on", (text("of"), text("is")), tuple(cells(*row) for row in rests)),
         Grid(
