@@ -16,7 +16,7 @@ from wallscope.sides import captures, runs_of
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):
-    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--junit", "diff.xml")
+    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--html", "diff.html", "--junit", "diff.xml")
     ran = wallscope("diff", answers / "base.json", answers / "head.json", *outputs)
 
     assert (ran.code, ran.err) == (0, "")
@@ -26,6 +26,9 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
+    assert '<h1><span class="said-verdict regression">SLOWER</span> step 100.2 ms' in (
+        tmp_path / "diff.html"
+    ).read_text(encoding="utf-8")
 
 
 def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, tmp_path):

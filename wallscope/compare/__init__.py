@@ -3,5 +3,16 @@
 from wallscope.compare.comparing import Asked, Side, check_gated, compared
 from wallscope.compare.gates import Gate, gate_of, shares
 from wallscope.compare.intervals import Noise
+from wallscope.compare.reporting import comparison_report
 
-__all__ = ["Asked", "Gate", "Noise", "Side", "check_gated", "compared", "gate_of", "shares"]
+__all__ = [
+    "Asked",
+    "Gate",
+    "Noise",
+    "Side",
+    "check_gated",
+    "compared",
+    "comparison_report",
+    "gate_of",
+    "shares",
+]
