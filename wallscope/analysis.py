@@ -133,7 +133,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
     profiles = tuple(account.tables for account in found)
-    return Accounted(profiled(fixed, profiles, options.step_facts), parts, evidence, place)
+    return Accounted(profiled(fixed, profiles, options.step_facts, told), parts, evidence, place)
 
 
 def gathered(
