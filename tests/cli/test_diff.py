@@ -16,7 +16,7 @@ from wallscope.sides import captures, runs_of
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):
-    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--junit", "diff.xml")
+    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--html", "diff.html", "--junit", "diff.xml")
     ran = wallscope("diff", answers / "base.json", answers / "head.json", *outputs)
 
     assert (ran.code, ran.err) == (0, "")
@@ -26,6 +26,9 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
+    assert '<h1><span class="said-verdict regression">SLOWER</span> step 100.2 ms' in (
+        tmp_path / "diff.html"
+    ).read_text(encoding="utf-8")
 
 
 def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, tmp_path):
@@ -35,7 +38,7 @@ def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, t
 
     assert ran.code == 1
     assert ran.err == (
-        "wallscope: gate step>3% failed: step 100.2 ms → 109.8 ms, +9.5 % (95 % interval +8.3 % … +10.8 %)\n"
+        "wallscope: gate step>3% failed: step 100.2 ms → 109.8 ms, +9.5 % (95 % interval +5.9 % … +13.3 %)\n"
     )
 
 
@@ -133,5 +136,7 @@ def test_the_real_pair_got_slower_on_the_host(traces, called):
     assert found.verdict in {"regression", "inconclusive"}
     assert max(found.deltas.walls, key=lambda row: row.delta_ns).wall == "host"
     ran = called("diff", *(traces / name for name in ends))
-    assert "Mostly host: +2.6 ms." in ran.out.replace("\n", " ")
+    said = ran.out.replace("\n", " ")
+    assert "repeated window 16.9 ms → 19.2 ms: grew by 2.3 ms (+13.6 %, median +14.2 %" in said
+    assert "Mostly host: +2.6 ms." in said
     assert "faster" not in ran.out.lower()

@@ -155,6 +155,30 @@ def test_a_failure_half_way_leaves_what_was_there(called, export, tmp_path, monk
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.sqlite", "tables"]
 
 
+@pytest.fixture
+def job(tmp_path):
+    """Two exports of one job."""
+    paths = (tmp_path / "rank0.sqlite", tmp_path / "rank1.sqlite")
+    for place, path in enumerate(paths):
+        with ExportWriter(path) as writer:
+            for start_ns in range(0, 1_000, 100):
+                writer.kernel("gemm", start_ns, start_ns + 50 + place)
+    return paths
+
+
+def test_a_job_has_its_markdown_and_no_tables(called, job, tmp_path):
+    ran = called("analyze", *job, "--markdown", "-")
+
+    assert ran.code == 0
+    assert ran.out.startswith("### wallscope: ")
+    assert "2 exports" in ran.out
+    for option in ("--csv", "--parquet", "--perfetto"):
+        refused = called("analyze", *job, option, tmp_path / "o")
+        assert refused.code == 2
+        assert refused.err.startswith(f"wallscope: {option} — is made of one export")
+    assert not (tmp_path / "o").exists()
+
+
 def test_the_page_about_columns_is_what_a_folder_tells():
     page = Path(__file__).parents[2] / "docs" / "tables.md"
 

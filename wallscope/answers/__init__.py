@@ -70,11 +70,11 @@ def _worked_out(path: Path, options: Options, progress: Progress, *, with_page: 
 
 
 def answer_of(made: "Accounted", progress: Progress, *, with_page: bool) -> Answer:
-    """The answer with its text, and its page if it is asked for."""
+    """The answer that was worked out, with its page where one is asked for."""
     text = document(made.analysis)
     if not with_page:
         return Answer(made.analysis, text)
-    from wallscope.analysis import report_of  # noqa: PLC0415  # only the page needs these
-    from wallscope.render.page import page  # noqa: PLC0415
+    from wallscope.analysis import report_of  # noqa: PLC0415  # only the page needs it
+    from wallscope.render.page import page  # noqa: PLC0415  # same
 
     return Answer(made.analysis, text, page(report_of(made, progress)))

@@ -122,7 +122,8 @@ def analyze(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.answers import answer_of, answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
@@ -143,8 +144,15 @@ def analyze(  # noqa: PLR0913  # options are parameters
         return
     (file,) = files
     with reported() as progress:
-        found = outputs.made(file, options, progress, cache_of(refused=no_cache))
+        if outputs.are_of_parts:
+            from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
+
+            made = accounted(file, options, progress)
+            outputs.write_parts(made, progress)
+            found = answer_of(made, progress, with_page=html is not None)
+        else:
+            found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
     outputs.write(found)
     if not outputs.takes_standard_output:
-        print_out(summary(found.answer.analysis))
-    judge(limits, found.answer.analysis)
+        print_out(summary(found.analysis))
+    judge(limits, found.analysis)

@@ -49,6 +49,7 @@ def analyze_job(
     Raises:
         WallscopeError: no export is meant, or one cannot be analysed.
     """
+    from wallscope.answers import Answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs import analyzed_job, exports_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
@@ -57,7 +58,7 @@ def analyze_job(
     with reported() as progress:
         exports = exports_of(files)
         analysis = analyzed_job(exports, options, progress, jobs=jobs, keep_going=keep_going)
-    outputs.write_answer(analysis, document(analysis))
+    outputs.write(Answer(analysis, document(analysis)))
     if not outputs.takes_standard_output:
         print_out(summary(analysis))
     return analysis

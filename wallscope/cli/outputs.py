@@ -9,17 +9,13 @@ import typer
 
 from wallscope.cli.folders import check_folder, holds_only, write_folder
 from wallscope.cli.output import check_different, check_output, write_whole
-from wallscope.cli.progress import reported
 from wallscope.errors import OptionError, OutputError
 from wallscope.files import write_chunks
 
 if TYPE_CHECKING:
     from wallscope.analysis import Accounted
     from wallscope.answers import Answer
-    from wallscope.cache import Cache
-    from wallscope.model.analysis import Analysis
     from wallscope.model.capture import Progress
-    from wallscope.model.options import Options
     from wallscope.render.exported import Format
 
 _STANDARD_OUTPUT = "-"
@@ -55,14 +51,6 @@ PerfettoFile = Annotated[
         help="Write a trace for ui.perfetto.dev, with walls and causes beside it.",
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What is written: the answer, and its parts where something is made from them."""
-
-    answer: "Answer"
-    parts: "Accounted | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +100,55 @@ class Outputs:
         """Whether a result goes to standard output, so that nothing else may."""
         return _STANDARD_OUTPUT in {str(self.json), str(self.html), str(self.markdown)}
 
-    def check_job(self) -> None:
-        """Refuse what is made of one export alone.
+    @property
+    def are_of_parts(self) -> bool:
+        """Whether something is made from more than the answer: tables, or the trace."""
+        return any(place is not None for place in (self.csv, self.parquet, self.perfetto))
+
+    def write(self, found: "Answer") -> None:
+        """Write what is made from the answer.
 
         Raises:
-            OptionError: such a result is asked for.
+            OutputError: a file cannot be written.
+        """
+        if self.json is not None:
+            write_whole(self.json, found.text)
+        if self.html is not None and found.page is not None:
+            write_whole(self.html, found.page)
+        if self.markdown is not None:
+            from wallscope.render.markdown import markdown  # noqa: PLC0415  # only when asked for
+
+            write_whole(self.markdown, markdown(found.analysis))
+
+    def write_parts(self, found: "Accounted", progress: "Progress") -> None:
+        """Write what is made from more than the answer.
+
+        Raises:
+            OutputError: a file cannot be written.
+        """
+        from wallscope.analysis import exported  # noqa: PLC0415  # only when asked for
+        from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
+        from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # same
+
+        wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
+        tables = exported(found)
+        for kind, folder in wanted:
+            if folder is not None:
+                progress(f"writing {folder.name}")
+                name = found.analysis.inputs[0].name
+                write_folder(folder, partial(write_tables, kind=kind, source=name, frame=tables.frame))
+        if self.perfetto is not None:
+            progress(f"writing {self.perfetto.name}")
+            traced = tables.traced()
+            pieces = perfetto(traced.tracks(), traced.earliest_ns())
+            is_packed = self.perfetto.suffix == ".gz"
+            write_chunks(self.perfetto, gzipped(pieces) if is_packed else pieces)
+
+    def check_job(self) -> None:
+        """Refuse what draws or lists one export alone.
+
+        Raises:
+            OptionError: one of these was asked for.
         """
         single = {
             "--html": self.html,
@@ -126,69 +158,7 @@ class Outputs:
         }
         for option, place in single.items():
             if place is not None:
-                raise OptionError(f"{option} — is of one export — give it that of one rank alone")
-
-    def made(self, file: Path, options: "Options", progress: "Progress", cache: "Cache | None") -> "Made":
-        """The answer, out of the cache where that is enough for what was asked for.
-
-        Raises:
-            WallscopeError: one of its children, each with a line for the user.
-        """
-        from wallscope.answers import answer_of, answered  # noqa: PLC0415  # keeps --help fast
-
-        with_page = self.html is not None
-        if self.csv is None and self.parquet is None and self.perfetto is None:
-            return Made(answered(file, options, progress, cache, with_page=with_page), None)
-        from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
-
-        parts = accounted(file, options, progress)
-        return Made(answer_of(parts, progress, with_page=with_page), parts)
-
-    def write(self, made: "Made") -> None:
-        """Write all that was asked for.
-
-        Raises:
-            OutputError: a file cannot be written.
-        """
-        if self.html is not None and made.answer.page is not None:
-            write_whole(self.html, made.answer.page)
-        if made.parts is not None:
-            self._write_parts(made.parts)
-        self.write_answer(made.answer.analysis, made.answer.text)
-
-    def write_answer(self, analysis: "Analysis", text: str) -> None:
-        """Write what is made from the answer alone; `text` is its JSON.
-
-        Raises:
-            OutputError: a file cannot be written.
-        """
-        if self.json is not None:
-            write_whole(self.json, text)
-        if self.markdown is not None:
-            from wallscope.render.markdown import markdown  # noqa: PLC0415  # only when asked for
-
-            write_whole(self.markdown, markdown(analysis))
-
-    def _write_parts(self, found: "Accounted") -> None:
-        """What is made from more than the answer: tables, and the trace."""
-        from wallscope.analysis import exported  # noqa: PLC0415  # only when asked for
-        from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
-        from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # same
-
-        wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
-        with reported() as progress:
-            tables = exported(found)
-            for kind, folder in wanted:
-                if folder is not None:
-                    progress(f"writing {folder.name}")
-                    name = found.analysis.inputs[0].name
-                    write_folder(folder, partial(write_tables, kind=kind, source=name, frame=tables.frame))
-            if self.perfetto is not None:
-                progress(f"writing {self.perfetto.name}")
-                traced = tables.traced()
-                pieces = perfetto(traced.tracks(), traced.earliest_ns())
-                is_packed = self.perfetto.suffix == ".gz"
-                write_chunks(self.perfetto, gzipped(pieces) if is_packed else pieces)
+                raise OptionError(f"{option} — is made of one export — give it that of one rank alone")
 
 
 def _is_ours(folder: Path, kind: "Format") -> bool:
