@@ -54,6 +54,18 @@ def test_a_formula_is_text_in_csv_and_itself_in_parquet(called, export, tmp_path
     assert pl.read_parquet(tmp_path / "parquet" / "kernels.parquet")["name"].to_list() == [FORMULA]
 
 
+def test_letters_that_can_not_be_seen_are_spelled_in_csv_and_kept_in_parquet(called, tmp_path):
+    name = "evil\x1b[31m\r\n::set-output\u202e\t\x85"
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        writer.kernel(name, 0, 50)
+    called("analyze", tmp_path / "run.sqlite", "--csv", tmp_path / "csv", "--parquet", tmp_path / "parquet")
+    csv = (tmp_path / "csv" / "kernels.csv").read_text(encoding="utf-8")
+
+    assert "evil\\x1b[31m\\r\\n::set-output\\u202e\\t\\x85" in csv
+    assert csv.replace("\n", "").isprintable()
+    assert pl.read_parquet(tmp_path / "parquet" / "kernels.parquet")["name"].to_list() == [name]
+
+
 @pytest.mark.parametrize("option", ["--csv", "--parquet"])
 def test_our_folder_is_replaced_by_the_same_bytes(called, export, tmp_path, option):
     called("analyze", export, option, tmp_path / "tables")
