@@ -143,7 +143,10 @@ def test_the_tracks_are_those_of_the_capture(both):
     assert paths[:8] == [
         (process,),
         (process, rank),
-        *((process, rank, name) for name in ("steps", "walls", "causes", "device", "stream 7", "stream 13")),
+        *(
+            (process, rank, name)
+            for name in ("steps", "walls", "causes", "device state", "stream 7", "stream 13")
+        ),
     ]
     assert [path[-1] for path in paths[8:]] == [paths[8][-1], "NVTX", "CUDA API"]
     (thread,) = (track.thread for track in trace.tracks.values() if track.HasField("thread"))
@@ -154,7 +157,7 @@ def test_the_tracks_are_those_of_the_capture(both):
     ("track", "kinds", "part"),
     [
         pytest.param("walls", Wall, "walls", id="walls"),
-        pytest.param("device", DeviceState, "budget", id="budget"),
+        pytest.param("device state", DeviceState, "budget", id="budget"),
     ],
 )
 def test_a_band_tiles_each_step_and_sums_to_the_answer(both, track, kinds, part):

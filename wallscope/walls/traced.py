@@ -59,7 +59,7 @@ class Traced:
         yield Track("steps", place, slices=self._steps(rank["rank_id"]))
         yield Track("walls", place, slices=_runs(slices, ("step", "wall"), "wall"))
         yield Track("causes", place, slices=self._causes(slices))
-        yield Track("device", place, slices=_runs(slices, ("step", "state"), "state"))
+        yield Track("device state", place, slices=_runs(slices, ("step", "state"), "state"))
         operations = self.named.shown_operations.filter(is_own)
         numbers = self.parts.capture.streams.filter(is_own).select("stream", "number")
         streams = operations.select("stream").unique().join(numbers, on="stream", how="left")
