@@ -131,6 +131,9 @@ def test_a_folder_of_ours_with_a_foreign_file_in_it_is_left_alone(called, export
         pytest.param(("--csv", "{0}/o/p"), "the folder around it does not exist", id="nowhere"),
         pytest.param(("--csv", "-"), "is no folder", id="standard output"),
         pytest.param(("--markdown", "{0}/run.sqlite"), "is an input", id="markdown over the input"),
+        pytest.param(("--perfetto", "{0}/run.sqlite"), "is an input", id="trace over the input"),
+        pytest.param(("--perfetto", "-"), "a trace is no text", id="trace on a terminal"),
+        pytest.param(("--perfetto", "{0}/o", "--html", "{0}/o"), "named by --html and by", id="one file"),
     ],
 )
 def test_bad_places_are_refused_before_the_work(called, export, tmp_path, options, said):
@@ -189,6 +192,18 @@ def test_a_job_has_its_markdown_and_no_tables(called, job, tmp_path):
         assert refused.code == 2
         assert refused.err.startswith(f"wallscope: {option} — is made of one export")
     assert not (tmp_path / "o").exists()
+
+
+def test_a_trace_that_fails_half_way_leaves_nothing(called, export, tmp_path, monkeypatch):
+    def interrupted(*_):
+        yield b"half"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wallscope.render.perfetto.perfetto", interrupted)
+    ran = called("analyze", export, "--perfetto", tmp_path / "t.pftrace")
+
+    assert ran.code == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["run.sqlite"]
 
 
 def test_the_page_about_columns_is_what_a_folder_tells():

@@ -2,7 +2,7 @@
 
 import gzip
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,8 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.conftest import TRACES
 from wallscope.analysis import Options, accounted, exported
+from wallscope.model.events import MEMORY, SAMPLES
+from wallscope.model.frames import NAMES
 from wallscope.model.kinds import DeviceState, Wall
 from wallscope.model.selection import Selection
 from wallscope.model.trace import TRACED, Track
@@ -279,6 +281,24 @@ def test_slices_that_overlap_in_any_way_are_all_there_and_nest(nesting, spans):
     assert sorted((one.start_ns - later_ns, one.end_ns - later_ns) for one in found) == sorted(spans)
     assert all(one.name == f"n{one.end_ns - one.start_ns}" for one in found)
     assert nesting == "nested" or {one.depth for one in found} == {0}
+
+
+def test_memory_and_samples_of_the_gpu_of_a_rank_are_counters(both):
+    found, _ = both
+    capture, rank = found.parts.capture, found.parts.capture.ranks.row(0, named=True)
+    memory = [(rank["process"], rank["device"], 5, 100), (rank["process"], rank["device"] + 1, 6, 7)]
+    samples = [(rank["gpu"], 5, 0, 1.5), (rank["gpu"], 9, 0, 2.5), (rank["gpu"] + 1, 5, 0, 3.5)]
+    told = replace(
+        capture,
+        memory=pl.DataFrame(memory, schema=MEMORY, orient="row"),
+        samples=pl.DataFrame(samples, schema=SAMPLES, orient="row"),
+        metric_names=pl.DataFrame({"name": [0], "text": ["SMs Active"]}, schema=NAMES),
+    )
+    traced = exported(replace(found, parts=replace(found.parts, capture=told))).traced()
+    trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
+    counters = {trace.tracks[number].name: values for number, values in trace.counters.items()}
+
+    assert counters == {"memory in use": [(5, 100.0)], "SMs Active": [(5, 1.5), (9, 2.5)]}
 
 
 def test_counters_are_real_numbers():
