@@ -5,7 +5,7 @@ EXAMPLE := build/moe_step.sqlite
 BULK := build/bulk_1m.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden bench faults clean
+.PHONY: help demo test test-all check format golden bench faults bench-diff clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ bench: $(BULK)  ## measure reading on a million kernels, and write docs/performa
 
 faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours
 	$(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --write docs/robustness.md
+
+bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes minutes
+	$(BIN)/python -m benchmarks.diff_verdicts --pairs 2000 --jobs 2 --write docs/diff.md
 
 clean:  ## remove what the targets above made
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
