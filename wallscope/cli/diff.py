@@ -12,7 +12,7 @@ from wallscope.cli.gates import FailOn, Gates, fail, read_gates
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
-from wallscope.cli.stored import Labels, StoreFolder, labels_of, opened, range_of, sides_of
+from wallscope.cli.stored import Labels, StorePlace, labels_of, opened, range_of, sides_of
 from wallscope.errors import OptionError
 
 
@@ -31,7 +31,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     margin: Annotated[
         str, typer.Option(metavar="PERCENT", help="Changes of the step up to this are none.")
     ] = "2%",
-    store: StoreFolder = None,
+    store: StorePlace = None,
     label: Labels = None,
     rank: Annotated[int | None, typer.Option(metavar="N", help="The rank to compare.")] = None,
     override: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from wallscope.cli.stored import Labels, StoreFolder, labels_of, opened
+from wallscope.cli.stored import Labels, StorePlace, labels_of, opened
 from wallscope.cli.tables import Csv, Json, check_targets, deliver
 from wallscope.errors import OptionError, StoreError
 
@@ -15,7 +15,7 @@ def history(  # options are parameters
     ],
     *,
     label: Labels = None,
-    store: StoreFolder = None,
+    store: StorePlace = None,
     csv: Csv = None,
     json: Json = None,
 ) -> None:
@@ -32,6 +32,6 @@ def history(  # options are parameters
     place = opened(store)
     records = [entry for entry in place.all_records() if wanted <= entry.testbed.labels.items()]
     if not records:
-        raise StoreError(f"{place.folder} — holds no such record — wallscope record a run first")
+        raise StoreError(f"{place} — holds no such record — wallscope record a run first")
     frame = rows(records, metric)
     deliver(frame, (csv, json), history_table(frame, metric))

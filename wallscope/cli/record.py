@@ -10,7 +10,7 @@ from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stre
 from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
-from wallscope.cli.stored import Labels, StoreFolder, commit_of, labels_of, opened
+from wallscope.cli.stored import Labels, StorePlace, commit_of, labels_of, opened
 from wallscope.render.foreign import visible
 from wallscope.units import duration, plural
 
@@ -28,7 +28,7 @@ def record(  # noqa: PLR0913  # options are parameters
     *,
     commit: Annotated[str, typer.Option(metavar="SHA", help="The commit that ran; any name that git knows.")],
     label: Labels = None,
-    store: StoreFolder = None,
+    store: StorePlace = None,
     keep: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Forget all but the newest N commits of this testbed."),
@@ -71,7 +71,7 @@ def _record(
     from wallscope.model.kinds import Wall  # noqa: PLC0415
     from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
     from wallscope.profile import packed  # noqa: PLC0415
-    from wallscope.store.folder import object_name  # noqa: PLC0415
+    from wallscope.store import object_name  # noqa: PLC0415
 
     objects = [packed(profile) for profile in run]
     steps = [typical_step((profile,)) for profile in run]

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 _VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
 
-StoreFolder = Annotated[
-    Path | None,
-    typer.Option("--store", metavar="DIR", help=f"Folder of records; else ${_VARIABLE}, else {_DEFAULT}."),
+StorePlace = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="DIR|URL", help=f"Folder or URL of records; else ${_VARIABLE}, else {_DEFAULT}."
+    ),
 ]
 Labels = Annotated[
     list[str] | None,
@@ -27,11 +29,11 @@ Labels = Annotated[
 ]
 
 
-def opened(folder: Path | None) -> "Store":
+def opened(named: str | None) -> "Store":
     """The store that the option or the environment names."""
     from wallscope.store import Store  # noqa: PLC0415  # keeps --help fast
 
-    return Store(folder or Path(os.environ.get(_VARIABLE) or _DEFAULT))
+    return Store(named or os.environ.get(_VARIABLE) or _DEFAULT)
 
 
 def labels_of(texts: list[str] | None) -> dict[str, str]:
@@ -86,11 +88,11 @@ def sides_of(store: "Store", base: str, head: str, labels: dict[str, str]) -> "t
     ]
     if not found:
         shown = "; ".join(str(testbed) for records in recorded for testbed in _testbeds(records))
-        raise StoreError(f"{store.folder} — {base} and {head} share no testbed ({shown}) — record both alike")
+        raise StoreError(f"{store} — {base} and {head} share no testbed ({shown}) — record both alike")
     if len(found) > 1:
         shown = "; ".join(map(str, found))
         raise StoreError(
-            f"{store.folder} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
+            f"{store} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
         )
     return _side(store, base, commits[0], recorded[0], found[0]), _side(
         store, head, commits[1], recorded[1], found[0]
@@ -113,7 +115,7 @@ def _side(
     from wallscope.store import run_noise  # noqa: PLC0415
 
     runs = tuple(
-        tuple(unpacked(store.profile(rank.object), f"{store.folder}: {commit[:12]}") for rank in record.ranks)
+        tuple(unpacked(store.profile(rank.object), f"{store}: {commit[:12]}") for rank in record.ranks)
         for record in records
         if record.testbed == testbed
     )
