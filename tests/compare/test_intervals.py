@@ -25,8 +25,11 @@ def test_below_two_degrees_quantiles_err_on_the_wide_side(freedom):
     assert student(0.975, freedom) >= student(0.975, 2) * 0.999
 
 
-def test_two_steps_tell_nothing():
-    assert half_width(spread(10, 11).of(0), spread(10, 11).of(0)) is None
+def test_fewer_than_five_steps_tell_nothing():
+    few, enough = spread(10, 11, 12, 10), spread(10, 11, 12, 10, 11)
+
+    assert half_width(few.of(0), enough.of(0)) is None
+    assert half_width(enough.of(0), enough.of(0)) is not None
 
 
 def test_the_same_steps_give_the_same_interval_on_either_side():

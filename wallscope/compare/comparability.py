@@ -11,6 +11,7 @@ from wallscope.model.profile import Work
 _OTHER_WORK = 0.5
 _LIKE_WORK = 0.9
 _UNKNOWN = "unknown"
+HIDDEN = "hidden in CUDA graphs"
 _SHOWN_CATEGORIES = 4
 
 
@@ -73,8 +74,8 @@ def _tuning(base: Work, head: Work) -> Iterator[Mismatch]:
 
 def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> Iterator[Mismatch]:
     for what, told in (("precision of matrix multiplication", _precision), ("EP transport", _transport)):
-        sides = [told(step) or "none" for step in (base[1], head[1])]
-        if sides[0] != sides[1]:
+        sides = [told(step) or (HIDDEN if is_opaque(step) else "none") for _, step in (base, head)]
+        if sides[0] != sides[1] and set(sides) != {"none", HIDDEN}:
             yield Mismatch(what, sides[0], sides[1], "changed")
     counts = [_compute_counts(side[1]) for side in (base, head)]
     alike = _alike(*counts)
@@ -115,6 +116,11 @@ def _precision(step: TypicalStep) -> str:
 
 def _transport(step: TypicalStep) -> str:
     return _most(step, lambda key: key.backend if key.axis == "ep" else None)
+
+
+def is_opaque(step: TypicalStep) -> bool:
+    """Whether kernels of the step are hidden in CUDA graphs that were traced as a whole."""
+    return any(cause.startswith("unattributed/opaque-graph") for cause in step.causes)
 
 
 def _most(step: TypicalStep, told: Callable[[Key], str | None]) -> str:

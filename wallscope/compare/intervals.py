@@ -22,7 +22,7 @@ from wallscope.timeline.ordinary import FEWEST_FOR_QUARTILES, is_ordinary
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
-FEWEST_STEPS = 3
+FEWEST_STEPS = 5
 SLOW = 1.25
 _RESAMPLES = 600
 _POWER = 0.8

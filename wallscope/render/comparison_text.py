@@ -66,7 +66,8 @@ def _interval(comparison: Comparison) -> str:
 
 def _mostly(comparison: Comparison, change_ns: int) -> str:
     step = comparison.step
-    if max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
+    is_hidden = any(entry.code == "opaque-graphs" for entry in comparison.explanations)
+    if is_hidden or max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
         return ""
     largest = max(comparison.deltas.walls, key=lambda row: row.delta_ns if change_ns > 0 else -row.delta_ns)
     return f"Mostly {largest.wall}: {units.signed_duration(largest.delta_ns)}."
