@@ -137,13 +137,13 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
         )
 
     analysis = speaking(place)
-    own = profiles(analysis, tuple(account.tables for account in found), options.step_facts)
+    told = RunConfiguration() if read is None else read.configuration
+    own = profiles(analysis, tuple(account.tables for account in found), options.step_facts, told)
     job = None if len(ranks) == 1 else job_of(own, dominant, parts.capture.world_size)
     if job is not None and job.collectives.matched and _may_speak(parts, ranks, job.critical_place):
         place = job.critical_place
         analysis = speaking(place)
     analysis = replace(analysis, job=job)
-    told = RunConfiguration() if read is None else read.configuration
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)

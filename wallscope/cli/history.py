@@ -28,9 +28,9 @@ def history(  # options are parameters
             f"{metric[:80]} — is no metric — write step, a wall as host, or a cause as host/framework"
         )
     check_targets((csv, json), inputs=())
-    wanted = labels_of(label).items()
+    wanted = labels_of(label)
     place = opened(store)
-    records = [entry for entry in place.all_records() if wanted <= entry.testbed.labels.items()]
+    records = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
     if not records:
         raise StoreError(f"{place} — holds no such record — wallscope record a run first")
     frame = rows(records, metric)

@@ -71,6 +71,35 @@ def _tuning(base: Work, head: Work) -> Iterator[Mismatch]:
             spelled = [", ".join(map(str, side[axis])) for side in sizes]
             yield Mismatch(f"ranks in {axis} groups", spelled[0], spelled[1], "changed")
 
+    yield from _settings(dict(base.settings), dict(head.settings))
+
+
+def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
+    """Every declared setting that differs; one that only one side declares is unknown on the other."""
+    if bool(base) != bool(head):
+        known = ["declared" if side else _UNKNOWN for side in (base, head)]
+        yield Mismatch("run configuration", known[0], known[1], "note")
+        return
+    for key in sorted(base.keys() | head.keys()):
+        ours, theirs = base.get(key, _UNKNOWN), head.get(key, _UNKNOWN)
+        if ours != theirs:
+            yield Mismatch(key, ours, theirs, "changed")
+
+
+def configuration_of(work: Work, step: TypicalStep) -> dict[str, str]:
+    """How a run was tuned, as far as its capture and its declared configuration tell, by name."""
+    seen = {
+        "CUDA graphs": str(work.graphs),
+        "precision of matrix multiplication": _precision(step),
+        "EP transport": _transport(step),
+        "tokens a step": "" if work.tokens_per_step is None else str(work.tokens_per_step),
+    }
+    sizes = {
+        f"ranks in {entry.axis} groups": ", ".join(map(str, entry.participants))
+        for entry in work.communicators
+    }
+    return {name: value for name, value in {**seen, **sizes, **dict(work.settings)}.items() if value}
+
 
 def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> Iterator[Mismatch]:
     for what, told in (("precision of matrix multiplication", _precision), ("EP transport", _transport)):

@@ -45,7 +45,7 @@ from wallscope.model.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side: its name, and the profiles of each run, a rank each; the commit where it is of one.
+    """One side: its name, and the profiles of each run, a rank each; of a store also commit and testbed.
 
     `noise` is how much the logarithm of the typical step is known to differ between runs.
     """
@@ -54,6 +54,7 @@ class Side:
     runs: tuple[tuple[Profile, ...], ...]
     commit: str | None = None
     noise: Noise | None = None
+    testbed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,7 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
         rank=header.rank,
         device=header.device,
         commit=side.commit,
+        testbed=side.testbed,
     )
 
 

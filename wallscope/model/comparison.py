@@ -21,7 +21,10 @@ MismatchSeverity = Literal["incomparable", "changed", "note"]
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """One side: its captures by base name and fingerprint, and the rank that is compared."""
+    """One side: its captures by base name and fingerprint, and the rank that is compared.
+
+    Of a side from a store also the commit and the testbed, in words.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -30,6 +33,7 @@ class ComparedSide:
     rank: int | None
     device: int | None
     commit: str | None = None
+    testbed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,8 @@ class Work:
     world_size: int | None
     graphs: GraphTracing
     communicators: tuple[Communicators, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    """What the run configuration that was given declares, by canonical name; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

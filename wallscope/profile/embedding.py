@@ -5,16 +5,25 @@ from dataclasses import replace
 import polars as pl
 
 from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.configuration import RunConfiguration
 from wallscope.model.profile import RECOVERABLE, Header, Profile, ProfiledInput, Work
 from wallscope.model.throughput import StepFacts
 from wallscope.profile.container import packed
 from wallscope.profile.making import Tables
 
+_NOTHING_DECLARED = RunConfiguration()
 
-def profiles(analysis: Analysis, tables: tuple[Tables, ...], facts: StepFacts) -> tuple[Profile, ...]:
+
+def profiles(
+    analysis: Analysis,
+    tables: tuple[Tables, ...],
+    facts: StepFacts,
+    declared: RunConfiguration = _NOTHING_DECLARED,
+) -> tuple[Profile, ...]:
     """The profile of each rank of an answer; `tables` are theirs, in order."""
+    settings = tuple(sorted((key, str(known.value)) for key, known in declared.settings.items()))
     return tuple(
-        own.profile(_header(analysis, rank, own, facts), _recoverable(rank))
+        own.profile(_header(analysis, rank, own, facts, settings), _recoverable(rank))
         for rank, own in zip(analysis.ranks, tables, strict=True)
     )
 
@@ -27,7 +36,9 @@ def profiled(analysis: Analysis, own: tuple[Profile, ...]) -> Analysis:
     return replace(analysis, ranks=ranks)
 
 
-def _header(analysis: Analysis, rank: Rank, tables: Tables, facts: StepFacts) -> Header:
+def _header(
+    analysis: Analysis, rank: Rank, tables: Tables, facts: StepFacts, settings: tuple[tuple[str, str], ...]
+) -> Header:
     export = analysis.inputs[rank.input]
     gpu = export.gpu(rank.gpu)
     return Header(
@@ -43,6 +54,7 @@ def _header(analysis: Analysis, rank: Rank, tables: Tables, facts: StepFacts) ->
             world_size=analysis.capture.world_size,
             graphs=analysis.capture.cuda_graphs,
             communicators=tables.communicators,
+            settings=settings,
         ),
         inputs=(
             ProfiledInput(

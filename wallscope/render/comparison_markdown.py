@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from wallscope import units
 from wallscope.model.comparison import Comparison
-from wallscope.render.comparison_text import headline, operation_name, sureness, verdict_word
+from wallscope.render.comparison_text import headline, operation_name, sureness, testbeds, verdict_word
 from wallscope.render.foreign import visible
 
 _MOST_CAUSES = 8
@@ -24,6 +24,8 @@ def comparison_markdown(comparison: Comparison) -> str:
         _escaped(sureness(comparison)),
         "",
     ]
+    if testbeds(comparison):
+        lines[3:3] = [f"{_escaped(testbeds(comparison))}  "]
     for entry in comparison.explanations:
         size = "" if entry.delta_ns is None else f"**{units.signed_duration(entry.delta_ns)}** "
         lines.append(f"- {size}{_escaped(entry.message)}")

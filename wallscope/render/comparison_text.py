@@ -22,6 +22,16 @@ def verdict_word(comparison: Comparison) -> str:
     return _WORDS[comparison.verdict]
 
 
+def testbeds(comparison: Comparison) -> str:
+    """Of records, what both sides ran on; empty for runs that come from no store."""
+    ours, theirs = comparison.base.testbed, comparison.head.testbed
+    if ours is None or theirs is None:
+        return ""
+    if ours == theirs:
+        return f"Both on {visible(ours, most=200)}"
+    return f"Configured differently: {visible(ours, most=200)} → {visible(theirs, most=200)}"
+
+
 def headline(comparison: Comparison) -> str:
     """What became of the typical step, how sure that is, and which wall has most of it."""
     step = comparison.step
