@@ -9,8 +9,10 @@ from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 
+Answer = Analysis | Comparison | Advice | ConfigurationCheck
 
-def document(answer: Analysis | Comparison | Advice | ConfigurationCheck) -> str:
+
+def document(answer: Answer) -> str:
     """The answer as JSON text: keys in the contract's order, ASCII alone, a newline at the end."""
     return json.dumps(_plain(answer), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
@@ -25,8 +27,8 @@ def _plain(noun: Any) -> Any:
     return noun
 
 
-def json_schema(noun: type[Analysis] | type[Comparison] = Analysis) -> dict[str, Any]:
-    """JSON Schema of the answer or a comparison, made from the nouns; every key is always there."""
+def json_schema(noun: type[Answer] = Analysis) -> dict[str, Any]:
+    """JSON Schema of an answer, made from the nouns; every key is always there."""
     from pydantic import TypeAdapter  # noqa: PLC0415  # heavy, and only the published file needs it
 
     schema = TypeAdapter(noun).json_schema(mode="serialization")
