@@ -46,6 +46,8 @@ def test_nothing_is_asked_of_the_network(called, export, tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", refused)
     monkeypatch.setattr(socket, "getaddrinfo", refused)
 
-    ran = called("analyze", export, "--no-cache", "--json", tmp_path / "run.json", "--html", tmp_path / "run.html")
+    ran = called(
+        "analyze", export, "--no-cache", "--json", tmp_path / "run.json", "--html", tmp_path / "run.html"
+    )
 
     assert ran.code == 0
