@@ -8,15 +8,15 @@ from fixtures.scenario import scenarios
 from tests.compare.test_comparing import assert_adds_up, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.analysis import Options
-from wallscope.cli.sides import captures, runs_of
 from wallscope.compare import Asked, Side, compared
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.profile import packed
 from wallscope.shipped import report
+from wallscope.sides import captures, runs_of
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):
-    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--junit", "diff.xml")
+    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--html", "diff.html", "--junit", "diff.xml")
     ran = wallscope("diff", answers / "base.json", answers / "head.json", *outputs)
 
     assert (ran.code, ran.err) == (0, "")
@@ -26,6 +26,9 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
+    assert '<h1><span class="said-verdict regression">SLOWER</span> step 100.2 ms' in (
+        tmp_path / "diff.html"
+    ).read_text(encoding="utf-8")
 
 
 def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, tmp_path):

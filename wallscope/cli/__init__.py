@@ -23,6 +23,7 @@ from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
 from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
+from wallscope.cli.whatif import whatif
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
 
@@ -45,6 +46,7 @@ app.command()(kernels)
 app.command()(ranges)
 app.command()(gaps)
 app.command()(at)
+app.command()(whatif)
 app.command()(advise)
 app.command("check-config")(check_config)
 app.command()(explain)

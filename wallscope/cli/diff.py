@@ -43,6 +43,10 @@ def diff(  # noqa: PLR0913  # options are parameters
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it as Markdown; - is standard output.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the comparison as one HTML page that works offline."),
+    ] = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the gates as JUnit XML; - is standard output.")
     ] = None,
@@ -54,12 +58,12 @@ def diff(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
-    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import comparison_markdown, document  # noqa: PLC0415
     from wallscope.render import junit as xml  # noqa: PLC0415
     from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
+    from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
     asked = Asked(
@@ -71,9 +75,9 @@ def diff(  # noqa: PLR0913  # options are parameters
     ends = commits or (base, str(head))
     stored = commits is not None or store is not None
     named = () if stored else tuple(captures(side) for side in ends)
-    for target in (json, markdown, junit):
+    for target in (json, markdown, html, junit):
         check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates))
-    check_different({"--json": json, "--markdown": markdown, "--junit": junit})
+    check_different({"--json": json, "--markdown": markdown, "--html": html, "--junit": junit})
     options = Options(
         kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
     )
@@ -92,9 +96,14 @@ def diff(  # noqa: PLR0913  # options are parameters
         write_whole(json, document.document(found))
     if markdown is not None:
         write_whole(markdown, comparison_markdown.comparison_markdown(found))
+    if html is not None:
+        from wallscope.compare import comparison_report  # noqa: PLC0415  # only the page needs it
+        from wallscope.render.comparison_page import comparison_page  # noqa: PLC0415
+
+        write_whole(html, comparison_page(comparison_report(found, *sides, asked.rank)))
     if junit is not None:
         write_whole(junit, xml.junit(found))
-    if "-" not in {str(json), str(markdown), str(junit)}:
+    if "-" not in {str(json), str(markdown), str(html), str(junit)}:
         print_out(comparison_summary(found))
     check_gated(found, asked.gates)
     fail(found.gates)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from wallscope.cli.output import print_out, write_whole
+from wallscope.cli.output import print_out
+from wallscope.cli.outputs import Outputs
 from wallscope.cli.progress import reported
-from wallscope.errors import OptionError
 from wallscope.model.analysis import Analysis
 from wallscope.model.options import Options
 
@@ -36,11 +36,10 @@ def is_job(files: Sequence[Path]) -> bool:
     return is_many(files)
 
 
-def analyze_job(  # noqa: PLR0913  # options are parameters
+def analyze_job(
     files: Sequence[Path],
     options: Options,
-    json: Path | None,
-    html: Path | None,
+    outputs: Outputs,
     *,
     jobs: int,
     keep_going: bool,
@@ -50,17 +49,16 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     Raises:
         WallscopeError: no export is meant, or one cannot be analysed.
     """
+    from wallscope.answers import Answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs import analyzed_job, exports_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
-    if html is not None:
-        raise OptionError("--html — draws one export — give it that of one rank alone")
+    outputs.check_job()
     with reported() as progress:
         exports = exports_of(files)
         analysis = analyzed_job(exports, options, progress, jobs=jobs, keep_going=keep_going)
-    if json is not None:
-        write_whole(json, document(analysis))
-    if str(json) != "-":
+    outputs.write(Answer(analysis, document(analysis)))
+    if not outputs.takes_standard_output:
         print_out(summary(analysis))
     return analysis

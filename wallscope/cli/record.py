@@ -44,8 +44,8 @@ def record(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
-    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.model.options import Options  # noqa: PLC0415
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
     labels = labels_of(label)

@@ -18,10 +18,10 @@ def profiles(
     analysis: Analysis,
     tables: tuple[Tables, ...],
     facts: StepFacts,
-    declared: RunConfiguration = _NOTHING_DECLARED,
+    configuration: RunConfiguration = _NOTHING_DECLARED,
 ) -> tuple[Profile, ...]:
     """The profile of each rank of an answer; `tables` are theirs, in order."""
-    settings = tuple(sorted((key, str(known.value)) for key, known in declared.settings.items()))
+    settings = tuple(sorted((key, str(known.value)) for key, known in configuration.settings.items()))
     return tuple(
         own.profile(_header(analysis, rank, own, facts, settings), _recoverable(rank))
         for rank, own in zip(analysis.ranks, tables, strict=True)

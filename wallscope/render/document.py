@@ -8,8 +8,9 @@ from typing import Any
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
+from wallscope.model.whatif import WhatIf
 
-Answer = Analysis | Comparison | Advice | ConfigurationCheck
+Answer = Analysis | Comparison | Advice | ConfigurationCheck | WhatIf
 
 
 def document(answer: Answer) -> str:

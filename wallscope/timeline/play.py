@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 BEFORE_ALL = -(2**62)
-_LEAST_WAIT_NS = 2_000
+LEAST_WAIT_NS = 2_000
 """What a blocking call takes that has nothing to wait for, at most."""
 
 
@@ -50,12 +50,14 @@ class Slack(NamedTuple):
     """What lies between causes and effects, in ns.
 
     `latency_ns` of each operation from its issue to its start; `lag_ns` behind the first producer of each
-    operation, then behind the further ones; `return_ns` by piece.
+    operation, then behind the further ones; `return_ns` by piece, `after_ns` of pieces that go on after one
+    of another thread.
     """
 
     latency_ns: list[int]
     lag_ns: list[int]
     return_ns: Mapping[int, int]
+    after_ns: Mapping[int, int]
 
 
 class Order(NamedTuple):
@@ -66,7 +68,7 @@ class Order(NamedTuple):
         before: the piece before each piece of its thread; behind all pieces stand the starts of threads.
         thread_start_ns: those starts.
         piece_ns: how long each piece takes.
-        released: pieces that go on after a piece of another thread, and how long after.
+        released: pieces that go on after a piece of another thread, and which that is.
         awaited: pieces in which a call waits.
         is_special: whether a piece is one of either.
         ref: the piece at whose end each operation is issued, or rather `offset_ns` later.
@@ -83,7 +85,7 @@ class Order(NamedTuple):
     before: list[int]
     thread_start_ns: list[int]
     piece_ns: list[int]
-    released: Mapping[int, tuple[int, int]]
+    released: Mapping[int, int]
     awaited: Mapping[int, Awaited]
     is_special: list[bool]
     ref: list[int]
@@ -103,7 +105,8 @@ class Played(NamedTuple):
     """How a run went, by place: operations start and end, pieces are left.
 
     `since_ns` is what each operation comes after the end of the piece it refers to, if nothing else holds it;
-    `lag_ns` and `return_ns` are what lay between causes and effects, `first` and `more` who waited for whom.
+    `lag_ns`, `return_ns` and `after_ns` lay between causes and effects, `first` and `more` tell who waited
+    for whom.
     """
 
     start_ns: list[int]
@@ -115,12 +118,13 @@ class Played(NamedTuple):
     piece_ns: list[int]
     lag_ns: list[int]
     return_ns: Mapping[int, int]
+    after_ns: Mapping[int, int]
     first: list[int]
     more: list[tuple[tuple[int, int], ...]]
 
 
 def play(order: Order, change: Change, operations: Mapping[int, int], slack: Slack) -> Played:
-    """Go through an order once; `operations` are those of the change by place."""
+    """Go through an order once; `operations` are those of the change by place, its waits are the order's."""
     latency_ns = _scaled(slack.latency_ns, change.launch_latency)
     lag_ns = slack.lag_ns
     if change.hand_over != 1:
@@ -144,6 +148,7 @@ def play(order: Order, change: Change, operations: Mapping[int, int], slack: Sla
         piece_ns=piece_ns,
         lag_ns=lag_ns,
         return_ns=return_ns,
+        after_ns=slack.after_ns,
         first=order.first,
         more=order.more,
     )
@@ -157,7 +162,7 @@ def _scaled(times_ns: list[int], share: float) -> list[int]:
 
 def _run(order: Order, unblocked: frozenset[int], played: Played) -> None:
     """Settle the times; nearly all of the time of an answer is spent here."""
-    start_ns, end_ns, left_ns, since_ns, _, operation_ns, piece_ns, lag_ns, _, first, more = played
+    start_ns, end_ns, left_ns, since_ns, _, operation_ns, piece_ns, lag_ns, _, _, first, more = played
     ref, before, meets, is_special = order.ref, order.before, order.meets, order.is_special
     row_count = len(order.piece_ns)
     missing = [len(members) for members in order.members]
@@ -197,8 +202,7 @@ def _left_ns(row: int, order: Order, unblocked: frozenset[int], played: Played) 
     """When a thread leaves a piece in which it waits."""
     length_ns = played.piece_ns[row]
     if row in order.released:
-        other, since_ns = order.released[row]
-        return played.left_ns[other] + min(since_ns, length_ns)
+        return played.left_ns[order.released[row]] + min(played.after_ns[row], length_ns)
     entered_ns = played.left_ns[order.before[row]]
     call, places, is_releasing, is_idle, _ = order.awaited[row]
     if call in unblocked:
@@ -210,5 +214,5 @@ def _left_ns(row: int, order: Order, unblocked: frozenset[int], played: Played) 
     if is_releasing:
         return max(entered_ns, done_ns) + return_ns
     if is_idle:
-        return max(entered_ns + length_ns, done_ns)
-    return max(entered_ns + min(length_ns, _LEAST_WAIT_NS), done_ns + (return_ns if length_ns else 0))
+        return max(entered_ns + length_ns, done_ns + (return_ns if done_ns > entered_ns else 0))
+    return max(entered_ns + min(length_ns, LEAST_WAIT_NS), done_ns + (return_ns if length_ns else 0))

@@ -17,11 +17,13 @@ import polars as pl
 
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
+from wallscope.timeline.placed import Placed, edges_of, first_lags, lags, together, typical_lags
 from wallscope.timeline.play import BEFORE_ALL, Awaited, Change, Order, Played, Slack, play
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
 _NOTHING = -1
+_CLOCKS_APART_NS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +38,6 @@ class Pieces:
     start_ns: list[int]
     end_ns: list[int]
     call: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """Operations that a piece issues, in order of start, with what they wait for there.
-
-    `offset_ns` reaches from the end of the piece `row` to the issue, or from its start (`is_early`).
-    `edge` are pairs: who waits, as a place in `op`, and the number of its producer.
-    """
-
-    op: Rows
-    row: Rows
-    is_early: npt.NDArray[np.bool_]
-    offset_ns: Times
-    start_ns: Times
-    end_ns: Times
-    latency_ns: Times
-    edge: npt.NDArray[np.int64]
-    lag_ns: Times
 
 
 class Replay:
@@ -81,10 +64,12 @@ class Replay:
         self._ends_of = {
             thread: [pieces.end_ns[row] for row in rows] for thread, rows in self._rows_of.items()
         }
-        placed = _together([self._placed(own) for own in operations.partition_by("rank_id")])
+        placed = together([self._placed(own) for own in operations.partition_by("rank_id")])
         self.ops: list[int] = placed.op.tolist()
         """Numbers of the operations that are played, in order of start; places below are places here."""
         self._places = {op: place for place, op in enumerate(self.ops)}
+        self.hand_over_ns = typical_lags(operations, waits)[1]
+        """From the end of an operation to the start of what waits for it, mostly; 0 where none did."""
         self.order = self._ordered(placed, releasing, set(operations["call"].to_list()), partners)
 
     @property
@@ -99,12 +84,34 @@ class Replay:
     def play(self, change: Change, slack: Slack | None = None) -> Played:
         """Play the stretch; with other lags between cause and effect than those of the capture, if given."""
         operations = {self._places[op]: ns for op, ns in change.operations.items() if op in self._places}
-        return play(self.order, change, operations, self.order.slack if slack is None else slack)
+        order, slack = self._rewired(change.waits, self.order.slack if slack is None else slack)
+        return play(order, change, operations, slack)
 
-    def _placed(self, own: pl.DataFrame) -> _Placed:
+    def producers(self, op: int) -> list[int]:
+        """The operations that an operation that is played waits for, as far as they are played too."""
+        order, place = self.order, self._places[op]
+        found = [order.first[place], *(producer for producer, _ in order.more[place])]
+        return [self.ops[one] for one in found if one < len(self.ops)]
+
+    def _rewired(self, waits: Mapping[int, tuple[int, ...]], slack: Slack) -> tuple[Order, Slack]:
+        """The order where some operations wait for others; what lies between is what mostly does."""
+        if not waits:
+            return self.order, slack
+        first, more, lag_ns = list(self.order.first), list(self.order.more), list(slack.lag_ns)
+        for op, producers in waits.items():
+            place = self._places[op]
+            known = {first[place]: lag_ns[place]} | {one: lag_ns[behind] for one, behind in more[place]}
+            places = [self._places[one] for one in producers if one in self._places]
+            lags = [known.get(one, self.hand_over_ns) for one in places]
+            first[place], lag_ns[place] = (places[0], lags[0]) if places else (len(self.ops), 0)
+            more[place] = tuple((one, len(lag_ns) + row) for row, one in enumerate(places[1:]))
+            lag_ns += lags[1:]
+        return self.order._replace(first=first, more=more), slack._replace(lag_ns=lag_ns)
+
+    def _placed(self, own: pl.DataFrame) -> Placed:
         """The operations of one rank that pieces issue; what did not bind is as late as it mostly is."""
         waits = self._waits
-        typical_latency_ns, typical_hand_over_ns = _typical_lags(own, waits)
+        typical_latency_ns, typical_hand_over_ns = typical_lags(own, waits)
         own = own.filter(pl.col("call") >= 0)
         op, call = own["op"].to_numpy().astype(np.int64), own["call"].to_numpy()
         start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
@@ -117,12 +124,12 @@ class Replay:
         ends_ns = np.array(self._pieces.end_ns, np.int64)
         is_early |= ends_ns[row] > start_ns  # it starts while the call around its own still lasts
         edges_ns = np.where(is_early, np.array(self._pieces.start_ns, np.int64)[row], ends_ns[row])
-        edge = _edges(op, waits)
+        edge = edges_of(op, waits)
         lag_ns = start_ns[edge[:, 0]] - waits.order.end_ns[edge[:, 1]]
         latency_ns = start_ns - issued_ns
         least_ns = latency_ns.copy()
         np.minimum.at(least_ns, edge[:, 0], np.maximum(lag_ns, 0))
-        return _Placed(
+        return Placed(
             op,
             row,
             is_early,
@@ -149,7 +156,7 @@ class Replay:
         return np.where(is_inside, found, _NOTHING)
 
     def _ordered(
-        self, placed: _Placed, releasing: Mapping[int, Tail], issuing: set[int], partners: pl.DataFrame
+        self, placed: Placed, releasing: Mapping[int, Tail], issuing: set[int], partners: pl.DataFrame
     ) -> Order:
         """Everything that a run goes through, with places instead of numbers."""
         waits, pieces = self._waits, self._pieces
@@ -169,14 +176,14 @@ class Replay:
             for place in group:
                 lengths_ns[place] = waits.end_ns[self.ops[place]] - came_ns
         number = np.concatenate((np.arange(row_count), np.arange(count) + row_count))
-        at_ns = np.concatenate((np.array(pieces.end_ns, np.int64), placed.start_ns))
+        at_ns = np.concatenate((self._settled_ns(awaited, placed), placed.start_ns))
         tie = np.concatenate((np.arange(row_count), placed.op))
         return Order(
             events=number[np.lexsort((tie, number >= row_count, at_ns))].tolist(),
             before=before.tolist(),
             thread_start_ns=first_ns,
             piece_ns=(np.array(pieces.end_ns, np.int64) - np.array(pieces.start_ns, np.int64)).tolist(),
-            released=released,
+            released={row: other for row, (other, _) in released.items()},
             awaited=awaited,
             is_special=[place in released or place in awaited for place in range(row_count)],
             ref=ref.tolist(),
@@ -191,10 +198,29 @@ class Replay:
             captured_end_ns=[*placed.end_ns.tolist(), BEFORE_ALL, *(waits.end_ns[op] for op in outside)],
             slack=Slack(
                 placed.latency_ns.tolist(),
-                [*_first_lags(placed), *(lag for lag, is_more in _lags(placed) if is_more)],
-                {row: one.return_ns for row, one in awaited.items()},
+                [*first_lags(placed), *(lag for lag, is_more in lags(placed) if is_more)],
+                {
+                    row: 0 if one.is_idle and not one.is_releasing else one.return_ns
+                    for row, one in awaited.items()
+                },
+                {row: since_ns for row, (_, since_ns) in released.items()},
             ),
         )
+
+    def _settled_ns(self, awaited: Mapping[int, Awaited], placed: Placed) -> Times:
+        """When each piece ends, but not before what it waits for has begun: clocks differ by a bit."""
+        settled_ns = np.array(self._pieces.end_ns, np.int64)
+        begun_ns, count = placed.start_ns.tolist(), len(self.ops)
+        moved = []
+        for row, one in awaited.items():
+            last_ns = max((begun_ns[place] for place in one.places if place < count), default=BEFORE_ALL)
+            if 0 <= last_ns - settled_ns[row] <= _CLOCKS_APART_NS:
+                settled_ns[row] = last_ns + 1
+                moved.append(self._pieces.thread[row])
+        for thread in set(moved):
+            rows = self._rows_of[thread]
+            settled_ns[rows] = np.maximum.accumulate(settled_ns[rows])
+        return settled_ns
 
     def _before(self) -> tuple[Rows, list[int]]:
         """The piece before each of its thread, or a place behind all pieces; when those threads begin."""
@@ -263,9 +289,9 @@ class Replay:
         """The pieces between two calls of a thread, together; of a thread that is alone, none matter."""
         call = self._pieces.call
         for thread, rows in self._rows_of.items():
-            for is_outside, together in groupby(rows, key=lambda row: call[row] < 0):
+            for is_outside, between in groupby(rows, key=lambda row: call[row] < 0):
                 if is_outside:
-                    yield thread, list(together)
+                    yield thread, list(between)
 
 
 class _Places:
@@ -286,69 +312,7 @@ def _rows_by_thread(pieces: Pieces) -> dict[int, list[int]]:
     return found
 
 
-def _edges(op: Rows, waits: Dependencies) -> npt.NDArray[np.int64]:
-    """Pairs of who waits, as a place in `op`, and the number of its producer; in order of the first."""
-    before = waits.order.predecessor[op]
-    held = np.flatnonzero(before >= 0)
-    pairs = [np.column_stack([held, before[held]])]
-    more = [
-        (place, producer)
-        for place, one in enumerate(op.tolist())
-        for producer in waits.order.producers(one)
-        if producer not in {UNRESOLVED, before[place]}
-    ]
-    if more:
-        pairs.append(np.array(more, np.int64))
-    found: npt.NDArray[np.int64] = np.concatenate(pairs).astype(np.int64)
-    return found[np.argsort(found[:, 0], kind="stable")]
-
-
-def _together(parts: list[_Placed]) -> _Placed:
-    """What several ranks issue, in order of start."""
-    sizes = np.cumsum([0, *(part.op.size for part in parts)])
-    edge = [part.edge + np.array([offset, 0]) for part, offset in zip(parts, sizes, strict=False)]
-
-    def joined(name: str) -> npt.NDArray[np.int64]:
-        found: npt.NDArray[np.int64] = np.concatenate(
-            [getattr(part, name) for part in parts] or [np.empty(0, np.int64)]
-        )
-        return found
-
-    op, start_ns = joined("op"), joined("start_ns")
-    order = np.lexsort((op, start_ns))
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
-    edges = np.concatenate(edge or [np.empty((0, 2), np.int64)])
-    edges[:, 0] = place[edges[:, 0]]
-    in_order = np.argsort(edges[:, 0], kind="stable")
-    return _Placed(
-        op[order],
-        joined("row")[order],
-        joined("is_early")[order].astype(np.bool_),
-        joined("offset_ns")[order],
-        start_ns[order],
-        joined("end_ns")[order],
-        joined("latency_ns")[order],
-        edges[in_order],
-        joined("lag_ns")[in_order],
-    )
-
-
-def _lags(placed: _Placed) -> Iterator[tuple[int, bool]]:
-    """The lag of each edge, and whether it is not the first of its operation."""
-    waiting = placed.edge[:, 0]
-    is_more = np.append(False, waiting[1:] == waiting[:-1])[: waiting.size]
-    return zip(placed.lag_ns.tolist(), is_more.tolist(), strict=True)
-
-
-def _first_lags(placed: _Placed) -> list[int]:
-    """The lag behind the first producer of each operation, 0 without one."""
-    first = np.zeros(placed.op.size, np.int64)
-    first[placed.edge[::-1, 0]] = placed.lag_ns[::-1]
-    return first.tolist()
-
-
-def _by_waiting(placed: _Placed, place_of: _Places) -> tuple[list[int], list[tuple[tuple[int, int], ...]]]:
+def _by_waiting(placed: Placed, place_of: _Places) -> tuple[list[int], list[tuple[tuple[int, int], ...]]]:
     """The first producer of each operation, and the others with the places of their lags."""
     count = placed.op.size
     first = [count] * count
@@ -377,19 +341,3 @@ def _placed_partners(partners: pl.DataFrame, places: Mapping[int, int]) -> tuple
         for place in group:
             meets[place] = number
     return meets, members
-
-
-def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
-    """Launch latency and hand-over as they mostly are where they bind, in ns."""
-    op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
-    start_ns, before = operations["start_ns"].to_numpy(), waits.order.predecessor[op]
-    done_ns = np.where(before >= 0, waits.order.end_ns[before], BEFORE_ALL)
-    issued_ns = waits.calls.end_ns[call]
-    alone = ~np.isin(op, np.fromiter(waits.order.waiting(), np.int64))
-    by_issue, by_hand_over = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
-
-    def middle(lag_ns: Times) -> int:
-        held = lag_ns[lag_ns >= 0]
-        return int(np.median(held)) if held.size else 0
-
-    return middle((start_ns - issued_ns)[by_issue]), middle((start_ns - done_ns)[by_hand_over])
