@@ -5,6 +5,9 @@ import pytest
 
 from fixtures.scenario import scenarios
 from wallscope.analysis import Options, analyze
+from wallscope.model.advice import Advice, ConfigurationCheck
+from wallscope.model.analysis import Analysis
+from wallscope.model.comparison import Comparison
 from wallscope.render.document import document, json_schema
 from wallscope.shipped import report
 
@@ -18,13 +21,23 @@ def bare(schema):
     return [bare(entry) for entry in schema] if isinstance(schema, list) else schema
 
 
-def test_the_published_schema_is_that_of_the_nouns(request):
+@pytest.mark.parametrize(
+    ("name", "noun"),
+    [
+        pytest.param("analysis", Analysis, id="analyze"),
+        pytest.param("comparison", Comparison, id="diff"),
+        pytest.param("advice", Advice, id="advise"),
+        pytest.param("check-config", ConfigurationCheck, id="check-config"),
+    ],
+)
+def test_the_published_schema_is_that_of_the_nouns(name, noun, request):
+    file = f"{name}.schema.json"
     if request.config.getoption("--golden"):
-        (request.config.rootpath / "reports" / "analysis.schema.json").write_text(
-            json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8"
+        (request.config.rootpath / "reports" / file).write_text(
+            json.dumps(json_schema(noun), indent=1) + "\n", encoding="utf-8"
         )
 
-    assert bare(json_schema()) == bare(json.loads(report("analysis.schema.json")))
+    assert bare(json_schema(noun)) == bare(json.loads(report(file)))
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
