@@ -214,3 +214,32 @@ def test_a_capture_that_lacks_the_first_collectives_is_laid_beside_the_others():
     assert job.collectives.unmatched == 0
     assert job.collectives.partial == 5
     assert job.stragglers == ()
+
+
+@pytest.mark.parametrize("has_communicators", [True, False], ids=["payloads", "no payloads"])
+def test_groups_inside_nodes_and_across_them_are_told_apart(has_communicators):
+    rng = np.random.default_rng(5)
+
+    def rank(number):
+        node = tuple(range(number // 4 * 4, number // 4 * 4 + 4))
+        across = tuple(range(number % 4, 16, 4))
+        slow = 1.05 if number == 9 else 1.0
+        layer = (Meet(node, 30 * US, "tp"), Meet(across, 300 * US))
+
+        def step():
+            for _ in range(4):
+                yield Work(200 * US * slow + abs(rng.normal(0, 3 * US)))
+                yield layer[0]
+            yield layer[1]
+
+        return [list(step()) for _ in range(STEPS)]
+
+    hosts = [Host(f"node-{number // 4}", number // 4 * 7 * MS, number // 4 * 3.0) for number in range(16)]
+    job = judged(played([rank(number) for number in range(16)]), hosts, has_communicators=has_communicators)
+
+    assert (job.collectives.matched, job.collectives.partial, job.collectives.unmatched) == (200, 0, 0)
+    assert [(one.rank, one.reason) for one in job.stragglers] == [(9, "slower-kernels")]
+    assert {(kind.axis, kind.participants) for kind in job.collectives.kinds} == {
+        ("tp", 4),
+        ("dp-gradient", 4),
+    }
