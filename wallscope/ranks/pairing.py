@@ -105,12 +105,17 @@ def line(at_ns: Times | npt.NDArray[np.float64], apart_ns: Times | npt.NDArray[n
     x, y = at_ns[order].astype(np.float64), apart_ns[order].astype(np.float64)
     half = x.size // 2
     slope = 0.0
-    if x.size >= _FEWEST_FOR_DRIFT and x[-1] - x[0] >= _SHORTEST_FOR_DRIFT_NS:
+    if tells_drift(x):
         along = x[half:] - x[: x.size - half]
         is_apart = along > 0
         if is_apart.any():
             slope = float(np.median((y[half:] - y[: x.size - half])[is_apart] / along[is_apart]))
     return float(np.median(y - slope * x)), slope
+
+
+def tells_drift(at_ns: Times | npt.NDArray[np.float64]) -> bool:
+    """Whether there are enough points, far enough apart, to tell a drift."""
+    return bool(at_ns.size >= _FEWEST_FOR_DRIFT and np.ptp(at_ns) >= _SHORTEST_FOR_DRIFT_NS)
 
 
 def straightened(at_ns: Times, apart_ns: Times) -> npt.NDArray[np.float64]:
