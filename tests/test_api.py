@@ -119,6 +119,31 @@ def test_the_report_is_written_whole(result, tmp_path):
         result.to_html(tmp_path / "none" / "run.html")
 
 
+def test_the_page_of_a_comparison_is_written_whole(export, tmp_path):
+    compared = wallscope.diff(export, export)
+    compared.to_html(tmp_path / "diff.html")
+
+    assert (tmp_path / "diff.html").read_text(encoding="utf-8") == compared.report
+
+
+def test_several_exports_are_one_job_with_the_tables_of_its_answer(tmp_path):
+    for place in range(2):
+        with ExportWriter(tmp_path / f"rank{place}.sqlite") as writer:
+            for start_ns in range(0, 1_000, 100):
+                writer.kernel("gemm", start_ns, start_ns + 50 + place)
+    found = wallscope.analyze(tmp_path)
+
+    assert repr(found) == "<wallscope.Result 2 exports: compute>"
+    assert [len(found.frame(name)) for name in ("ranks", "steps")] == [2, 2]
+    assert "slices" not in found.tables
+    with pytest.raises(
+        wallscope.WallscopeError, match="slices — is no table of an answer — these are ranks,"
+    ):
+        found.frame("slices")
+    with pytest.raises(wallscope.WallscopeError, match="is of one export"):
+        found.to_html(tmp_path / "run.html")
+
+
 def test_arguments_select_as_options_do(export):
     found = wallscope.analyze(export, time_ns=(0, 400), streams={7: "ep"})
 

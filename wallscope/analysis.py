@@ -55,6 +55,7 @@ __all__ = [
     "analyze",
     "divide",
     "dominant",
+    "exported",
     "gathered",
     "proven",
     "report_of",

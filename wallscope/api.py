@@ -4,7 +4,7 @@ import wallscope
 result = wallscope.analyze("run.sqlite")
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from wallscope import analysis as pipeline
-from wallscope.compare import Asked, Side, compared
-from wallscope.errors import UnknownWordError, WallscopeError
+from wallscope.compare import Asked, Side, compared, comparison_report
+from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.files import write_chunks
+from wallscope.jobs import analyzed_job, exports_of, is_many
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.exported import TABLES
@@ -26,6 +27,7 @@ from wallscope.render.document import document
 from wallscope.render.notebook import FIGURES, card, comparison_card
 from wallscope.sides import captures, runs_of
 from wallscope.timeline.axes import stream_axes
+from wallscope.walls.exported import ANSWER_TABLES, answer_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,10 +42,13 @@ AnyPath = str | PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One analysed export: `analysis` is the answer as in the JSON, the rest is made when asked for."""
+    """One analysed export, or a job of several: `analysis` is the answer as in the JSON.
+
+    The rest is made when asked for. Of a job there are the tables of the answer, and no report.
+    """
 
     analysis: Analysis
-    _found: pipeline.Accounted = field(repr=False)
+    _found: pipeline.Accounted | None = field(repr=False)
 
     @property
     def verdict(self) -> str:
@@ -53,7 +58,7 @@ class Result:
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables; docs/tables.md tells their columns."""
-        return tuple(table.name for table in TABLES)
+        return ANSWER_TABLES if self._found is None else tuple(table.name for table in TABLES)
 
     def frame(self, name: str) -> pl.DataFrame:
         """A table: the same rows and columns as `--csv` and `--parquet` write.
@@ -61,7 +66,7 @@ class Result:
         Raises:
             UnknownWordError: there is no such table; says which there are.
         """
-        return self._tables.frame(name)
+        return answer_frame(self.analysis, name) if self._tables is None else self._tables.frame(name)
 
     def to_pandas(self, name: str) -> "pd.DataFrame":
         """The same for pandas: integers stay integers where values are missing.
@@ -95,15 +100,22 @@ class Result:
 
     @cached_property
     def report(self) -> str:
-        """The whole report as one page of HTML that works offline."""
+        """The whole report as one page of HTML that works offline.
+
+        Raises:
+            OptionError: several exports were analysed.
+        """
         from wallscope.render.page import page  # noqa: PLC0415  # jinja2 is for this alone
 
+        if self._found is None:
+            raise OptionError("the report — is of one export — analyze that of one rank alone")
         return page(pipeline.report_of(self._found, lambda _: None))
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report.
 
         Raises:
+            OptionError: several exports were analysed.
             OutputError: the file cannot be written.
         """
         write_chunks(Path(path), (self.report.encode(),))
@@ -119,14 +131,16 @@ class Result:
         return markdown(self.analysis)
 
     @cached_property
-    def _tables(self) -> "Exported":
-        return pipeline.exported(self._found)
+    def _tables(self) -> "Exported | None":
+        return None if self._found is None else pipeline.exported(self._found)
 
     def _repr_html_(self) -> str:
         return card(self.analysis)
 
     def __repr__(self) -> str:
-        return f"<wallscope.Result {self.analysis.inputs[0].name!r}: {self.analysis.diagnosis.dominant_wall}>"
+        names = [export.name for export in self.analysis.inputs]
+        shown = repr(names[0]) if len(names) == 1 else f"{len(names)} exports"
+        return f"<wallscope.Result {shown}: {self.analysis.diagnosis.dominant_wall}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +148,28 @@ class ComparisonResult:
     """Two compared sides: `comparison` is the answer as in the JSON."""
 
     comparison: Comparison
+    _sides: tuple[Side, Side] = field(repr=False)
+    _rank: int | None = field(repr=False)
 
     @property
     def verdict(self) -> str:
         """`regression`, `improvement`, `no-change`, `inconclusive` or `incomparable`."""
         return self.comparison.verdict
+
+    @cached_property
+    def report(self) -> str:
+        """The comparison as one page of HTML that works offline."""
+        from wallscope.render.comparison_page import comparison_page  # noqa: PLC0415  # as above
+
+        return comparison_page(comparison_report(self.comparison, *self._sides, self._rank))
+
+    def to_html(self, path: AnyPath) -> None:
+        """Write the page.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        write_chunks(Path(path), (self.report.encode(),))
 
     def to_json(self) -> str:
         """The comparison as JSON text, by the published schema."""
@@ -159,7 +190,7 @@ class ComparisonResult:
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
-    path: AnyPath,
+    path: AnyPath | Sequence[AnyPath],
     *,
     rank: int | None = None,
     device: int | None = None,
@@ -170,11 +201,13 @@ def analyze(  # noqa: PLR0913  # options are parameters
     config: AnyPath | None = None,
     streams: Mapping[int, str] | None = None,
     step_facts: StepFacts | None = None,
+    jobs: int = 1,
 ) -> Result:
-    """Analyse an export, as `wallscope analyze` does.
+    """Analyse an export, or several as one job, as `wallscope analyze` does.
 
     Args:
-        path: a .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed.
+        path: a .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed; several,
+            a folder of exports or a pattern: the ranks of one job.
         rank: only the rank of this number.
         device: only ranks on this CUDA device.
         steps: only this step, or these from first to last, both included.
@@ -184,6 +217,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config: how the run was configured.
         streams: what a CUDA stream communicates for, as `{20: "ep"}`.
         step_facts: what you know of a step: its unprofiled length, tokens, FLOPs.
+        jobs: how many exports of a job are analysed side by side.
 
     Raises:
         WallscopeError: one of its children, each with a line that says what to do.
@@ -197,7 +231,12 @@ def analyze(  # noqa: PLR0913  # options are parameters
         step_facts=step_facts or StepFacts(),
         configuration=_path(config),
     )
-    found = pipeline.accounted(Path(path), options, lambda _: None)
+    paths = [Path(path)] if isinstance(path, str | PathLike) else [Path(one) for one in path]
+    if not paths:
+        raise OptionError("no path — names no export — give one or several")
+    if is_many(paths):
+        return Result(analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs), None)
+    found = pipeline.accounted(paths[0], options, lambda _: None)
     return Result(found.analysis, found)
 
 
@@ -215,11 +254,14 @@ def diff(
     Raises:
         WallscopeError: one of its children, each with a line that says what to do.
     """
-    sides = [
-        Side(Path(side).name or str(side), runs_of(captures(str(side)), pipeline.Options(), lambda _: None))
-        for side in (base, head)
-    ]
-    return ComparisonResult(compared(sides[0], sides[1], Asked(rank=rank, margin_ratio=margin_ratio)))
+    sides = (_side(base), _side(head))
+    found = compared(*sides, Asked(rank=rank, margin_ratio=margin_ratio))
+    return ComparisonResult(found, sides, rank)
+
+
+def _side(named: AnyPath) -> Side:
+    runs = runs_of(captures(str(named)), pipeline.Options(), lambda _: None)
+    return Side(Path(named).name or str(named), runs)
 
 
 def _path(named: AnyPath | None) -> Path | None:

@@ -54,6 +54,18 @@ def test_a_formula_is_text_in_csv_and_itself_in_parquet(called, export, tmp_path
     assert pl.read_parquet(tmp_path / "parquet" / "kernels.parquet")["name"].to_list() == [FORMULA]
 
 
+def test_letters_that_can_not_be_seen_are_spelled_in_csv_and_kept_in_parquet(called, tmp_path):
+    name = "evil\x1b[31m\r\n::set-output\u202e\t\x85"
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        writer.kernel(name, 0, 50)
+    called("analyze", tmp_path / "run.sqlite", "--csv", tmp_path / "csv", "--parquet", tmp_path / "parquet")
+    csv = (tmp_path / "csv" / "kernels.csv").read_text(encoding="utf-8")
+
+    assert "evil\\x1b[31m\\r\\n::set-output\\u202e\\t\\x85" in csv
+    assert csv.replace("\n", "").isprintable()
+    assert pl.read_parquet(tmp_path / "parquet" / "kernels.parquet")["name"].to_list() == [name]
+
+
 @pytest.mark.parametrize("option", ["--csv", "--parquet"])
 def test_our_folder_is_replaced_by_the_same_bytes(called, export, tmp_path, option):
     called("analyze", export, option, tmp_path / "tables")
@@ -153,6 +165,30 @@ def test_a_failure_half_way_leaves_what_was_there(called, export, tmp_path, monk
     assert "No space left on device" in ran.err
     assert contents(tmp_path / "tables") == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.sqlite", "tables"]
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Two exports of one job."""
+    paths = (tmp_path / "rank0.sqlite", tmp_path / "rank1.sqlite")
+    for place, path in enumerate(paths):
+        with ExportWriter(path) as writer:
+            for start_ns in range(0, 1_000, 100):
+                writer.kernel("gemm", start_ns, start_ns + 50 + place)
+    return paths
+
+
+def test_a_job_has_its_markdown_and_no_tables(called, job, tmp_path):
+    ran = called("analyze", *job, "--markdown", "-")
+
+    assert ran.code == 0
+    assert ran.out.startswith("### wallscope: ")
+    assert "2 exports" in ran.out
+    for option in ("--csv", "--parquet", "--perfetto"):
+        refused = called("analyze", *job, option, tmp_path / "o")
+        assert refused.code == 2
+        assert refused.err.startswith(f"wallscope: {option} — is made of one export")
+    assert not (tmp_path / "o").exists()
 
 
 def test_the_page_about_columns_is_what_a_folder_tells():

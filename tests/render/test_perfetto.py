@@ -13,6 +13,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
+from tests.conftest import TRACES
 from wallscope.analysis import Options, accounted, exported
 from wallscope.model.kinds import DeviceState, Wall
 from wallscope.model.selection import Selection
@@ -224,6 +225,26 @@ def test_a_selection_of_steps_is_all_that_is_written(path):
 
 def test_the_same_capture_makes_the_same_bytes(path):
     assert written(path)[1] == written(path)[1]
+
+
+@pytest.mark.parametrize("name", ["mpi_v100_4rank", "nsysai_h100_2gpu_1s"])
+def test_of_real_exports_with_several_ranks_walls_and_arrows_are_right(name):
+    path = TRACES / f"{name}.sqlite"
+    if not path.exists():
+        pytest.skip("no real exports here: ../shared/traces is absent")
+    found = accounted(path, Options(), lambda _: None)
+    traced = exported(found).traced()
+    trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
+    bands = [number for number, track in trace.tracks.items() if track.name == "walls"]
+
+    assert trace.out == trace.into
+    assert len(bands) == len(found.analysis.ranks) > 1
+    for rank, number in zip(found.analysis.ranks, bands, strict=True):
+        sums = Counter()
+        for one in trace.slices[number]:
+            sums[one.name] += one.end_ns - one.start_ns
+        walls = [step.walls.parts() for step in rank.steps]
+        assert [sums[wall] for wall in Wall] == [sum(part) for part in zip(*walls, strict=True)]
 
 
 def test_compressed_it_is_the_same(path, called, tmp_path):

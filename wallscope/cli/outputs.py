@@ -152,7 +152,6 @@ class Outputs:
         """
         single = {
             "--html": self.html,
-            "--markdown": self.markdown,
             "--csv": self.csv,
             "--parquet": self.parquet,
             "--perfetto": self.perfetto,

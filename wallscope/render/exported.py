@@ -77,7 +77,8 @@ def columns_as_markdown(tables: Iterable[Table]) -> str:
         "# Tables",
         "",
         "Times are integer nanoseconds of session time, spans are half-open, shares are 0 to 1; an empty",
-        "cell is unknown or does not apply. In CSV a quote stands before text that is like a formula.",
+        "cell is unknown or does not apply. In CSV a quote stands before text that is like a formula, and",
+        "letters that can not be seen are spelled out; Parquet has all text as it is.",
     ]
     for table in tables:
         lines += ["", f"## {table.name}", "", f"One row: {table.row_is}.", "", "| column | type | meaning |"]

@@ -12,7 +12,7 @@ from wallscope.model.kinds import Wall
 from wallscope.render.details import rank_name
 from wallscope.render.fixes import checked, first_screen
 from wallscope.render.markdown_text import code, escaped, table
-from wallscope.render.terminal import headline, steps_found, throughput_lines
+from wallscope.render.terminal import chosen, headline, steps_found, throughput_lines
 
 MOST_BYTES = 60_000
 _MOST_FIXES = 3
@@ -59,7 +59,7 @@ def _verdict(analysis: Analysis, rank: Rank) -> list[str]:
     lead, _, rest = diagnosis.verdict.partition(". ")
     told = [*steps_found(anchor, rank).plain.split("\n")]
     if len(analysis.ranks) > 1:
-        told.append(f"{rank_name(rank)} computed the smallest share of {len(analysis.ranks)} ranks")
+        told.append(f"of {len(analysis.ranks)} ranks this is {rank_name(rank)}, {chosen(analysis)}")
     if diagnosis.throughput is not None:
         told += throughput_lines(diagnosis.throughput)
     if diagnosis.memory_pressure.level != "unknown":
@@ -70,8 +70,9 @@ def _verdict(analysis: Analysis, rank: Rank) -> list[str]:
         "",
         f"**{escaped(lead.rstrip('.') + '.', _LONGEST_VERDICT)}** {escaped(rest, _LONGEST_VERDICT)}".rstrip(),
         "",
-        escaped(headline(analysis.inputs[0], analysis).plain),
+        escaped(headline(analysis.inputs[rank.input], analysis).plain),
         "",
+        *([] if analysis.job is None else [escaped(analysis.job.verdict, _LONGEST_VERDICT), ""]),
         *(f"- {escaped(line)}" for line in told),
     ]
 

@@ -52,7 +52,7 @@ def card(analysis: Analysis) -> str:
     )
     fixes = "".join(f"<li>{_text(fix.title)}{_ceiling(fix.speedup_ceiling)}</li>" for fix in _first(analysis))
     return (
-        f'<div style="{_CARD}"><div>{_text(headline(analysis.inputs[0], analysis).plain)}</div>'
+        f'<div style="{_CARD}"><div>{_text(headline(analysis.inputs[rank.input], analysis).plain)}</div>'
         f"<div><b>{_text(lead.rstrip('.'))}.</b> {_text(rest)}</div>"
         f'<div style="{_BAR}">{bar}</div>'
         f"<table><tr><th>wall</th><th>{analysis.anchor.typical}</th><th>share</th></tr>{rows}"

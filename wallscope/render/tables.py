@@ -17,7 +17,8 @@ from wallscope.render.foreign import visible
 _MOST_ROWS = 40
 _NARROW_TEXT = 14
 _BETWEEN = "  "
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@")
+_INVISIBLE = r"[\p{C}\p{Zl}\p{Zp}]"  # what `visible` spells out, tabs and line ends too
 
 
 class Cut(Enum):
@@ -167,8 +168,9 @@ def csv(frame: pl.DataFrame) -> str:
 
 
 def guarded(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table with a quote before each text that a spreadsheet would take for a formula."""
+    """The table with a quote before text like a formula, and letters that can not be seen spelled out."""
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    spelled = frame.with_columns(_spelled(frame[name]) for name in texts)
     is_formula = {
         name: pl.any_horizontal(pl.col(name).str.starts_with(start) for start in _FORMULA_STARTS)
         for name in texts
@@ -180,7 +182,14 @@ def guarded(frame: pl.DataFrame) -> pl.DataFrame:
         .alias(name)
         for name in texts
     ]
-    return frame.with_columns(quoted)
+    return spelled.with_columns(quoted)
+
+
+def _spelled(texts: pl.Series) -> pl.Series:
+    unsafe = texts.filter(texts.str.contains(_INVISIBLE)).unique()
+    if unsafe.is_empty():
+        return texts
+    return texts.replace(unsafe, [visible(text, most=len(text)) for text in unsafe.to_list()])
 
 
 def rows_as_json(frame: pl.DataFrame) -> str:

@@ -37,7 +37,7 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     yield headline(export, analysis)
     yield steps_found(anchor, shown)
     if len(analysis.ranks) > 1:
-        yield Text(f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, {_chosen(analysis)}")
+        yield Text(f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, {chosen(analysis)}")
     if analysis.diagnosis.throughput is not None:
         yield from map(Text, throughput_lines(analysis.diagnosis.throughput))
     yield Text()
@@ -64,7 +64,7 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
         yield section
 
 
-def _chosen(analysis: Analysis) -> str:
+def chosen(analysis: Analysis) -> str:
     """Why this rank is shown."""
     job = analysis.job
     is_critical = (

@@ -39,8 +39,9 @@ class Exported:
             UnknownWordError: there is no such table; says which there are.
         """
         table = declared(name)
-        made = _OF_ANSWER[name](self.analysis) if name in _OF_ANSWER else _OF_PARTS[name](self)
-        return made.select(table.schema.names()).cast(table.schema)
+        if name in _OF_ANSWER:
+            return answer_frame(self.analysis, name)
+        return _OF_PARTS[name](self).select(table.schema.names()).cast(table.schema)
 
     @cached_property
     def _slices(self) -> pl.DataFrame:
@@ -147,6 +148,17 @@ class Exported:
         )
 
 
+def answer_frame(analysis: Analysis, name: str) -> pl.DataFrame:
+    """One of `ANSWER_TABLES`, for which the answer alone is enough.
+
+    Raises:
+        UnknownWordError: there is no such table among them; says which there are.
+    """
+    if name not in _OF_ANSWER:
+        raise UnknownWordError(f"{name} — is no table of an answer — these are {', '.join(ANSWER_TABLES)}")
+    return _OF_ANSWER[name](analysis)
+
+
 def declared(name: str) -> Table:
     """The declaration of a table.
 
@@ -173,6 +185,9 @@ _OF_ANSWER: Mapping[str, Callable[[Analysis], pl.DataFrame]] = {
     "preconditions": exported_answer.preconditions,
     "findings": exported_answer.findings,
 }
+ANSWER_TABLES = tuple(_OF_ANSWER)
+"""The tables that stand in an answer, also in that of a whole job."""
+
 _OF_PARTS: Mapping[str, Callable[[Exported], pl.DataFrame]] = {
     "step_causes": Exported.step_causes,
     "slices": Exported.slices,

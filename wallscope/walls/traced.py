@@ -155,15 +155,16 @@ class Traced:
     def _counters(self, rank: dict[str, Any], place: int) -> Iterator[Track]:
         """Memory in use, and the samples of its GPU."""
         capture = self.parts.capture
-        memory = self._in_time(capture.memory, rank).filter(
-            (pl.col("process") == rank["process"]) & (pl.col("device") == rank["device"])
-        )
-        if len(memory):
-            yield Track("memory in use", place, counter=_counter(memory, "bytes_used"), unit="bytes")
-        samples = self._in_time(capture.samples, rank).filter(pl.col("gpu") == rank["gpu"])
-        for (metric,), own in samples.group_by("metric", maintain_order=True):
-            name = capture.metric_names.filter(pl.col("name") == metric)["text"][0]
-            yield Track(name, place, counter=_counter(own, "value"), unit="as Nsight names it")
+        if rank["device"] is not None:
+            is_own = (pl.col("process") == rank["process"]) & (pl.col("device") == rank["device"])
+            memory = self._in_time(capture.memory.filter(is_own), rank)
+            if len(memory):
+                yield Track("memory in use", place, counter=_counter(memory, "bytes_used"), unit="bytes")
+        if rank["gpu"] is not None:
+            samples = self._in_time(capture.samples.filter(pl.col("gpu") == rank["gpu"]), rank)
+            for (metric,), own in samples.group_by("metric", maintain_order=True):
+                name = capture.metric_names.filter(pl.col("name") == metric)["text"][0]
+                yield Track(name, place, counter=_counter(own, "value"), unit="as Nsight names it")
 
     def _in_time(self, rows: pl.DataFrame, rank: dict[str, Any]) -> pl.DataFrame:
         stretches = self.named.stretches
