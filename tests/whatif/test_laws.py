@@ -101,7 +101,7 @@ def _runs(rows, begin_ns, end_ns):
 def test_the_walls_of_the_replay_are_those_of_the_slices(told, seed):
     stretch, slices = told[seed]
     names, played = named(stretch), stretch.replay.play(Change())
-    of_cause = walls_of_run(stretch, names, played, paths(stretch, names, played, "typical"))
+    of_cause = walls_of_run(names, played, paths(stretch, names, played, "typical"))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
     own = slices.filter(pl.col("step").is_in(steps.implode()))
     whole = sum(of_cause.values())
