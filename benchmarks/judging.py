@@ -95,8 +95,8 @@ def _code() -> int:
 def _export(path: Path, aside: Path) -> str:
     """Analysed by both readers, with each output."""
     by_pages, by_sqlite = aside / "pages.json", aside / "sqlite.json"
-    ran = _command(path, "analyze", path, "--json", by_pages, "--html", aside / "page.html")
-    plain = _command(path, "analyze", path, "--json", by_sqlite, "--reader", "sqlite")
+    ran = _command(path, "analyze", path, "--no-cache", "--json", by_pages, "--html", aside / "page.html")
+    plain = _command(path, "analyze", path, "--no-cache", "--json", by_sqlite, "--reader", "sqlite")
     if ran.code != plain.code:
         raise BrokenError(f"readers differ: pages {ran.line or 'answers'} — sqlite {plain.line or 'answers'}")
     if ran.line:

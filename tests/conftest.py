@@ -1,5 +1,7 @@
 """What the tests share: hypothesis profiles, golden files, real exports, the command line."""
 
+import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -22,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the golden files")
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers take all cores already; before polars is imported
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ["WALLSCOPE_CACHE_DIR"] = os.devnull  # no folder: nothing is kept before a test has its own
 
 
@@ -43,8 +47,8 @@ class Ran:
 
 
 @pytest.fixture
-def wallscope(tmp_path: Path) -> Callable[..., Ran]:
-    """Run the command line as a user does, in an empty folder."""
+def started(tmp_path: Path) -> Callable[..., Ran]:
+    """Run the command line as a process of its own, in an empty folder: for what a process alone can show."""
 
     def run(*arguments: str | Path, columns: int = 80, **environment: str) -> Ran:
         completed = subprocess.run(
@@ -64,17 +68,31 @@ def wallscope(tmp_path: Path) -> Callable[..., Ran]:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run the command line in this process: many times faster, for what needs no process of its own."""
+    """Run the command line in this process, many times faster than in one of its own."""
     import wallscope.cli
 
-    def run(*arguments: str | Path) -> Ran:
-        monkeypatch.setenv("COLUMNS", "80")
+    def run(*arguments: str | Path, columns: int = 80) -> Ran:
+        logger = logging.getLogger()
+        handlers, level = [*logger.handlers], logger.level
+        monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setattr(sys, "argv", ["wallscope", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             wallscope.cli.main()
+        logger.handlers[:], logger.level = handlers, level  # --verbose adds to them
         said = capsys.readouterr()
         return Ran(left.value.code or 0, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def wallscope(called: Callable[..., Ran], tmp_path: Path) -> Callable[..., Ran]:
+    """Run the command line in this process, in an empty folder."""
+
+    def run(*arguments: str | Path, columns: int = 80) -> Ran:
+        with contextlib.chdir(tmp_path):
+            return called(*arguments, columns=columns)
 
     return run
 

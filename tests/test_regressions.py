@@ -13,6 +13,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
+from tests.conftest import ROOT
 from wallscope.analysis import Options, analyze
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import Anchor, CrossCheck
@@ -184,6 +185,7 @@ def test_the_file_is_written_also_when_nobody_reads_the_terminal(tmp_path):
     subprocess.run(
         [sys.executable, "-m", "wallscope", "analyze", "run.sqlite", "--json", "run.json"],
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=writing,
         check=False,
     )

@@ -25,11 +25,11 @@ def export(tmp_path):
     return path
 
 
-def test_answers_do_not_depend_on_locale_time_zone_hash_seed_or_threads(wallscope, export, tmp_path):
+def test_answers_do_not_depend_on_locale_time_zone_hash_seed_or_threads(started, export, tmp_path):
     for place, environment in PLACES.items():
         (tmp_path / place).mkdir()
         outputs = ("--json", f"{place}/run.json", "--html", f"{place}/run.html")
-        ran = wallscope("analyze", export, "--no-cache", *outputs, **environment)
+        ran = started("analyze", export, "--no-cache", *outputs, **environment)
         (tmp_path / place / "terminal.txt").write_text(ran.out, encoding="utf-8")
         assert (ran.code, ran.err) == (0, "")
 

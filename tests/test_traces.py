@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -40,8 +41,14 @@ WITHOUT_DEVICE_OPERATIONS = {
 pytestmark = pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../shared/traces is absent")
 
 
+@cache
+def told(path: Path) -> str:
+    """The answer as JSON: several tests ask for it, and it takes long."""
+    return document(analyze(path, Options(), lambda _: None))
+
+
 def answer(path: Path) -> dict:
-    return json.loads(document(analyze(path, Options(), lambda _: None)))
+    return json.loads(told(path))
 
 
 def plain_rows(path: Path) -> Iterator[tuple[tuple, int, int, str]]:

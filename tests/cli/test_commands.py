@@ -20,8 +20,8 @@ def export(tmp_path) -> Path:
     return path
 
 
-def test_analyze_prints_the_answer_and_nothing_else(wallscope, export):
-    ran = wallscope("analyze", export)
+def test_analyze_prints_the_answer_and_nothing_else(started, export):
+    ran = started("analyze", export)
 
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("run.sqlite · nsys 2026.2.1.210 · GPU unknown · 1 rank\n")
@@ -184,8 +184,8 @@ def test_rules_of_the_user_change_the_answer(wallscope, export, tmp_path):
     assert found["ranks"][0]["typical"]["budget"]["exposed_communication"] == 9_000
 
 
-def test_a_terminal_without_unicode_still_shows_the_answer(wallscope, export):
-    ran = wallscope("analyze", export, PYTHONIOENCODING="ascii")
+def test_a_terminal_without_unicode_still_shows_the_answer(started, export):
+    ran = started("analyze", export, PYTHONIOENCODING="ascii")
 
     assert ran.code == 0
     assert "Of its 5.0 ?s: 5.0 ?s" in ran.out

@@ -1,5 +1,6 @@
 """Exports of one job, each analysed by itself: what belongs together, what is left out, and what is said."""
 
+import json
 import os
 import shutil
 
@@ -10,6 +11,8 @@ from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
 from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
+from wallscope.analysis import accounted
+from wallscope.cache import Cache
 from wallscope.errors import InputError
 from wallscope.jobs import analyzed_job, exports_of, is_many
 from wallscope.jobs.workers import outcomes
@@ -145,6 +148,44 @@ def test_a_killed_worker_takes_nothing_with_it(tmp_path, one, said):
 
     assert [found[place] for place in (0, 2, 3)] == ["a", "c", "d"]
     assert said in found[1]
+
+
+def test_what_is_done_is_in_the_cache(job_folder, answer, tmp_path, monkeypatch):
+    cache = Cache(tmp_path / "kept")
+    exports = exports_of([job_folder])
+    analyze(exports[:3], cache=cache)
+    worked_out = []
+
+    def noted(path, *rest):
+        worked_out.append(path.name)
+        return accounted(path, *rest)
+
+    monkeypatch.setattr("wallscope.analysis.accounted", noted)
+    found = analyze(exports, cache=cache)
+
+    assert worked_out == ["run_rank3.sqlite"]
+    assert document(found) == document(answer)
+
+
+def test_the_command_line_tells_the_job(job_folder, called, tmp_path):
+    ran = called("analyze", job_folder / "run_rank*.sqlite", "--no-cache", "--json", tmp_path / "job.json")
+
+    assert ran.code == 0
+    assert ran.out.startswith("4 exports of 1 host · ")
+    assert "Rank 2 is late on 5 of 5 steps" in ran.out
+    assert all(len(line) <= 80 for line in ran.out.splitlines())
+    written = json.loads((tmp_path / "job.json").read_text())
+    assert written["job"]["stragglers"][0]["cause_wall"] == "compute"
+    assert written["job"]["critical_rank"] == LATE
+
+
+def test_the_command_line_says_what_cannot_be_read(damaged, called):
+    ran = called("analyze", damaged, "--no-cache")
+
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert "run_rank3.sqlite — " in ran.err
+    assert "--keep-going" in ran.err
 
 
 def test_folders_and_patterns_stand_for_their_exports(tmp_path):

@@ -100,3 +100,13 @@ def test_the_smallest_of_too_many_operations_are_one(monkeypatch, example, answe
     assert len(small.keys) < len(whole.keys)
     assert "other operations" in set(small.keys["name"])
     assert small.work["work_ns"].sum() == whole.work["work_ns"].sum()
+
+
+def test_what_a_run_configuration_declares_is_in_the_header(example, answer, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("micro_batch_size = 2\nexpert_model_parallel_size = 8\n")
+    (rank,) = analyze(example, Options(configuration=path), lambda _: None).ranks
+
+    settings = dict(unpacked(rank.profile, "run").header.work.settings)
+    assert settings["micro_batch_size"] == "2"
+    assert unpacked(answer.ranks[0].profile, "run").header.work.settings == ()

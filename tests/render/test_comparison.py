@@ -9,10 +9,9 @@ from rich.console import Console
 from tests.compare.test_comparing import steps
 from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from wallscope.compare import Asked, Side, compared, gate_of
-from wallscope.model.comparison import Comparison
 from wallscope.render.comparison import comparison_summary
 from wallscope.render.comparison_markdown import comparison_markdown
-from wallscope.render.document import document, json_schema
+from wallscope.render.document import document
 from wallscope.render.junit import junit
 from wallscope.shipped import report
 
@@ -81,14 +80,3 @@ def test_the_json_follows_the_published_schema(slower, unlike):
         text = document(comparison)
         jsonschema.validate(json.loads(text), schema)
         assert text.isascii()
-
-
-def test_the_published_schema_is_that_of_the_nouns(request):
-    from tests.render.test_document import bare
-
-    if request.config.getoption("--golden"):
-        (request.config.rootpath / "reports" / "comparison.schema.json").write_text(
-            json.dumps(json_schema(Comparison), indent=1) + "\n", encoding="utf-8"
-        )
-
-    assert bare(json_schema(Comparison)) == bare(json.loads(report("comparison.schema.json")))

@@ -5,10 +5,13 @@ import pytest
 
 from fixtures.scenario import scenarios
 from wallscope.analysis import Options, analyze
+from wallscope.model.advice import Advice, ConfigurationCheck
+from wallscope.model.analysis import Analysis
+from wallscope.model.comparison import Comparison
 from wallscope.render.document import document, json_schema
 from wallscope.shipped import report
 
-SCHEMA = json.loads(report("analysis.schema.json"))
+SCHEMA = jsonschema.Draft202012Validator(json.loads(report("analysis.schema.json")))
 
 
 def bare(schema):
@@ -18,13 +21,23 @@ def bare(schema):
     return [bare(entry) for entry in schema] if isinstance(schema, list) else schema
 
 
-def test_the_published_schema_is_that_of_the_nouns(request):
+@pytest.mark.parametrize(
+    ("name", "noun"),
+    [
+        pytest.param("analysis", Analysis, id="analyze"),
+        pytest.param("comparison", Comparison, id="diff"),
+        pytest.param("advice", Advice, id="advise"),
+        pytest.param("check-config", ConfigurationCheck, id="check-config"),
+    ],
+)
+def test_the_published_schema_is_that_of_the_nouns(name, noun, request):
+    file = f"{name}.schema.json"
     if request.config.getoption("--golden"):
-        (request.config.rootpath / "reports" / "analysis.schema.json").write_text(
-            json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8"
+        (request.config.rootpath / "reports" / file).write_text(
+            json.dumps(json_schema(noun), indent=1) + "\n", encoding="utf-8"
         )
 
-    assert bare(json_schema()) == bare(json.loads(report("analysis.schema.json")))
+    assert bare(json_schema(noun)) == bare(json.loads(report(file)))
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
@@ -34,7 +47,7 @@ def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
 
     text = document(analyze(path, Options(), lambda _: None))
 
-    jsonschema.validate(json.loads(text), SCHEMA)
+    SCHEMA.validate(json.loads(text))
     assert text.isascii()
 
 

@@ -140,7 +140,9 @@ def analyze(  # noqa: PLR0913  # options are parameters
         reader,
     )
     if is_job(files):
-        judge(limits, analyze_job(files, options, outputs, jobs=jobs, keep_going=keep_going))
+        cache = cache_of(refused=no_cache)
+        found_job = analyze_job(files, options, outputs, jobs=jobs, keep_going=keep_going, cache=cache)
+        judge(limits, found_job)
         return
     (file,) = files
     with reported() as progress:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from wallscope.cli.outputs import Outputs
 from wallscope.cli.progress import reported
 from wallscope.model.analysis import Analysis
 from wallscope.model.options import Options
+
+if TYPE_CHECKING:
+    from wallscope.cache import Cache
 
 Exports = Annotated[
     list[Path],
@@ -36,13 +39,14 @@ def is_job(files: Sequence[Path]) -> bool:
     return is_many(files)
 
 
-def analyze_job(
+def analyze_job(  # noqa: PLR0913  # options are parameters
     files: Sequence[Path],
     options: Options,
     outputs: Outputs,
     *,
     jobs: int,
     keep_going: bool,
+    cache: "Cache | None",
 ) -> Analysis:
     """Analyse the exports of a job and print or write what they tell together.
 
@@ -57,7 +61,7 @@ def analyze_job(
     outputs.check_job()
     with reported() as progress:
         exports = exports_of(files)
-        analysis = analyzed_job(exports, options, progress, jobs=jobs, keep_going=keep_going)
+        analysis = analyzed_job(exports, options, progress, jobs=jobs, keep_going=keep_going, cache=cache)
     outputs.write(Answer(analysis, document(analysis)))
     if not outputs.takes_standard_output:
         print_out(summary(analysis))

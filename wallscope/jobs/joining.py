@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from wallscope.analysis import dominant
+from wallscope.cache import Cache
 from wallscope.errors import InputError, WallscopeError
 from wallscope.jobs.findings import job_findings, merged_findings
-from wallscope.jobs.workers import outcomes
+from wallscope.jobs.workers import analysed, outcomes
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.job import Job
@@ -31,8 +33,14 @@ class _Given:
         return frozenset(rank.rank for rank in self.analysis.ranks if rank.rank is not None)
 
 
-def analyzed_job(
-    paths: Sequence[Path], options: Options, progress: Progress, *, jobs: int = 1, keep_going: bool = False
+def analyzed_job(  # noqa: PLR0913  # what the user may ask for
+    paths: Sequence[Path],
+    options: Options,
+    progress: Progress,
+    *,
+    jobs: int = 1,
+    keep_going: bool = False,
+    cache: Cache | None = None,
 ) -> Analysis:
     """The answer about the job that some exports are of.
 
@@ -41,7 +49,7 @@ def analyzed_job(
     Raises:
         WallscopeError: an export cannot be analysed; with `keep_going` only if none can.
     """
-    found = outcomes(paths, options, jobs, progress)
+    found = outcomes(paths, options, jobs, progress, partial(analysed, cache=cache))
     failed = [
         (path, outcome)
         for path, outcome in zip(paths, found, strict=True)

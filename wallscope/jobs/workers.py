@@ -1,6 +1,7 @@
 """Exports analysed side by side in processes; a worker that dies takes nothing but its own export with it.
 
 Each process holds one export at a time, so that memory is bounded by the largest one and their number.
+What is done goes into the cache: a job that was interrupted goes on where it was.
 """
 
 import os
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+from wallscope.cache import Cache
 from wallscope.errors import InputError, WallscopeError
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
@@ -22,12 +24,12 @@ _MOST_TRIES = 2
 _THREADS = "POLARS_MAX_THREADS"
 
 
-def analysed(path: Path, options: Options) -> Outcome:
-    """The answer about one export, or why there is none."""
-    from wallscope.analysis import analyze  # noqa: PLC0415  # workers load it, not those who start them
+def analysed(path: Path, options: Options, cache: Cache | None = None) -> Outcome:
+    """The answer about one export, out of the cache if it is there, or why there is none."""
+    from wallscope.answers import answered  # noqa: PLC0415  # workers load it, not those who start them
 
     try:
-        return analyze(path, options, _silent)
+        return answered(path, options, _silent, cache).analysis
     except WallscopeError as error:
         return error
 

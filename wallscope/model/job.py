@@ -32,7 +32,8 @@ class Reason(StrEnum):
 class Clock:
     """One host's clock against the reference: `offset_ns` at its first collective, and its drift.
 
-    Both are 0 of the reference, `None` where nothing ties the host to it.
+    Both are 0 of the reference, `None` where nothing ties the host to it; the drift also where what was
+    matched is too short to tell it.
     """
 
     hostname: str | None

@@ -14,7 +14,7 @@ import polars as pl
 from wallscope.model.job import Clock, ClockMethod, Clocks
 from wallscope.model.kinds import Collective
 from wallscope.ranks.gathering import Gathered
-from wallscope.ranks.pairing import line
+from wallscope.ranks.pairing import line, tells_drift
 
 SYMMETRIC = (
     Collective.ALL_REDUCE,
@@ -44,6 +44,7 @@ class _Fit:
     offset_ns: float
     drift: float
     matched: int
+    tells_drift: bool
 
 
 def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
@@ -68,7 +69,9 @@ def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
             hostname=gathered.hostnames[number],
             ranks=tuple(members.get(number, ())),
             offset_ns=round(-fits[number].offset_ns) if number in fits else None,
-            drift_ppm=-fits[number].drift * _PPM if number in fits else None,
+            drift_ppm=0.0 - fits[number].drift * _PPM
+            if number in fits and fits[number].tells_drift
+            else None,
             matched=fits[number].matched if number in fits else 0,
         )
         for number in numbers
@@ -106,7 +109,7 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
         return {}
     sizes = ends.filter("shared").group_by("clock").len().sort("len", "clock", descending=[True, False])
     reference = present[0] if sizes.is_empty() else int(sizes["clock"][0])
-    fits = {reference: _Fit(0, 0.0, 0.0, 0)}
+    fits = {reference: _Fit(0, 0.0, 0.0, 0, tells_drift=True)}
     laid = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
     while True:
         beside = ends.filter(~pl.col("clock").is_in(list(fits))).join(laid, on="meeting")
@@ -119,7 +122,7 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
             offset_ns, drift = line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
             if abs(drift) > _LARGEST_DRIFT:
                 offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
-            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own))
+            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), tells_drift(at_ns))
             all_own = ends.filter(pl.col("clock") == number)
             shifted = pl.col("end_ns") + offset_ns + drift * (pl.col("end_ns") - begin_ns)
             fresh.append(all_own.select("meeting", at=shifted))

@@ -13,6 +13,7 @@ GATHERED: Final = pl.Schema(
         "row": pl.UInt32(),
         "member": pl.UInt32(),  # place of the rank in the job
         "clock": pl.UInt32(),
+        "told_ns": pl.Int64(),  # its start in the session
         **{name: dtype for name, dtype in RANK_COLLECTIVES.items() if name not in {*BEFORE, *INSIDE}},
         **{f"at_{name.removeprefix('before_')}": pl.Int64() for name in BEFORE},  # owned until its begin
         **{f"out_{name.removeprefix('before_')}": pl.Int64() for name in BEFORE},  # owned until its end
@@ -78,6 +79,7 @@ def _placed(table: pl.DataFrame, member: int, clocks: list[int], shifts: list[in
         .with_columns(
             pl.lit(member, pl.UInt32).alias("member"),
             pl.Series("clock", clocks, dtype=pl.UInt32).gather(of_input).alias("clock"),
+            pl.col("start_ns").alias("told_ns"),
             pl.col("start_ns") + shift_ns,
             pl.col("end_ns") + shift_ns,
             *walls,

@@ -53,7 +53,7 @@ def job_of(profiles: Sequence[Profile], judge: Judge, world_size: int | None = N
     alike = groups(profiles, steps)
     low_ns, high_ns = found.clocks.residual_p05_ns or 0, found.clocks.residual_p95_ns or 0
     ranks = Ranks(profiles, steps, alike, _met(rows), charges(rows), max(-low_ns, high_ns), names(profiles))
-    stage_of = stages(rows)
+    stage_of = stages(rows, profiles)
     in_stages = pipeline(rows, stage_of, profiles, steps)
     late = stragglers(ranks)
     late = (
@@ -69,7 +69,7 @@ def job_of(profiles: Sequence[Profile], judge: Judge, world_size: int | None = N
         range(len(members)),
         key=lambda place: (members[place].blocking_peer_wait_ns, members[place].rank or 0, place),
     )
-    charged = [_charged(rows, ranks, place, late) for place in range(len(profiles))]
+    charged = _charged(rows, ranks, late)
     open_ns = [_open_ns(profile, own) for profile, own in zip(profiles, steps, strict=True)]
     job = Job(
         ranks=len(profiles),
@@ -159,24 +159,31 @@ def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int
     )
 
 
-def _charged(rows: pl.DataFrame, ranks: Ranks, place: int, late: tuple[Straggler, ...]) -> Times:
-    """The walls of a rank's deciding steps, waits for a late rank moved to what made that one late."""
-    steps = ranks.steps[place]
-    walls = steps.walls.copy()
+def _charged(rows: pl.DataFrame, ranks: Ranks, late: tuple[Straggler, ...]) -> list[Times]:
+    """The walls of each rank's deciding steps, waits for a late rank moved to what made that one late."""
+    charged = [own.walls.copy() for own in ranks.steps]
     wall_of = {one.place: one.cause_wall for one in late if one.cause_wall is not None}
-    if not wall_of:
-        return walls
-    whole = rows.filter(pl.col("is_whole"))
-    last = whole.filter("is_last").select("meeting", whom="member")
-    own = whole.filter((pl.col("member") == place) & ~pl.col("is_last")).join(last, on="meeting")
-    sums = own.group_by("input", "step", "whom").agg(ns=pl.col("blocking_wait_ns").sum())
-    numbered = steps.deciding.with_row_index("at")
-    for at, whom, ns in numbered.join(sums, on=["input", "step"]).select("at", "whom", "ns").iter_rows():
-        if (wall := wall_of.get(whom)) is not None:
-            moved = min(ns, int(walls[at, _WALLS.index(Wall.COMMUNICATION)]))
-            walls[at, _WALLS.index(Wall.COMMUNICATION)] -= moved
-            walls[at, _WALLS.index(wall)] += moved
-    return walls
+    whole = rows.filter("is_whole")
+    last = whole.filter(pl.col("is_last") & pl.col("member").is_in(list(wall_of))).select(
+        "meeting", whom="member"
+    )
+    sums = (
+        whole.filter(~pl.col("is_last"))
+        .join(last, on="meeting")
+        .group_by("member", "input", "step", "whom")
+        .agg(ns=pl.col("blocking_wait_ns").sum())
+        .sort("member", "input", "step", "whom")
+    )
+    communication = _WALLS.index(Wall.COMMUNICATION)
+    for own in sums.partition_by("member", maintain_order=True):
+        place = int(own["member"][0])
+        walls = charged[place]
+        numbered = ranks.steps[place].deciding.with_row_index("at")
+        for at, whom, ns in numbered.join(own, on=["input", "step"]).select("at", "whom", "ns").iter_rows():
+            moved = min(ns, int(walls[at, communication]))
+            walls[at, communication] -= moved
+            walls[at, _WALLS.index(wall_of[whom])] += moved
+    return charged
 
 
 def _mean_walls(charged: Sequence[Times]) -> Walls:

@@ -5,11 +5,14 @@ Else ranks that ran one kind of operation are a group where they end together, t
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from wallscope.ranks.pairing import Indices, Series, by_end, by_order, series_of
+from wallscope.ranks.pairing import Laid, Series, by_end, by_order, series_of
+
+_SAME_NS, _SAME_RATIO = 5_000, 3.0
 
 MEETINGS = pl.Schema(
     {
@@ -25,9 +28,9 @@ MEETINGS = pl.Schema(
 def meetings(rows: pl.DataFrame) -> pl.DataFrame:
     """The meetings (`MEETINGS`) of the collectives of a job (`GATHERED`)."""
     found = [
-        group.with_columns(is_told=pl.lit(is_told))
-        for alike, is_told in _alike(rows)
-        for group in _groups(alike, is_told=is_told)
+        group.with_columns(is_told=pl.lit(alike.is_told))
+        for alike in _alike(rows)
+        for group in _groups(alike)
     ]
     if not found:
         return MEETINGS.to_frame()
@@ -43,50 +46,73 @@ def meetings(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _alike(rows: pl.DataFrame) -> Iterator[tuple[list[Series], bool]]:
-    """Series that may be of one group, each of another rank or stream, and whether payloads say so."""
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Series that may be of one group, each of another rank or stream.
+
+    `is_told` says that payloads name the group; `participants` is its size, where known.
+    """
+
+    series: list[Series]
+    is_told: bool
+    participants: int | None
+
+
+def _alike(rows: pl.DataFrame) -> Iterator[_Alike]:
     known = rows.filter(pl.col("communicator").is_not_null())
     for own in known.partition_by("communicator", maintain_order=True):
-        yield _series(own, ["member", "input"]), True
+        yield _Alike(_series(own, ["member", "input"]), is_told=True, participants=None)
     unknown = rows.filter(pl.col("communicator").is_null())
     for own in unknown.partition_by("operation", "axis", "participants", maintain_order=True):
-        yield _series(own, ["member", "input", "stream"]), False
+        size = own["participants"][0]
+        yield _Alike(_series(own, ["member", "input", "stream"]), is_told=False, participants=size)
 
 
 def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:
     return [series_of(own) for own in rows.partition_by(by, maintain_order=True)]
 
 
-def _groups(alike: list[Series], *, is_told: bool) -> Iterator[pl.DataFrame]:
-    """The series put into groups, each laid beside the first of its group."""
-    groups: list[list[tuple[Series, Indices]]] = []
-    for series in alike:
-        for group in groups:
-            leader, _ = group[0]
-            paired = _paired(leader, series, is_told=is_told)
-            if paired is not None:
-                places, others = paired
-                numbers = np.full(len(series.rows), -1, np.int64)
-                numbers[others] = places
-                group.append((series, numbers))
-                break
-        else:
-            groups.append([(series, np.arange(len(series.rows), dtype=np.int64))])
-    for group in groups:
-        if len(group) > 1:
+def _groups(alike: _Alike) -> Iterator[pl.DataFrame]:
+    """The series put into groups, each laid beside the first of its group.
+
+    The first that is left takes those that keep the most even distance to it: as many as the group has
+    participants, or all that are about as even as the best.
+    """
+    left = list(range(len(alike.series)))
+    while len(left) > 1:
+        leader = left.pop(0)
+        found = [(laid, other) for other in left if (laid := _laid(alike, leader, other)) is not None]
+        found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))
+        taken = {alike.series[leader].member: (leader, np.arange(len(alike.series[leader].rows)))}
+        for laid, other in found:
+            is_even = alike.is_told or laid.spread_ns <= _SAME_RATIO * found[0][0].spread_ns + _SAME_NS
+            if (
+                alike.series[other].member in taken
+                or len(taken) == alike.participants
+                or not (is_even or alike.participants)
+            ):
+                continue
+            numbers = np.full(len(alike.series[other].rows), -1, np.int64)
+            numbers[laid.others] = laid.places
+            taken[alike.series[other].member] = (other, numbers)
+        left = [place for place in left if all(place != one for one, _ in taken.values())]
+        if len(taken) > 1:
             yield pl.DataFrame(
                 {
-                    "row": np.concatenate([series.rows for series, _ in group]),
-                    "meeting": np.concatenate([numbers for _, numbers in group]),
+                    "row": np.concatenate([alike.series[place].rows for place, _ in taken.values()]),
+                    "meeting": np.concatenate([numbers for _, numbers in taken.values()]),
                 },
                 schema={"row": pl.UInt32, "meeting": pl.Int64},
             ).filter(pl.col("meeting") >= 0)
 
 
-def _paired(one: Series, other: Series, *, is_told: bool) -> tuple[Indices, Indices] | None:
+def _laid(alike: _Alike, leader: int, place: int) -> Laid | None:
+    one, other = alike.series[leader], alike.series[place]
+    if one.member == other.member:
+        return None
     if one.clock != other.clock:
-        return by_order(one, other, is_told=is_told)
-    paired = by_end(one, other)
-    if paired is None and is_told:  # sessions of one host may have been told to begin at the wrong moment
-        paired = by_order(one, other, is_told=False)
-    return paired
+        return by_order(one, other, is_told=alike.is_told)
+    laid = by_end(one, other, is_sized=alike.is_told or alike.participants is not None)
+    if laid is None and alike.is_told:  # sessions of one host may have been told to begin at the wrong moment
+        laid = by_order(one, other, is_told=False)
+    return laid

@@ -20,9 +20,10 @@ Line = tuple[float, float]
 
 _FEWEST = 2
 _SAMPLED = 400
-_FARTHEST_SHIFT = 256
+_FARTHEST_SHIFT, _FEW = 256, 4
 _LEAST_ALIKE = 0.98
 _CLOSE_NS, _CLOSE_SHARE = 50_000, 0.25
+_SIZED_CLOSE_NS = 20_000
 _SAME_NS, _SAME_RATIO = 5_000, 1.5
 _FEWEST_FOR_DRIFT, _SHORTEST_FOR_DRIFT_NS = 8, 50_000_000
 
@@ -31,6 +32,7 @@ _FEWEST_FOR_DRIFT, _SHORTEST_FOR_DRIFT_NS = 8, 50_000_000
 class Series:
     """Collectives of one kind of one rank, in order of their ends; `kinds` are numbers of operations."""
 
+    member: int
     rows: Indices
     clock: int
     start_ns: Times
@@ -42,6 +44,7 @@ def series_of(rows: pl.DataFrame) -> Series:
     """The series of some rows of `GATHERED`, all of one rank."""
     ordered = rows.sort("end_ns", "row")
     return Series(
+        int(ordered["member"][0]),
         ordered["row"].to_numpy().astype(np.int64),
         int(ordered["clock"][0]),
         ordered["start_ns"].to_numpy(),
@@ -50,26 +53,47 @@ def series_of(rows: pl.DataFrame) -> Series:
     )
 
 
-def by_end(one: Series, other: Series) -> tuple[Indices, Indices] | None:
-    """Places of the collectives of two ranks of one clock that are the same; `None` if they never met."""
-    return met(one.start_ns, one.end_ns, other.start_ns, other.end_ns)
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Places of collectives of two ranks that are the same; how much the distance of their ends varies."""
+
+    places: Indices
+    others: Indices
+    spread_ns: float
 
 
-def by_order(one: Series, other: Series, *, is_told: bool) -> tuple[Indices, Indices] | None:
+def by_end(one: Series, other: Series, *, is_sized: bool) -> Laid | None:
+    """Two ranks of one clock laid beside each other; `None` if they never met.
+
+    Where the size of the group is known, the closest are taken, and need not be that close.
+    """
+    times = (one.start_ns, one.end_ns, other.start_ns, other.end_ns)
+    found = met(*times, _SIZED_CLOSE_NS) if is_sized else met(*times)
+    return None if found is None else _laid(one, other, *found)
+
+
+def _laid(one: Series, other: Series, places: Indices, others: Indices) -> Laid:
+    at_ns = one.end_ns[places]
+    return Laid(places, others, spread_ns(straightened(at_ns, other.end_ns[others] - at_ns)))
+
+
+def by_order(one: Series, other: Series, *, is_told: bool) -> Laid | None:
     """The same of two ranks of two clocks; of ranks known to be in one group the distance may vary."""
-    shift = _shift(one, other)
+    if not is_told and len(one.rows) == len(other.rows):
+        shift = 0
+    else:
+        shift = _shift(one, other, _FARTHEST_SHIFT if is_told else _FEW)
     places, others = _beside(len(one.rows), len(other.rows), shift)
     if places.size < (1 if is_told else _FEWEST):
         return None
     if (one.kinds[places] == other.kinds[others]).mean() < _LEAST_ALIKE:
         return None
+    laid = _laid(one, other, places, others)
     if not is_told:
-        at_ns = one.end_ns[places]
-        ends = straightened(at_ns, other.end_ns[others] - at_ns)
-        starts = straightened(at_ns, other.start_ns[others] - one.start_ns[places])
-        if spread_ns(ends) > max(_CLOSE_NS, _CLOSE_SHARE * spread_ns(starts)):
+        starts = straightened(one.end_ns[places], other.start_ns[others] - one.start_ns[places])
+        if laid.spread_ns > max(_CLOSE_NS, _CLOSE_SHARE * spread_ns(starts)):
             return None
-    return places, others
+    return laid
 
 
 def line(at_ns: Times | npt.NDArray[np.float64], apart_ns: Times | npt.NDArray[np.float64]) -> Line:
@@ -81,12 +105,17 @@ def line(at_ns: Times | npt.NDArray[np.float64], apart_ns: Times | npt.NDArray[n
     x, y = at_ns[order].astype(np.float64), apart_ns[order].astype(np.float64)
     half = x.size // 2
     slope = 0.0
-    if x.size >= _FEWEST_FOR_DRIFT and x[-1] - x[0] >= _SHORTEST_FOR_DRIFT_NS:
+    if tells_drift(x):
         along = x[half:] - x[: x.size - half]
         is_apart = along > 0
         if is_apart.any():
             slope = float(np.median((y[half:] - y[: x.size - half])[is_apart] / along[is_apart]))
     return float(np.median(y - slope * x)), slope
+
+
+def tells_drift(at_ns: Times | npt.NDArray[np.float64]) -> bool:
+    """Whether there are enough points, far enough apart, to tell a drift."""
+    return bool(at_ns.size >= _FEWEST_FOR_DRIFT and np.ptp(at_ns) >= _SHORTEST_FOR_DRIFT_NS)
 
 
 def straightened(at_ns: Times, apart_ns: Times) -> npt.NDArray[np.float64]:
@@ -101,7 +130,7 @@ def _beside(count: int, other_count: int, shift: int) -> tuple[Indices, Indices]
     return places, places + shift
 
 
-def _shift(one: Series, other: Series) -> int:
+def _shift(one: Series, other: Series, farthest: int) -> int:
     """How many the other series has before the first of this one.
 
     None, if both are as long and keep one distance; else what makes the distances of ends vary least, of
@@ -109,7 +138,8 @@ def _shift(one: Series, other: Series) -> int:
     """
     if len(one.rows) == len(other.rows) and _varies(one, other, 0)[0] <= _CLOSE_NS:
         return 0
-    most = min(max(len(one.rows), len(other.rows)) - 1, _FARTHEST_SHIFT)
+    longer = max(len(one.rows), len(other.rows))
+    most = min(longer - 1, abs(len(one.rows) - len(other.rows)) + farthest)
     tried = {shift: _varies(one, other, shift) for shift in range(-most, most + 1)}
     least = min(spread for spread, _ in tried.values())
     good = [shift for shift, (spread, _) in tried.items() if spread <= _SAME_RATIO * least + _SAME_NS]

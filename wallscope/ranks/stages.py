@@ -10,11 +10,10 @@ from wallscope.model.profile import Profile
 from wallscope.ranks.typical import Steps
 
 
-def stages(rows: pl.DataFrame) -> dict[int, int]:
+def stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:
     """The stage of each member that hands on or is handed to, from 0, by split collectives.
 
-    The first stage of a pipeline is the end of it that waits least for the first message of its steps; the
-    others follow by neighbours.
+    The first stage of a pipeline is the end of it whose steps begin first; the others follow by neighbours.
     """
     pairs = (
         rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
@@ -27,9 +26,10 @@ def stages(rows: pl.DataFrame) -> dict[int, int]:
     for members in pairs.to_list():
         for one in members:
             beside[one] |= set(members) - {one}
-    waits = {member: _first_wait_ns(rows, member) for member in beside}
+    middle = min((len(profiles[member].steps) for member in beside), default=0) // 2
+    begins = {member: _begin_ns(rows, member, profiles[member], middle) for member in beside}
     found: dict[int, int] = {}
-    for first in sorted(beside, key=lambda member: (len(beside[member]) > 1, waits[member], member)):
+    for first in sorted(beside, key=lambda member: (len(beside[member]) > 1, begins[member], member)):
         if first in found:
             continue
         found[first] = 0
@@ -42,12 +42,10 @@ def stages(rows: pl.DataFrame) -> dict[int, int]:
     return found
 
 
-def _first_wait_ns(rows: pl.DataFrame, member: int) -> float:
-    """How long a member waits for the first message of a step, in the median."""
-    own = rows.filter((pl.col("member") == member) & pl.col("is_pipeline") & pl.col("step").is_not_null())
-    first = own.sort("start_ns", "row").group_by("input", "step", maintain_order=True).first()
-    found = first["wait_ns"].median()
-    return found if isinstance(found, float) else 0.0
+def _begin_ns(rows: pl.DataFrame, member: int, profile: Profile, step: int) -> float:
+    """When a step of a member begins on the clock of the job."""
+    shift = rows.filter(pl.col("member") == member).select((pl.col("start_ns") - pl.col("told_ns")).median())
+    return float(profile.steps["start_ns"].sort()[step]) + float(shift.item())
 
 
 def pipeline(

@@ -14,7 +14,7 @@ from wallscope.ranks.reasons import Side, Why, why
 from wallscope.ranks.typical import Steps
 from wallscope.units import percent
 
-_LEAST_SHARE, _LEAST_IN_TURN = 0.01, 0.02
+_LEAST_SHARE, _LEAST_IN_TURN = 0.01, 0.05
 _MOST_STEPS = 2 / 3
 _LEAST_OF_ALL = 0.004
 _LEAST_STEPS = 3
@@ -52,7 +52,7 @@ class Ranks:
 def stragglers(ranks: Ranks) -> tuple[Straggler, ...]:
     """The ranks that others wait for, the worst first.
 
-    Repeated: net lateness is at least 1 % of the step on two thirds of the steps. In turn: at least 2 % on
+    Repeated: net lateness is at least 1 % of the step on two thirds of the steps. In turn: at least 5 % on
     some, and 0.4 % of all time together.
     """
     found = [one for place in range(len(ranks.profiles)) if (one := _judged(ranks, place)) is not None]

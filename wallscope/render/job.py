@@ -162,10 +162,11 @@ def _clocks(clock: Clocks) -> Group:
     lines = [f"{_METHODS[clock.method]}; ends of one collective lie apart by {apart}."]
     for host in clock.hosts[: _MOST_LATE if len(clock.hosts) > 1 else 0]:
         name = visible(host.hostname or "unknown host", most=40)
-        if host.offset_ns is None or host.drift_ppm is None:
+        if host.offset_ns is None:
             lines.append(f"{name}: nothing ties it to the others, no lateness across is claimed.")
         else:
-            lines.append(f"{name}: {units.signed_duration(host.offset_ns)}, drift {host.drift_ppm:+.1f} ppm")
+            drift = "unknown" if host.drift_ppm is None else f"{host.drift_ppm:+.1f} ppm"
+            lines.append(f"{name}: {units.signed_duration(host.offset_ns)}, drift {drift}")
     if len(clock.hosts) > max(_MOST_LATE, 1):
         lines.append(f"{len(clock.hosts) - _MOST_LATE} more hosts in the JSON")
     lines.append("An earlier start is no lateness; differences within that distance are not claimed.")

@@ -54,7 +54,10 @@ def _pairs(same: pl.DataFrame) -> Iterator[_Indices]:
 
 def _matched(one: pl.DataFrame, other: pl.DataFrame) -> _Indices | None:
     """The pairs of two ranks, `None` where they do not communicate with each other."""
-    found = met(*(side[column].to_numpy() for side in (one, other) for column in ("start_ns", "end_ns")))
+    starts, ends, other_starts, other_ends = (
+        side[column].to_numpy() for side in (one, other) for column in ("start_ns", "end_ns")
+    )
+    found = met(starts, ends, other_starts, other_ends)
     if found is None:
         return None
     rows, others = found
@@ -63,11 +66,11 @@ def _matched(one: pl.DataFrame, other: pl.DataFrame) -> _Indices | None:
 
 
 def met(
-    starts: Times, ends: Times, other_starts: Times, other_ends: Times
+    starts: Times, ends: Times, other_starts: Times, other_ends: Times, close_ns: float = _CLOSE_NS
 ) -> tuple[_Indices, _Indices] | None:
     """The places of operations of two ranks with one clock that are one collective; `None` if they never met.
 
-    Both sides are in order of their ends.
+    Both sides are in order of their ends. Where these vary by no more than `close_ns` they end together.
     """
     nearest, nearest_back = _nearest(ends, other_ends), _nearest(other_ends, ends)
     rows = np.flatnonzero(nearest_back[nearest] == np.arange(len(ends)))
@@ -79,7 +82,7 @@ def met(
     overlap = np.maximum(own, their) < np.minimum(ends[rows], other_ends[others])
     if overlap.mean() < _LEAST_MATCHED or abs(np.median(ends_apart_ns)) > _FARTHEST_NS:
         return None
-    if spread_ns(ends_apart_ns) > max(_CLOSE_NS, _CLOSE_SHARE * spread_ns(starts_apart_ns)):
+    if spread_ns(ends_apart_ns) > max(close_ns, _CLOSE_SHARE * spread_ns(starts_apart_ns)):
         return None
     return rows[overlap], others[overlap]
 

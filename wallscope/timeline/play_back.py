@@ -20,23 +20,31 @@ class Bound(StrEnum):
     EARLIER = "earlier"  # before the stretch began, or on what is not played
 
 
-class Link(NamedTuple):
-    """A stretch of a played path; `place` is that of the operation or piece, `next_place` who waited."""
-
-    start_ns: int
-    end_ns: int
-    bound: Bound
-    place: int
-    next_place: int = -1
+BOUNDS = tuple(Bound)
+_OPERATION, _HAND_OVER, _LATENCY, _PIECE, _RETURN, _EARLIER = range(len(BOUNDS))
 
 
-def played_path(order: Order, played: Played, place: int, from_ns: int) -> list[Link]:
+class Links(NamedTuple):
+    """Stretches of a played path, latest first, in columns: millions of rows would be slow to make.
+
+    `bound` counts in `BOUNDS`, `place` is that of the operation or the piece, `next_place` is who waited for
+    an operation, -1 elsewhere.
+    """
+
+    start_ns: list[int]
+    end_ns: list[int]
+    bound: list[int]
+    place: list[int]
+    next_place: list[int]
+
+
+def played_path(order: Order, played: Played, place: int, from_ns: int) -> Links:
     """What bound the start of an operation, back to a moment: links that tile that time, latest first."""
     walk = _Walk(order, played, from_ns, played.start_ns[place])
     following: int | None = place
     while following is not None and walk.at_ns > from_ns:
         following = walk.operation(following)
-    walk.emit(Bound.EARLIER, from_ns, -1)
+    walk.emit(_EARLIER, from_ns, -1)
     return walk.links
 
 
@@ -46,54 +54,71 @@ class _Walk:
     def __init__(self, order: Order, played: Played, from_ns: int, at_ns: int) -> None:
         self._order, self._played = order, played
         self._from_ns, self.at_ns = from_ns, at_ns
-        self.links: list[Link] = []
+        self.links = Links([], [], [], [], [])
 
-    def emit(self, bound: Bound, start_ns: int, place: int, next_place: int = -1) -> None:
+    def emit(self, bound: int, start_ns: int, place: int, next_place: int = -1) -> None:
         """Give the time from a moment on to a link, and stand there."""
         start_ns = max(start_ns, self._from_ns)
         if start_ns < self.at_ns:
-            self.links.append(Link(start_ns, self.at_ns, bound, place, next_place))
+            links = self.links
+            links.start_ns.append(start_ns)
+            links.end_ns.append(self.at_ns)
+            links.bound.append(bound)
+            links.place.append(place)
+            links.next_place.append(next_place)
             self.at_ns = start_ns
 
     def operation(self, place: int) -> int | None:
         """Go back from the start of an operation; returns the one to go on at."""
         order, played = self._order, self._played
-        start_ns = played.start_ns[place]
-        for producer, lag_ns in _producers(played, place):
-            if played.end_ns[producer] + lag_ns == start_ns:
-                if producer >= len(played.start_ns):
-                    return None
-                self.emit(Bound.HAND_OVER, played.end_ns[producer], producer, place)
-                self.emit(Bound.OPERATION, played.start_ns[producer], producer, place)
-                return producer
+        start_ns, count = played.start_ns[place], len(played.start_ns)
+        producer = played.first[place]
+        if producer == count or played.end_ns[producer] + played.lag_ns[place] != start_ns:
+            producer = -1
+            for other, lag_place in played.more[place]:
+                if played.end_ns[other] + played.lag_ns[lag_place] == start_ns:
+                    producer = other
+                    break
+        if producer > count:
+            return None
+        if producer >= 0:
+            self.emit(_HAND_OVER, played.end_ns[producer], producer, place)
+            self.emit(_OPERATION, played.start_ns[producer], producer, place)
+            return producer
         row = order.ref[place]
         issued_ns = played.left_ns[row] + order.offset_ns[place]
         if order.is_early[place]:
-            self.emit(Bound.PIECE, issued_ns, order.row[place])
+            self.emit(_PIECE, issued_ns, order.row[place])
         else:
-            self.emit(Bound.LATENCY, issued_ns, place)
+            self.emit(_LATENCY, issued_ns, place)
         return self._thread(row)
 
     def _thread(self, row: int) -> int | None:
         """Go back along threads from the end of a piece; returns the operation that a call waited for."""
-        order, played = self._order, self._played
-        while self.at_ns > self._from_ns and row < len(order.piece_ns):
-            if row in order.released:
-                other = order.released[row]
-                self.emit(Bound.PIECE, played.left_ns[other], row)
-                row = other
-                continue
-            awaited = order.awaited.get(row)
-            if awaited is not None and awaited.places:
-                last = max(awaited.places, key=lambda one: (played.end_ns[one], one))
-                entered_ns = played.left_ns[order.before[row]]
-                if played.end_ns[last] > entered_ns and last < len(played.start_ns):
-                    self.emit(Bound.RETURN, played.end_ns[last], row)
-                    self.emit(Bound.OPERATION, played.start_ns[last], last)
-                    return last
-            self.emit(Bound.PIECE, played.left_ns[order.before[row]], row)
-            row = order.before[row]
+        order, left_ns = self._order, self._played.left_ns
+        before, is_special, row_count = order.before, order.is_special, len(order.piece_ns)
+        while self.at_ns > self._from_ns and row < row_count:
+            if is_special[row]:
+                awaited = self._awaited(row)
+                if awaited is not None:
+                    return awaited
+            following = order.released.get(row, before[row]) if is_special[row] else before[row]
+            self.emit(_PIECE, left_ns[following], row)
+            row = following
         return None
+
+    def _awaited(self, row: int) -> int | None:
+        """The operation that a call waited for at the end of a piece, if it did."""
+        order, played = self._order, self._played
+        awaited = order.awaited.get(row)
+        if row in order.released or awaited is None or not awaited.places:
+            return None
+        last = max(awaited.places, key=lambda one: (played.end_ns[one], one))
+        if played.end_ns[last] <= played.left_ns[order.before[row]] or last >= len(played.start_ns):
+            return None
+        self.emit(_RETURN, played.end_ns[last], row)
+        self.emit(_OPERATION, played.start_ns[last], last)
+        return last
 
 
 def _producers(played: Played, place: int) -> Iterator[tuple[int, int]]:

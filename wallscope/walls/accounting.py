@@ -15,7 +15,7 @@ from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import path_texts
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence, attributed
-from wallscope.walls.ceilings import Ceilings, RankWindows, ceilings
+from wallscope.walls.ceilings import Ceilings, ceilings
 from wallscope.walls.communication import Traffic, blocking_ns, communication
 from wallscope.walls.compute import compute_work, unmatched_kernels
 from wallscope.walls.compute_details import compute_details
@@ -26,6 +26,7 @@ from wallscope.walls.memory_pressure import allocator_retries, memory_pressure, 
 from wallscope.walls.metrics import gpu_metrics
 from wallscope.walls.opportunities import recoverable
 from wallscope.walls.phases import Phases
+from wallscope.walls.stretches import RankWindows
 from wallscope.walls.totals import (
     absent_of,
     absent_of_steps,

@@ -8,15 +8,8 @@ from wallscope.model.frames import STEPS
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.stretch import Stretch
 from wallscope.walls.attribution import Evidence
-from wallscope.walls.ceilings import (
-    RankWindows,
-    _connected,
-    _pieces,
-    _releasing,
-    _stretch,
-    _threads_of,
-)
 from wallscope.walls.phases import Phases
+from wallscope.walls.stretches import RankWindows, connected, issuing, neighbouring, pieces_between, releasing
 
 _MOST_OPERATIONS = 160_000
 _COMPUTING = ("compute", "opaque_graph")
@@ -44,8 +37,8 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     Neighbouring steps from the first typical one on, as many as are played quickly; one more stands before.
     """
     shown = ranks[place]
-    together = next(group for group in _connected(ranks, partners) if shown in group)
-    chosen = _stretch(shown, _MOST_OPERATIONS // len(together))
+    together = next(group for group in connected(ranks, partners) if shown in group)
+    chosen = neighbouring(shown, _MOST_OPERATIONS // len(together))
     begin_ns, until_ns = _issued(chosen, together)
     waits = evidence.waits
     everyone = pl.concat([rank.operations for rank in together])
@@ -53,9 +46,9 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     own = everyone.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
     drained = [evidence.drained[rank.rank_id] for rank in together]
     held = [one for one in drained if own.filter(pl.col("rank_id") == one.rank_id).height]
-    pieces, causes = _pieces(evidence, _threads_of(own, held, waits), begin_ns, until_ns)
-    releasing = _releasing(evidence, pieces)
-    replay = Replay(own, waits, pieces, releasing, partners)
+    pieces, causes = pieces_between(evidence, issuing(own, held, waits), begin_ns, until_ns)
+    given_back = releasing(evidence, pieces)
+    replay = Replay(own, waits, pieces, given_back, partners)
     return Stretch(
         replay=replay,
         waits=waits,
@@ -65,7 +58,7 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
         steps=_steps(chosen, shown, own, replay),
         call_name=evidence.names_of_calls,
         call_role=evidence.calls["role"].cast(pl.String),
-        releasing=releasing,
+        releasing=given_back,
         ranges=phases.tree,
         paths=phases.paths,
         rank_id=shown.rank_id,

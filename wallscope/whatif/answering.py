@@ -107,7 +107,7 @@ class _Player:
         self.unchanged = stretch.replay.play(Change(), self._lags)
         self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
         self.path = paths(stretch, self.names, self.unchanged, "typical")
-        of_cause = walls_of_run(stretch, self.names, self.unchanged, self.path)
+        of_cause = walls_of_run(self.names, self.unchanged, self.path)
         self.walls = walls(of_cause, step_ns)
         self.wall = next_wall(of_cause)[0]
 
@@ -151,7 +151,7 @@ class _Player:
         length_ns = float(step_lengths(self.stretch, played, "typical").mean())
         step_ns = max(round(self._step_ns * length_ns / self._length_ns), 0)
         path = paths(self.stretch, self.names, played, "typical")
-        of_cause = walls_of_run(self.stretch, self.names, played, path)
+        of_cause = walls_of_run(self.names, played, path)
         wall, cause = next_wall(of_cause)
         return Answer(
             questions=questions,

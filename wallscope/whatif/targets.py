@@ -52,10 +52,11 @@ def targets(stretch: Stretch) -> dict[str, Target]:
     causes: dict[str, Target] = {}
     for (cause,), part in own.partition_by("cause", as_dict=True).items():
         causes[str(cause)] = Target(_ops(part))
-    for cause in sorted(set(stretch.causes)):
-        rows = frozenset(row for row, told in enumerate(stretch.causes) if told == cause)
+    waiting = _waiting(stretch)
+    told = pl.DataFrame({"cause": stretch.causes}, schema={"cause": pl.String}).with_row_index("row")
+    for cause, rows in told.group_by("cause").agg("row").sort("cause").iter_rows():
         held = causes.get(cause, Target())
-        causes[cause] = Target(held.ops, rows - _waiting(stretch), is_return=cause == SYNCHRONISATION)
+        causes[cause] = Target(held.ops, frozenset(rows) - waiting, is_return=cause == SYNCHRONISATION)
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
     return {

@@ -1,0 +1,110 @@
+import json
+
+import jsonschema
+import pytest
+
+from fixtures.simulation.program import SyncDevice, Work
+from fixtures.simulation.random_programs import random_program
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.story import US, alone, gemm
+from fixtures.simulation.writing import write_run
+from tests.render.test_document import bare
+from wallscope.model.whatif import WhatIf
+from wallscope.render.document import json_schema
+from wallscope.shipped import report
+
+STORIES = {story.name: story.program for story in stories()}
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exports") / "run.sqlite"
+    write_run(run(random_program(5)), path, has_events=True)
+    return path
+
+
+def test_answers_stand_alone_and_together_and_the_json_follows_the_schema(called, export, tmp_path):
+    target = tmp_path / "answers.json"
+    options = ("--scale", "Communication=0", "--scale", "think=0.5", "--sweep", "compute=2,1,0.5")
+    ran = called("whatif", export, *options, "--json", target)
+    answers = json.loads(target.read_text())
+
+    assert (ran.code, ran.err) == (0, "")
+    jsonschema.validate(answers, json.loads(report("whatif.schema.json")))
+    assert [[one["target"] for one in answer["questions"]] for answer in answers["answers"]] == [
+        ["communication"],
+        ["think"],
+        ["communication", "think"],
+    ]
+    assert [answer["questions"][0]["share"] for answer in answers["sweep"]] == [2.0, 1.0, 0.5]
+    lengths = [answer["step_ns"] for answer in answers["sweep"]]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[1] == answers["step_ns"]
+    for answer in answers["answers"]:
+        assert sum(answer["walls"].values()) == answer["step_ns"] == answers["step_ns"] - answer["won_ns"]
+    for parts in ("walls", "causes", "ranges", "operations"):
+        assert sum(part["time_ns"] for part in answers["path"][parts]) == answers["path"]["step_ns"]
+    assert "Told of the other steps alone, the replay is" in ran.out
+    assert "communication \N{MULTIPLICATION SIGN} 0 + think \N{MULTIPLICATION SIGN} 0.5" in ran.out
+
+
+def test_without_a_question_the_usual_ones_are_asked_the_best_first(called, export, tmp_path):
+    target = tmp_path / "answers.json"
+    assert called("whatif", export, "--json", target).code == 0
+    won = [answer["won_ns"] for answer in json.loads(target.read_text())["answers"]]
+
+    assert won == sorted(won, reverse=True)
+    assert len(won) > 3
+    assert won[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(("--scale", "comunication=0"), "nearest are: communication", id="a slip"),
+        pytest.param(("--scale", "communication"), "write communication=0.5", id="no factor"),
+        pytest.param(("--scale", "communication=-1"), "write communication=0.5", id="below nothing"),
+        pytest.param(("--scale", "communication=nan"), "write communication=0.5", id="no number"),
+        pytest.param(("--graph", "forwards"), "the nearest are: forward", id="range"),
+        pytest.param(("--without", "sync"), "the nearest are: synchronisation", id="what"),
+        pytest.param(("--hide", "compute"), "is nothing in these steps", id="compute cannot be hidden"),
+        pytest.param(("--sweep", "communication=1,x"), "write communication=0.5", id="sweep"),
+    ],
+)
+def test_what_is_not_there_is_told_in_a_line_with_what_is(called, export, options, said):
+    ran = called("whatif", export, *options)
+
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_an_answer_that_cannot_be_trusted_is_refused(called, tmp_path):
+    path = tmp_path / "run.sqlite"
+    program = alone(lambda number: (gemm(50), Work((100 + 200 * (number % 2)) * US), gemm(50), SyncDevice()))
+    write_run(run(program), path, has_events=True)  # what the host does differs from step to step
+    refused = called("whatif", path)
+
+    assert refused.code == 2
+    assert "no answer could be trusted" in refused.err
+    assert refused.err.startswith(f"wallscope: {path} — ")
+    assert called("whatif", path, "--accept-error", "90").code == 0
+
+
+def test_an_export_without_steps_is_told_so(called, tmp_path):
+    program = STORIES["relay"]
+    write_run(run(program), tmp_path / "run.sqlite", has_events=True)
+    ran = called("whatif", tmp_path / "run.sqlite", "--steps", "6")
+
+    assert ran.code == 2
+    assert "a replay needs steps" in ran.err
+
+
+def test_the_published_schema_is_that_of_the_nouns(request):
+    if request.config.getoption("--golden"):
+        (request.config.rootpath / "reports" / "whatif.schema.json").write_text(
+            json.dumps(json_schema(WhatIf), indent=1) + "\n", encoding="utf-8"
+        )
+
+    assert bare(json_schema(WhatIf)) == bare(json.loads(report("whatif.schema.json")))

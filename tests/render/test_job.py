@@ -1,0 +1,60 @@
+"""What the terminal says of a job: narrow and wide."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console, Group
+
+from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
+from wallscope.ranks import job_of
+from wallscope.render.job import job_sections, job_verdict
+from wallscope.walls.diagnosis import decided
+
+STAGES, REPLICAS, MICRO_BATCHES, STEPS = 2, 8, 4, 8
+HOSTS = ("node-0", "node-1")
+
+
+def rank(number, rng):
+    stage, replica = number % STAGES, number // STAGES
+    pair = (number - stage, number - stage + 1)
+    group = tuple(stage + STAGES * other for other in range(REPLICAS))
+
+    def step():
+        for _ in range(MICRO_BATCHES):
+            if stage:
+                yield Meet(pair, 20 * US, "pp", "send-recv")
+            yield Work(500 * US + abs(rng.normal(0, 2 * US)))
+            if replica == 3:
+                yield Work(60 * US, "host/data-loading", "")
+            if not stage:
+                yield Meet(pair, 20 * US, "pp", "send-recv")
+        yield Meet(group, 200 * US)
+
+    return [list(step()) for _ in range(STEPS)]
+
+
+@pytest.fixture(scope="module")
+def job():
+    rng = np.random.default_rng(11)
+    count = STAGES * REPLICAS
+    hosts = [
+        Host(
+            HOSTS[number // (count // 2)], 13 * MS * (number // (count // 2)), 4.0 * (number // (count // 2))
+        )
+        for number in range(count)
+    ]
+    told = profiles(played([rank(number, rng) for number in range(count)]), hosts)
+    return job_of(told, lambda walls, unknown: decided(walls, unknown).dominant, world_size=count + 2)
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_terminal_of_a_job(golden, job, columns):
+    page = io.StringIO()
+    console = Console(file=page, width=columns, highlight=False, markup=False, emoji=False)
+    for part in (job_verdict(job), *job_sections(job)):
+        console.print(Group(part, ""))
+    lines = [line.rstrip() for line in page.getvalue().split("\n")]
+
+    assert all(len(line) <= columns for line in lines)
+    golden(f"job-{columns}.txt", "\n".join(lines))

@@ -1,0 +1,144 @@
+"""Laws of the replay: paths tile steps, slack is free and no more than that, and chains agree with paths."""
+
+import polars as pl
+import pytest
+
+from fixtures.simulation.random_programs import random_program
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.writing import write_run
+from wallscope.analysis import Options, divide, gathered
+from wallscope.timeline.partners import partners
+from wallscope.timeline.play import Change
+from wallscope.timeline.play_back import latest_ends_ns
+from wallscope.walls.accounting import all_slices, rank_windows
+from wallscope.walls.playable import playable
+from wallscope.whatif.path import named, paths, walls_of_run
+from wallscope.whatif.slack import others_lags, step_lengths
+
+SEEDS = (0, 3, 5, 8, 17)
+STORIES = {story.name: story.program for story in stories()}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """By seed: the stretch, and the slices of its rank."""
+    folder = tmp_path_factory.mktemp("exports")
+    return {seed: _told(random_program(seed), folder / f"{seed}.sqlite") for seed in SEEDS}
+
+
+def _told(program, path):
+    write_run(run(program), path, has_events=True)
+    parts, division = divide(path, Options(), lambda _: None)
+    facts, evidence = gathered(parts, division, Options(), lambda _: None)
+    ranks = rank_windows(parts)
+    between = partners(parts.operations, facts.collectives)
+    stretch = playable(evidence, ranks, between, parts.phases, parts.capture.names, 0)
+    return stretch, all_slices(parts, evidence).filter(pl.col("rank_id") == stretch.rank_id)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stretch_played_unchanged_is_the_capture(told, seed):
+    stretch, _ = told[seed]
+    steps = stretch.steps.filter(pl.col("typical"))
+    played = stretch.replay.play(Change())
+
+    assert (
+        step_lengths(stretch, played, "typical").tolist() == (steps["end_ns"] - steps["start_ns"]).to_list()
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_path_tiles_each_step(told, seed):
+    stretch, _ = told[seed]
+    path = paths(stretch, named(stretch), stretch.replay.play(Change()), "typical")
+    tiles = path.group_by("step").agg(
+        pl.col("start_ns").min(),
+        pl.col("end_ns").max(),
+        time_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
+    )
+    steps = stretch.steps.filter(pl.col("typical")).select("step", "start_ns", "end_ns")
+
+    assert tiles.sort("step").select("step", "start_ns", "end_ns").equals(steps)
+    assert (tiles["time_ns"] == tiles["end_ns"] - tiles["start_ns"]).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_no_compute_ran_the_path_is_the_binding_chain(told, seed):
+    """In the gaps whose end the path goes through: elsewhere it has another branch to follow."""
+    stretch, slices = told[seed]
+    path = paths(stretch, named(stretch), stretch.replay.play(Change()), "typical")
+    on_path = set(path["led_to"].to_list()) | set(stretch.steps["behind"].to_list())
+    absent = slices.filter(pl.col("kind").is_not_null() & pl.col("gap").is_in(list(on_path)))
+    steps = stretch.steps.filter(pl.col("typical"))["step"]
+    absent = absent.filter(pl.col("step").is_in(steps.implode()))
+
+    compared = 0
+    for gap in absent.partition_by("gap"):
+        begin_ns, end_ns = gap["start_ns"].min(), gap["end_ns"].max()
+        chain = _runs(gap, begin_ns, end_ns)
+        own = _runs(path, begin_ns, end_ns)
+        assert own == chain
+        compared += end_ns - begin_ns
+    all_ns = slices.filter(pl.col("kind").is_not_null() & pl.col("step").is_in(steps.implode()))
+    assert compared >= 0.8 * (all_ns["end_ns"] - all_ns["start_ns"]).sum()
+
+
+def _runs(rows, begin_ns, end_ns):
+    """Causes in order of time inside a stretch, neighbours of one cause together."""
+    cut = rows.filter((pl.col("end_ns") > begin_ns) & (pl.col("start_ns") < end_ns)).sort("start_ns")
+    found = []
+    for start, end, cause in cut.select("start_ns", "end_ns", "cause").iter_rows():
+        inside = max(start, begin_ns), min(end, end_ns)
+        if found and found[-1][2] == cause:
+            found[-1] = (found[-1][0], inside[1], cause)
+        else:
+            found.append((*inside, cause))
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_walls_of_the_replay_are_those_of_the_slices(told, seed):
+    stretch, slices = told[seed]
+    names, played = named(stretch), stretch.replay.play(Change())
+    of_cause = walls_of_run(names, played, paths(stretch, names, played, "typical"))
+    steps = stretch.steps.filter(pl.col("typical"))["step"]
+    own = slices.filter(pl.col("step").is_in(steps.implode()))
+    whole = sum(of_cause.values())
+    for wall in ("communication", "memory", "host"):
+        true = own.filter(pl.col("wall") == wall)
+        true_ns = (true["end_ns"] - true["start_ns"]).sum()
+        found_ns = sum(ns for cause, ns in of_cause.items() if cause.startswith(wall))
+        assert found_ns == pytest.approx(true_ns, abs=0.01 * whole)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_operation_may_take_its_slack_longer_and_not_a_microsecond_more(told, seed):
+    stretch, _ = told[seed]
+    replay = stretch.replay
+    played = replay.play(Change())
+    first, behind = stretch.steps.filter(pl.col("typical")).select("first", "behind").row(1)
+    until = replay.places[behind]
+    late_ns = latest_ends_ns(replay.order, played, until)
+    tried = 0
+    for place in range(replay.places[first] + 1, until, 7):
+        slack_ns = late_ns[place] - played.end_ns[place]
+        if replay.order.meets[place] >= 0 or not 0 <= slack_ns < 10**9:
+            continue
+        for more_ns, is_later in ((slack_ns, False), (slack_ns + 1_000, True)):
+            length_ns = replay.order.operation_ns[place] + more_ns
+            changed = replay.play(Change(operations={replay.ops[place]: length_ns}))
+            assert (changed.start_ns[until] > played.start_ns[until]) == is_later
+        tried += 1
+    assert tried > 5
+
+
+def test_the_lags_of_the_other_steps_tell_a_step_that_is_like_them(told):
+    stretch, _ = told[0]
+    others = others_lags(stretch)
+    played = stretch.replay.play(others.change, others.slack)
+    steps = stretch.steps.filter(pl.col("checked"))
+
+    assert step_lengths(stretch, played, "checked").tolist() == pytest.approx(
+        (steps["end_ns"] - steps["start_ns"]).to_list(), rel=0.02
+    )
