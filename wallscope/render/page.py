@@ -97,8 +97,8 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
 def _in_order(found: tuple[Fix, ...]) -> tuple[dict[str, Any], ...]:
     """All fixes, those of the first screen first."""
     first = first_screen(found)
-    chosen = {fix.id for fix in first}
-    return tuple(map(_fix, (*first, *(fix for fix in found if fix.id not in chosen))))
+    shown = {fix.id for fix in first}
+    return tuple(map(_fix, (*first, *(fix for fix in found if fix.id not in shown))))
 
 
 def _fix(fix: Fix) -> dict[str, Any]:
