@@ -24,6 +24,11 @@ _REASONS = {
 }
 
 
+def late_because(one: Straggler) -> str:
+    """Why a rank is late, in a few words."""
+    return str(one.cause) if one.reason in {Reason.HOST, Reason.MEMORY} else _REASONS[one.reason]
+
+
 def job_verdict(job: Job) -> Text:
     """The paragraph with its first sentence in bold."""
     first, point, rest = job.verdict.partition(". ")
@@ -52,7 +57,7 @@ def _late(job: Job) -> Group:
     table = grid("rank", "late on", "by", "reason")
     table.columns[-1].justify = "left"
     for one in job.stragglers[:_MOST_LATE]:
-        told = str(one.cause) if one.reason in {Reason.HOST, Reason.MEMORY} else _REASONS[one.reason]
+        told = late_because(one)
         colour = "" if one.cause_wall is None else WALL_COLOURS[one.cause_wall]
         table.add_row(
             _name(one),

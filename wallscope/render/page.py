@@ -13,12 +13,13 @@ from wallscope.render.details import rank_name
 from wallscope.render.fixes import checked, first_screen
 from wallscope.render.offline import offline
 from wallscope.render.sections.causes import causes
+from wallscope.render.sections.job import job
 from wallscope.render.sections.phases import phases, ranks
 from wallscope.render.sections.proof import GRAVITY, computed, limits
 from wallscope.render.sections.steps import steps
 from wallscope.render.sections.timeline import timeline
 from wallscope.render.sections.walls import walls
-from wallscope.render.terminal import headline, steps_found, throughput_lines
+from wallscope.render.terminal import chosen, headline, steps_found, throughput_lines
 from wallscope.render.timeline_pack import Pack, pack
 from wallscope.render.words import WALL_WORDS
 
@@ -49,6 +50,7 @@ def _sections(report: Report, rank: Rank, packed: Pack) -> Iterator[Section]:
     made = (
         steps(analysis, rank),
         ranks(analysis),
+        job(analysis),
         causes(analysis, rank),
         timeline(report, packed),
         *walls(analysis, rank),
@@ -65,7 +67,7 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     lead, _, rest = diagnosis.verdict.partition(". ")
     told = [steps_found(analysis.anchor, rank).plain.replace("\n", ", ")]
     if len(analysis.ranks) > 1:
-        told.append(f"{rank_name(rank)}, which computed the smallest share of {len(analysis.ranks)} ranks")
+        told.append(f"{rank_name(rank)}, {chosen(analysis)}, of {len(analysis.ranks)} ranks")
     if diagnosis.throughput is not None:
         told += throughput_lines(diagnosis.throughput)
     graded = sorted(analysis.capture.findings, key=lambda entry: GRAVITY[entry.severity])
@@ -95,8 +97,8 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
 def _in_order(found: tuple[Fix, ...]) -> tuple[dict[str, Any], ...]:
     """All fixes, those of the first screen first."""
     first = first_screen(found)
-    chosen = {fix.id for fix in first}
-    return tuple(map(_fix, (*first, *(fix for fix in found if fix.id not in chosen))))
+    shown = {fix.id for fix in first}
+    return tuple(map(_fix, (*first, *(fix for fix in found if fix.id not in shown))))
 
 
 def _fix(fix: Fix) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from wallscope.model.kinds import Wall
 from wallscope.render import figures
 from wallscope.render.blocks import Cell, Column, Grid, Section, text
 from wallscope.render.details import rank_name
+from wallscope.render.terminal import chosen
 
 _MOST_ROWS = 60
 
@@ -71,6 +72,6 @@ def ranks(analysis: Analysis) -> Section | None:
         for rank in analysis.ranks
     )
     shown = rank_name(analysis.ranks[analysis.diagnosis.rank_index])
-    answer = f"{len(analysis.ranks)} ranks; the page speaks of {shown}, which computed the smallest share."
+    answer = f"{len(analysis.ranks)} ranks; the page speaks of {shown}, {chosen(analysis)}."
     grid = Grid(f"Who pays for the {analysis.anchor.typical} of each rank", columns, rows)
     return Section("ranks", "Is it every rank?", answer, (grid,))

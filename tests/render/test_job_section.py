@@ -1,0 +1,52 @@
+"""The section of the page on the ranks of a job."""
+
+import pytest
+
+from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record, WaitEvent, stepped
+from fixtures.simulation.run import run
+from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
+from fixtures.simulation.writing import write_run
+from wallscope.analysis import Options, accounted, report_of
+from wallscope.render.page import page
+from wallscope.render.sections.job import job
+
+
+def thread(computed_us):
+    def one(_):
+        met = all_to_all(100, participants=(0, 1))
+        through = (Record("done", COMMUNICATION), WaitEvent(NULL_STREAM, "done"))
+        return gemm(computed_us), *behind_compute(met), *through, gemm(100)
+
+    return (HostThread("python", stepped(STEPS, one)),)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("job") / "run.sqlite"
+    write_run(run(Program((thread(200), thread(300)))), path)
+    return report_of(accounted(path, Options(), lambda _: None), lambda _: None)
+
+
+def test_the_section_names_the_late_rank_and_shows_who_waits(report):
+    section = job(report.analysis)
+    late, waits = (block for block in section.blocks if block.kind == "grid")
+    (heat,) = (block for block in section.blocks if block.kind == "figure")
+
+    assert section.answer.startswith("Device 1 is late on 5 of 5 steps, by 100.0 µs")
+    assert [cell.text for cell in late.rows[0][:4]] == [
+        "device 1",
+        "5 of 5",
+        "0.1 ms",
+        "same kernels, slower",
+    ]
+    assert [row[3].text for row in waits.rows] == ["0.1 ms", "0.0 ms"]
+    (trace,) = heat.traces
+    assert (len(trace["z"]), len(trace["z"][0])) == (2, STEPS)
+    assert all(waiting > late for waiting, late in zip(trace["z"][0][1:-1], trace["z"][1][1:-1], strict=True))
+
+
+def test_the_page_has_it(report):
+    written = page(report)
+
+    assert "Which rank is late, and why?" in written
+    assert "which waits least for others, of 2 ranks" in written
