@@ -22,6 +22,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the golden files")
 
 
+os.environ["WALLSCOPE_CACHE_DIR"] = os.devnull  # no folder: nothing is kept before a test has its own
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder for each test, made by what keeps something: never the user's or another test's."""
+    folder = tmp_path_factory.getbasetemp() / "caches" / os.urandom(8).hex()
+    monkeypatch.setenv("WALLSCOPE_CACHE_DIR", str(folder))
+    return folder
+
+
 @dataclass(frozen=True)
 class Ran:
     """What a command left: exit code, standard output and error."""

@@ -53,6 +53,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "explain",
         "info",
         "capture-help",
+        "cache",
     ]
     for command in commands:
         text = wallscope(command, "--help", columns=140).out

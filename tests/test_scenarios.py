@@ -5,6 +5,7 @@ import pytest
 
 from fixtures.scenario import Scenario, scenarios
 from wallscope.analysis import Options, analyze
+from wallscope.answers.reading import analysis_of
 from wallscope.render.document import document
 
 ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown", "one-rank"}
@@ -19,7 +20,10 @@ def excused(scenario: Scenario) -> set[str]:
 def answer(scenario: Scenario, folder: Path) -> dict:
     path = folder / f"{scenario.name}.sqlite"
     scenario.write(path)
-    return json.loads(document(analyze(path, Options(), lambda _: None)))
+    found = analyze(path, Options(), lambda _: None)
+    text = document(found)
+    assert analysis_of(text) == found
+    return json.loads(text)
 
 
 def at(found: object, dotted: str) -> object:

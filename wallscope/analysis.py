@@ -1,23 +1,22 @@
 """The pipeline: an export is read, its operations are named, its time is divided and accounted for."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from wallscope import __version__
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
+from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
-from wallscope.model.kinds import Axis
-from wallscope.model.reader import Reader
+from wallscope.model.diagnosis import Dominant
+from wallscope.model.options import Options
 from wallscope.model.report import Report
-from wallscope.model.throughput import StepFacts
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
-from wallscope.profile import profiled
+from wallscope.profile import profiled, profiles
+from wallscope.ranks import job_of
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
@@ -25,15 +24,18 @@ from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import nested, path_texts
 from wallscope.timeline.projection import projection
-from wallscope.timeline.selection import Selection, selected_ranks, selected_windows
+from wallscope.timeline.selection import selected_ranks, selected_windows
+from wallscope.timeline.spans import Times
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import Divided, accounts, all_slices, rank_windows, rank_work
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.budget import budgets
 from wallscope.walls.chain_findings import chain_findings
+from wallscope.walls.diagnosis import decided
 from wallscope.walls.evidence import OperationFacts, operation_facts
 from wallscope.walls.evidence import evidence as evidence_of
+from wallscope.walls.exported import Exported
 from wallscope.walls.findings import accounting_findings
 from wallscope.walls.opportunities import inferred_causes, opportunities
 from wallscope.walls.overlap import overlap_tax
@@ -43,28 +45,24 @@ from wallscope.walls.proof import Proof
 from wallscope.walls.step_timeline import step_timelines
 from wallscope.walls.tables import step_table
 from wallscope.walls.throughput import throughput, throughput_findings
-from wallscope.walls.verdict import diagnosed, least_computing
+from wallscope.walls.verdict import diagnosed, least_computing, working
 from wallscope.whatif import answered
+
+__all__ = [
+    "Accounted",
+    "Options",
+    "accounted",
+    "analyze",
+    "divide",
+    "dominant",
+    "gathered",
+    "proven",
+    "report_of",
+    "stepped",
+]
 
 _AGREEMENT = 0.05
 _MOST_GAPS = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the user asks for, and tells.
-
-    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
-    says how the run was configured, how to read.
-    """
-
-    kernels: Path | None = None
-    step_range: str | None = None
-    selection: Selection = field(default_factory=Selection)
-    streams: Mapping[int, Axis] = field(default_factory=dict)
-    step_facts: StepFacts = field(default_factory=StepFacts)
-    configuration: Path | None = None
-    reader: Reader = Reader.PAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +72,7 @@ class Accounted:
     analysis: Analysis
     parts: Divided
     evidence: Evidence
+    facts: OperationFacts
     place: int
 
 
@@ -97,6 +96,11 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS))
 
 
+def exported(found: Accounted) -> Exported:
+    """The tables behind the answer, each made when it is asked for."""
+    return Exported(found.analysis, found.parts, found.evidence, found.facts)
+
+
 def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     """Read one export and account for the time of each of its ranks; the parts are kept.
 
@@ -114,40 +118,59 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     found = accounts(parts, facts, evidence)
     ranks = tuple(account.rank for account in found)
     place = least_computing(ranks, parts.unmarked_places())
-    shown = found[place]
     anchor = _anchor(parts, division)
-    won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
-    gpu = parts.capture.export.gpu(shown.rank.gpu)
-    achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
-    analysis = Analysis(
-        schema=SCHEMA,
-        wallscope_version=__version__,
-        inputs=(parts.capture.export,),
-        capture=CaptureQuality(
-            findings=(
-                *accounting_findings(ranks, anchor, parts),
-                *throughput_findings(anchor, options.step_facts),
-                *chain_findings(shown, evidence.waits, parts, anchor),
-                *(() if read is None else read.findings),
-                *parts.capture.findings,
+
+    def speaking(place: int) -> Analysis:
+        shown = found[place]
+        won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
+        gpu = parts.capture.export.gpu(shown.rank.gpu)
+        achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
+        return Analysis(
+            schema=SCHEMA,
+            wallscope_version=__version__,
+            inputs=(parts.capture.export,),
+            capture=CaptureQuality(
+                findings=(
+                    *accounting_findings(ranks, anchor, parts),
+                    *throughput_findings(anchor, options.step_facts),
+                    *chain_findings(shown, evidence.waits, parts, anchor),
+                    *(() if read is None else read.findings),
+                    *parts.capture.findings,
+                ),
+                launch_correlation_share=_launch_correlation_share(parts.capture),
+                resolved_dependency_share=evidence.waits.resolved_share,
+                cuda_graphs=parts.capture.graphs,
+                ranks_supplied=len(ranks),
+                world_size=parts.capture.world_size,
             ),
-            launch_correlation_share=_launch_correlation_share(parts.capture),
-            resolved_dependency_share=evidence.waits.resolved_share,
-            cuda_graphs=parts.capture.graphs,
-            ranks_supplied=len(ranks),
-            world_size=parts.capture.world_size,
-        ),
-        anchor=anchor,
-        ranks=ranks,
-        diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
-        opportunities=won,
-    )
+            anchor=anchor,
+            ranks=ranks,
+            diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
+            opportunities=won,
+        )
+
+    analysis = speaking(place)
     told = RunConfiguration() if read is None else read.configuration
+    own = profiles(analysis, tuple(account.tables for account in found), options.step_facts, told)
+    job = None if len(ranks) == 1 else job_of(own, dominant, parts.capture.world_size)
+    if job is not None and job.collectives.matched and _may_speak(parts, ranks, job.critical_place):
+        place = job.critical_place
+        analysis = speaking(place)
+    analysis = replace(analysis, job=job)
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
-    profiles = tuple(account.tables for account in found)
-    return Accounted(profiled(fixed, profiles, options.step_facts), parts, evidence, place)
+    return Accounted(profiled(fixed, own), parts, evidence, facts, place)
+
+
+def dominant(walls: Times, unresolved: Times) -> Dominant:
+    """The dominant wall of some steps: ns of each wall, and of the time without an owner, in each."""
+    return decided(walls, unresolved).dominant
+
+
+def _may_speak(parts: Divided, ranks: tuple[Rank, ...], place: int) -> bool:
+    """Whether a rank works, and by steps that are known."""
+    return any(ranks[place] is one for one in working(ranks)) and place not in parts.unmarked_places()
 
 
 def gathered(

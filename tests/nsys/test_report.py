@@ -56,6 +56,7 @@ class Machine:
 def machine(tmp_path, monkeypatch) -> Machine:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    monkeypatch.delenv("WALLSCOPE_CACHE_DIR")
     return Machine(tmp_path)
 
 

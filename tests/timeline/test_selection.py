@@ -3,7 +3,8 @@ import pytest
 
 from wallscope.errors import SelectionError
 from wallscope.model.frames import STEPS
-from wallscope.timeline.selection import FOREVER_NS, Selection, selected_windows
+from wallscope.model.selection import FOREVER_NS, Selection
+from wallscope.timeline.selection import selected_windows
 
 WINDOWS = pl.DataFrame(
     [

@@ -8,7 +8,7 @@ import pytest
 from fixtures.example import write_example
 from wallscope.analysis import Options, _anchor, divide, gathered
 from wallscope.model.analysis import CauseTime, Walls
-from wallscope.timeline.selection import Selection
+from wallscope.model.selection import Selection
 from wallscope.walls.accounting import accounts
 from wallscope.walls.chain_findings import chain_findings
 from wallscope.walls.verdict import least_computing

@@ -13,6 +13,7 @@ import typer
 from wallscope import __version__
 from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
+from wallscope.cli.cache import cache
 from wallscope.cli.capture_help import capture_help
 from wallscope.cli.check_config import check_config
 from wallscope.cli.diff import diff
@@ -51,6 +52,7 @@ app.command("check-config")(check_config)
 app.command()(explain)
 app.command()(info)
 app.command("capture-help")(capture_help)
+app.command()(cache)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback protocol
@@ -79,7 +81,12 @@ def main() -> None:
     except WallscopeError as error:
         sys.stderr.write(f"wallscope: {visible(str(error), most=2_000)}\n")
         sys.exit(USAGE)
-    except Exception:  # noqa: BLE001  # the boundary: whatever gets here is a bug of ours
+    except MemoryError:
+        sys.stderr.write("wallscope: there is not enough memory — raise the limit, or capture fewer steps\n")
+        sys.exit(USAGE)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
         traceback.print_exc()
         sys.stderr.write(
             f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n"

@@ -5,8 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, judge, read_gates
-from wallscope.cli.output import check_different, check_output, print_out, write_whole
+from wallscope.cli.job import Exports, Jobs, KeepGoing, analyze_job, is_job
+from wallscope.cli.output import print_out
+from wallscope.cli.outputs import (
+    CsvFolder,
+    HtmlFile,
+    JsonFile,
+    MarkdownFile,
+    Outputs,
+    ParquetFolder,
+    PerfettoFile,
+)
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
@@ -76,21 +87,22 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
     Raises:
         SelectionError: one cannot be read.
     """
+    if not texts:
+        return {}
     from wallscope.timeline.axes import stream_axes  # noqa: PLC0415  # keeps --help fast
 
-    return stream_axes(texts or [])
+    return stream_axes(texts)
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
-    file: Export,
+    files: Exports,
     *,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the report as one HTML page that works offline."),
-    ] = None,
+    json: JsonFile = None,
+    html: HtmlFile = None,
+    markdown: MarkdownFile = None,
+    csv: CsvFolder = None,
+    parquet: ParquetFolder = None,
+    perfetto: PerfettoFile = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
     stream: Streams = None,
@@ -103,18 +115,20 @@ def analyze(  # noqa: PLR0913  # options are parameters
     flops_per_step: Flops = None,
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
+    jobs: Jobs = 1,
+    keep_going: KeepGoing = False,
     fail_on: FailOn = None,
+    no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.analysis import Options, accounted, report_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.answers import answer_of, answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    for target in (json, html):
-        check_output(target, inputs=(file, kernels, config))
-    check_different({"--json": json, "--html": html})
+    outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
+    outputs.check(inputs=(*files, kernels, config))
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -125,16 +139,20 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
+    if is_job(files):
+        judge(limits, analyze_job(files, options, outputs, jobs=jobs, keep_going=keep_going))
+        return
+    (file,) = files
     with reported() as progress:
-        found = accounted(file, options, progress)
-        report = None if html is None else report_of(found, progress)
-    analysis = found.analysis
-    if json is not None:
-        write_whole(json, document(analysis))
-    if html is not None and report is not None:
-        from wallscope.render.page import page  # noqa: PLC0415  # only the page needs it
+        if outputs.are_of_parts:
+            from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
-        write_whole(html, page(report))
-    if "-" not in {str(json), str(html)}:
-        print_out(summary(analysis))
-    judge(limits, analysis)
+            made = accounted(file, options, progress)
+            outputs.write_parts(made, progress)
+            found = answer_of(made, progress, with_page=html is not None)
+        else:
+            found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
+    outputs.write(found)
+    if not outputs.takes_standard_output:
+        print_out(summary(found.analysis))
+    judge(limits, found.analysis)

@@ -1,14 +1,18 @@
 """`wallscope capture-help`: how the next capture answers what this one could not."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wallscope.cli.analyze import Verbose
+from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.output import print_out
 from wallscope.cli.progress import reported, talkative
-from wallscope.model.capture import Finding, Progress, Severity
+
+if TYPE_CHECKING:
+    from wallscope.cache import Cache
+    from wallscope.model.capture import Finding, Progress
 
 
 def capture_help(
@@ -19,6 +23,7 @@ def capture_help(
         ),
     ] = None,
     *,
+    no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Show how to capture: the command of nsys and the settings of the framework."""
@@ -29,18 +34,20 @@ def capture_help(
         print_out(shown())
         return
     with reported() as progress:
-        findings = _findings(file, progress)
+        findings = _findings(file, progress, cache_of(refused=no_cache))
     print_out(shown(file.name, findings))
 
 
-def _findings(file: Path, progress: Progress) -> tuple[Finding, ...]:
+def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":
     """What limits an export; also of one that holds nothing to analyse."""
-    from wallscope.analysis import Options, analyze  # noqa: PLC0415  # keeps --help fast
+    from wallscope.answers import answered  # noqa: PLC0415  # keeps --help fast
     from wallscope.errors import NothingToAnalyzeError  # noqa: PLC0415
+    from wallscope.model.capture import Finding, Severity  # noqa: PLC0415
+    from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.nsys import read_contents  # noqa: PLC0415
 
     try:
-        return analyze(file, Options(), progress).capture.findings
+        return answered(file, Options(), progress, cache).analysis.capture.findings
     except NothingToAnalyzeError:
         nothing = Finding(
             "no-device-operations", Severity.ERROR, "It holds no device operation of usable time."

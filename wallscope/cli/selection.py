@@ -1,15 +1,12 @@
 """The options that select a part of a capture, the same for all commands that account for time."""
 
 import re
-from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from wallscope.errors import SelectionError
-
-if TYPE_CHECKING:
-    from wallscope.timeline.selection import Selection
+from wallscope.model.selection import FOREVER_NS, Selection
 
 _MOST = 2**31 - 1
 
@@ -39,14 +36,12 @@ _UNITS_NS = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _MOMENT = r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s|)"
 
 
-def selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> "Selection":
+def selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> Selection:
     """The selection that the options spell.
 
     Raises:
         SelectionError: an option cannot be read.
     """
-    from wallscope.timeline.selection import Selection  # noqa: PLC0415  # keeps --help fast
-
     return Selection(rank, device, _steps(steps), _time_ns(time))
 
 
@@ -61,8 +56,6 @@ def _steps(text: str | None) -> tuple[int, int] | None:
 
 
 def _time_ns(text: str | None) -> tuple[int, int] | None:
-    from wallscope.timeline.selection import FOREVER_NS  # noqa: PLC0415  # keeps --help fast
-
     if text is None:
         return None
     found = re.fullmatch(f"{_MOMENT}-{_MOMENT}", text)
@@ -87,4 +80,5 @@ def moment_ns(text: str) -> int:
 
 
 def _moment_ns(number: str, unit: str) -> int:
-    return int(Decimal(number) * _UNITS_NS[unit])
+    whole, _, fraction = number.partition(".")
+    return (int(whole) * 10**9 + int(f"{fraction:0<9}")) * _UNITS_NS[unit] // 10**9

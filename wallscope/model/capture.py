@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl  # answers hold what is below and no frame: reading one back does without polars
 
 Progress = Callable[[str], None]
 """Told now and then, in a few words, what long work is at."""
@@ -101,27 +103,27 @@ class Capture:
     export: Export
     presence: Mapping[str, Presence]
     graphs: GraphTracing
-    ranks: pl.DataFrame
-    names: pl.DataFrame
-    operations: pl.DataFrame
-    copies: pl.DataFrame
-    kernels: pl.DataFrame
-    streams: pl.DataFrame
-    threads: pl.DataFrame
-    calls: pl.DataFrame
-    call_names: pl.DataFrame
-    syncs: pl.DataFrame
-    events: pl.DataFrame
-    host_events: pl.DataFrame
-    host_names: pl.DataFrame
-    ranges: pl.DataFrame
-    range_names: pl.DataFrame
-    collective_calls: pl.DataFrame
-    communicators: pl.DataFrame
-    memory: pl.DataFrame
-    cpu_samples: pl.DataFrame
-    samples: pl.DataFrame
-    metric_names: pl.DataFrame
+    ranks: "pl.DataFrame"
+    names: "pl.DataFrame"
+    operations: "pl.DataFrame"
+    copies: "pl.DataFrame"
+    kernels: "pl.DataFrame"
+    streams: "pl.DataFrame"
+    threads: "pl.DataFrame"
+    calls: "pl.DataFrame"
+    call_names: "pl.DataFrame"
+    syncs: "pl.DataFrame"
+    events: "pl.DataFrame"
+    host_events: "pl.DataFrame"
+    host_names: "pl.DataFrame"
+    ranges: "pl.DataFrame"
+    range_names: "pl.DataFrame"
+    collective_calls: "pl.DataFrame"
+    communicators: "pl.DataFrame"
+    memory: "pl.DataFrame"
+    cpu_samples: "pl.DataFrame"
+    samples: "pl.DataFrame"
+    metric_names: "pl.DataFrame"
     findings: tuple[Finding, ...]
     world_size: int | None
 

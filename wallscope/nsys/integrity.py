@@ -6,11 +6,11 @@ Streaming Format".
 """
 
 import hashlib
-import os
 import re
 import stat
 from pathlib import Path
 
+from wallscope.cache import file_fingerprint
 from wallscope.errors import InputError
 from wallscope.units import plural
 
@@ -211,21 +211,10 @@ def content_size_bytes(path: Path) -> int:
 
 
 def fingerprint(path: Path, size_bytes: int) -> str:
-    """Name of the content: BLAKE2 of the size and of up to 64 evenly spaced blocks of 64 KiB.
-
-    The first block holds SQLite's change counter, which every write to the database moves. For a folder:
-    of the size, and the name and fingerprint of each table.
-    """
-    block_bytes, most_blocks = 65_536, 64
+    """Name of the content, of a folder by its tables; a file is looked at as `file_fingerprint` says."""
+    if not is_folder(path):
+        return file_fingerprint(path, size_bytes)
     digest = hashlib.blake2b(size_bytes.to_bytes(8, "big"), digest_size=16)
-    if is_folder(path):
-        for file in _listed(path):
-            digest.update(f"{file.name} {fingerprint(file, file.stat().st_size)}\n".encode())
-        return digest.hexdigest()
-    blocks = -(-size_bytes // block_bytes)
-    with path.open("rb") as stream:
-        for index in range(min(blocks, most_blocks)):
-            block = index if blocks <= most_blocks else index * (blocks - 1) // (most_blocks - 1)
-            stream.seek(block * block_bytes, os.SEEK_SET)
-            digest.update(stream.read(block_bytes))
+    for file in _listed(path):
+        digest.update(f"{file.name} {file_fingerprint(file, file.stat().st_size)}\n".encode())
     return digest.hexdigest()

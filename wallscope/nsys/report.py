@@ -9,8 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import platformdirs
-
+from wallscope.cache import ASIDE, Kind, users_cache
 from wallscope.errors import InputError
 from wallscope.model.capture import Progress
 from wallscope.nsys.integrity import check_file, content_size_bytes, fingerprint, is_report
@@ -35,30 +34,25 @@ def located(path: Path, progress: Progress) -> Path:
     if found is None or not is_report(path):
         return path
     nsys = Path(found).absolute()
+    cache = users_cache()
     try:
-        folder = _cache_folder()
-        kept = folder / f"{fingerprint(path, content_size_bytes(path))}.sqlite"
+        name = f"{fingerprint(path, content_size_bytes(path))}.sqlite"
+        kept = cache.private_folder(Kind.EXPORTS) / name
         if not _is_whole(kept):
             progress(f"exporting {_harmless(path.name)} with nsys")
             _export(nsys, path, kept)
+            cache.trim(Kind.EXPORTS, name)
     except OSError as error:
         raise InputError(
             f"{path} — cannot be exported aside: {error.strerror} — export it: nsys export --type sqlite"
         ) from error
+    cache.used(Kind.EXPORTS, name)
     return kept
-
-
-def _cache_folder() -> Path:
-    """The folder of exports, readable by the user alone: exports hold names and environments."""
-    folder = platformdirs.user_cache_path("wallscope", appauthor=False) / "exports"
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    return folder
 
 
 def _export(nsys: Path, report: Path, kept: Path) -> None:
     """Export under another name, look at it, rename: what bears the name is whole."""
-    with tempfile.TemporaryDirectory(dir=kept.parent) as aside:
+    with tempfile.TemporaryDirectory(prefix=ASIDE, dir=kept.parent) as aside:
         made = Path(aside) / "export.sqlite"
         options = ("-q", "true", "-t", "sqlite", "-f", "true", "-o", str(made))
         ran = subprocess.run(  # noqa: S603  # no shell; nsys is the user's own

@@ -1,8 +1,7 @@
 """The answer on a terminal: what is wrong and what to do on the first screen, then the details."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -17,6 +16,7 @@ from wallscope.render.details import details, rank_name
 from wallscope.render.fixes import fixes
 from wallscope.render.foreign import visible
 from wallscope.render.grids import titled
+from wallscope.render.job import job_sections, job_verdict
 from wallscope.render.walls import causes, walls
 
 _MOST_LIMITS = 3
@@ -30,21 +30,23 @@ def summary(analysis: Analysis) -> RenderableType:
 
 def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     """The first screen: verdict, walls, losses, limits; then what they are made of."""
-    (export,) = analysis.inputs
     shown = analysis.ranks[analysis.diagnosis.rank_index]
+    export = analysis.inputs[shown.input]
     anchor = analysis.anchor
     whole = anchor.typical
     yield headline(export, analysis)
     yield steps_found(anchor, shown)
     if len(analysis.ranks) > 1:
-        yield Text(
-            f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, which computed the smallest share"
-        )
+        yield Text(f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, {_chosen(analysis)}")
     if analysis.diagnosis.throughput is not None:
         yield from map(Text, throughput_lines(analysis.diagnosis.throughput))
     yield Text()
-    yield _verdict(analysis.diagnosis.verdict)
-    yield Text()
+    verdicts = [_verdict(analysis.diagnosis.verdict)]
+    if analysis.job is not None:
+        verdicts.insert(0 if analysis.job.collectives.matched else 1, job_verdict(analysis.job))
+    for paragraph in verdicts:
+        yield paragraph
+        yield Text()
     yield walls(shown, analysis, whole)
     if analysis.diagnosis.memory_pressure.level != "unknown":
         yield _pressure(analysis.diagnosis.memory_pressure)
@@ -57,22 +59,43 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
         yield fixes(analysis.fixes, whole)
     yield Text()
     yield limits(analysis.capture.findings, _MOST_LIMITS)
-    for section in details(analysis, shown, whole):
+    for section in (*_of_job(analysis), *details(analysis, shown, whole)):
         yield Text()
         yield section
 
 
+def _chosen(analysis: Analysis) -> str:
+    """Why this rank is shown."""
+    job = analysis.job
+    is_critical = (
+        job is not None and job.collectives.matched and job.critical_place == analysis.diagnosis.rank_index
+    )
+    return "which waits least for others" if is_critical else "which computed the smallest share"
+
+
+def _of_job(analysis: Analysis) -> Iterator[RenderableType]:
+    if analysis.job is not None and analysis.job.collectives.matched:
+        yield from job_sections(analysis.job)
+
+
 def headline(export: Export, analysis: Analysis) -> Text:
     """What was analysed: export, version, GPUs, ranks."""
-    used = [export.gpu(rank.gpu) for rank in analysis.ranks]
+    used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
     parts = [
-        visible(export.name, most=60),
+        visible(export.name, most=60) if len(analysis.inputs) == 1 else _exports(analysis),
         f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
         ", ".join(models) or "GPU unknown",
         _supplied(analysis),
     ]
     return Text(" · ".join(parts))
+
+
+def _exports(analysis: Analysis) -> str:
+    """How many exports there are, from how many hosts."""
+    hosts = {export.hostname for export in analysis.inputs if export.hostname}
+    where = f" of {units.plural(len(hosts), 'host')}" if hosts else ""
+    return f"{units.plural(len(analysis.inputs), 'export')}{where}"
 
 
 def _supplied(analysis: Analysis) -> str:
@@ -91,7 +114,7 @@ def steps_found(anchor: Anchor, rank: Rank) -> Text:
     if anchor.kind == "whole-trace":
         whole = "whole capture" if anchor.selected_time_ns is None else "selected time"
         return Text(f"No step found: the {whole} is one window", style="yellow")
-    steady = [step.end_ns - step.start_ns for step in rank.steps if step.steady]
+    steady = sorted(step.end_ns - step.start_ns for step in rank.steps if step.steady)
     counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
     found = f"found {_by(anchor)}"
     if len(steady) < ENOUGH_STEPS and anchor.inner is not None:
@@ -101,8 +124,20 @@ def steps_found(anchor: Anchor, rank: Rank) -> Text:
         return Text(f"{counted}, {found}\n{inner.count} times {name} inside ({inner.unit}): {spread}")
     if not steady:
         return Text(f"{counted}, {found}")
-    low, median, high = (int(time_ns) for time_ns in np.percentile(steady, [10, 50, 90]))
+    low, median, high = (_decile(steady, tenths) for tenths in (1, 5, 9))
     return Text(f"{counted}: median {units.duration(median)}, {_spread(low, high)}\n{found}")
+
+
+def _decile(ordered: Sequence[int], tenths: int) -> int:
+    """The time below which so many tenths of the sorted times lie, between neighbours in proportion.
+
+    >>> _decile([10, 20, 40], 5), _decile([10, 20, 40], 9), _decile([7], 1)
+    (20, 36, 7)
+    """
+    place, beyond = divmod((len(ordered) - 1) * tenths, 10)
+    if not beyond:
+        return ordered[place]
+    return ordered[place] + (ordered[place + 1] - ordered[place]) * beyond // 10
 
 
 def _spread(low_ns: int, high_ns: int) -> str:

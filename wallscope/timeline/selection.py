@@ -4,45 +4,11 @@ The whole capture is divided first, so that a step has the same number whatever 
 are left out or cut.
 """
 
-from dataclasses import dataclass
-
 import polars as pl
 
 from wallscope.errors import SelectionError
+from wallscope.model.selection import FOREVER_NS, Selection, stretch
 from wallscope.units import seconds
-
-FOREVER_NS = 2**62
-"""Beyond all times, also when one is subtracted from another."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What is looked at; `None` is everything.
-
-    `steps` are numbers of windows, both included; `time_ns` is a half-open stretch of session time.
-    """
-
-    rank: int | None = None
-    device: int | None = None
-    steps: tuple[int, int] | None = None
-    time_ns: tuple[int, int] | None = None
-
-    def spelled(self, *names: str) -> str:
-        """Some of its options as a user writes them; empty where none of them is set.
-
-        >>> Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)).spelled("steps", "time")
-        '--steps 3 --time 1.500000000-2.000000000'
-        """
-        steps = None if self.steps is None else _span(*self.steps)
-        time = None if self.time_ns is None else "-".join(map(seconds, self.time_ns))
-        options = {"rank": self.rank, "device": self.device, "steps": steps, "time": time}
-        return " ".join(
-            f"--{name} {value}" for name, value in options.items() if name in names and value is not None
-        )
-
-
-def _span(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def selected_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
@@ -123,11 +89,11 @@ def _chosen(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     if selection.steps is None:
         return windows.with_columns(chosen=pl.lit(value=True))
     is_chosen = pl.col("step").is_between(*selection.steps)
-    spelled = _span(*selection.steps)
+    spelled = stretch(*selection.steps)
     if windows.filter(is_chosen).is_empty():
         where = "in this export" if selection.time_ns is None else "in the time of --time"
         step = windows["step"].to_numpy()
-        there = _span(int(step.min()), int(step.max()))
+        there = stretch(int(step.min()), int(step.max()))
         raise SelectionError(f"--steps {spelled} — are not {where} — there are {there}")
     return windows.with_columns(
         chosen=is_chosen,

@@ -16,11 +16,11 @@ import polars as pl
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS, WINDOWS
+from wallscope.model.selection import FOREVER_NS
 from wallscope.timeline.anchors import named_anchors
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.periods import Period, period
-from wallscope.timeline.selection import FOREVER_NS
 from wallscope.timeline.steadiness import Host, judged
 
 _SHORTEST_UNIT = 8

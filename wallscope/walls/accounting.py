@@ -9,10 +9,10 @@ from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
+from wallscope.model.selection import Selection
 from wallscope.profile import Described, Tables, described, tables
 from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import path_texts
-from wallscope.timeline.selection import Selection
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence, attributed
 from wallscope.walls.ceilings import Ceilings, RankWindows, ceilings

@@ -2,7 +2,7 @@
 
 from wallscope.model.analysis import ENOUGH_STEPS, Anchor, Rank
 from wallscope.model.capture import Finding, Severity
-from wallscope.timeline.selection import Selection
+from wallscope.model.selection import Selection
 from wallscope.units import duration, plural
 from wallscope.walls.accounting import Divided
 from wallscope.walls.verdict import working

@@ -16,7 +16,6 @@ from wallscope.walls.ceilings import (
     _stretch,
     _threads_of,
 )
-from wallscope.walls.drained import Drained
 from wallscope.walls.phases import Phases
 
 _MOST_OPERATIONS = 160_000
@@ -52,7 +51,7 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     everyone = pl.concat([rank.operations for rank in together])
     issued_ns = waits.calls.start_ns[everyone["call"].to_numpy()]
     own = everyone.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
-    drained = [Drained(rank.operations, waits, evidence.names_of_calls) for rank in together]
+    drained = [evidence.drained[rank.rank_id] for rank in together]
     held = [one for one in drained if own.filter(pl.col("rank_id") == one.rank_id).height]
     pieces, causes = _pieces(evidence, _threads_of(own, held, waits), begin_ns, until_ns)
     releasing = _releasing(evidence, pieces)
@@ -61,7 +60,7 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
         replay=replay,
         waits=waits,
         pieces=pieces,
-        causes=causes,
+        causes=causes.to_list(),
         operations=_described(own, evidence, phases, kernel_names),
         steps=_steps(chosen, shown, own, replay),
         call_name=evidence.names_of_calls,

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.model.selection import FOREVER_NS
 from wallscope.timeline.ordinary import is_ordinary
-from wallscope.timeline.selection import FOREVER_NS
 from wallscope.timeline.spans import Spans, Times, covered_ns
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Progress
+from wallscope.model.options import Options
 
 if TYPE_CHECKING:
-    from wallscope.analysis import Options
+    from wallscope.cache import Cache
     from wallscope.model.profile import Profile
 
 _EXPORT, _REPORT, _ANSWER = ".sqlite", ".nsys-rep", ".json"
@@ -45,7 +46,7 @@ def _once(found: list[Path]) -> tuple[Path, ...]:
 
 
 def runs_of(
-    paths: tuple[Path, ...], options: "Options", progress: Progress
+    paths: tuple[Path, ...], options: Options, progress: Progress, cache: "Cache | None" = None
 ) -> "tuple[tuple[Profile, ...], ...]":
     """The runs that captures are of, each with the profiles of its ranks.
 
@@ -54,7 +55,7 @@ def runs_of(
     Raises:
         WallscopeError: a capture cannot be read, or some ranks have more runs than others.
     """
-    from wallscope.analysis import analyze  # noqa: PLC0415  # keeps --help fast
+    from wallscope.answers import answered  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile import profiles_of, unpacked  # noqa: PLC0415
 
     by_rank: dict[tuple[int | None, int | None], list[Profile]] = defaultdict(list)
@@ -62,7 +63,7 @@ def runs_of(
         if path.suffix == _ANSWER:
             found = profiles_of(path)
         else:
-            ranks = analyze(path, options, progress).ranks
+            ranks = answered(path, options, progress, cache).analysis.ranks
             found = tuple(unpacked(rank.profile, str(path)) for rank in ranks if rank.profile is not None)
         for place, profile in enumerate(found):
             rank = profile.header.rank

@@ -1,0 +1,248 @@
+"""An answer is worked out once; whatever decides it makes it another one."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import wallscope.analysis
+from fixtures.scenario import scenarios
+from wallscope.answers import Answer, answered, naming
+from wallscope.answers.naming import name_of
+from wallscope.cache import Cache
+from wallscope.errors import InputError
+from wallscope.model.kinds import Axis
+from wallscope.model.options import Options
+from wallscope.model.reader import Reader
+from wallscope.model.selection import Selection
+from wallscope.model.throughput import StepFacts
+
+SCENARIO = next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("written") / "run.sqlite"
+    SCENARIO.write(path)
+    return path
+
+
+@pytest.fixture
+def export(written, tmp_path) -> Path:
+    return Path(shutil.copy2(written, tmp_path / "run.sqlite"))
+
+
+@pytest.fixture
+def cache(tmp_path) -> Cache:
+    return Cache(tmp_path / "kept")
+
+
+@pytest.fixture
+def runs(monkeypatch) -> list[str]:
+    """The exports that went through the pipeline, one entry a time."""
+    ran: list[str] = []
+    accounted = wallscope.analysis.accounted
+
+    def counted(path, *rest):
+        ran.append(path.name)
+        return accounted(path, *rest)
+
+    monkeypatch.setattr(wallscope.analysis, "accounted", counted)
+    return ran
+
+
+def asked(path: Path, cache: Cache | None, *, with_page: bool = False) -> Answer:
+    return answered(path, Options(), lambda _: None, cache, with_page=with_page)
+
+
+def test_the_second_answer_is_the_first_one_out_of_the_cache(export, cache, runs):
+    first, second = asked(export, cache), asked(export, cache)
+
+    assert second == first
+    assert runs == ["run.sqlite"]
+
+
+def test_the_page_is_kept_where_it_is_asked_for(export, cache, runs):
+    assert asked(export, cache).page is None
+
+    first, second = (asked(export, cache, with_page=True) for _ in range(2))
+
+    assert first.page is not None
+    assert second == first
+    assert asked(export, cache).page is None
+    assert len(runs) == 2
+    assert {entry.kind for entry in cache.entries()} == {"answers", "pages"}
+
+
+def test_without_a_cache_each_answer_is_worked_out(export, cache, runs):
+    assert asked(export, None) == asked(export, cache) == asked(export, None)
+    assert len(runs) == 3
+
+
+def test_a_damaged_entry_is_worked_out_anew_and_replaced(export, cache, runs):
+    first = asked(export, cache)
+    (entry,) = cache.entries()
+    place = cache.folder / entry.kind / entry.name
+    place.write_bytes(place.read_bytes()[:-9])
+
+    assert asked(export, cache) == first
+    assert asked(export, cache) == first
+    assert len(runs) == 2
+
+
+def test_a_cache_that_cannot_be_written_changes_nothing(export, tmp_path, runs):
+    (tmp_path / "file").write_text("")
+
+    assert asked(export, Cache(tmp_path / "file")) == asked(export, None)
+    assert len(runs) == 2
+
+
+def test_nothing_lies_beside_the_export(export, cache):
+    asked(export, cache, with_page=True)
+
+    assert sorted(path.name for path in export.parent.iterdir()) == ["kept", "run.sqlite"]
+
+
+def test_an_export_that_changes_while_it_is_read_is_not_kept(export, cache, monkeypatch):
+    accounted = wallscope.analysis.accounted
+
+    def disturbed(path, *rest):
+        found = accounted(path, *rest)
+        os.utime(path, (1, 1))
+        return found
+
+    monkeypatch.setattr(wallscope.analysis, "accounted", disturbed)
+    asked(export, cache)
+
+    assert cache.entries() == ()
+
+
+def test_a_log_beside_the_export_is_refused_as_before(export, cache):
+    asked(export, cache)
+    Path(f"{export}-wal").write_bytes(b"changes")
+
+    with pytest.raises(InputError, match="changes waiting in"):
+        asked(export, cache)
+
+
+def test_what_cannot_be_analysed_is_refused_each_time(tmp_path, cache):
+    (tmp_path / "run.sqlite").write_bytes(b"no database")
+
+    for _ in range(2):
+        with pytest.raises(InputError, match="is no SQLite database"):
+            asked(tmp_path / "run.sqlite", cache)
+    assert cache.entries() == ()
+
+
+def patched(path: Path) -> None:
+    """Change a byte inside, and nothing else that the file system tells."""
+    status = path.stat()
+    with path.open("r+b") as stream:
+        stream.seek(-5, os.SEEK_END)
+        stream.write(b"!")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(patched, id="a byte of the content"),
+        pytest.param(lambda path: os.utime(path, ns=(0, 1)), id="the time of change"),
+        pytest.param(lambda path: Path(f"{path}-wal").touch(), id="a log beside it"),
+        pytest.param(lambda path: Path(f"{path}-journal").write_bytes(b"x"), id="a journal beside it"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes() + b"\0"), id="the size"),
+    ],
+)
+def test_a_change_of_the_export_gives_another_name(export, change: Callable[[Path], object]):
+    before = name_of(export, Options())
+    change(export)
+
+    assert name_of(export, Options()) not in {None, before}
+
+
+OPTIONS = {
+    "steps": Options(step_range="iteration"),
+    "rank": Options(selection=Selection(rank=1)),
+    "device": Options(selection=Selection(device=1)),
+    "some steps": Options(selection=Selection(steps=(1, 2))),
+    "time": Options(selection=Selection(time_ns=(1, 2))),
+    "a stream": Options(streams={7: Axis.EP}),
+    "another axis": Options(streams={7: Axis.TP}),
+    "tokens": Options(step_facts=StepFacts(tokens=7)),
+    "reader": Options(reader=Reader.SQLITE),
+    "nothing": Options(),
+}
+
+
+def test_each_option_gives_another_name(export):
+    assert len({name_of(export, options) for options in OPTIONS.values()}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("option", ["kernels", "configuration"])
+def test_files_of_options_count_with_their_content(export, tmp_path, option):
+    file = tmp_path / "file.toml"
+    options = replace(Options(), **{option: file})
+    names = [name_of(export, Options())]
+    for text in ("a = 1", "a = 2"):
+        file.write_text(text)
+        names.append(name_of(export, options))
+    file.unlink()
+
+    assert len({*names, None}) == 4
+    assert name_of(export, options) is None
+
+
+def test_where_the_export_lies_does_not_count_and_what_it_is_called_does(export, tmp_path):
+    (tmp_path / "other").mkdir()
+    moved, renamed = tmp_path / "other" / "run.sqlite", tmp_path / "other" / "walk.sqlite"
+    for copy in (moved, renamed):
+        shutil.copy2(export, copy)
+
+    assert name_of(moved, Options()) == name_of(export, Options())
+    assert name_of(renamed, Options()) != name_of(export, Options())
+
+
+def test_another_program_or_library_gives_another_name(export, monkeypatch):
+    names = {name_of(export, Options())}
+    for told in ("_program", "_libraries"):
+        monkeypatch.setattr(naming, told, lambda: ["another"])
+        names.add(name_of(export, Options()))
+
+    assert len(names) == 3
+
+
+def test_the_nsys_that_exports_a_report_counts(tmp_path, monkeypatch):
+    report, nsys = tmp_path / "run.nsys-rep", tmp_path / "bin" / "nsys"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report")
+    nsys.parent.mkdir()
+    monkeypatch.setenv("PATH", str(nsys.parent))
+    names = [name_of(report, Options())]
+    for version in ("1", "2"):
+        nsys.write_text(version)
+        nsys.chmod(0o755)
+        names.append(name_of(report, Options()))
+
+    assert len({*names, None}) == 4
+
+
+def test_a_folder_counts_with_all_its_files(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    names = []
+    for file, content in (("A.parquet", b"1"), ("B.parquet", b"1"), ("B.parquet", b"2")):
+        (folder / file).write_bytes(content)
+        names.append(name_of(folder, Options()))
+    (folder / "inside").mkdir()
+
+    assert len({*names, None}) == 4
+    assert name_of(folder, Options()) is None
+
+
+def test_what_is_no_file_has_no_name(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    assert name_of(tmp_path / "pipe", Options()) is None
+    assert name_of(tmp_path / "absent", Options()) is None

@@ -1,0 +1,204 @@
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from wallscope.cache import Cache, Kind, users_cache
+from wallscope.errors import OptionError
+
+NAMES = [f"{number:040x}" for number in range(8)]
+ONE = NAMES[0]
+
+
+@pytest.fixture
+def cache(tmp_path) -> Cache:
+    return Cache(tmp_path / "kept")
+
+
+def place(cache: Cache, name: str = ONE) -> Path:
+    return cache.folder / Kind.ANSWERS / name
+
+
+def test_what_was_kept_is_found_under_its_kind_and_name(cache):
+    cache.keep(Kind.ANSWERS, ONE, b"an answer\nof lines")
+
+    assert cache.kept(Kind.ANSWERS, ONE) == b"an answer\nof lines"
+    assert cache.kept(Kind.PAGES, ONE) is None
+    assert cache.kept(Kind.ANSWERS, NAMES[1]) is None
+
+
+def test_folder_and_entries_are_the_users_alone(cache):
+    (cache.folder / Kind.ANSWERS).mkdir(parents=True)
+    (cache.folder / Kind.ANSWERS).chmod(0o755)
+    cache.keep(Kind.ANSWERS, ONE, b"private")
+
+    assert stat.S_IMODE(place(cache).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(place(cache).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda content: content[:-1], id="cut"),
+        pytest.param(lambda content: content[:0], id="empty"),
+        pytest.param(lambda content: content + b" ", id="longer"),
+        pytest.param(lambda content: content.replace(b"answer", b"Answer"), id="changed inside"),
+        pytest.param(lambda content: content.replace(b"cache 1", b"cache 2"), id="another format"),
+        pytest.param(lambda content: content.partition(b"\n")[2], id="without its seal"),
+        pytest.param(lambda content: b"\x80\x04" + content, id="something else"),
+    ],
+)
+def test_a_damaged_entry_counts_as_absent_and_is_replaced(cache, damage):
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    place(cache).write_bytes(damage(place(cache).read_bytes()))
+
+    assert cache.kept(Kind.ANSWERS, ONE) is None
+
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+
+    assert cache.kept(Kind.ANSWERS, ONE) == b"an answer"
+
+
+def test_an_entry_under_the_name_of_another_counts_as_absent(cache):
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    place(cache).rename(place(cache, NAMES[1]))
+
+    assert cache.kept(Kind.ANSWERS, NAMES[1]) is None
+
+
+def test_the_longest_unused_go_first_once_the_limit_is_passed(tmp_path):
+    sealed_bytes = 1_000 + 83
+    cache = Cache(tmp_path, 3 * sealed_bytes)
+    for number, name in enumerate(NAMES[:3]):
+        cache.keep(Kind.ANSWERS, name, bytes(1_000))
+        os.utime(place(cache, name), (number, number))
+
+    assert cache.kept(Kind.ANSWERS, ONE) == bytes(1_000)  # used now
+    cache.keep(Kind.PAGES, NAMES[3], bytes(1_000))
+
+    assert {(entry.kind, entry.name) for entry in cache.entries()} == {
+        ("answers", ONE),
+        ("answers", NAMES[2]),
+        ("pages", NAMES[3]),
+    }
+
+
+def test_what_is_larger_than_the_limit_is_not_kept_and_moves_nothing_out(tmp_path):
+    cache = Cache(tmp_path, 2_000)
+    cache.keep(Kind.ANSWERS, ONE, bytes(1_000))
+    cache.keep(Kind.ANSWERS, NAMES[1], bytes(3_000))
+
+    assert [entry.name for entry in cache.entries()] == [ONE]
+
+
+def test_clearing_removes_the_entries_and_nothing_else(cache):
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    own = cache.folder / Kind.ANSWERS / "notes.txt"
+    own.write_text("the user's")
+
+    assert [entry.name for entry in cache.clear()] == [ONE]
+    assert cache.entries() == ()
+    assert own.read_text() == "the user's"
+
+
+def test_links_lead_nowhere(cache, tmp_path):
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    elsewhere = tmp_path / "elsewhere"
+    place(cache).rename(elsewhere)
+    place(cache).symlink_to(elsewhere)
+
+    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert cache.clear() == ()
+
+    cache.keep(Kind.ANSWERS, ONE, b"another")
+
+    assert not place(cache).is_symlink()
+    assert b"an answer" in elsewhere.read_bytes()
+
+
+def test_a_folder_that_is_a_link_is_left_alone(cache, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    cache.folder.mkdir()
+    (cache.folder / Kind.ANSWERS).symlink_to(tmp_path / "elsewhere")
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert cache.kept(Kind.ANSWERS, ONE) is None
+
+
+def test_the_folder_of_another_user_is_left_alone(cache, monkeypatch):
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    monkeypatch.setattr(os, "geteuid", lambda: 4_294_967_294)
+
+    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert cache.entries() == ()
+
+
+def test_a_place_that_cannot_be_a_folder_is_no_reason_to_fail(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    caplog.set_level("INFO")
+    cache = Cache(tmp_path / "file" / "below")
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+
+    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+    assert "going on without the cache" in caplog.text
+
+
+def test_writers_at_once_leave_one_whole_entry(cache):
+    texts = [bytes([number]) * 50_000 for number in range(4)]
+
+    def write(text: bytes) -> None:
+        for _ in range(20):
+            cache.keep(Kind.ANSWERS, ONE, text)
+            assert cache.kept(Kind.ANSWERS, ONE) in texts
+
+    writers = [threading.Thread(target=write, args=(text,)) for text in texts]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    assert cache.kept(Kind.ANSWERS, ONE) in texts
+    assert [path.name for path in place(cache).parent.iterdir()] == [ONE]
+
+
+def test_what_a_killed_writer_left_goes_a_day_later(cache):
+    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    room = place(cache).parent
+    for name, age_s in ((".aside-old", 90_000), (".aside-new", 0)):
+        (room / name).write_bytes(b"half")
+        os.utime(room / name, (room.stat().st_mtime - age_s,) * 2)
+    (room / ".aside-folder").mkdir()
+    (room / ".aside-folder" / "export.sqlite").write_bytes(b"half")
+    os.utime(room / ".aside-folder", (0, 0))
+    cache.keep(Kind.ANSWERS, NAMES[1], b"another")
+
+    assert sorted(path.name for path in room.iterdir()) == [".aside-new", ONE, NAMES[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("0", 0), ("500", 500), ("2K", 2_048), ("3 MiB", 3 << 20), ("4g", 4 << 30)]
+)
+def test_the_size_can_be_set(monkeypatch, tmp_path, text, size_bytes):
+    monkeypatch.setenv("WALLSCOPE_CACHE_DIR", str(tmp_path / "place"))
+    monkeypatch.setenv("WALLSCOPE_CACHE_SIZE", text)
+
+    assert users_cache() == Cache(tmp_path / "place", size_bytes)
+
+
+def test_a_size_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("WALLSCOPE_CACHE_SIZE", "much")
+
+    with pytest.raises(OptionError, match=r"^WALLSCOPE_CACHE_SIZE=much — is no size — write"):
+        users_cache()
+
+
+def test_without_a_word_the_cache_is_where_the_system_keeps_them(monkeypatch, tmp_path):
+    monkeypatch.delenv("WALLSCOPE_CACHE_DIR", raising=False)
+    monkeypatch.delenv("WALLSCOPE_CACHE_SIZE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert users_cache() == Cache(tmp_path / "wallscope", 4 << 30)

@@ -1,0 +1,123 @@
+"""The name of an answer: all that decides it, in one digest.
+
+The program itself (all its files), the libraries it works with, the export, and the options with the content
+of the files that they name.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+from wallscope import __version__
+from wallscope.cache import file_fingerprint
+from wallscope.model.analysis import SCHEMA
+from wallscope.model.options import Options
+
+_SQLITE = b"SQLite format 3\x00"
+_COMPANIONS = ("-wal", "-journal")
+_LIBRARIES = ("jinja2", "numpy", "plotly", "polars", "pydantic", "pyyaml")
+_MOST_TABLES, _LARGEST_TEXT = 1_000, 64 << 20
+
+
+def name_of(path: Path, options: Options) -> str | None:
+    """Name of the answer to `options` about the export at `path`; `None` where no file says what it is.
+
+    Of a file count: base name, size, time of change to the nanosecond, up to 64 blocks of the content, and a
+    log or journal beside it; its folder does not. What leaves size, time and those blocks as they are is not
+    noticed: neither SQLite nor nsys writes so; who patches bytes and sets the time back must say --no-cache.
+    """
+    try:
+        known = [
+            _program(),
+            _libraries(),
+            path.name,
+            _folder(path) if path.is_dir() else _file(path),
+            options.step_range,
+            asdict(options.selection),
+            sorted(options.streams.items()),
+            asdict(options.step_facts),
+            options.reader,
+            *(_named(file) for file in (options.kernels, options.configuration)),
+        ]
+    except (OSError, ValueError):
+        return None
+    return hashlib.blake2b(json.dumps(known).encode(), digest_size=20).hexdigest()
+
+
+def _file(path: Path) -> list[object]:
+    """What tells a file from others, what lies beside it, and for a report the nsys that exports it."""
+    known = _regular(path)
+    for companion in _COMPANIONS:
+        beside = Path(f"{path}{companion}")
+        known.append(_regular(beside) if beside.is_file() else beside.exists())
+    with path.open("rb") as stream:
+        is_database = stream.read(len(_SQLITE)) == _SQLITE
+    nsys = None if is_database else shutil.which("nsys")
+    return [*known, None if nsys is None else [nsys, *_regular(Path(nsys))]]
+
+
+def _folder(path: Path) -> list[object]:
+    """Each file of a folder, by name.
+
+    Raises:
+        ValueError: there are more than an export has, or it holds folders.
+    """
+    entries = sorted(path.iterdir(), key=lambda entry: entry.name)
+    if len(entries) > _MOST_TABLES:
+        raise ValueError
+    return [[entry.name, *_regular(entry)] for entry in entries]
+
+
+def _regular(path: Path) -> list[object]:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError
+    return [status.st_size, status.st_mtime_ns, file_fingerprint(path, status.st_size)]
+
+
+def _named(path: Path | None) -> list[str] | None:
+    """A file that an option names, with all of its content: findings may quote either."""
+    if path is None:
+        return None
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_TEXT:
+        raise ValueError
+    return [str(path), hashlib.blake2b(path.read_bytes()).hexdigest()]
+
+
+@cache
+def _program() -> list[str]:
+    """Version, schema, Python, and a digest of the program's files: a checkout changes between versions."""
+    digest = hashlib.blake2b(digest_size=20)
+    package = Path(__file__).resolve().parent.parent
+    beside = [package.parent / name for name in ("queries", "reports")]
+    for root in (package, *(folder for folder in beside if folder.is_dir())):
+        for file in _sources(root):
+            content = file.read_bytes()
+            digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode())
+            digest.update(content)
+    return [__version__, SCHEMA, sys.version, digest.hexdigest()]
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - {"__pycache__"})
+        yield from (Path(at, name) for name in sorted(names))
+
+
+@cache
+def _libraries() -> list[str]:
+    """Names and versions of the libraries that an answer passes through, as their folders tell."""
+    found = set()
+    for place in sys.path:
+        if os.path.isdir(place):  # noqa: PTH112  # an entry may be empty, or an archive
+            with os.scandir(place) as listed:
+                found |= {entry.name for entry in listed if entry.name.endswith(".dist-info")}
+    return sorted(name for name in found if name.lower().startswith(_LIBRARIES))
