@@ -69,15 +69,15 @@ class _Answers:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wide = options.max_width >= _WIDE
-        columns = ["", "step", "wins", "speedup", "then the wall is"]
+        columns = ["", "step", "change", "speedup", "then the wall is"]
         table = grid(*columns, *(map(str, Wall) if is_wide else ()))
         table.columns[4].justify = "left"
         for answer in self.answers:
-            walls = [units.milliseconds(getattr(answer.walls, wall)) for wall in Wall] if is_wide else []
+            walls = [units.duration(getattr(answer.walls, wall)) for wall in Wall] if is_wide else []
             table.add_row(
                 visible(" + ".join(one.text for one in answer.questions), most=60 if is_wide else 36),
-                units.milliseconds(answer.step_ns),
-                units.signed_milliseconds(-answer.won_ns),
+                units.duration(answer.step_ns),
+                units.signed_duration(-answer.won_ns),
                 f"{answer.speedup:.3f}x",
                 Text(str(answer.next_wall), style=WALL_COLOURS[answer.next_wall]),
                 *walls,
@@ -102,13 +102,14 @@ class _Parts:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = grid("", "", "share", "time")
+        table.columns[1].justify = "left"
         for part in self.walls:
             colour = WALL_COLOURS[part.wall] if part.wall is not None else "dim"
             table.add_row(
                 Text(part.name, style=colour),
                 bar(part.share, colour),
                 units.percent(part.share),
-                units.milliseconds(part.time_ns),
+                units.duration(part.time_ns),
             )
         for part in self.causes[:_MOST_PARTS]:
             colour = WALL_COLOURS[part.wall] if part.wall is not None else "dim"
@@ -116,7 +117,7 @@ class _Parts:
                 Text(visible(part.name, most=44), style=colour),
                 "",
                 units.percent(part.share),
-                units.milliseconds(part.time_ns),
+                units.duration(part.time_ns),
             )
         yield table
 

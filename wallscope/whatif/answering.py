@@ -103,6 +103,7 @@ class _Player:
     def __init__(self, stretch: Stretch, step_ns: int, tax: float | None) -> None:
         self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
         self.names = named(stretch)
+        self._places_of: dict[OperationClass, Times] = {}
         self._lags = own_lags(stretch)
         self.unchanged = stretch.replay.play(Change(), self._lags)
         self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
@@ -170,7 +171,7 @@ class _Player:
             return played, "compute beside communication is taken to be as fast as alone"
         before_ns = self._beside_ns(self.unchanged)
         order, ops = self.stretch.replay.order, self.stretch.replay.ops
-        compute = self._computing()
+        compute = self._of_class(OperationClass.COMPUTE)
         for _ in range(_ROUNDS):
             more_ns = (self._tax - 1) * (self._beside_ns(played) - before_ns)
             draft.set_operations(
@@ -181,20 +182,19 @@ class _Player:
             played = self.stretch.replay.play(draft.change(), self._lags)
         return played, f"compute beside communication takes {self._tax:.2f} times as long, as measured here"
 
-    def _computing(self) -> Times:
-        kinds = self._classes()
-        return np.flatnonzero(kinds == str(OperationClass.COMPUTE))
-
-    def _classes(self) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
-        ops = pl.DataFrame({"op": self.stretch.replay.ops}, schema={"op": pl.UInt32})
-        known = ops.join(self.stretch.operations, on="op", how="left", maintain_order="left")
-        return known["class"].cast(pl.String).to_numpy().astype(np.str_)
+    def _of_class(self, kind: OperationClass) -> Times:
+        """Places of the operations of a class."""
+        if kind not in self._places_of:
+            ops = pl.DataFrame({"op": self.stretch.replay.ops}, schema={"op": pl.UInt32})
+            known = ops.join(self.stretch.operations, on="op", how="left", maintain_order="left")
+            self._places_of[kind] = np.flatnonzero((known["class"] == kind).to_numpy())
+        return self._places_of[kind]
 
     def _beside_ns(self, played: Played) -> Times:
         """How long each compute operation ran beside communication in a run."""
         starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
-        moving = np.flatnonzero(self._classes() == str(OperationClass.COMMUNICATION))
-        compute = self._computing()
+        moving = self._of_class(OperationClass.COMMUNICATION)
+        compute = self._of_class(OperationClass.COMPUTE)
         beside = union(ordered(starts[moving], ends[moving]))
         return covered_ns(beside, Spans(starts[compute], ends[compute]))
 

@@ -162,7 +162,7 @@ class Changes:
             is_free = [is_hidden or behind.get(one) == op for one in held_by]
             free = {one for one, is_so in zip(held_by, is_free, strict=True) if is_so}
             kept = [one for one in draft.producers(op) if one not in free]
-            draft.wait(op, [*kept, *_past(free, moved if is_hidden else free, draft)])
+            draft.wait(op, [*kept, *_past(free, moved, draft)])
         for op in moved if not is_hidden else ():
             before = [one for one in draft.producers(op) if behind.get(one) == op]
             is_false = [one for one in before if not is_computing.get(one) and one not in moved]
