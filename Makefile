@@ -5,7 +5,7 @@ EXAMPLE := build/moe_step.sqlite
 BULK := build/bulk_1m.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden bench clean
+.PHONY: help demo test test-all check format golden bench bench-diff faults screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,15 @@ $(BULK): .venv/stamp $(wildcard fixtures/bulk*.py fixtures/ddl/*.sql)
 
 bench: $(BULK)  ## measure reading on a million kernels, and write docs/performance.md; takes minutes
 	$(BIN)/python -m benchmarks.read $(BULK) --into docs/performance.md
+
+bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes minutes
+	$(BIN)/python -m benchmarks.diff_verdicts --pairs 2000 --jobs 2 --write docs/diff.md
+
+faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours
+	$(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --write docs/robustness.md
+
+screenshots: .venv/stamp  ## take the pictures of the README again; wants Chromium
+	$(BIN)/python -m benchmarks.screenshots docs/images
 
 clean:  ## remove what the targets above made
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

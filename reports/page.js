@@ -7,21 +7,27 @@
     return new Response(stream).arrayBuffer();
   };
 
+  const PRINTED_PX = 690; // fits A4 and Letter
+
   const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const themed = (layout) => {
     const axis = { gridcolor: tone("--line"), zerolinecolor: tone("--line"), linecolor: tone("--line") };
-    const narrow = window.innerWidth < 600;
+    const isPrinted = document.documentElement.classList.contains("printing");
+    const narrow = isPrinted || window.innerWidth < 600;
     const names = narrow && layout.yaxis && layout.yaxis.categoryarray;
     const short = names ? {
       tickmode: "array", tickvals: names, ticktext: names.map((name) => name.length > 22 ? `…${name.slice(-21)}` : name),
     } : {};
     const wide = names ? { range: [0, layout.xaxis.range[1] * 1.45], nticks: 4 } : {};
+    const legend = narrow && layout.legend ? { legend: { ...layout.legend, y: 1, yanchor: "bottom" } } : {};
     return {
       ...layout,
+      ...legend,
+      ...(isPrinted ? { width: PRINTED_PX } : {}),
       font: { family: "system-ui, sans-serif", size: narrow ? 11 : 13, color: tone("--ink") },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      margin: { l: narrow ? 40 : 60, r: 12, t: 30, b: 45 },
+      margin: layout.xaxis ? { l: narrow ? 40 : 60, r: 12, t: legend.legend ? 76 : 30, b: 45 } : { l: 0, r: 0, t: 26, b: 8 },
       xaxis: { ...axis, ...layout.xaxis, ...wide },
       yaxis: { ...axis, ...layout.yaxis, ...short },
       hoverlabel: { align: "left" },
@@ -40,6 +46,7 @@
     });
   };
   const redraw = () => charts.forEach(draw);
+  let unfolded = [];
 
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
     let text = cell.textContent.trim();
@@ -75,7 +82,7 @@
 
   const begin = async () => {
     opened();
-    window.wallscopeTimeline(await unpacked("timelines"));
+    if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
     const script = document.createElement("script");
     script.textContent = new TextDecoder().decode(await unpacked("plotly"));
     document.head.append(script);
@@ -85,8 +92,17 @@
     }));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     window.addEventListener("beforeprint", () => {
-      document.querySelectorAll("main > section > details").forEach((folded) => { folded.open = true; });
+      unfolded = [...document.querySelectorAll("main details:not([open]):not(.more):not(.code)")];
+      unfolded.forEach((folded) => { folded.open = true; });
+      document.documentElement.classList.add("printing");
       redraw();
+      window.dispatchEvent(new Event("wallscope-draw"));
+    });
+    window.addEventListener("afterprint", () => {
+      unfolded.forEach((folded) => { folded.open = false; });
+      document.documentElement.classList.remove("printing");
+      redraw();
+      window.dispatchEvent(new Event("wallscope-draw"));
     });
     document.documentElement.dataset.ready = "yes";
   };

@@ -2,7 +2,7 @@
 window.wallscopeTimeline = (buffer) => {
   const WALLS = ["compute", "communication", "memory", "host", "unattributed"];
   const COLOURS = ["#0072B2", "#E69F00", "#CC79A7", "#009E73", "#8A8A8A"];
-  const ROW = 18, BAND = 26, HEAD = 20, NARROW = 700;
+  const ROW = 18, BAND = 26, HEAD = 20, NARROW = 700, MOST_LINKS = 12;
   const canvas = document.getElementById("canvas");
   const told = document.getElementById("told");
   const found = document.getElementById("found");
@@ -203,31 +203,51 @@ window.wallscopeTimeline = (buffer) => {
     element.textContent = text;
     return element;
   };
-  const describeLink = (i) => {
-    const band = step.band, slack = band.slack[i] ? `, slack ${duration((band.slack[i] - 1) * step.tick)}` : "";
-    return `${duration(band.end[i] - band.start[i])} ${texts[band.cause[i]]}${band.what[i] ? `: ${texts[band.what[i]]}` : ""}${slack}`;
+  // Neighbouring links of one cause and one thing are one link; time outside calls is named by its longest part.
+  const isOutside = (i) => texts[step.band.what[i]].startsWith("thread ");
+  const chain = ([first, last]) => {
+    const band = step.band, links = [];
+    let longest = 0;
+    for (let i = first; i <= last; i++) {
+      const link = links.at(-1), length = band.end[i] - band.start[i];
+      if (link && band.cause[i] === band.cause[link.last] && (isOutside(i) ? isOutside(link.last) : band.what[i] === band.what[link.last])) {
+        if (length > longest) { longest = length; link.named = i; }
+        link.last = i;
+      } else {
+        links.push({ first: i, last: i, named: i });
+        longest = length;
+      }
+    }
+    return links;
+  };
+  const describeLink = ({ first, last, named }) => {
+    const band = step.band, slack = band.slack[last] ? `, slack ${duration((band.slack[last] - 1) * step.tick)}` : "";
+    const around = isOutside(named) && band.path[named] ? ` in ${texts[band.path[named]]}` : "";
+    return `${duration(band.end[last] - band.start[first])} ${texts[band.cause[named]]}${band.what[named] ? `: ${texts[band.what[named]]}${around}` : ""}${slack}`;
   };
   const tell = (...elements) => told.replaceChildren(...elements);
   const tellSlice = (i) => {
-    const band = step.band;
-    chosen = { start: band.start[i], end: band.end[i], top: HEAD, height: BAND, slice: i };
-    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${texts[band.cause[i]]}`), ` ${duration(band.end[i] - band.start[i])} at ${session(band.start[i])}, device: ${texts[band.state[i]].replaceAll("_", " ")}`)];
-    if (band.path[i]) lines.push(paragraph(`in ${texts[band.path[i]]}`));
+    const band = step.band, [first, last] = isGap(i) ? gapAround(i) : [i, i];
+    const links = chain([first, last]), here = links.findIndex((link) => i <= link.last);
+    const { first: from, last: until, named } = links[here];
+    chosen = { start: band.start[from], end: band.end[until], top: HEAD, height: BAND };
+    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${texts[band.cause[i]]}`), ` ${duration(chosen.end - chosen.start)} at ${session(chosen.start)}, device: ${texts[band.state[i]].replaceAll("_", " ")}`)];
+    if (band.path[named]) lines.push(paragraph(`in ${texts[band.path[named]]}`));
     if (!isGap(i)) {
       if (band.what[i]) lines.push(paragraph(texts[band.what[i]]));
       return tell(...lines);
     }
-    const [first, last] = gapAround(i);
     const list = document.createElement("ol");
-    const begin = Math.max(first, Math.min(i - 6, last - 11)), finish = Math.min(last, begin + 11);
-    for (let link = begin; link <= finish; link++) {
+    const begin = Math.max(0, Math.min(here - 6, links.length - MOST_LINKS)), finish = Math.min(links.length, begin + MOST_LINKS);
+    links.slice(begin, finish).forEach((link, place) => {
       const entry = document.createElement("li");
-      entry.value = link - first + 1;
-      entry.append(link === i ? bold(describeLink(link)) : describeLink(link));
+      entry.value = begin + place + 1;
+      entry.append(begin + place === here ? bold(describeLink(link)) : describeLink(link));
       list.append(entry);
-    }
+    });
     const ender = band.ender[last] ? `, ended by ${texts[band.ender[last]]}` : ", open at its end";
-    lines.push(paragraph(bold(`Gap of ${duration(band.end[last] - band.start[first])}${ender}.`), ` Its chain, ${last - first + 1} links in order of time:`), list);
+    const many = links.length === 1 ? "one link" : `${links.length} links in order of time${finish - begin < links.length ? `, ${begin + 1} to ${finish} here` : ""}`;
+    lines.push(paragraph(bold(`Gap of ${duration(band.end[last] - band.start[first])}${ender}.`), ` Its chain, ${many}:`), list);
     tell(...lines);
   };
   const tellRow = (lane, i, index) => {
@@ -368,17 +388,29 @@ window.wallscopeTimeline = (buffer) => {
   document.getElementById("out").addEventListener("click", () => zoom(2));
   document.getElementById("all").addEventListener("click", () => show(0, step.length));
   document.getElementById("gap").addEventListener("click", longestGap);
-  document.getElementById("step").addEventListener("change", (event) => {
-    step = steps[Number(event.target.value)];
+  const choose = (number) => {
+    document.getElementById("step").value = String(number);
+    step = steps[number];
     chosen = null;
     show(0, step.length);
     search(document.getElementById("find").value);
+  };
+  document.getElementById("step").addEventListener("change", (event) => choose(Number(event.target.value)));
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-at]");
+    const number = button ? steps.findIndex((shown) => String(shown.step) === button.dataset.step) : -1;
+    if (number < 0) return;
+    if (steps[number] !== step) choose(number);
+    const i = above(step.band.end, Number(BigInt(button.dataset.at) - BigInt(step.start)));
+    goTo(gapAround(Math.min(i, step.band.start.length - 1)));
+    document.getElementById("viewer").scrollIntoView({ block: "nearest" });
   });
   document.getElementById("find").addEventListener("input", (event) => search(event.target.value));
   document.getElementById("find").addEventListener("keydown", (event) => {
     if (event.key === "Enter") { event.preventDefault(); nextHit(event.shiftKey ? -1 : 1); }
   });
   new ResizeObserver(ask).observe(canvas);
+  window.addEventListener("wallscope-draw", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ask);
   ask();
 };

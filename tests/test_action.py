@@ -121,6 +121,18 @@ def test_a_commit_is_recorded_compared_told_and_judged(runner, tmp_path):
     assert runner.run("judge", STATUS="").returncode == 0
 
 
+def test_a_damaged_store_is_not_taken_for_one_without_records(runner, tmp_path):
+    report = tmp_path / "report"
+    answer(report / "runs" / "x.json", "x", 1.0, 1)
+    common = {"STORE": "store", "LABELS": "", "REPORT": str(report)}
+    runner.run("record", **common, KEEP="9", COMMIT=HEAD)
+    (path,) = (tmp_path / "store" / "records" / HEAD).glob("*.json")
+    path.write_text("{")
+    ran = runner.run("compare", **common, GIVEN="", TARGET=BASE, COMMIT=HEAD, GATES="")
+
+    assert (ran.returncode, "is damaged" in ran.stderr) == (2, True)
+
+
 def test_a_base_without_a_record_fails_nothing(runner, tmp_path):
     report = tmp_path / "report"
     answer(report / "runs" / "x.json", "x", 1.0, 1)

@@ -47,6 +47,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "ranges",
         "gaps",
         "at",
+        "whatif",
         "advise",
         "check-config",
         "explain",

@@ -35,6 +35,20 @@ def test_the_wheel_holds_every_shipped_file(folder, wheel):
     assert shipped == {path.name: path.read_bytes() for path in (ROOT / folder).iterdir()}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_building_again_gives_the_same_bytes(kind, tmp_path):
+    for time in ("first", "second"):
+        command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", tmp_path / time]
+        subprocess.run([*command, ROOT], check=True, capture_output=True)
+    first, second = (
+        {path.name: path.read_bytes() for path in (tmp_path / time).iterdir()} for time in ("first", "second")
+    )
+
+    assert len(first) == 1
+    assert first == second
+
+
 def test_the_wheel_holds_nothing_of_tests_and_fixtures(wheel):
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}

@@ -6,36 +6,47 @@ from pathlib import Path
 import polars as pl
 
 from wallscope import __version__
-from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep
+from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
+from wallscope.model.diagnosis import Dominant
 from wallscope.model.options import Options
 from wallscope.model.report import Report
+from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
-from wallscope.profile import profiled
+from wallscope.profile import profiled, profiles
+from wallscope.ranks import job_of
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
-from wallscope.timeline.paths import nested
+from wallscope.timeline.partners import partners
+from wallscope.timeline.paths import nested, path_texts
 from wallscope.timeline.projection import projection
 from wallscope.timeline.selection import selected_ranks, selected_windows
+from wallscope.timeline.spans import Times
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
-from wallscope.walls.accounting import Divided, accounts, all_slices
+from wallscope.walls.accounting import Divided, accounts, all_slices, rank_windows, rank_work
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.budget import budgets
 from wallscope.walls.chain_findings import chain_findings
+from wallscope.walls.diagnosis import decided
 from wallscope.walls.evidence import OperationFacts, operation_facts
 from wallscope.walls.evidence import evidence as evidence_of
+from wallscope.walls.exported import Exported
 from wallscope.walls.findings import accounting_findings
 from wallscope.walls.opportunities import inferred_causes, opportunities
+from wallscope.walls.overlap import overlap_tax
 from wallscope.walls.phases import Phases
+from wallscope.walls.playable import playable, waiting_most
 from wallscope.walls.proof import Proof
 from wallscope.walls.step_timeline import step_timelines
 from wallscope.walls.tables import step_table
 from wallscope.walls.throughput import throughput, throughput_findings
-from wallscope.walls.verdict import diagnosed, least_computing
+from wallscope.walls.verdict import diagnosed, least_computing, working
+from wallscope.whatif import answered
 
 __all__ = [
     "Accounted",
@@ -43,6 +54,7 @@ __all__ = [
     "accounted",
     "analyze",
     "divide",
+    "dominant",
     "gathered",
     "proven",
     "report_of",
@@ -60,6 +72,7 @@ class Accounted:
     analysis: Analysis
     parts: Divided
     evidence: Evidence
+    facts: OperationFacts
     place: int
 
 
@@ -83,6 +96,11 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS))
 
 
+def exported(found: Accounted) -> Exported:
+    """The tables behind the answer, each made when it is asked for."""
+    return Exported(found.analysis, found.parts, found.evidence, found.facts)
+
+
 def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     """Read one export and account for the time of each of its ranks; the parts are kept.
 
@@ -100,40 +118,59 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     found = accounts(parts, facts, evidence)
     ranks = tuple(account.rank for account in found)
     place = least_computing(ranks, parts.unmarked_places())
-    shown = found[place]
     anchor = _anchor(parts, division)
-    won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
-    gpu = parts.capture.export.gpu(shown.rank.gpu)
-    achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
-    analysis = Analysis(
-        schema=SCHEMA,
-        wallscope_version=__version__,
-        inputs=(parts.capture.export,),
-        capture=CaptureQuality(
-            findings=(
-                *accounting_findings(ranks, anchor, parts),
-                *throughput_findings(anchor, options.step_facts),
-                *chain_findings(shown, evidence.waits, parts, anchor),
-                *(() if read is None else read.findings),
-                *parts.capture.findings,
+
+    def speaking(place: int) -> Analysis:
+        shown = found[place]
+        won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
+        gpu = parts.capture.export.gpu(shown.rank.gpu)
+        achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
+        return Analysis(
+            schema=SCHEMA,
+            wallscope_version=__version__,
+            inputs=(parts.capture.export,),
+            capture=CaptureQuality(
+                findings=(
+                    *accounting_findings(ranks, anchor, parts),
+                    *throughput_findings(anchor, options.step_facts),
+                    *chain_findings(shown, evidence.waits, parts, anchor),
+                    *(() if read is None else read.findings),
+                    *parts.capture.findings,
+                ),
+                launch_correlation_share=_launch_correlation_share(parts.capture),
+                resolved_dependency_share=evidence.waits.resolved_share,
+                cuda_graphs=parts.capture.graphs,
+                ranks_supplied=len(ranks),
+                world_size=parts.capture.world_size,
             ),
-            launch_correlation_share=_launch_correlation_share(parts.capture),
-            resolved_dependency_share=evidence.waits.resolved_share,
-            cuda_graphs=parts.capture.graphs,
-            ranks_supplied=len(ranks),
-            world_size=parts.capture.world_size,
-        ),
-        anchor=anchor,
-        ranks=ranks,
-        diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
-        opportunities=won,
-    )
+            anchor=anchor,
+            ranks=ranks,
+            diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
+            opportunities=won,
+        )
+
+    analysis = speaking(place)
     told = RunConfiguration() if read is None else read.configuration
+    own = profiles(analysis, tuple(account.tables for account in found), options.step_facts, told)
+    job = None if len(ranks) == 1 else job_of(own, dominant, parts.capture.world_size)
+    if job is not None and job.collectives.matched and _may_speak(parts, ranks, job.critical_place):
+        place = job.critical_place
+        analysis = speaking(place)
+    analysis = replace(analysis, job=job)
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
-    profiles = tuple(account.tables for account in found)
-    return Accounted(profiled(fixed, profiles, options.step_facts), parts, evidence, place)
+    return Accounted(profiled(fixed, own), parts, evidence, facts, place)
+
+
+def dominant(walls: Times, unresolved: Times) -> Dominant:
+    """The dominant wall of some steps: ns of each wall, and of the time without an owner, in each."""
+    return decided(walls, unresolved).dominant
+
+
+def _may_speak(parts: Divided, ranks: tuple[Rank, ...], place: int) -> bool:
+    """Whether a rank works, and by steps that are known."""
+    return any(ranks[place] is one for one in working(ranks)) and place not in parts.unmarked_places()
 
 
 def gathered(
@@ -169,6 +206,52 @@ def stepped(path: Path, options: Options, progress: Progress) -> pl.DataFrame:
     _, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
     return step_table(parts, all_slices(parts, evidence))
+
+
+def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> WhatIf:
+    """Read one export and play the steps of a rank again with changes.
+
+    Of several ranks it is the one that computes for the smallest share of its typical step.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+    parts, division = divide(path, options, progress)
+    facts, evidence = gathered(parts, division, options, progress)
+    progress("playing steps again")
+    ranks = rank_windows(parts)
+    place = waiting_most(ranks, parts.unmarked_places())
+    between = partners(parts.operations, facts.collectives)
+    stretch = playable(evidence, ranks, between, parts.phases, parts.capture.names, place)
+    own = parts.capture.ranks.row(place, named=True)
+    work = rank_work(parts, own["rank_id"])
+    step_ns = round(float((work.steps.end_ns - work.steps.start_ns).mean()))
+    tax = overlap_tax(work, parts.capture.kernels)
+    texts = path_texts(parts.phases.paths, parts.phases.names, parts.phases.paths["path"])
+    try:
+        found = answered(stretch, asked, step_ns, None if tax is None else tax.ratio, texts)
+    except NothingToAnalyzeError as error:
+        raise NothingToAnalyzeError(f"{path} — {error}") from error
+    return WhatIf(
+        schema=WHATIF_SCHEMA,
+        wallscope_version=__version__,
+        inputs=(parts.capture.export,),
+        rank=own["rank"],
+        device=own["device"],
+        unit=division.unit,
+        step_ns=step_ns,
+        played_steps=int(stretch.steps["typical"].sum()),
+        played_operations=len(stretch.replay.ops),
+        played_ranks=stretch.operations["rank_id"].n_unique(),
+        overlap_tax=None if tax is None else tax.ratio,
+        interference=asked.interference,
+        check=found.check,
+        path=found.path,
+        walls=found.walls,
+        wall=found.wall,
+        answers=found.answers,
+        sweep=found.sweep,
+    )
 
 
 def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, Division]:

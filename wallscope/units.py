@@ -157,14 +157,14 @@ def number(value: int | None) -> str:
 def plural(value: int, noun: str) -> str:
     """A count with its noun.
 
-    >>> plural(1, "kernel"), plural(4010, "kernel"), plural(2, "copy"), plural(0, "launch")
-    ('1 kernel', '4,010 kernels', '2 copies', '0 launches')
+    >>> plural(1, "kernel"), plural(4010, "kernel"), plural(2, "copy"), plural(0, "launch"), plural(3, "fix")
+    ('1 kernel', '4,010 kernels', '2 copies', '0 launches', '3 fixes')
     """
     if value == 1:
         return f"1 {noun}"
     if noun.endswith("y"):
         return f"{value:,} {noun[:-1]}ies"
-    return f"{value:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+    return f"{value:,} {noun}{'es' if noun.endswith(('ch', 's', 'x')) else 's'}"
 
 
 def utc(time_ns: int | None) -> str:

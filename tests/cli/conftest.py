@@ -6,22 +6,29 @@ import pytest
 
 from fixtures.scenario import scenarios
 from tests.compare.test_comparing import steps
-from tests.profile.random_profiles import profile_of
+from tests.profile.random_profiles import profile_of, work
 from wallscope.analysis import Options, analyze
+from wallscope.model.capture import GraphTracing
 from wallscope.profile import packed
 from wallscope.render.document import document
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """Answers of two commits: the second is 10 % slower."""
+    """Answers of three commits: the second is 10 % slower, the third was also tuned."""
     folder = tmp_path_factory.mktemp("answers")
     path = folder / "run.sqlite"
     next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)
     bare = analyze(path, Options(), lambda _: None)
     path.unlink()
-    for name, factor, seed in (("base", 1.0, 1), ("head", 1.1, 2)):
-        stored = packed(profile_of(name, steps(20, factor, seed)))
+    tuned = replace(work(), graphs=GraphTracing.NODE, settings=(("micro_batch_size", "2"),))
+    plain = replace(work(), settings=(("micro_batch_size", "1"),))
+    for name, factor, seed, of in (
+        ("base", 1.0, 1, plain),
+        ("head", 1.1, 2, plain),
+        ("tuned", 1.2, 3, tuned),
+    ):
+        stored = packed(profile_of(name, steps(20, factor, seed), of))
         answer = replace(bare, ranks=(replace(bare.ranks[0], profile=stored),))
         (folder / f"{name}.json").write_text(document(answer), encoding="utf-8")
     return folder

@@ -13,6 +13,7 @@ from wallscope.render import capture_help as help_module
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 NOT_BY_CAPTURE = {
+    "export-left-out",
     "configuration-contradicted",
     "configuration-disputed",
     "configuration-former-name",

@@ -46,12 +46,6 @@ def test_a_dash_writes_the_json_to_standard_output_alone(wallscope, export, tmp_
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
 
 
-def test_the_same_input_gives_the_same_bytes(started, export):
-    command = ("analyze", export, "--no-cache", "--json", "-")
-
-    assert started(*command, POLARS_MAX_THREADS="1").out == started(*command, POLARS_MAX_THREADS="2").out
-
-
 def test_info_works_without_device_operations(wallscope, tmp_path):
     with ExportWriter(tmp_path / "run.sqlite", "3.7.2") as writer:
         writer.range("step", 1, 2)
@@ -155,20 +149,6 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(export):
     os.close(writing)
 
     assert (ran.returncode, ran.stderr) == (2, "")
-
-
-def test_an_internal_error_shows_its_traceback_and_exits_70(monkeypatch, capsys):
-    import wallscope.cli
-
-    def broken() -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(wallscope.cli, "app", broken)
-    with pytest.raises(SystemExit) as left:
-        wallscope.cli.main()
-
-    assert left.value.code == 70
-    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_exits_130_and_leaves_nothing(monkeypatch, export, tmp_path):

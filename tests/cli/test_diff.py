@@ -8,15 +8,15 @@ from fixtures.scenario import scenarios
 from tests.compare.test_comparing import assert_adds_up, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.analysis import Options
-from wallscope.cli.sides import captures, runs_of
 from wallscope.compare import Asked, Side, compared
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.profile import packed
 from wallscope.shipped import report
+from wallscope.sides import captures, runs_of
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):
-    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--junit", "diff.xml")
+    outputs = ("--json", "diff.json", "--markdown", "diff.md", "--html", "diff.html", "--junit", "diff.xml")
     ran = wallscope("diff", answers / "base.json", answers / "head.json", *outputs)
 
     assert (ran.code, ran.err) == (0, "")
@@ -26,6 +26,9 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
+    assert '<h1><span class="said-verdict regression">SLOWER</span> step 100.2 ms' in (
+        tmp_path / "diff.html"
+    ).read_text(encoding="utf-8")
 
 
 def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, tmp_path):
@@ -35,7 +38,7 @@ def test_a_failed_gate_exits_1_with_its_evidence_in_a_line(wallscope, answers, t
 
     assert ran.code == 1
     assert ran.err == (
-        "wallscope: gate step>3% failed: step 100.2 ms → 109.8 ms, +9.5 % (95 % interval +8.3 % … +10.8 %)\n"
+        "wallscope: gate step>3% failed: step 100.2 ms → 109.8 ms, +9.5 % (95 % interval +5.9 % … +13.3 %)\n"
     )
 
 
@@ -118,7 +121,7 @@ def test_an_answer_of_another_version_is_one_line(answers, tmp_path):
     (tmp_path / "new.json").write_text(json.dumps(answer))
 
     with pytest.raises(
-        ProfileError, match=r"is wallscope.profile/7, this wallscope reads wallscope.profile/1"
+        ProfileError, match=r"is wallscope.profile/7, this wallscope reads wallscope.profile/2"
     ):
         runs_of((tmp_path / "new.json",), Options(), lambda _: None)
 
@@ -133,5 +136,7 @@ def test_the_real_pair_got_slower_on_the_host(traces, called):
     assert found.verdict in {"regression", "inconclusive"}
     assert max(found.deltas.walls, key=lambda row: row.delta_ns).wall == "host"
     ran = called("diff", *(traces / name for name in ends))
-    assert "Mostly host: +2.6 ms." in ran.out.replace("\n", " ")
+    said = ran.out.replace("\n", " ")
+    assert "repeated window 16.9 ms → 19.2 ms: grew by 2.3 ms (+13.6 %, median +14.2 %" in said
+    assert "Mostly host: +2.6 ms." in said
     assert "faster" not in ran.out.lower()

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 
 import pytest
@@ -15,7 +16,7 @@ def recorded(answers, called, tmp_path, monkeypatch):
         )
         assert ran.code == 0
         assert ran.out.startswith(
-            f"{commit[:12]} · NVIDIA H100, 16 ranks, train_step, model=moe · typical step 1"
+            f"{commit[:12]} · NVIDIA H100, 16 ranks, train_step, model=moe, configuration="
         )
     return called
 
@@ -53,6 +54,16 @@ def test_history_lists_a_time_by_commit(recorded, tmp_path):
         pytest.param(
             ("diff", "aaaa", "bbbb", "--label", "model=other"), "share no testbed", id="other testbed"
         ),
+        pytest.param(
+            ("diff", "aaaa", "bbbb", "--label", "configuration=0"),
+            "share no testbed",
+            id="other configuration",
+        ),
+        pytest.param(
+            ("record", "x.json", "--commit", BASE, "--label", "configuration=1"),
+            "is told by the runs",
+            id="configuration as a label",
+        ),
         pytest.param(("history", "speed"), "is no metric", id="no metric"),
         pytest.param(("history", "step", "--label", "a=b"), "holds no such record", id="no record"),
         pytest.param(("record", "none.json", "--commit", BASE), "cannot be read", id="no run"),
@@ -82,3 +93,41 @@ def test_ranges_name_commits_as_git_does(answers, called, tmp_path, monkeypatch)
     ran = called("diff", "main...topic", "--store", "store", "--json", "-")
     found = json.loads(ran.out)
     assert [found[side]["commit"][:12] for side in ("base", "head")] == commits
+
+
+def record(called, answers, name, commit):
+    ran = called("record", answers / f"{name}.json", "--commit", commit, "--store", "store")
+    return re.search(r"configuration=(\w+)", ran.out)[1]
+
+
+def test_what_was_tuned_is_compared_where_nothing_else_is_there_and_listed(
+    answers, called, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    plain = record(called, answers, "base", BASE)
+    tuned = record(called, answers, "tuned", HEAD)
+    ran = called("diff", "aaaa", "bbbb", "--store", "store")
+
+    said = ran.out.replace("\n", " ")
+    assert plain != tuned
+    assert "SLOWER" in said
+    assert re.search(rf"Configured differently: .*{plain} → .*{tuned}", said)
+    assert "CUDA graphs: none → node" in said
+    assert "micro_batch_size: 1 → 2" in said
+
+
+def test_of_several_testbeds_the_one_that_both_commits_have_is_taken_and_named(
+    answers, called, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    plain = record(called, answers, "base", BASE)
+    record(called, answers, "tuned", HEAD)
+    assert record(called, answers, "head", HEAD) == plain
+    ran = called("diff", "aaaa", "bbbb", "--store", "store")
+    assert re.search(rf"Both on .*configuration={plain}", ran.out.replace("\n", " "))
+
+    record(called, answers, "tuned", BASE)
+    several = called("diff", "aaaa", "bbbb", "--store", "store")
+    assert (several.code, "share several testbeds" in several.err) == (2, True)
+    chosen = called("diff", "aaaa", "bbbb", "--store", "store", "--label", f"configuration={plain[:4]}")
+    assert f"configuration={plain}" in chosen.out.replace("\n", " ")

@@ -134,6 +134,37 @@ def test_recorded_noise_between_runs_keeps_a_gate_from_failing():
     assert (found.gates[0].held, found.step.run_noise) == (True, 0.03)
 
 
+@pytest.mark.parametrize(
+    ("factor", "verdict"),
+    [
+        pytest.param(1.0, "no-change", id="the pair is alike"),
+        pytest.param(1.028, "inconclusive", id="the pair differs, by no more than runs may"),
+        pytest.param(0.972, "inconclusive", id="the same, the other way"),
+        pytest.param(1.05, "regression", id="by more than runs may"),
+    ],
+)
+def test_one_run_a_side_is_told_from_what_runs_are_taken_to_differ_by(factor, verdict):
+    gate = Asked(gates=(gate_of("step>1%"),))
+    found = diff(
+        profile_of("a", steps(20, jitter=0.005)),
+        profile_of("b", steps(20, factor, seed=2, jitter=0.005)),
+        gate,
+    )
+
+    assert (found.verdict, found.gates[0].held) == (verdict, verdict != "regression")
+    assert found.step.run_noise_source == "assumed"
+    assert found.step.ratio_low < found.step.pair_ratio_low < found.step.pair_ratio_high
+
+
+def test_runs_of_one_side_tell_how_much_those_of_the_other_differ():
+    runs = tuple((profile_of(f"a{run}", steps(20, 1 + 0.02 * run, seed=run)),) for run in range(3))
+    one = ((profile_of("b", steps(20, seed=8)),),)
+    found = compared(Side("base", runs), Side("head", one), Asked())
+
+    assert (found.step.replication, found.step.run_noise_source) == ("steps", "runs")
+    assert found.step.pair_ratio_low is None
+
+
 def test_runs_are_what_varies_where_there_are_several():
     base = Side(
         "base", tuple((profile_of(f"a{run}", steps(20, 1 + 0.02 * run, seed=run)),) for run in range(4))

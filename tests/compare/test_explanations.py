@@ -22,6 +22,7 @@ DISPATCH = Key("layer_#f-layer_#b / moe", "all-to-all", "ncclDevKernel_SendRecv"
 DEEP = DISPATCH._replace(
     path="moe", category="dispatch", name="deep_ep::internode::dispatch", backend="deep-ep"
 )
+GRAPH = Key("", "graph", "graph", None, None, None)
 HOST = Key("mlp", "host", "cudaStreamSynchronize", None, None, None)
 
 
@@ -64,6 +65,12 @@ LAUNCHES = (HOST, "host/launch-call", 60, 0)
         ),
         pytest.param(
             step(PRODUCT, LAUNCHES), step(PRODUCT, graphs="node"), ["cuda-graphs-new"], id="graphs new"
+        ),
+        pytest.param(
+            step(PRODUCT),
+            step((GRAPH, "unattributed/opaque-graph", 400, 1), graphs="graph"),
+            ["opaque-graphs", "cuda-graphs-new"],
+            id="kernels hidden in graphs are no lost precision",
         ),
         pytest.param(
             step(PRODUCT, (FUSED, "compute/elementwise", 10, 4)),

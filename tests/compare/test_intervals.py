@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.compare.intervals import Noise, Spread, half_width, noise_of, of_runs, of_steps
+from wallscope.compare.intervals import Noise, Spread, half_width, noise_of, of_both, of_runs, of_steps
 from wallscope.compare.quantiles import student
 from wallscope.timeline.ordinary import is_ordinary
 
@@ -25,8 +25,11 @@ def test_below_two_degrees_quantiles_err_on_the_wide_side(freedom):
     assert student(0.975, freedom) >= student(0.975, 2) * 0.999
 
 
-def test_two_steps_tell_nothing():
-    assert half_width(spread(10, 11).of(0), spread(10, 11).of(0)) is None
+def test_fewer_than_five_steps_tell_nothing():
+    few, enough = spread(10, 11, 12, 10), spread(10, 11, 12, 10, 11)
+
+    assert half_width(few.of(0), enough.of(0)) is None
+    assert half_width(enough.of(0), enough.of(0)) is not None
 
 
 def test_the_same_steps_give_the_same_interval_on_either_side():
@@ -73,3 +76,22 @@ def test_ordinary_steps_are_those_within_the_quartiles(length_ns):
     low, high = np.percentile(length_ns, [25, 75])
 
     assert sorted(kept.tolist()) == [value for value in sorted(length_ns) if low <= value <= high]
+
+
+@given(st.floats(0, 0.2), st.floats(1, 40), st.floats(1, 40))
+def test_noise_between_runs_never_narrows_an_interval(error, freedom, other):
+    both = of_both([side(1.0, error, freedom)], [side(1.1, 0.02, other)])
+
+    assert both.half() >= both.alone
+
+
+def test_the_correlation_that_short_series_hide_is_put_back():
+    random = np.random.default_rng(11)
+    found = []
+    for _ in range(200):
+        drawn = random.standard_normal(12)
+        for step in range(1, drawn.size):
+            drawn[step] = 0.8 * drawn[step - 1] + 0.6 * drawn[step]
+        found.append(spread(*np.round(1e6 * np.exp(0.05 * drawn)).astype(int).tolist()).freedom)
+
+    assert np.median(found) < 3

@@ -139,3 +139,25 @@ def test_work_without_a_process_belongs_to_the_only_one_that_made_calls(tmp_path
 
     assert found.ranks["pid"].to_list() == [101]
     assert found.operations["call"].to_list() == [0]
+
+
+@pytest.mark.parametrize(
+    ("untied", "outside"),
+    [
+        pytest.param([("b load", 100, 190), ("a fetch", 110, 180)], "b load", id="elsewhere one is outside"),
+        pytest.param([], "a fetch", id="nothing tells, so text does"),
+    ],
+)
+def test_equal_ranges_nest_alike_in_each_step_whatever_the_order_of_rows(untied, outside, tmp_path):
+    steps = [["a fetch", "b load"], ["b load", "a fetch"], ["a fetch", "b load"]]
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        writer.kernel("nvjet", 1, 2)
+        for text, start_ns, end_ns in untied:
+            writer.range(text, start_ns, end_ns)
+        for number, order in enumerate(steps):
+            for text in order:
+                writer.range(text, 1_000 * (number + 1), 1_000 * (number + 1) + 50)
+
+    found = [text for text, start_ns, *_ in texts(capture(tmp_path / "run.sqlite")) if start_ns >= 1_000]
+    inside = "a fetch" if outside == "b load" else "b load"
+    assert found == [outside, inside] * 3

@@ -59,6 +59,13 @@ def changed(**parts):
             "is damaged",
             id="code of no text",
         ),
+        pytest.param(
+            changed(
+                recoverable={"input": [0], "cause": {"texts": [], "codes": [None]}, "recoverable_ns": [1]}
+            ),
+            "is damaged",
+            id="nothing where something must be",
+        ),
         pytest.param(changed(owned=json.loads("{}")), "is damaged", id="table empty"),
         pytest.param(
             packed(replace(profile_of("a", [[1] * 6]), owned=profile_of("a", [[2] * 6]).owned)),

@@ -1,7 +1,6 @@
 """What Chromium alone can tell of the page: nothing complains, nothing is fetched, the timeline works."""
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +9,12 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
+from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
 from wallscope.analysis import Options, accounted, report_of
 from wallscope.model.report import SHOWN_OPERATIONS
 from wallscope.render.page import page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _ZOOMED = """async () => {
   const canvas = document.getElementById("canvas"), frames = [];
   canvas.focus();
@@ -31,9 +30,7 @@ HOSTILE = (
     "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>"
     "\u202e\u2028\x1b[31m{{7*7}} <a href='https://x.invalid/'>b</a> %{x} " + "y" * 100_000
 )
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium here: install Debian's package chromium"
-)
+pytestmark = needs_chromium
 
 
 def write(path):
@@ -65,33 +62,6 @@ def file(report, tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
-class Opened:
-    """The page in a tab, with all that the browser complained about and asked for."""
-
-    def __init__(self, browser, file, width, scheme):
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
-        )
-        self.tab = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.tab.on("console", lambda message: self.said.append(message.text))
-        self.tab.on("pageerror", lambda error: self.said.append(str(error)))
-        self.tab.on("request", lambda request: self.asked.append(request.url))
-        self.tab.goto(file.as_uri())
-        self.tab.wait_for_selector("html[data-ready=yes]", state="attached", timeout=20_000)
-
-
 @pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide-light", "phone-dark"])
 def opened(request, browser, file):
     found = Opened(browser, file, *request.param)
@@ -100,16 +70,9 @@ def opened(request, browser, file):
 
 
 def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(opened, file):
-    tab = opened.tab
-    tab.evaluate("document.querySelectorAll('main > section > details').forEach((d) => { d.open = true; })")
-    tab.wait_for_function("document.querySelectorAll('.plot .main-svg').length >= 3")
-    sections = tab.locator("main > section")
+    opened.unfold()
 
-    assert opened.said == []
-    assert {url for url in opened.asked if not url.startswith(("data:", "blob:"))} == {file.as_uri()}
-    assert all(sections.nth(place).is_visible() for place in range(sections.count()))
-    assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert tab.evaluate("window.hacked === undefined && !document.querySelector('a[href*=invalid], img')")
+    assert opened.is_quiet_and_whole(file)
 
 
 def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
@@ -132,6 +95,28 @@ def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
     assert chosen.startswith("ncclDevKernel_AllReduce_Sum_f32_RING_LL\n300.0 µs at ")
     assert f"Gap of {units.duration(gap_ns)}" in told
     assert opened.said == []
+
+
+def test_a_row_of_the_gaps_leads_to_its_chain_in_the_timeline(browser, file, report):
+    """The links are those of `wallscope gaps`: neighbours of one cause and one thing are one link."""
+    shown = {timeline.step for timeline in report.timelines}
+    gaps = [gap for gap in report.gaps if gap.row["step"] in shown]
+    opened = Opened(browser, file, 1280, "light")
+    told = []
+    for place in range(len(gaps)):
+        opened.tab.locator("#timeline [data-at]").nth(place).click()
+        told.append(opened.tab.locator("#told li").all_inner_texts())
+    leading = opened.tab.locator("#timeline [data-at]").count()
+    opened.context.close()
+
+    assert leading == len(gaps) < len(report.gaps)
+    assert [[line.split(" ")[:3] for line in lines] for lines in told] == [
+        [
+            f"{units.duration(link.end_ns - link.start_ns)} {link.cause}{':' if link.what else ''}".split(" ")
+            for link in gap.links
+        ]
+        for gap in gaps
+    ]
 
 
 def gaps_of(slices):
@@ -188,6 +173,27 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
     assert sorted(frames)[56] < 100
 
 
+def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
+    opened = Opened(browser, file, 1280, "dark")
+    tab = opened.tab
+    folded = "document.querySelectorAll('main > section > details:not([open])').length"
+    ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
+    before = tab.evaluate(folded)
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    printed = (tab.evaluate(folded), tab.evaluate(ink))
+    widths = tab.evaluate(
+        "[...document.querySelectorAll('.main-svg, #canvas')].map((one) => one.getBoundingClientRect().width)"
+    )
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    after = (tab.evaluate(folded), tab.evaluate(ink))
+    opened.context.close()
+
+    assert before > 0
+    assert printed == (0, "#000")
+    assert after == (before, "#e8eaec")
+    assert max(widths) <= 703  # A4 less its margins, at 96 dots an inch
+
+
 def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
     opened = Opened(browser, file, 1280, "light")
     with opened.tab.expect_download() as download:
@@ -197,3 +203,14 @@ def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
 
     assert lines[0].startswith("step,start,length,compute")
     assert len(lines) == 1 + len(report.analysis.ranks[0].steps)
+
+
+@needs_axe
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, scheme):
+    opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
+    opened.unfold()
+    found = opened.violations()
+    opened.context.close()
+
+    assert found == []

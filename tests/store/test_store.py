@@ -3,9 +3,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 
@@ -15,8 +18,7 @@ from wallscope.errors import StoreError
 from wallscope.model import record as nouns
 from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank
 from wallscope.profile import packed, unpacked
-from wallscope.store import Store, run_noise
-from wallscope.store.folder import object_name
+from wallscope.store import Store, object_name, records, run_noise
 
 ROOT = Path(__file__).resolve().parents[2]
 BED = nouns.Testbed("NVIDIA H100", 16, 1, "step", "train_step", {"model": "moe"})
@@ -29,9 +31,35 @@ def run(commit, number=0, recorded_ns=1, typical_ns=100, testbed=BED):
     return Record(RECORD_SCHEMA, commit, testbed, recorded_ns, (rank,), 0), {object_name(stored): stored}
 
 
+def opened(kind, folder):
+    """A store of each kind of place."""
+    if kind == "folder":
+        return Store(folder)
+    if kind == "file URL":
+        return Store(f"file://{folder}")
+    pytest.importorskip("fsspec", reason="stores behind URLs need the extra remote")
+    from wallscope.store.remote import Remote
+
+    if kind == "object store":
+        return Store(f"memory://{folder}")
+    store = Store(folder)
+    store.place = Remote(f"file://{folder}")
+    return store
+
+
+@pytest.fixture(params=["folder", "file URL", "object store", "piece by piece"])
+def store(request, tmp_path):
+    return opened(request.param, tmp_path / f"store-{uuid4().hex}")
+
+
 @pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
+def later(monkeypatch):
+    """Two hours from now, as retention sees it."""
+    monkeypatch.setattr(records, "time", SimpleNamespace(time=lambda: time.time() + 7_200))
+
+
+def objects(store):
+    return [name for name in store.place.names("objects") if ".aside-" not in name]
 
 
 def test_what_is_kept_is_found_by_commit_and_its_beginning(store):
@@ -66,7 +94,7 @@ def test_a_commit_that_is_unknown_or_ambiguous_is_one_line(store, wanted):
 def test_writers_at_once_lose_nothing(store):
     jobs = [run(f"{number % 5:04x}", number % 4, typical_ns=number) for number in range(60)]
     with ThreadPoolExecutor(12) as pool:
-        list(pool.map(lambda job: Store(store.folder).add(*job), jobs))
+        list(pool.map(lambda job: store.add(*job), jobs))
 
     assert {(entry.commit, entry.speaking.typical_ns) for entry in store.all_records()} == {
         (job.commit, job.speaking.typical_ns) for job, _ in jobs
@@ -78,17 +106,18 @@ def test_writers_at_once_lose_nothing(store):
 WRITER = """
 import sys
 from pathlib import Path
-from tests.store.test_store import run
-from wallscope.store import Store
-store = Store(Path(sys.argv[1]))
+from tests.store.test_store import opened, run
+store = opened(sys.argv[1], Path(sys.argv[2]))
 for number in range(100_000):
     store.add(*run(f"{number % 7:04x}", number % 4, typical_ns=number))
     print(number, flush=True)
 """
 
 
-def test_a_writer_killed_in_the_middle_loses_nothing_that_was_written(store):
-    command = [sys.executable, "-c", WRITER, str(store.folder)]
+@pytest.mark.parametrize("kind", ["folder", "piece by piece"])
+def test_a_writer_killed_in_the_middle_loses_nothing_that_was_written(kind, tmp_path):
+    store = opened(kind, tmp_path / "store")
+    command = [sys.executable, "-c", WRITER, kind, str(tmp_path / "store")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as writer:
         said = [int(writer.stdout.readline()) for _ in range(20)]
         os.kill(writer.pid, signal.SIGKILL)
@@ -102,23 +131,55 @@ def test_a_writer_killed_in_the_middle_loses_nothing_that_was_written(store):
     assert store.records("ffff")
 
 
+@pytest.mark.usefixtures("later")
 def test_what_a_killed_writer_left_aside_is_no_record_and_is_swept(store):
     store.add(*run("abcd"))
-    leftovers = [store.folder / "records" / "abcd" / ".aside-x", store.folder / "objects" / "aa" / ".aside-y"]
-    for path in leftovers:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"{")
-        os.utime(path, (1, 1))
+    leftovers = {"records/abcd/.aside-x", "objects/aa/.aside-y"}
+    for name in leftovers:
+        store.place.write(name, b"{")
 
     assert len(store.records("abcd")) == 1
     store.retain(BED, 5)
-    assert not any(path.exists() for path in leftovers)
+    assert not leftovers & {*store.place.names("records"), *store.place.names("objects")}
+    store.profile(store.records("abcd")[0].speaking.object)
+
+
+def test_an_object_deleted_while_a_record_of_it_is_written_is_put_back(store, monkeypatch):
+    """Retention decides before the record stands, and deletes after the writer put its object."""
+    record, profiles = run("abcd")
+    write = store.place.write
+
+    def interrupted(name, content):
+        write(name, content)
+        if name.startswith("records/"):
+            for gone in objects(store):
+                store.place.delete(gone)
+
+    monkeypatch.setattr(store.place, "write", interrupted)
+    store.add(record, profiles)
+    assert store.profile(record.speaking.object) == profiles[record.speaking.object]
+
+
+@pytest.mark.usefixtures("later")
+def test_an_object_that_gets_a_record_while_it_is_deleted_is_put_back(store, monkeypatch):
+    record, profiles = run("abcd")
+    store.keep(profiles[record.speaking.object])
+    delete = store.place.delete
+
+    def interrupted(name):
+        path = f"records/abcd/{'0' * 32}.json"
+        store.place.write(path, json.dumps(asdict(record)).encode())
+        delete(name)
+
+    monkeypatch.setattr(store.place, "delete", interrupted)
+    store.retain(BED, 5)
+    assert store.profile(record.speaking.object) == profiles[record.speaking.object]
 
 
 def damaged_record(store, content):
     store.add(*run("abcd"))
-    (path,) = (store.folder / "records" / "abcd").glob("*.json")
-    path.write_text(content)
+    (name,) = store.place.names("records/abcd")
+    store.place.write(name, content.encode())
 
 
 @pytest.mark.parametrize(
@@ -136,13 +197,15 @@ def test_a_damaged_record_is_one_line(store, content, said):
     with pytest.raises(StoreError, match=said) as failed:
         store.records("abcd")
     assert "\n" not in str(failed.value)
+    store.add(*run("abcd"))
+    assert store.records("abcd")[0] == run("abcd")[0]
 
 
 def test_a_damaged_object_is_one_line_and_mended_by_recording_again(store):
     record, profiles = run("abcd")
     store.add(record, profiles)
-    (path,) = (store.folder / "objects").glob("*/*")
-    path.write_bytes(path.read_bytes().replace(b"a", b"b", 1))
+    (name,) = objects(store)
+    store.place.write(name, store.place.read(name).replace(b"a", b"b", 1))
 
     with pytest.raises(StoreError, match="is damaged"):
         store.profile(record.speaking.object)
@@ -155,11 +218,54 @@ def test_a_missing_object_is_one_line(store):
         store.profile("0" * 64)
 
 
-def test_a_store_that_cannot_be_written_is_one_line(tmp_path):
+@pytest.mark.parametrize("kind", ["folder", "piece by piece"])
+def test_a_store_that_cannot_be_written_is_one_line(kind, tmp_path):
     (tmp_path / "file").write_text("in the way")
 
-    with pytest.raises(StoreError, match="cannot be written"):
-        Store(tmp_path / "file").add(*run("abcd"))
+    with pytest.raises(StoreError, match="cannot be written") as failed:
+        opened(kind, tmp_path / "file").add(*run("abcd"))
+    assert "\n" not in str(failed.value)
+
+
+def test_a_read_only_store_is_read_and_refuses_to_be_written(store, monkeypatch):
+    store.add(*run("abcd"))
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    if hasattr(store.place, "system"):
+        for name in ("pipe_file", "rm_file"):
+            monkeypatch.setattr(store.place.system, name, refused)
+    else:
+        monkeypatch.setattr("wallscope.store.files.tempfile.mkstemp", refused)
+        monkeypatch.setattr(Path, "unlink", refused)
+    assert len(store.all_records()) == 1
+    with pytest.raises(StoreError, match=r"cannot be written: .*Permission denied"):
+        store.add(*run("ffff"))
+    with pytest.raises(StoreError, match=r"cannot be deleted: .*Permission denied"):
+        store.retain(BED, 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        pytest.param("nosuch://bucket/x", "cannot be opened", id="unknown protocol"),
+        pytest.param("memory::nosuch://x", "cannot be opened", id="chain of unknown protocols"),
+    ],
+)
+def test_a_url_that_no_plugin_opens_is_one_line(url, said):
+    pytest.importorskip("fsspec", reason="stores behind URLs need the extra remote")
+
+    with pytest.raises(StoreError, match=said) as failed:
+        Store(url)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_url_without_fsspec_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+
+    with pytest.raises(StoreError, match=r"pip install 'wallscope\[remote\]'"):
+        Store("memory://x")
 
 
 @pytest.mark.parametrize("commit", ["../x", "main", "", "ABCD", "a" * 65])
@@ -168,18 +274,17 @@ def test_what_is_no_commit_id_names_no_folder(store, commit):
         store.add(*run(commit))
 
 
+@pytest.mark.usefixtures("later")
 def test_retention_keeps_the_newest_commits_of_a_testbed_and_all_of_others(store):
     other = replace(BED, gpu="NVIDIA A100")
     for number in range(4):
         store.add(*run(f"000{number}", number, recorded_ns=number))
     store.add(*run("0000", 0, recorded_ns=0, testbed=other))
-    for path in (store.folder / "objects").glob("*/*"):
-        os.utime(path, (1, 1))
 
     assert store.retain(BED, 2) == 2
     kept = {(entry.commit, entry.testbed.gpu) for entry in store.all_records()}
     assert kept == {("0002", "NVIDIA H100"), ("0003", "NVIDIA H100"), ("0000", "NVIDIA A100")}
-    assert len(list((store.folder / "objects").glob("*/*"))) == 3
+    assert len(objects(store)) == 3
     for entry in store.all_records():
         store.profile(entry.speaking.object)
 
@@ -206,6 +311,6 @@ def test_the_noise_of_a_testbed_is_that_inside_its_commits():
 
 def test_records_are_plain_json(store):
     store.add(*run("abcd"))
-    (path,) = (store.folder / "records" / "abcd").glob("*.json")
+    (name,) = store.place.names("records/abcd")
 
-    assert json.loads(path.read_text())["testbed"]["labels"] == {"model": "moe"}
+    assert json.loads(store.place.read(name))["testbed"]["labels"] == {"model": "moe"}

@@ -72,7 +72,9 @@ def test_threads_stand_apart():
 
     flat = call_spans(capture(Trace((Op(0, 0, 1, "compute"),), calls)).calls)
 
-    assert {thread: (own.start_ns, own.end_ns, own.call) for thread, own in flat.items()} == {
+    assert {
+        thread: tuple(map(list, (own.start_ns, own.end_ns, own.call))) for thread, own in flat.items()
+    } == {
         0: ([0], [9], [0]),
         2: ([3], [5], [1]),
     }

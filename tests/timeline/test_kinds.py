@@ -84,7 +84,7 @@ def test_a_users_rule_is_asked_before_the_shipped_ones(tmp_path):
         pytest.param(
             "[[kernel]]\npattern = 'a(?=b)'\ncategory = 'gemm'\n", "no valid pattern", id="lookahead"
         ),
-        pytest.param("[[kernel]]\npattern = 'a'\n", "either a category", id="no class"),
+        pytest.param("[[kernel]]\npattern = 'a'\n", "has not one of category", id="no class"),
         pytest.param(
             "[[kernel]]\npattern = 'a'\ncategory = 'gem'\n", "'gem' is none of", id="no such category"
         ),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wallscope.answers.naming import name_of
 from wallscope.answers.reading import analysis_of
@@ -11,7 +12,10 @@ from wallscope.model.capture import Progress
 from wallscope.model.options import Options
 from wallscope.render.document import document
 
-__all__ = ["Answer", "answered"]
+if TYPE_CHECKING:
+    from wallscope.analysis import Accounted
+
+__all__ = ["Answer", "answer_of", "answered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,17 @@ def _kept(cache: Cache, name: str, *, with_page: bool) -> Answer | None:
 
 
 def _worked_out(path: Path, options: Options, progress: Progress, *, with_page: bool) -> Answer:
-    from wallscope.analysis import accounted, report_of  # noqa: PLC0415  # an answer in the cache needs none
+    from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
-    made = accounted(path, options, progress)
+    return answer_of(accounted(path, options, progress), progress, with_page=with_page)
+
+
+def answer_of(made: "Accounted", progress: Progress, *, with_page: bool) -> Answer:
+    """The answer that was worked out, with its page where one is asked for."""
     text = document(made.analysis)
     if not with_page:
         return Answer(made.analysis, text)
-    from wallscope.render.page import page  # noqa: PLC0415  # only the page needs it
+    from wallscope.analysis import report_of  # noqa: PLC0415  # only the page needs it
+    from wallscope.render.page import page  # noqa: PLC0415  # same
 
     return Answer(made.analysis, text, page(report_of(made, progress)))

@@ -23,6 +23,7 @@ from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
 from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
+from wallscope.cli.whatif import whatif
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
 
@@ -45,6 +46,7 @@ app.command()(kernels)
 app.command()(ranges)
 app.command()(gaps)
 app.command()(at)
+app.command()(whatif)
 app.command()(advise)
 app.command("check-config")(check_config)
 app.command()(explain)
@@ -79,7 +81,12 @@ def main() -> None:
     except WallscopeError as error:
         sys.stderr.write(f"wallscope: {visible(str(error), most=2_000)}\n")
         sys.exit(USAGE)
-    except Exception:  # noqa: BLE001  # the boundary: whatever gets here is a bug of ours
+    except MemoryError:
+        sys.stderr.write("wallscope: there is not enough memory — raise the limit, or capture fewer steps\n")
+        sys.exit(USAGE)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
         traceback.print_exc()
         sys.stderr.write(
             f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n"

@@ -7,7 +7,17 @@ import typer
 
 from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, judge, read_gates
-from wallscope.cli.output import check_different, check_output, print_out, write_whole
+from wallscope.cli.job import Exports, Jobs, KeepGoing, analyze_job, is_job
+from wallscope.cli.output import print_out
+from wallscope.cli.outputs import (
+    CsvFolder,
+    HtmlFile,
+    JsonFile,
+    MarkdownFile,
+    Outputs,
+    ParquetFolder,
+    PerfettoFile,
+)
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
@@ -85,15 +95,14 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
-    file: Export,
+    files: Exports,
     *,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the answer as JSON; - is standard output.")
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the report as one HTML page that works offline."),
-    ] = None,
+    json: JsonFile = None,
+    html: HtmlFile = None,
+    markdown: MarkdownFile = None,
+    csv: CsvFolder = None,
+    parquet: ParquetFolder = None,
+    perfetto: PerfettoFile = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
     stream: Streams = None,
@@ -106,19 +115,20 @@ def analyze(  # noqa: PLR0913  # options are parameters
     flops_per_step: Flops = None,
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
+    jobs: Jobs = 1,
+    keep_going: KeepGoing = False,
     fail_on: FailOn = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.answers import answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.answers import answer_of, answered  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    for target in (json, html):
-        check_output(target, inputs=(file, kernels, config))
-    check_different({"--json": json, "--html": html})
+    outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
+    outputs.check(inputs=(*files, kernels, config))
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -129,12 +139,20 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
+    if is_job(files):
+        judge(limits, analyze_job(files, options, outputs, jobs=jobs, keep_going=keep_going))
+        return
+    (file,) = files
     with reported() as progress:
-        found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
-    if json is not None:
-        write_whole(json, found.text)
-    if html is not None and found.page is not None:
-        write_whole(html, found.page)
-    if "-" not in {str(json), str(html)}:
+        if outputs.are_of_parts:
+            from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
+
+            made = accounted(file, options, progress)
+            outputs.write_parts(made, progress)
+            found = answer_of(made, progress, with_page=html is not None)
+        else:
+            found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
+    outputs.write(found)
+    if not outputs.takes_standard_output:
         print_out(summary(found.analysis))
     judge(limits, found.analysis)

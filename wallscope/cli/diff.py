@@ -12,7 +12,7 @@ from wallscope.cli.gates import FailOn, Gates, fail, read_gates
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
-from wallscope.cli.stored import Labels, StoreFolder, labels_of, opened, range_of, sides_of
+from wallscope.cli.stored import Labels, StorePlace, labels_of, opened, range_of, sides_of
 from wallscope.errors import OptionError
 
 
@@ -31,7 +31,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     margin: Annotated[
         str, typer.Option(metavar="PERCENT", help="Changes of the step up to this are none.")
     ] = "2%",
-    store: StoreFolder = None,
+    store: StorePlace = None,
     label: Labels = None,
     rank: Annotated[int | None, typer.Option(metavar="N", help="The rank to compare.")] = None,
     override: Annotated[
@@ -42,6 +42,10 @@ def diff(  # noqa: PLR0913  # options are parameters
     ] = None,
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it as Markdown; - is standard output.")
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the comparison as one HTML page that works offline."),
     ] = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the gates as JUnit XML; - is standard output.")
@@ -54,12 +58,12 @@ def diff(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
-    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import comparison_markdown, document  # noqa: PLC0415
     from wallscope.render import junit as xml  # noqa: PLC0415
     from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
+    from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
     asked = Asked(
@@ -71,9 +75,9 @@ def diff(  # noqa: PLR0913  # options are parameters
     ends = commits or (base, str(head))
     stored = commits is not None or store is not None
     named = () if stored else tuple(captures(side) for side in ends)
-    for target in (json, markdown, junit):
+    for target in (json, markdown, html, junit):
         check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates))
-    check_different({"--json": json, "--markdown": markdown, "--junit": junit})
+    check_different({"--json": json, "--markdown": markdown, "--html": html, "--junit": junit})
     options = Options(
         kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
     )
@@ -92,9 +96,14 @@ def diff(  # noqa: PLR0913  # options are parameters
         write_whole(json, document.document(found))
     if markdown is not None:
         write_whole(markdown, comparison_markdown.comparison_markdown(found))
+    if html is not None:
+        from wallscope.compare import comparison_report  # noqa: PLC0415  # only the page needs it
+        from wallscope.render.comparison_page import comparison_page  # noqa: PLC0415
+
+        write_whole(html, comparison_page(comparison_report(found, *sides, asked.rank)))
     if junit is not None:
         write_whole(junit, xml.junit(found))
-    if "-" not in {str(json), str(markdown), str(junit)}:
+    if "-" not in {str(json), str(markdown), str(html), str(junit)}:
         print_out(comparison_summary(found))
     check_gated(found, asked.gates)
     fail(found.gates)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from wallscope.cli.stored import Labels, StoreFolder, labels_of, opened
+from wallscope.cli.stored import Labels, StorePlace, labels_of, opened
 from wallscope.cli.tables import Csv, Json, check_targets, deliver
 from wallscope.errors import OptionError, StoreError
 
@@ -15,7 +15,7 @@ def history(  # options are parameters
     ],
     *,
     label: Labels = None,
-    store: StoreFolder = None,
+    store: StorePlace = None,
     csv: Csv = None,
     json: Json = None,
 ) -> None:
@@ -28,10 +28,10 @@ def history(  # options are parameters
             f"{metric[:80]} — is no metric — write step, a wall as host, or a cause as host/framework"
         )
     check_targets((csv, json), inputs=())
-    wanted = labels_of(label).items()
+    wanted = labels_of(label)
     place = opened(store)
-    records = [entry for entry in place.all_records() if wanted <= entry.testbed.labels.items()]
+    records = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
     if not records:
-        raise StoreError(f"{place.folder} — holds no such record — wallscope record a run first")
+        raise StoreError(f"{place} — holds no such record — wallscope record a run first")
     frame = rows(records, metric)
     deliver(frame, (csv, json), history_table(frame, metric))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wallscope.errors import OutputError
+from wallscope.files import write_chunks
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -100,34 +101,4 @@ def write_whole(target: Path, text: str) -> None:
     if str(target) == _STANDARD_OUTPUT:
         _to_standard_output(text)
         return
-    import tempfile  # noqa: PLC0415  # keeps --help fast
-
-    aside: Path | None = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            newline="\n",
-            dir=target.parent,
-            prefix=f".{target.name[:100]}.",
-            delete=False,
-        ) as stream:
-            aside = Path(stream.name)
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.chmod(_mode(target))
-        aside.replace(target)
-    except OSError as error:
-        if aside is not None:
-            aside.unlink(missing_ok=True)
-        raise OutputError(f"{target} — cannot be written: {error.strerror} — name another file") from error
-
-
-def _mode(target: Path) -> int:
-    """The permissions of the file that is replaced; else what the user's mask leaves of a new file."""
-    if target.exists():
-        return stat.S_IMODE(target.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    write_chunks(target, (text.encode(),))

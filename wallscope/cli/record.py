@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.analyze import Configuration, KernelRules, StepRange, Streams, Verbose, stream_map
 from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
-from wallscope.cli.stored import Labels, StoreFolder, commit_of, labels_of, opened
+from wallscope.cli.stored import Labels, StorePlace, commit_of, labels_of, opened
+from wallscope.errors import OptionError
+from wallscope.model.record import CONFIGURATION
 from wallscope.render.foreign import visible
 from wallscope.units import duration, plural
 
@@ -28,12 +30,13 @@ def record(  # noqa: PLR0913  # options are parameters
     *,
     commit: Annotated[str, typer.Option(metavar="SHA", help="The commit that ran; any name that git knows.")],
     label: Labels = None,
-    store: StoreFolder = None,
+    store: StorePlace = None,
     keep: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Forget all but the newest N commits of this testbed."),
     ] = None,
     kernels: KernelRules = None,
+    config: Configuration = None,
     step_range: StepRange = None,
     stream: Streams = None,
     tokens_per_step: Tokens = None,
@@ -41,15 +44,23 @@ def record(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
-    from wallscope.cli.sides import captures, runs_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.model.options import Options  # noqa: PLC0415
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
     labels = labels_of(label)
+    if CONFIGURATION in labels:
+        raise OptionError(
+            f"--label {CONFIGURATION}=… — is told by the runs — leave it out, or use another name"
+        )
     place = opened(store)
     named = tuple(dict.fromkeys(path for run in runs for path in captures(run)))
     options = Options(
-        kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
+        kernels,
+        step_range,
+        streams=stream_map(stream),
+        step_facts=step_facts(None, tokens_per_step, None),
+        configuration=config,
     )
     with reported() as progress:
         found = runs_of(named, options, progress, cache_of(refused=no_cache))
@@ -67,20 +78,30 @@ def record(  # noqa: PLR0913  # options are parameters
 def _record(
     run: "tuple[Profile, ...]", commit: str, labels: dict[str, str]
 ) -> "tuple[Record, dict[str, PackedProfile]]":
+    from wallscope.compare import configuration_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.compare.typical import deciding, typical_step  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.kinds import Wall  # noqa: PLC0415
     from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
     from wallscope.profile import packed  # noqa: PLC0415
-    from wallscope.store.folder import object_name  # noqa: PLC0415
+    from wallscope.store import object_name  # noqa: PLC0415
 
     objects = [packed(profile) for profile in run]
     steps = [typical_step((profile,)) for profile in run]
     computing = [step.walls[Wall.COMPUTE] / step.step_ns if step.step_ns else 0.0 for step in steps]
-    work = run[0].header.work
+    speaks = min(range(len(run)), key=lambda place: (computing[place], place))
+    work, speaking = run[0].header.work, steps[speaks]
     entry = Record(
         schema=RECORD_SCHEMA,
         commit=commit,
-        testbed=Testbed(work.gpu, work.world_size, len(run), work.unit, work.name, labels),
+        testbed=Testbed(
+            work.gpu,
+            work.world_size,
+            len(run),
+            work.unit,
+            work.name,
+            labels,
+            configuration_of(work, speaking),
+        ),
         recorded_utc_ns=time.time_ns(),
         ranks=tuple(
             RecordedRank(
@@ -93,6 +114,6 @@ def _record(
             )
             for profile, stored, step in zip(run, objects, steps, strict=True)
         ),
-        speaks=min(range(len(run)), key=lambda place: (computing[place], place)),
+        speaks=speaks,
     )
     return entry, {object_name(stored): stored for stored in objects}

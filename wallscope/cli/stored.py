@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 _VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
 
-StoreFolder = Annotated[
-    Path | None,
-    typer.Option("--store", metavar="DIR", help=f"Folder of records; else ${_VARIABLE}, else {_DEFAULT}."),
+StorePlace = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="DIR|URL", help=f"Folder or URL of records; else ${_VARIABLE}, else {_DEFAULT}."
+    ),
 ]
 Labels = Annotated[
     list[str] | None,
@@ -27,11 +29,11 @@ Labels = Annotated[
 ]
 
 
-def opened(folder: Path | None) -> "Store":
+def opened(named: str | None) -> "Store":
     """The store that the option or the environment names."""
     from wallscope.store import Store  # noqa: PLC0415  # keeps --help fast
 
-    return Store(folder or Path(os.environ.get(_VARIABLE) or _DEFAULT))
+    return Store(named or os.environ.get(_VARIABLE) or _DEFAULT)
 
 
 def labels_of(texts: list[str] | None) -> dict[str, str]:
@@ -74,27 +76,32 @@ def _git(*arguments: str) -> str | None:
 def sides_of(store: "Store", base: str, head: str, labels: dict[str, str]) -> "tuple[Side, Side]":
     """Both sides from the records of two commits on the testbed that they share.
 
+    Where they share none but one machine, configured in one way by each, these are compared.
+
     Raises:
         StoreError: a commit is not recorded, they share no testbed, or several.
     """
     commits = [store.commit(commit_of(name)) for name in (base, head)]
     recorded = [store.records(commit) for commit in commits]
-    found = [
-        testbed
-        for testbed in _testbeds(recorded[0])
-        if testbed in _testbeds(recorded[1]) and labels.items() <= testbed.labels.items()
+    beds = [[testbed for testbed in _testbeds(records) if testbed.fits(labels)] for records in recorded]
+    pairs = [(testbed, testbed) for testbed in beds[0] if testbed in beds[1]]
+    found = pairs or [
+        (ours, theirs) for ours in beds[0] for theirs in beds[1] if ours.machine == theirs.machine
     ]
     if not found:
         shown = "; ".join(str(testbed) for records in recorded for testbed in _testbeds(records))
-        raise StoreError(f"{store.folder} — {base} and {head} share no testbed ({shown}) — record both alike")
+        raise StoreError(f"{store} — {base} and {head} share no testbed ({shown}) — record both alike")
     if len(found) > 1:
-        shown = "; ".join(map(str, found))
+        shown = "; ".join(dict.fromkeys(str(testbed) for pair in found for testbed in pair))
         raise StoreError(
-            f"{store.folder} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
+            f"{store} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
         )
-    return _side(store, base, commits[0], recorded[0], found[0]), _side(
-        store, head, commits[1], recorded[1], found[0]
+    every = store.all_records()
+    ours, theirs = (
+        _side(store, (name, commit), records, testbed, every)
+        for name, commit, records, testbed in zip((base, head), commits, recorded, found[0], strict=True)
     )
+    return ours, theirs
 
 
 def _testbeds(records: "tuple[Record, ...]") -> "list[Testbed]":
@@ -106,16 +113,21 @@ def _testbeds(records: "tuple[Record, ...]") -> "list[Testbed]":
 
 
 def _side(
-    store: "Store", name: str, commit: str, records: "tuple[Record, ...]", testbed: "Testbed"
+    store: "Store",
+    named: tuple[str, str],
+    records: "tuple[Record, ...]",
+    testbed: "Testbed",
+    every: "tuple[Record, ...]",
 ) -> "Side":
     from wallscope.compare import Noise, Side  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile import unpacked  # noqa: PLC0415
     from wallscope.store import run_noise  # noqa: PLC0415
 
+    name, commit = named
     runs = tuple(
-        tuple(unpacked(store.profile(rank.object), f"{store.folder}: {commit[:12]}") for rank in record.ranks)
+        tuple(unpacked(store.profile(rank.object), f"{store}: {commit[:12]}") for rank in record.ranks)
         for record in records
         if record.testbed == testbed
     )
-    noise = run_noise(store.all_records(), testbed)
-    return Side(name, runs, commit, None if noise is None else Noise(*noise))
+    noise = run_noise(every, testbed)
+    return Side(name, runs, commit, None if noise is None else Noise(*noise), str(testbed))

@@ -11,6 +11,7 @@ from wallscope.model.profile import Work
 _OTHER_WORK = 0.5
 _LIKE_WORK = 0.9
 _UNKNOWN = "unknown"
+HIDDEN = "hidden in CUDA graphs"
 _SHOWN_CATEGORIES = 4
 
 
@@ -70,11 +71,40 @@ def _tuning(base: Work, head: Work) -> Iterator[Mismatch]:
             spelled = [", ".join(map(str, side[axis])) for side in sizes]
             yield Mismatch(f"ranks in {axis} groups", spelled[0], spelled[1], "changed")
 
+    yield from _settings(dict(base.settings), dict(head.settings))
+
+
+def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
+    """Every declared setting that differs; one that only one side declares is unknown on the other."""
+    if bool(base) != bool(head):
+        known = ["declared" if side else _UNKNOWN for side in (base, head)]
+        yield Mismatch("run configuration", known[0], known[1], "note")
+        return
+    for key in sorted(base.keys() | head.keys()):
+        ours, theirs = base.get(key, _UNKNOWN), head.get(key, _UNKNOWN)
+        if ours != theirs:
+            yield Mismatch(key, ours, theirs, "changed")
+
+
+def configuration_of(work: Work, step: TypicalStep) -> dict[str, str]:
+    """How a run was tuned, as far as its capture and its declared configuration tell, by name."""
+    seen = {
+        "CUDA graphs": str(work.graphs),
+        "precision of matrix multiplication": _precision(step),
+        "EP transport": _transport(step),
+        "tokens a step": "" if work.tokens_per_step is None else str(work.tokens_per_step),
+    }
+    sizes = {
+        f"ranks in {entry.axis} groups": ", ".join(map(str, entry.participants))
+        for entry in work.communicators
+    }
+    return {name: value for name, value in {**seen, **sizes, **dict(work.settings)}.items() if value}
+
 
 def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> Iterator[Mismatch]:
     for what, told in (("precision of matrix multiplication", _precision), ("EP transport", _transport)):
-        sides = [told(step) or "none" for step in (base[1], head[1])]
-        if sides[0] != sides[1]:
+        sides = [told(step) or (HIDDEN if is_opaque(step) else "none") for _, step in (base, head)]
+        if sides[0] != sides[1] and set(sides) != {"none", HIDDEN}:
             yield Mismatch(what, sides[0], sides[1], "changed")
     counts = [_compute_counts(side[1]) for side in (base, head)]
     alike = _alike(*counts)
@@ -115,6 +145,11 @@ def _precision(step: TypicalStep) -> str:
 
 def _transport(step: TypicalStep) -> str:
     return _most(step, lambda key: key.backend if key.axis == "ep" else None)
+
+
+def is_opaque(step: TypicalStep) -> bool:
+    """Whether kernels of the step are hidden in CUDA graphs that were traced as a whole."""
+    return any(cause.startswith("unattributed/opaque-graph") for cause in step.causes)
 
 
 def _most(step: TypicalStep, told: Callable[[Key], str | None]) -> str:

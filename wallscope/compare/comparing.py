@@ -16,12 +16,10 @@ from wallscope.compare.gates import Gate, results
 from wallscope.compare.intervals import (
     CONFIDENCE,
     SLOW,
+    Both,
     Noise,
     Spread,
-    detectable,
-    half_width,
-    noise_of,
-    of_runs,
+    of_both,
     of_steps,
 )
 from wallscope.compare.pairing import operation_deltas
@@ -47,7 +45,7 @@ from wallscope.model.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side: its name, and the profiles of each run, a rank each; the commit where it is of one.
+    """One side: its name, and the profiles of each run, a rank each; of a store also commit and testbed.
 
     `noise` is how much the logarithm of the typical step is known to differ between runs.
     """
@@ -56,6 +54,7 @@ class Side:
     runs: tuple[tuple[Profile, ...], ...]
     commit: str | None = None
     noise: Noise | None = None
+    testbed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,7 @@ class _Measured:
     typical: TypicalStep
     scale: Fraction
     lengths_ns: npt.NDArray[np.float64]
-    spread: Spread
-    noise: Noise | None
+    runs: tuple[Spread, ...]
 
 
 def compared(base: Side, head: Side, asked: Asked) -> Comparison:
@@ -92,11 +90,8 @@ def compared(base: Side, head: Side, asked: Asked) -> Comparison:
     causes = sorted(
         {cause for profile in (*pairing.base, *pairing.head) for cause in profile.causes["cause"]}
     )
-    sides = [
-        _measured(profiles, side.noise, causes, tokens)
-        for profiles, side in ((pairing.base, base), (pairing.head, head))
-    ]
-    ours, theirs = _with_noise(sides[0], sides[1]), _with_noise(sides[1], sides[0])
+    ours, theirs = (_measured(profiles, causes, tokens) for profiles in (pairing.base, pairing.head))
+    both = of_both(ours.runs, theirs.runs, (base.noise, head.noise))
     is_same = _content(pairing.base) == _content(pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
@@ -104,7 +99,7 @@ def compared(base: Side, head: Side, asked: Asked) -> Comparison:
         *_ranks_apart(pairing.base[0], pairing.head[0]),
     )
     is_comparable = all(entry.severity != "incomparable" for entry in found)
-    step = _step(ours, theirs, asked, tokens, is_same=is_same)
+    step = _step(ours, theirs, None if is_same else both, asked, tokens)
     traffic = communication_changes(ours.typical, theirs.typical)
     comparison = Comparison(
         schema=COMPARISON_SCHEMA,
@@ -113,11 +108,14 @@ def compared(base: Side, head: Side, asked: Asked) -> Comparison:
         head=_side(head, pairing.head),
         comparable=is_comparable,
         mismatches=found,
-        verdict=_verdict(step) if is_comparable or asked.overridden else "incomparable",
+        verdict=_verdict(step, both, is_same=is_same)
+        if is_comparable or asked.overridden
+        else "incomparable",
         window=works[0].unit if works[0].kind != "whole-trace" else "capture",
         step=step,
         deltas=Deltas(
-            *_coarse(ours, theirs, causes, is_same=is_same), operation_deltas(ours.typical, theirs.typical)
+            *_coarse(ours, theirs, None if is_same else both, causes),
+            operation_deltas(ours.typical, theirs.typical),
         ),
         communication=traffic,
         explanations=() if is_same else explanations(ours.typical, theirs.typical, traffic, found, step),
@@ -149,23 +147,19 @@ def _tokens(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[int, int]
     return None if ours is None or theirs is None or ours == theirs else (ours, theirs)
 
 
-def _measured(
-    profiles: tuple[Profile, ...], noise: Noise | None, causes: list[str], tokens: tuple[int, int] | None
-) -> _Measured:
+def _measured(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int, int] | None) -> _Measured:
     own = profiles[0].header.work.tokens_per_step
     scale = Fraction(1) if tokens is None or own is None else Fraction(min(tokens), own)
     steps = [deciding(profile) for profile in profiles]
-    spreads = [
-        of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
-        for profile, chosen in zip(profiles, steps, strict=True)
-    ]
     return _Measured(
         profiles=profiles,
         typical=typical_step(profiles, scale),
         scale=scale,
         lengths_ns=np.concatenate([lengths_ns(chosen) for chosen in steps]) * float(scale),
-        spread=of_runs(spreads, noise),
-        noise=noise_of(spreads) or noise,
+        runs=tuple(
+            of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
+            for profile, chosen in zip(profiles, steps, strict=True)
+        ),
     )
 
 
@@ -181,13 +175,6 @@ def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.ND
             columns[row[source, step], place[cause]] = time_ns
             columns[row[source, step], walls.index(wall_of(cause))] += time_ns
     return columns
-
-
-def _with_noise(side: _Measured, other: _Measured) -> _Measured:
-    """A side of one run takes over how much the runs of the other differ, where nothing else is known."""
-    if len(side.profiles) > 1 or side.noise is not None or other.noise is None:
-        return side
-    return replace(side, spread=of_runs([side.spread], other.noise))
 
 
 def _content(profiles: Sequence[Profile]) -> list[str]:
@@ -213,25 +200,28 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
         rank=header.rank,
         device=header.device,
         commit=side.commit,
+        testbed=side.testbed,
     )
 
 
 def _step(
-    base: _Measured, head: _Measured, asked: Asked, tokens: tuple[int, int] | None, *, is_same: bool
+    base: _Measured, head: _Measured, both: Both | None, asked: Asked, tokens: tuple[int, int] | None
 ) -> StepChange:
+    """The step; `both` is `None` where both sides are the same capture."""
     change = (
         log(head.typical.step_ns / base.typical.step_ns)
         if base.typical.step_ns and head.typical.step_ns
         else 0.0
     )
-    half = 0.0 if is_same else half_width(base.spread.of(0), head.spread.of(0))
-    margin = log(1 + asked.margin_ratio)
-    least = None if half is None else exp(detectable(base.spread.of(0), head.spread.of(0), margin))
+    half = 0.0 if both is None else both.half()
     runs = (len(base.profiles), len(head.profiles))
     replication: Replication = (
-        "same" if is_same else "none" if half is None else "runs" if min(runs) > 1 else "steps"
+        "same" if both is None else "none" if half is None else "runs" if min(runs) > 1 else "steps"
     )
-    noises = [side.noise for side in (base, head) if side.noise is not None]
+    alone = least = None
+    if both is not None:
+        alone = both.alone if max(runs) == 1 else None
+        least = both.detectable(log(1 + asked.margin_ratio))
     counts = [_described(side.lengths_ns) for side in (base, head)]
     return StepChange(
         base_typical_ns=base.typical.step_ns,
@@ -247,8 +237,10 @@ def _step(
         ratio=exp(change),
         ratio_low=None if half is None else exp(change - half),
         ratio_high=None if half is None else exp(change + half),
+        pair_ratio_low=None if alone is None else exp(change - alone),
+        pair_ratio_high=None if alone is None else exp(change + alone),
         confidence=CONFIDENCE,
-        minimum_detectable_ratio=least,
+        minimum_detectable_ratio=None if least is None else exp(least),
         margin_ratio=asked.margin_ratio,
         margin_ns=asked.margin_ns,
         base_steps=base.lengths_ns.size,
@@ -256,7 +248,8 @@ def _step(
         base_runs=runs[0],
         head_runs=runs[1],
         replication=replication,
-        run_noise=max(noise.deviation for noise in noises) if noises else None,
+        run_noise=None if both is None else both.noise.deviation,
+        run_noise_source=None if both is None else both.source,
         tokens=None if tokens is None else min(tokens),
     )
 
@@ -276,41 +269,39 @@ def _described(length_ns: npt.NDArray[np.float64]) -> _Lengths:
     )
 
 
-def verdict_of(change: float, half: float | None, step_ns: int, margin: float, margin_ns: int) -> Verdict:
+def verdict_of(
+    change: float, halves: tuple[float | None, float | None], step_ns: int, margin: float, margin_ns: int
+) -> Verdict:
     """Surely past the margin, surely inside it, or neither.
 
-    `change` is the logarithm of the ratio, `half` half its interval, `margin` one too; `step_ns` is the
-    shorter of both typical steps.
+    `change` is the logarithm of the ratio, `margin` one too; `halves` are half its interval and half that
+    which must be inside the margin where nothing changed; `step_ns` is the shorter of both typical steps.
     """
-    if half is None:
+    half, likeness = halves
+    if half is None or likeness is None:
         return "inconclusive"
     if abs(change) > max(half, margin) and expm1(abs(change)) * step_ns > margin_ns:
         return "regression" if change > 0 else "improvement"
-    widest = abs(change) + half
+    widest = abs(change) + likeness
     is_nothing = widest < margin or (widest < 1 and expm1(widest) * step_ns < margin_ns)
     return "no-change" if is_nothing else "inconclusive"
 
 
-def _verdict(step: StepChange) -> Verdict:
-    half = None if step.ratio_high is None else log(step.ratio_high / step.ratio)
+def _verdict(step: StepChange, both: Both, *, is_same: bool) -> Verdict:
+    halves = (0.0, 0.0) if is_same else (both.half(), both.likeness)
     shorter_ns = min(step.base_typical_ns, step.head_typical_ns)
-    return verdict_of(log(step.ratio), half, shorter_ns, log(1 + step.margin_ratio), step.margin_ns)
+    return verdict_of(log(step.ratio), halves, shorter_ns, log(1 + step.margin_ratio), step.margin_ns)
 
 
 def _coarse(
-    base: _Measured, head: _Measured, causes: list[str], *, is_same: bool
+    base: _Measured, head: _Measured, both: Both | None, causes: list[str]
 ) -> tuple[tuple[WallDelta, ...], tuple[CauseDelta, ...]]:
     """How walls and causes changed; all walls, and the causes that did."""
 
     def bounds(column: int, delta_ns: int) -> tuple[int | None, int | None]:
-        if is_same:
+        if both is None:
             return 0, 0
-        scaled = [
-            (mean, error * float(side.scale), freedom)
-            for side in (base, head)
-            for mean, error, freedom in (side.spread.of(column),)
-        ]
-        half = half_width(*scaled)
+        half = both.half(column, (float(base.scale), float(head.scale)))
         return (None, None) if half is None else (delta_ns - round(half), delta_ns + round(half))
 
     walls, listed = [], []

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
+from wallscope.compare.comparability import HIDDEN, is_opaque
 from wallscope.compare.typical import Key, TypicalStep
 from wallscope.model.comparison import CommunicationChange, Explanation, Mismatch, StepChange
 from wallscope.units import percent, plural
@@ -23,6 +24,7 @@ def explanations(
     step: StepChange,
 ) -> tuple[Explanation, ...]:
     """What is recognised, fixes before the rest, each by the size of its change; nothing of like sides."""
+    opaque = [*_opaque(base, head)]
     fixes = [
         *_overlap(base, head, traffic),
         *_graphs(base, head, found),
@@ -31,11 +33,23 @@ def explanations(
         *_transport(base, head, found),
     ]
     rest = [*_drains(base, head), *_volume(traffic), *_slow_steps(step)]
-    return (*sorted(fixes, key=_size, reverse=True), *sorted(rest, key=_size, reverse=True))
+    return (*opaque, *sorted(fixes, key=_size, reverse=True), *sorted(rest, key=_size, reverse=True))
 
 
 def _size(entry: Explanation) -> int:
     return abs(entry.delta_ns or 0)
+
+
+def _opaque(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
+    """Graphs traced as a whole on one side: its kernels are not told apart, so walls cannot be compared."""
+    if is_opaque(base) == is_opaque(head):
+        return
+    side = "head" if is_opaque(head) else "base"
+    said = (
+        f"Kernels of {side} are hidden in CUDA graphs traced as a whole, so the step can be compared and its"
+        " walls cannot: capture both with --cuda-graph-trace=node"
+    )
+    yield Explanation("opaque-graphs", said, None)
 
 
 def _overlap(
@@ -69,8 +83,10 @@ def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> 
             is_gone = entry.head == "none"
             side = "base" if is_gone else "head"
             delta_ns = _sum(head, _is_launching) - _sum(base, _is_launching)
-            said = f"CUDA graphs are in {side} alone; the rest is launch time on the host"
-            yield Explanation(f"cuda-graphs-{'gone' if is_gone else 'new'}", said, delta_ns)
+            said = f"CUDA graphs are in {side} alone"
+            if delta_ns:
+                said += "; this is the change of launching on the host"
+            yield Explanation(f"cuda-graphs-{'gone' if is_gone else 'new'}", said, delta_ns or None)
 
 
 def _is_launching(cause: str, _: Key) -> bool:
@@ -107,7 +123,7 @@ def _is_elementwise(cause: str, _: Key) -> bool:
 
 def _precision(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
     for entry in found:
-        if entry.what.startswith("precision"):
+        if entry.what.startswith("precision") and not {HIDDEN, "none"} & {entry.base, entry.head}:
             lows = [side in _LOW_PRECISIONS for side in (entry.base, entry.head)]
             code = (
                 "precision-changed"
@@ -124,7 +140,7 @@ def _is_product(cause: str, _: Key) -> bool:
 
 def _transport(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
     for entry in found:
-        if entry.what == "EP transport":
+        if entry.what == "EP transport" and HIDDEN not in {entry.base, entry.head}:
             delta_ns = _sum(head, _is_dispatching) - _sum(base, _is_dispatching)
             said = f"The token dispatcher went from {entry.base} to {entry.head}"
             yield Explanation("dispatcher-changed", said, delta_ns)

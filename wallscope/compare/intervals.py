@@ -4,24 +4,25 @@ Steps of one run follow each other: a slow one is followed by a slow one. Blocks
 drawn with replacement (Künsch 1989, the moving-block bootstrap), as long as the correlation of neighbours
 asks for. Of few steps that is still too narrow, so the spread is widened by what blocks of that length miss
 of an autoregressive series, and the interval is Student's with as many degrees of freedom as there are
-steps that are worth one (`docs/diff.md` shows what that achieves).
+steps that are worth one. What runs differ by is added (`docs/diff.md` shows what that achieves).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from wallscope.compare.quantiles import normal, student
+from wallscope.model.comparison import ASSUMED_OFF, NoiseSource
 from wallscope.timeline.ordinary import FEWEST_FOR_QUARTILES, is_ordinary
 
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
-FEWEST_STEPS = 3
+FEWEST_STEPS = 5
 SLOW = 1.25
 _RESAMPLES = 600
 _POWER = 0.8
@@ -53,6 +54,86 @@ class Noise:
     freedom: float
 
 
+ASSUMED = Noise(ASSUMED_OFF / sqrt(3), inf)
+"""Where nothing tells how much runs differ: each is off by anything up to `ASSUMED_OFF`, evenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Both sides as far as they tell of other runs (`base`, `head`), and of these alone (`steps`).
+
+    `noise` is what was taken for the difference between runs, and `source` who told it.
+    """
+
+    base: Spread
+    head: Spread
+    steps: tuple[Spread, Spread]
+    noise: Noise
+    source: NoiseSource
+
+    def half(self, column: int = 0, scales: tuple[float, float] = (1.0, 1.0)) -> float | None:
+        """Half the interval of the difference of a column, each side times a scale.
+
+        The first is the logarithm of the ratio of the typical steps. Noise between runs never narrows it,
+        though more degrees of freedom come with it.
+        """
+        halves = [
+            half_width(_scaled(base.of(column), scales[0]), _scaled(head.of(column), scales[1]))
+            for base, head in ((self.base, self.head), self.steps)
+        ]
+        known = [half for half in halves if half is not None]
+        return max(known) if len(known) == len(halves) else None
+
+    @property
+    def likeness(self) -> float | None:
+        """Half the interval that must be inside the margin where nothing changed.
+
+        An assumption about other runs keeps from calling a change; it keeps nobody from seeing that there
+        is none in this pair.
+        """
+        return self.alone if self.source == "assumed" else self.half()
+
+    @property
+    def alone(self) -> float | None:
+        """Half the interval of the steps of these runs, without what other runs may differ by."""
+        return half_width(*(side.of(0) for side in self.steps))
+
+    def detectable(self, margin: float) -> float | None:
+        """The difference that is past the margin, and told from nothing, in four of five comparisons."""
+        half = self.half()
+        error, _ = _joined(self.base.of(0), self.head.of(0))
+        return None if half is None else max(half, margin) + normal(_POWER) * error
+
+
+def _scaled(told: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
+    mean, error, freedom = told
+    return mean, error * scale, freedom
+
+
+def of_both(
+    base: Sequence[Spread], head: Sequence[Spread], known: tuple[Noise | None, Noise | None] = (None, None)
+) -> Both:
+    """What the runs of both sides tell together; `known` is what is recorded of the noise between them.
+
+    A side of one run differs as recorded, else as the runs of the other side do, else as is assumed.
+    """
+    sides = (base, head)
+    seen = tuple(noise_of(runs) for runs in sides)
+    told = [noise for noise in (*seen, *known) if noise is not None]
+    widened = []
+    for number, runs in enumerate(sides):
+        noise = seen[number] or known[number] or seen[1 - number] or known[1 - number] or ASSUMED
+        widened.append(of_runs(runs, noise))
+    source: NoiseSource = "runs" if any(seen) else "recorded" if any(known) else "assumed"
+    return Both(
+        widened[0],
+        widened[1],
+        (of_runs(base, None), of_runs(head, None)),
+        max(told, key=lambda noise: noise.deviation) if told else ASSUMED,
+        source,
+    )
+
+
 def of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Spread:
     """The spread over the steps of one run, in order of time; a row of `columns` is a step."""
     values = np.column_stack((length_ns, columns)).astype(np.float64)
@@ -82,7 +163,7 @@ def of_runs(runs: Sequence[Spread], noise: Noise | None) -> Spread:
     """
     if len(runs) == 1:
         (only,) = runs
-        if noise is None:
+        if noise is None or not np.isfinite(only.error[0]):
             return only
         relative = np.full(only.mean.size, noise.deviation)
         relative[1:] *= np.abs(only.mean[1:])
@@ -113,16 +194,11 @@ def half_width(base: tuple[float, float, float], head: tuple[float, float, float
     return student((1 + CONFIDENCE) / 2, freedom) * error
 
 
-def detectable(base: tuple[float, float, float], head: tuple[float, float, float], margin: float) -> float:
-    """The difference that is past the margin, and told from nothing, in four of five comparisons."""
-    error, freedom = _joined(base, head)
-    likely = normal(_POWER) * error
-    return max(student((1 + CONFIDENCE) / 2, freedom) * error, margin) + likely
-
-
 def _joined(base: tuple[float, float, float], head: tuple[float, float, float]) -> tuple[float, float]:
     """Error of the difference, and Welch's degrees of freedom."""
     left, right = base[1] ** 2, head[1] ** 2
+    if not np.isfinite(left + right):
+        return inf, 1.0
     parts = left**2 / base[2] + right**2 / head[2]
     return sqrt(left + right), (left + right) ** 2 / parts if parts else 1.0
 
@@ -150,10 +226,15 @@ def _logged(means: Floats) -> Floats:
 
 
 def _correlation(length_ns: npt.NDArray[np.int64]) -> float:
-    """How alike neighbours are, by rank, so that one slow step does not decide."""
+    """How alike neighbours are, by rank, so that one slow step does not decide.
+
+    In a short series they seem less alike than they are: the mean is its own. What that hides on average is
+    put back (Kendall 1954).
+    """
     order = np.argsort(np.argsort(length_ns, kind="stable"), kind="stable").astype(np.float64)
     order -= order.mean()
-    found = float((order[1:] * order[:-1]).sum() / (order**2).sum())
+    seen = float((order[1:] * order[:-1]).sum() / (order**2).sum())
+    found = (order.size * seen + 1) / max(order.size - 4, 1)
     return min(max(found, 0.0), _MOST_CORRELATED)
 
 

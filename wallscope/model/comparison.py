@@ -13,12 +13,18 @@ COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 
 Verdict = Literal["regression", "improvement", "no-change", "inconclusive", "incomparable"]
 Replication = Literal["runs", "steps", "same", "none"]
+ASSUMED_OFF: Final = 0.02
+"""How far a run is taken to be off, either way, where nothing tells how much runs differ."""
+NoiseSource = Literal["runs", "recorded", "assumed"]
 MismatchSeverity = Literal["incomparable", "changed", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """One side: its captures by base name and fingerprint, and the rank that is compared."""
+    """One side: its captures by base name and fingerprint, and the rank that is compared.
+
+    Of a side from a store also the commit and the testbed, in words.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -27,6 +33,7 @@ class ComparedSide:
     rank: int | None
     device: int | None
     commit: str | None = None
+    testbed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +52,11 @@ class StepChange:
 
     `replication` tells what was drawn again for the interval: runs; blocks of steps of one run a side,
     which say nothing of other runs; nothing, where both sides are the same capture or have too few steps.
-    The ratio that can be told from 1 in four of five comparisons like this is `minimum_detectable_ratio`.
-    Slow steps last more than 1.25 times the median. Per token where `tokens` is known and differs: both
-    sides are scaled to that many.
+    The interval holds what runs differ by: `run_noise`, a standard deviation, seen in the runs of this
+    comparison, recorded, or assumed. Of one run a side, `pair_ratio_low` to `pair_ratio_high` is the interval
+    of these steps without it. The ratio that can be told from 1 in four of five comparisons like this is
+    `minimum_detectable_ratio`. Slow steps last more than 1.25 times the median. Per token where `tokens` is
+    known and differs: both sides are scaled to that many.
     """
 
     base_typical_ns: int
@@ -63,6 +72,8 @@ class StepChange:
     ratio: float
     ratio_low: float | None
     ratio_high: float | None
+    pair_ratio_low: float | None
+    pair_ratio_high: float | None
     confidence: float
     minimum_detectable_ratio: float | None
     margin_ratio: float
@@ -73,6 +84,7 @@ class StepChange:
     head_runs: int
     replication: Replication
     run_noise: float | None
+    run_noise_source: NoiseSource | None
     tokens: int | None
 
 

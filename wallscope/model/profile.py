@@ -3,7 +3,8 @@
 Times are integer nanoseconds. `input` and `key` count from 0 inside one profile; null is unknown.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -11,9 +12,9 @@ import polars as pl
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.capture import GraphTracing
 from wallscope.model.frames import BACKEND, BUDGET_PARTS
-from wallscope.model.kinds import Absent, Axis, DeviceState, Precision, Wall
+from wallscope.model.kinds import Absent, Axis, Collective, DeviceState, Precision, Wall
 
-PROFILE_SCHEMA: Final = "wallscope.profile/1"
+PROFILE_SCHEMA: Final = "wallscope.profile/2"
 
 PROFILE_STEPS = pl.Schema(
     {
@@ -82,6 +83,45 @@ STEP_CAUSES = pl.Schema(
 RECOVERABLE = pl.Schema({"input": pl.UInt32(), "cause": pl.String(), "recoverable_ns": pl.Int64()})
 """What the typical step of a capture would get shorter without a cause, as far as known."""
 
+BEFORE = tuple(f"before_{wall}_ns" for wall in Wall)
+INSIDE = tuple(f"inside_{wall}_ns" for wall in Wall)
+
+RANK_COLLECTIVES = pl.Schema(
+    {
+        "input": pl.UInt32(),
+        "place": pl.UInt32(),  # counts those of a capture by start
+        "step": pl.UInt32(),  # that it begins in; null outside of all steps
+        "communicator": pl.UInt64(),  # null where unknown
+        "sequence": pl.UInt32(),  # how many of its kind began before it in the capture
+        "operation": pl.Enum(Collective),
+        "axis": pl.Enum(Axis),
+        "stream": pl.UInt32(),
+        "participants": pl.Int32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "blocking_ns": pl.Int64(),  # what it owns on the binding chain
+        "bytes": pl.Int64(),
+        "bus_bytes": pl.Int64(),  # what a rank's link has to carry for it
+        **dict.fromkeys(BEFORE, pl.Int64()),
+        **dict.fromkeys(INSIDE, pl.Int64()),
+    }
+)
+"""The communication operations of a rank, copies left out, with who paid for its time between them.
+
+Of one kind are those of a communicator; where it is unknown, those of an operation and axis on one stream.
+`before` is the time from the begin of the previous one, or of the first step, to its own begin, `inside` the
+time while it ran; time outside of steps has no wall.
+"""
+
+NULLABLE: Final[Mapping[str, frozenset[str]]] = {
+    "steps": frozenset({"reason"}),
+    "keys": frozenset({"axis", "backend", "precision"}),
+    "work": frozenset({"exposed_ns", "bytes"}),
+    "causes": frozenset({"absent"}),
+    "collectives": frozenset({"step", "communicator", "participants", "bytes", "bus_bytes"}),
+}
+"""Columns of the tables of a profile that may say that something is unknown, or is not there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Communicators:
@@ -116,6 +156,8 @@ class Work:
     world_size: int | None
     graphs: GraphTracing
     communicators: tuple[Communicators, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    """What the run configuration that was given declares, by canonical name; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +181,4 @@ class Profile:
     owned: pl.DataFrame
     causes: pl.DataFrame
     recoverable: pl.DataFrame
+    collectives: pl.DataFrame = field(default_factory=RANK_COLLECTIVES.to_frame)

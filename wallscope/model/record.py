@@ -1,15 +1,23 @@
 """What a store keeps of a commit: which runs were recorded, on what, and how long their steps took."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final, Literal
 
 RECORD_SCHEMA: Final = "wallscope.record/1"
+CONFIGURATION: Final = "configuration"
+"""The label that is the fingerprint of the configuration; users choose by it and do not set it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """What runs must share to be compared: GPU, size of the job, what a step is, and the user's labels."""
+    """What runs must share to be compared: GPU, size of the job, what a step is, and the user's labels.
+
+    `configuration` is how they were tuned, by name. Runs of one machine that differ in it alone are compared
+    where no others are there, and that is said.
+    """
 
     gpu: str | None
     world_size: int | None
@@ -17,12 +25,32 @@ class Testbed:
     unit: str
     name: str | None
     labels: Mapping[str, str]
+    configuration: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> "Testbed":
+        """The testbed whatever the configuration."""
+        return replace(self, configuration={})
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the configuration, in eight digits; empty where nothing is known of it."""
+        told = json.dumps(dict(self.configuration), sort_keys=True)
+        return sha256(told.encode()).hexdigest()[:8] if self.configuration else ""
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """Whether it has all the labels; `configuration` begins the fingerprint."""
+        own = {key: value for key, value in labels.items() if key != CONFIGURATION}
+        return own.items() <= self.labels.items() and self.fingerprint.startswith(
+            labels.get(CONFIGURATION, "")
+        )
 
     def __str__(self) -> str:
         """In a line, as a user chooses among testbeds."""
         size = self.world_size or self.ranks
+        told = [f"{CONFIGURATION}={self.fingerprint}"] if self.configuration else []
         parts = [self.gpu or "GPU unknown", f"{size} ranks" if size > 1 else "1 rank", self.name or self.unit]
-        return ", ".join([*parts, *(f"{key}={value}" for key, value in sorted(self.labels.items()))])
+        return ", ".join([*parts, *(f"{key}={value}" for key, value in sorted(self.labels.items())), *told])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the page shows beside the answer: the timelines of single steps, and the longest gaps."""
+"""What pages show beside the answer: timelines of single steps and the longest gaps; steps of both sides."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,9 @@ from typing import Literal
 import polars as pl
 
 from wallscope.model.analysis import Analysis
+from wallscope.model.comparison import Comparison
 from wallscope.model.kinds import DeviceState, Wall
+from wallscope.model.profile import ProfiledInput, Work
 from wallscope.model.proof import Gap
 
 SHOWN_OPERATIONS = pl.Schema(
@@ -74,3 +76,34 @@ class Report:
     analysis: Analysis
     timelines: tuple[StepTimeline, ...]
     gaps: tuple[Gap, ...]
+
+
+SIDE_STEPS = pl.Schema(
+    {
+        "run": pl.UInt32(),  # from 0, in order of their start
+        "step": pl.UInt32(),
+        "length_ns": pl.Int64(),  # scaled as the comparison is, where tokens differ
+        **{f"{wall}_wall_ns": pl.Int64() for wall in Wall},  # scaled too
+        "counts": pl.Boolean(),
+        "reason": pl.String(),  # why it does not count; null where it does
+    }
+)
+"""The steps of one side of a comparison, run by run, in order of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideSteps:
+    """One side of a comparison: what its work is, the captures it was read from, its `SIDE_STEPS`."""
+
+    work: Work
+    inputs: tuple[ProfiledInput, ...]
+    steps: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonReport:
+    """A comparison with what is looked at: the steps of both sides, of the rank that speaks."""
+
+    comparison: Comparison
+    base: SideSteps
+    head: SideSteps

@@ -102,11 +102,11 @@ def _busy_ns(operations: pl.DataFrame) -> int:
 
 
 def _without_work(capture: Capture) -> tuple[Finding, ...]:
-    calls = capture.calls.select("call", "thread", "start_ns", "correlation", "role", "name").join(
-        capture.threads.select("thread", "process"), on="thread"
+    calls = capture.calls.select("call", "thread", "start_ns", "correlation", "role", "name").with_columns(
+        process=capture.threads["process"].gather(capture.calls["thread"])
     )
     # several calls may share one correlation id: a tool's wrapper around the CUDA call
-    with_work = calls.join(_issuing(capture), on="call", how="semi").select("process", "correlation")
+    with_work = calls[_issuing(capture)["call"]].select("process", "correlation")
     is_launch = (pl.col("role") == CallRole.LAUNCH) & ~_named(capture, _NO_KERNEL)
     launches = calls.filter(is_launch).unique(["process", "correlation"], keep="first", maintain_order=True)
     missing = launches.join(with_work, on=["process", "correlation"], how="anti")

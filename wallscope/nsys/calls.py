@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.frames import CALLS, ROLE
@@ -10,6 +12,10 @@ from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database
 from wallscope.nsys.threads import with_threads
 
+Rows = npt.NDArray[np.int64]
+Times = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_ROOMY = 16
 _VERSION = r"(_v\d{4,5})?(_ptsz|_ptds)?$"  # the entry point's CUDA version and stream flavour
 _ALLOCATION = (
     r"^cu(da)?(Malloc|Free|Host(Alloc|Free|Register|Unregister))|MemPoolTrim"
@@ -25,6 +31,50 @@ _ROLES = (
 )
 
 
+class _ByCorrelation:
+    """The first call under each (process, correlation id); ids mostly lie close together."""
+
+    def __init__(self, process: Rows, correlation: Times, call: Rows) -> None:
+        self._ids = self._distinct(correlation)
+        code, _ = self._codes(correlation)
+        self._processes = int(process.max(initial=-1)) + 1
+        key = process * self._width + code
+        self._table: Rows | None = None
+        if self._processes * self._width <= _ROOMY * key.size + _ROOMY:
+            self._table = np.full(self._processes * self._width, -1)
+            self._table[key[::-1]] = call[::-1]  # the last to be written, which is the first, stays
+        else:
+            order = np.argsort(key, kind="stable")
+            self._keys, self._calls = key[order], call[order]
+
+    def _distinct(self, correlation: Times) -> Times | None:
+        """The distinct ids in order, `None` if they lie so close that they are used as they are."""
+        self._first = int(correlation.min(initial=0))
+        span = int(correlation.max(initial=0)) - self._first + 1
+        is_close = span <= _ROOMY * correlation.size + _ROOMY
+        ids = None if is_close else np.unique(correlation)
+        self._width = span if ids is None else ids.size
+        return ids
+
+    def _codes(self, correlation: Times) -> tuple[Rows, Flags]:
+        """The place of each id, and whether it is one of those known."""
+        if self._ids is None:
+            is_known = (correlation >= self._first) & (correlation <= self._first + self._width - 1)
+            return np.where(is_known, correlation, self._first) - self._first, is_known
+        place = np.minimum(np.searchsorted(self._ids, correlation), self._width - 1)
+        return place, self._ids[place] == correlation
+
+    def calls(self, process: Rows, correlation: Times) -> Rows:
+        """The call of each pair, -1 without one."""
+        code, is_known = self._codes(correlation)
+        is_known &= (process >= 0) & (process < self._processes)
+        key = np.where(is_known, process * self._width + code, 0)
+        if self._table is not None:
+            return np.where(is_known, np.append(self._table, -1)[key], -1)
+        place = np.minimum(np.searchsorted(self._keys, key), self._keys.size - 1)
+        return np.where(is_known & (self._keys[place] == key), self._calls[place], -1)
+
+
 @dataclass(frozen=True, slots=True)
 class Calls:
     """The calls (`CALLS`), their names (`NAMES`) and the call of each (process, correlation id).
@@ -34,15 +84,16 @@ class Calls:
 
     calls: pl.DataFrame
     names: pl.DataFrame
-    by_correlation: pl.DataFrame
+    by_correlation: _ByCorrelation
 
     def issuing(self, operations: pl.DataFrame) -> pl.Series:
         """The call that issued each row, from its `process` and `correlationId`; -1 where none is known."""
-        key = ["process", "correlationId"]
-        keys = operations.select(key)
-        asked = self.by_correlation.join(keys, on=key, how="semi")
-        joined = keys.join(asked, on=key, how="left", maintain_order="left")
-        return joined["call"].cast(pl.Int32).fill_null(-1)
+        found = self.by_correlation.calls(
+            operations["process"].fill_null(-1).to_numpy().astype(np.int64),
+            operations["correlationId"].fill_null(0).to_numpy(),
+        )
+        found[operations["correlationId"].is_null().to_numpy()] = -1
+        return pl.Series("call", found, dtype=pl.Int32)
 
 
 def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
@@ -51,36 +102,33 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
     Calls that end before they start are left out. Correlation ids are unique inside a process alone;
     of several calls under one id the first counts.
     """
-    texts = texts_of(source, raw["nameId"].fill_null(NAMELESS)).with_columns(
-        pl.col("text").str.replace(_VERSION, "")
-    )
+    raw = raw.filter(pl.col("end") >= pl.col("start"))
+    string_id = raw["nameId"].fill_null(NAMELESS)
+    texts = texts_of(source, string_id).with_columns(pl.col("text").str.replace(_VERSION, ""))
     names = numbered(texts["text"])
-    roles = names.with_columns(role=_role())
-    rows = (
-        raw.filter(pl.col("end") >= pl.col("start"))
-        .with_columns(pl.col("nameId").fill_null(NAMELESS))
-        .join(
-            texts.join(roles, on="text").select("name", "role", nameId="string_id"),
-            on="nameId",
-            how="left",
-            maintain_order="left",
-        )
-        .pipe(with_threads, threads, "globalTid")
-        .select(
-            *("name", "role", "thread", "process"),
-            correlation="correlationId",
-            start_ns=pl.col("start") - time_shift_ns,
-            end_ns=pl.col("end") - time_shift_ns,
-        )
-        .sort("thread", "start_ns", maintain_order=True)
-        .with_row_index("call")
+    told = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
+    thread = with_threads(raw.select("globalTid"), threads, "globalTid")
+    order = np.lexsort((raw["start"].to_numpy(), thread["thread"].to_numpy()))
+    rows = pl.Series(order, dtype=pl.UInt32)
+    place = pl.Series(np.searchsorted(told["string_id"].to_numpy(), string_id.to_numpy()[order]))
+    made = pl.DataFrame(
+        {
+            "call": np.arange(order.size, dtype=np.uint32),
+            "thread": thread["thread"].gather(rows),
+            "start_ns": raw["start"].gather(rows) - time_shift_ns,
+            "end_ns": raw["end"].gather(rows) - time_shift_ns,
+            "name": told["name"].gather(place),
+            "correlation": raw["correlationId"].gather(rows),
+            "role": told["role"].gather(place),
+        }
     )
-    by_correlation = (
-        rows.select("call", "process", correlationId="correlation")
-        .drop_nulls("correlationId")
-        .unique(["process", "correlationId"], keep="first", maintain_order=True)
+    held = made["correlation"].is_not_null().to_numpy()
+    by_correlation = _ByCorrelation(
+        thread["process"].gather(rows).to_numpy()[held].astype(np.int64),
+        made["correlation"].drop_nulls().to_numpy(),
+        np.flatnonzero(held),
     )
-    return Calls(rows.select(CALLS.names()).cast(CALLS), names, by_correlation)
+    return Calls(made.select(CALLS.names()).cast(CALLS), names, by_correlation)
 
 
 def _role() -> pl.Expr:

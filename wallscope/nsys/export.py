@@ -24,6 +24,7 @@ from wallscope.nsys.overhead_findings import overhead_findings
 from wallscope.nsys.range_findings import began_inside, range_findings
 from wallscope.nsys.ranges import ranges
 from wallscope.nsys.ranks import ranks
+from wallscope.nsys.room import check_room
 from wallscope.nsys.synchronisation import events, flagged, streams, syncs
 from wallscope.nsys.tables import Database, database, read
 from wallscope.nsys.threads import process_of, processes, threads
@@ -42,6 +43,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         _refuse_empty(source, presence)
         facts = export_facts(source)
         export = export_identity(source, facts)
+        check_room(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
         raw, untimed_rows = raw_operations(source, progress)
         if raw.is_empty():

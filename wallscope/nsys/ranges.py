@@ -6,6 +6,7 @@ from wallscope.model.frames import RANGES
 from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database
 from wallscope.nsys.threads import with_threads
+from wallscope.timeline.folding import folded
 
 _PUSH_POP, _START_END = 59, 60
 _NEVER = 2**62
@@ -44,10 +45,39 @@ def ranges(
             crosses=crosses.fill_null(value=False),
             domain=pl.when(pl.col("domainId").is_between(0, 2**31)).then("domainId").otherwise(0),
         )
-        .sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
+        .pipe(_nesting, names)
         .with_row_index("range")
     )
     return rows.select(RANGES.names()).cast(RANGES), names
+
+
+def _nesting(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """Ranges of each thread from the outside in; of equal ones that is outside whose like last longer.
+
+    Rows of an export are in no order, so equal ranges would nest differently from step to step. Where their
+    like do not differ either, domain and folded text decide.
+    """
+    span = ["thread", "start_ns", "end_ns"]
+    outside_in = [False, False, True]
+    found = rows.sort(span, descending=outside_in, maintain_order=True)
+    is_tied = found.select(pl.all_horizontal(pl.col(span) == pl.col(span).shift(1)).any()).item()
+    if not is_tied:
+        return found
+    folds = names.select("name", fold=folded(names["text"]))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return (
+        found.join(folds, on="name", how="left", maintain_order="left")
+        .with_columns(like_ns=length.mean().over("domain", "fold"))
+        .sort(
+            *span,
+            "like_ns",
+            "domain",
+            "fold",
+            descending=[*outside_in, True, False, False],
+            maintain_order=True,
+        )
+        .drop("fold", "like_ns")
+    )
 
 
 def _capture_end_ns(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> int:

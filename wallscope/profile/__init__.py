@@ -1,7 +1,7 @@
 """The one compact artifact of a rank: made from its account, merged, packed and read."""
 
 from wallscope.profile.container import packed, unpacked
-from wallscope.profile.embedding import profiled
+from wallscope.profile.embedding import profiled, profiles
 from wallscope.profile.making import Described, Tables, described, tables
 from wallscope.profile.merging import merged
 from wallscope.profile.reading import profiles_of
@@ -13,6 +13,7 @@ __all__ = [
     "merged",
     "packed",
     "profiled",
+    "profiles",
     "profiles_of",
     "tables",
     "unpacked",

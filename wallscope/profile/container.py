@@ -16,9 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.profile import (
+    NULLABLE,
     OPERATION_KEYS,
     PROFILE_SCHEMA,
     PROFILE_STEPS,
+    RANK_COLLECTIVES,
     RECOVERABLE,
     STEP_CAUSES,
     STEP_OWNED,
@@ -34,6 +36,7 @@ TABLES: Final = {
     "owned": STEP_OWNED,
     "causes": STEP_CAUSES,
     "recoverable": RECOVERABLE,
+    "collectives": RANK_COLLECTIVES,
 }
 _MOST_BYTES: Final = 512 << 20
 _EFFORT: Final = 3  # a fifth larger than 6, in a third of the time
@@ -64,7 +67,10 @@ def unpacked(stored: PackedProfile, origin: str) -> Profile:
     try:
         content = json.loads(_inflated(stored.data))
         header = TypeAdapter(Header).validate_python(content["header"], strict=False)
-        frames = {name: _frame(content[name], schema) for name, schema in TABLES.items()}
+        frames = {
+            name: _frame(content[name], schema, NULLABLE.get(name, frozenset()))
+            for name, schema in TABLES.items()
+        }
     except (
         KeyError,
         TypeError,
@@ -110,8 +116,10 @@ def _columns(frame: pl.DataFrame) -> dict[str, Any]:
     return columns
 
 
-def _frame(columns: dict[str, Any], schema: pl.Schema) -> pl.DataFrame:
+def _frame(columns: dict[str, Any], schema: pl.Schema, nullable: frozenset[str]) -> pl.DataFrame:
     found = {name: _column(columns[name], dtype) for name, dtype in schema.items()}
+    if any(column.has_nulls() for name, column in found.items() if name not in nullable):
+        raise ValueError
     return pl.DataFrame(found, schema=schema, strict=True)
 
 

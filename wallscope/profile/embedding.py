@@ -5,22 +5,40 @@ from dataclasses import replace
 import polars as pl
 
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.profile import RECOVERABLE, Header, ProfiledInput, Work
+from wallscope.model.configuration import RunConfiguration
+from wallscope.model.profile import RECOVERABLE, Header, Profile, ProfiledInput, Work
 from wallscope.model.throughput import StepFacts
 from wallscope.profile.container import packed
 from wallscope.profile.making import Tables
 
+_NOTHING_DECLARED = RunConfiguration()
 
-def profiled(analysis: Analysis, tables: tuple[Tables, ...], facts: StepFacts) -> Analysis:
-    """The answer with the profile of each rank; `tables` are theirs, in order."""
-    ranks = tuple(
-        replace(rank, profile=packed(own.profile(_header(analysis, rank, own, facts), _recoverable(rank))))
+
+def profiles(
+    analysis: Analysis,
+    tables: tuple[Tables, ...],
+    facts: StepFacts,
+    configuration: RunConfiguration = _NOTHING_DECLARED,
+) -> tuple[Profile, ...]:
+    """The profile of each rank of an answer; `tables` are theirs, in order."""
+    settings = tuple(sorted((key, str(known.value)) for key, known in configuration.settings.items()))
+    return tuple(
+        own.profile(_header(analysis, rank, own, facts, settings), _recoverable(rank))
         for rank, own in zip(analysis.ranks, tables, strict=True)
+    )
+
+
+def profiled(analysis: Analysis, own: tuple[Profile, ...]) -> Analysis:
+    """The answer with the profile of each rank."""
+    ranks = tuple(
+        replace(rank, profile=packed(profile)) for rank, profile in zip(analysis.ranks, own, strict=True)
     )
     return replace(analysis, ranks=ranks)
 
 
-def _header(analysis: Analysis, rank: Rank, tables: Tables, facts: StepFacts) -> Header:
+def _header(
+    analysis: Analysis, rank: Rank, tables: Tables, facts: StepFacts, settings: tuple[tuple[str, str], ...]
+) -> Header:
     export = analysis.inputs[rank.input]
     gpu = export.gpu(rank.gpu)
     return Header(
@@ -36,6 +54,7 @@ def _header(analysis: Analysis, rank: Rank, tables: Tables, facts: StepFacts) ->
             world_size=analysis.capture.world_size,
             graphs=analysis.capture.cuda_graphs,
             communicators=tables.communicators,
+            settings=settings,
         ),
         inputs=(
             ProfiledInput(

@@ -1,13 +1,22 @@
 """The tables of a profile from the slices of a rank and its operations."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.capture import Capture
-from wallscope.model.frames import BUDGET_PARTS
-from wallscope.model.kinds import Axis, ComputeCategory, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.frames import BUDGET_PARTS, CATEGORY
+from wallscope.model.kinds import (
+    Axis,
+    Collective,
+    ComputeCategory,
+    LinkKind,
+    OperationClass,
+    OperationKind,
+    Wall,
+)
 from wallscope.model.profile import (
     OPERATION_KEYS,
     PROFILE_STEPS,
@@ -18,6 +27,7 @@ from wallscope.model.profile import (
     Header,
     Profile,
 )
+from wallscope.profile.collectives import rank_collectives
 from wallscope.timeline.folding import folded
 from wallscope.timeline.precision import precisions
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
@@ -26,6 +36,7 @@ HOST = "host"
 _LONGEST_NAME = 240
 _MOST_ROWS, _FEWEST_KEYS = 60_000, 100
 _OTHERS = "other operations"
+_SAID = ("path", "category", "name")
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
@@ -42,21 +53,26 @@ class Tables:
     owned: pl.DataFrame
     causes: pl.DataFrame
     communicators: tuple[Communicators, ...]
+    collectives: pl.DataFrame
 
     def profile(self, header: Header, recoverable: pl.DataFrame) -> Profile:
         """The profile, with what only the whole answer knows."""
-        return Profile(header, self.steps, self.keys, self.work, self.owned, self.causes, recoverable)
+        return Profile(
+            header, self.steps, self.keys, self.work, self.owned, self.causes, recoverable, self.collectives
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
     """What is known of operations, of the whole capture.
 
-    `kernels` has the columns `name`, `text` and `precision`; `calls` and `ranges` are the texts of each, with
-    an empty one at the end; `range_of` is the range of each operation, -1 without one; `axes` follows `AXES`,
-    `counted` has the columns `op`, `bytes` and `participants`.
+    `texts` are all that is said of them, in order; elsewhere stands the place of a text there. `kernels`
+    has the columns `name`, `text` and `precision`; `calls` and `ranges` tell those of each, with the empty
+    text at the end; `range_of` is the range of each operation, -1 without one; `axes` follows `AXES`,
+    `counted` follows `COLLECTIVES`.
     """
 
+    texts: pl.Series
     kernels: pl.DataFrame
     calls: pl.Series
     ranges: pl.Series
@@ -75,19 +91,32 @@ def described(
         projected: `PROJECTION`.
         written: the path of each range, written out, by number.
         axes: `AXES`.
-        counted: columns `op`, `bytes` and `participants`, as far as collectives are known.
+        counted: `COLLECTIVES`, as far as they are known.
     """
-    texts = capture.names.select("name", text=folded(capture.names["text"]).str.slice(0, _LONGEST_NAME))
-    nothing = pl.Series([""], dtype=pl.String)
-    called = capture.call_names["text"].gather(capture.calls["name"]).str.slice(0, _LONGEST_NAME)
+    kernels = capture.names.select("name", text=folded(capture.names["text"]).str.slice(0, _LONGEST_NAME))
+    called = capture.call_names["text"].str.slice(0, _LONGEST_NAME)
+    fixed = pl.Series(["", HOST, _OTHERS, *Collective, *(str(name) for name in CATEGORY.categories)])
+    texts = pl.concat(
+        [kernels["text"], called.alias("text"), written.unique().alias("text"), fixed.alias("text")]
+    )
+    texts = texts.unique().sort()
+    nothing = _placed(pl.Series([""]), texts)
     return Described(
-        kernels=texts.join(precisions(capture.names), on="name"),
-        calls=pl.concat([called.alias(""), nothing]),
-        ranges=pl.concat([written.alias(""), nothing]),
+        texts=texts,
+        kernels=kernels.with_columns(text=_placed(kernels["text"], texts)).join(
+            precisions(capture.names), on="name"
+        ),
+        calls=pl.concat([_placed(called, texts).gather(capture.calls["name"]), nothing]),
+        ranges=pl.concat([_placed(written, texts), nothing]),
         range_of=projected.sort("op")["range"],
         axes=axes,
         counted=counted,
     )
+
+
+def _placed(told: pl.Series, texts: pl.Series) -> pl.Series:
+    """The place of each text among all of them."""
+    return told.cast(pl.Enum(texts)).to_physical().cast(pl.UInt32).alias("text")
 
 
 def tables(
@@ -101,15 +130,18 @@ def tables(
     pieces = _pieces(keyed, windows)
     owned = _owned(slices, keyed, described)
     keys = _distinct(pieces, owned)
+    other = int(described.texts.search_sorted(_OTHERS))
+    nowhere = int(described.texts.search_sorted(""))
     most = max(_MOST_ROWS // max(len(windows), 1), _FEWEST_KEYS)
     if len(keys) > most:
         kept = _largest(pieces, owned, most)
-        pieces, owned = _others(pieces, kept), _others(owned, kept)
+        pieces, owned = (_others(rows, kept, nowhere, other) for rows in (pieces, owned))
         keys = _distinct(pieces, owned)
-    keys = keys.with_row_index("key").select(OPERATION_KEYS.names()).cast(OPERATION_KEYS)
+    keys = keys.with_row_index("key")
+    spelled = keys.with_columns(described.texts.gather(keys[name]).alias(name) for name in _SAID)
     return Tables(
         steps=_steps(windows, slices),
-        keys=keys,
+        keys=spelled.select(OPERATION_KEYS.names()).cast(OPERATION_KEYS),
         work=_work(_numbered(pieces, keys)),
         owned=_table(
             _numbered(owned, keys)
@@ -124,6 +156,7 @@ def tables(
             ["step", "cause", "state", "absent"],
         ),
         communicators=_communicators(keyed),
+        collectives=rank_collectives(operations, windows, slices, described.axes, described.counted),
     )
 
 
@@ -144,12 +177,21 @@ def _keyed(operations: pl.DataFrame, described: Described) -> pl.DataFrame:
             maintain_order="left",
         )
         .with_columns(
-            category=pl.coalesce(pl.col("operation").cast(pl.String), pl.col("category").cast(pl.String)),
-            name=pl.when(is_kernel).then("text").otherwise(pl.lit("")),
+            category=pl.coalesce(
+                _translated("operation", Collective, described.texts),
+                _translated("category", CATEGORY.categories, described.texts),
+            ),
+            name=pl.when(is_kernel).then("text").otherwise(described.texts.search_sorted("")),
             precision=pl.when(is_kernel & is_product).then("precision"),
             bytes=pl.coalesce("bytes", "counted"),
         )
     )
+
+
+def _translated(column: str, categories: Iterable[str], texts: pl.Series) -> pl.Expr:
+    """The place of what an enumeration says among the texts."""
+    places = {str(name): int(texts.search_sorted(str(name))) for name in categories}
+    return pl.col(column).replace_strict(places, default=None, return_dtype=pl.UInt32)
 
 
 def _communicators(keyed: pl.DataFrame) -> tuple[Communicators, ...]:
@@ -197,6 +239,7 @@ def _pieces(keyed: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
 def _owned(slices: pl.DataFrame, keyed: pl.DataFrame, described: Described) -> pl.DataFrame:
     """The slices with the key of the operation that owns each; of time on a thread, that of its call."""
     on_thread = pl.col("op") < 0
+    host = int(described.texts.search_sorted(HOST))
     ranges, calls = described.ranges, described.calls
     is_bound = pl.col("kind") == LinkKind.OPERATION
     own = slices.select(
@@ -213,7 +256,7 @@ def _owned(slices: pl.DataFrame, keyed: pl.DataFrame, described: Described) -> p
         own.join(keyed.select(pl.col("op").cast(pl.Int64), *_KEY), on="op", how="left")
         .with_columns(
             path=pl.when(on_thread).then("around").otherwise("path"),
-            category=pl.when(on_thread).then(pl.lit(HOST)).otherwise("category"),
+            category=pl.when(on_thread).then(pl.lit(host, pl.UInt32)).otherwise("category"),
             name=pl.when(on_thread).then("called").otherwise("name"),
         )
         .select("step", *_KEY, "cause", "owned_ns", "blocking_ns")
@@ -232,19 +275,18 @@ def _largest(pieces: pl.DataFrame, owned: pl.DataFrame, most: int) -> pl.DataFra
     return sizes.sort("ns", *_KEY, descending=[True] + [False] * len(_KEY)).head(most).select(_KEY)
 
 
-def _others(rows: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
-    """The rows with those of other keys under one name a category."""
+def _others(rows: pl.DataFrame, kept: pl.DataFrame, nowhere: int, other: int) -> pl.DataFrame:
+    """The rows with those of other keys under one name a category, in no range."""
     found = rows.join(kept.with_columns(is_kept=pl.lit(value=True)), on=_KEY, how="left", nulls_equal=True)
     is_kept = pl.col("is_kept").fill_null(value=False)
     return found.with_columns(
-        path=pl.when(is_kept).then("path").otherwise(pl.lit("")),
-        name=pl.when(is_kept).then("name").otherwise(pl.lit(_OTHERS)),
+        path=pl.when(is_kept).then("path").otherwise(pl.lit(nowhere, pl.UInt32)),
+        name=pl.when(is_kept).then("name").otherwise(pl.lit(other, pl.UInt32)),
     ).drop("is_kept")
 
 
 def _numbered(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
-    same = [pl.col(column).cast(OPERATION_KEYS[column]) for column in _KEY]
-    return rows.with_columns(same).join(keys, on=_KEY, how="left", nulls_equal=True)
+    return rows.join(keys, on=_KEY, how="left", nulls_equal=True)
 
 
 def _work(pieces: pl.DataFrame) -> pl.DataFrame:

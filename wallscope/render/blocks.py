@@ -6,6 +6,8 @@ from typing import Any
 
 from wallscope.model.kinds import Wall
 
+_MANY_ROWS = 24
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -18,22 +20,33 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in a table; one that speaks of a wall bears its mark."""
+    """What stands in a table; one that speaks of a wall bears its mark.
+
+    One with a moment of a shown step (`step`, `at_ns` of session time) leads there.
+    """
 
     text: str
     wall: Wall | None = None
     hint: str = ""
+    step: int | None = None
+    at_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table with its caption; `note` says what is left out."""
+    """A table with its caption; `note` says what is left out. Rows of a wordy one are cards on a phone."""
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    is_wordy: bool = False
     kind: str = "grid"
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it scrolls in its place."""
+        return len(self.rows) > _MANY_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,12 +74,15 @@ _SETTINGS = {
 }
 _OTHERWISE = (
     "clipped-ranges",
+    "clocks-apart",
+    "collectives-unmatched",
     "emit-nvtx",
     "gpu-unknown",
     "loss-unknown",
     "one-rank",
     "orphan-operations",
     "ranges-lost",
+    "ranks-missing",
     "untimed-operations",
 )
 """Findings that another capture or export cures, though no flag that is shown does."""

@@ -9,7 +9,7 @@ from rich.text import Text
 from wallscope import units
 from wallscope.model.comparison import Comparison, OperationDelta
 from wallscope.render.colours import WALL_COLOURS
-from wallscope.render.comparison_text import headline, operation_name, sureness, verdict_word
+from wallscope.render.comparison_text import headline, operation_name, sureness, testbeds, verdict_word
 from wallscope.render.foreign import visible
 from wallscope.render.grids import grid, titled
 
@@ -33,6 +33,8 @@ def comparison_summary(comparison: Comparison) -> RenderableType:
 
 def _summary(comparison: Comparison) -> Iterator[RenderableType]:
     yield Text(f"{visible(comparison.base.name, most=60)} → {visible(comparison.head.name, most=60)}")
+    if testbeds(comparison):
+        yield Text(testbeds(comparison), style="dim")
     yield Text.assemble((verdict_word(comparison), _STYLE[comparison.verdict]), f"  {headline(comparison)}")
     yield Text(sureness(comparison), style="dim")
     if comparison.explanations:

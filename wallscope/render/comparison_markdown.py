@@ -4,13 +4,12 @@ from collections.abc import Iterable
 
 from wallscope import units
 from wallscope.model.comparison import Comparison
-from wallscope.render.comparison_text import headline, operation_name, sureness, verdict_word
-from wallscope.render.foreign import visible
+from wallscope.render.comparison_text import headline, operation_name, sureness, testbeds, verdict_word
+from wallscope.render.markdown_text import code, escaped, table
 
 _MOST_CAUSES = 8
 _MOST_OPERATIONS = 10
-_NO_MENTION = "@\u200b"  # GitHub notifies whoever an @ names, escaped or not
-_SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_{}[]<>#|!"} | {"@": _NO_MENTION})
+_NUMBERS = frozenset({"base", "head", "change", "by count", "by each"})
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -18,23 +17,25 @@ def comparison_markdown(comparison: Comparison) -> str:
     lines = [
         f"### wallscope: {verdict_word(comparison).lower()}",
         "",
-        f"`{_code(comparison.base.name)}` → `{_code(comparison.head.name)}`  ",
-        f"**{_escaped(headline(comparison))}**",
+        f"{code(comparison.base.name)} → {code(comparison.head.name)}  ",
+        f"**{escaped(headline(comparison))}**",
         "",
-        _escaped(sureness(comparison)),
+        escaped(sureness(comparison)),
         "",
     ]
+    if testbeds(comparison):
+        lines[3:3] = [f"{escaped(testbeds(comparison))}  "]
     for entry in comparison.explanations:
         size = "" if entry.delta_ns is None else f"**{units.signed_duration(entry.delta_ns)}** "
-        lines.append(f"- {size}{_escaped(entry.message)}")
+        lines.append(f"- {size}{escaped(entry.message)}")
     if comparison.explanations:
         lines.append("")
     if comparison.gates:
         rows = [
-            ("held" if gate.held else "**failed**", f"`{_code(gate.gate)}`", _escaped(gate.evidence))
+            ("held" if gate.held else "**failed**", code(gate.gate), escaped(gate.evidence))
             for gate in comparison.gates
         ]
-        lines.extend(_table(("gate", "", "evidence"), ((gate, state, said) for state, gate, said in rows)))
+        lines.extend(_listed(("gate", "", "evidence"), ((gate, state, said) for state, gate, said in rows)))
     walls = [
         (
             str(row.wall),
@@ -52,13 +53,13 @@ def comparison_markdown(comparison: Comparison) -> str:
         units.milliseconds(step.head_typical_ns),
         f"**{units.signed_milliseconds(change_ns)}**",
     )
-    lines.extend(_table(("wall", "base", "head", "change"), [*walls, total]))
+    lines.extend(_listed(("wall", "base", "head", "change"), [*walls, total]))
     lines.extend(_details(comparison))
     if comparison.mismatches:
         lines.extend(
-            _table(
+            _listed(
                 ("what differs", "base", "head"),
-                ((entry.what, _escaped(entry.base), _escaped(entry.head)) for entry in comparison.mismatches),
+                ((entry.what, escaped(entry.base), escaped(entry.head)) for entry in comparison.mismatches),
             )
         )
     return "\n".join(lines).rstrip() + "\n"
@@ -69,7 +70,7 @@ def _details(comparison: Comparison) -> list[str]:
         return []
     causes = [
         (
-            _escaped(row.cause),
+            escaped(row.cause),
             units.milliseconds(row.base_ns),
             units.milliseconds(row.head_ns),
             units.signed_milliseconds(row.delta_ns),
@@ -78,8 +79,8 @@ def _details(comparison: Comparison) -> list[str]:
     ]
     operations = [
         (
-            _escaped(operation_name(row)),
-            _escaped(row.cause),
+            escaped(operation_name(row)),
+            escaped(row.cause),
             units.signed_milliseconds(row.delta_ns),
             units.signed_milliseconds(row.count_delta_ns),
             units.signed_milliseconds(row.rate_delta_ns),
@@ -93,27 +94,12 @@ def _details(comparison: Comparison) -> list[str]:
     return [
         "<details><summary>Causes and operations</summary>",
         "",
-        *_table(("cause", "base", "head", "change"), causes),
-        *_table(("operation", "owns time as", "change", "by count", "by each"), operations),
+        *_listed(("cause", "base", "head", "change"), causes),
+        *_listed(("operation", "owns time as", "change", "by count", "by each"), operations),
         "</details>",
         "",
     ]
 
 
-def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    aligned = ["---"] + [
-        "---:" if name in {"base", "head", "change", "by count", "by each"} else "---" for name in header[1:]
-    ]
-    return [_row(header), _row(tuple(aligned)), *map(_row, rows), ""]
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escaped(text: str) -> str:
-    return visible(text, most=500).translate(_SPECIAL)
-
-
-def _code(text: str) -> str:
-    return visible(text, most=120).replace("`", "'").replace("|", "\\|")
+def _listed(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return table(header, rows, _NUMBERS)

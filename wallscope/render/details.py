@@ -18,6 +18,7 @@ from wallscope.render.grids import bar, grid, titled
 from wallscope.render.host import gpu_metrics, host
 
 _MOST_ROWS = 6
+_MOST_RANKS = 16
 _MOST_PRECISIONS = 3
 _TELLING_BYTES = 1 << 16
 _TELLING_SHARE = 0.05
@@ -59,7 +60,7 @@ def _or_unknown(value: int | None) -> str:
 
 def _ranks(ranks: tuple[Rank, ...], whole: str) -> Group:
     table = grid("rank", "typical", *(_SHORT.get(wall, str(wall)) for wall in Wall))
-    for rank in ranks:
+    for rank in ranks[:_MOST_RANKS]:
         step_ns = rank.typical.step_ns
         name = f"pid {_or_unknown(rank.pid)} dev {_or_unknown(rank.device)}"
         table.add_row(
@@ -67,7 +68,10 @@ def _ranks(ranks: tuple[Rank, ...], whole: str) -> Group:
             units.duration(step_ns),
             *(units.percent(part / step_ns if step_ns else 0.0) for part in rank.typical.walls.parts()),
         )
-    return titled(f"Who pays for the {whole} of each rank", table)
+    body: RenderableType = table
+    if len(ranks) > _MOST_RANKS:
+        body = Group(table, Text(f"{len(ranks) - _MOST_RANKS} more in the JSON", style="dim"))
+    return titled(f"Who pays for the {whole} of each rank", body)
 
 
 _SHORT = {Wall.COMMUNICATION: "comm", Wall.UNATTRIBUTED: "unknown"}

@@ -8,9 +8,10 @@ from typing import Any
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
+from wallscope.model.whatif import WhatIf
 
 
-def document(answer: Analysis | Comparison | Advice | ConfigurationCheck) -> str:
+def document(answer: Analysis | Comparison | Advice | ConfigurationCheck | WhatIf) -> str:
     """The answer as JSON text: keys in the contract's order, ASCII alone, a newline at the end."""
     return json.dumps(_plain(answer), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
@@ -25,8 +26,8 @@ def _plain(noun: Any) -> Any:
     return noun
 
 
-def json_schema(noun: type[Analysis] | type[Comparison] = Analysis) -> dict[str, Any]:
-    """JSON Schema of the answer or a comparison, made from the nouns; every key is always there."""
+def json_schema(noun: type[Analysis] | type[Comparison] | type[WhatIf] = Analysis) -> dict[str, Any]:
+    """JSON Schema of a kind of answer, made from the nouns; every key is always there."""
     from pydantic import TypeAdapter  # noqa: PLC0415  # heavy, and only the published file needs it
 
     schema = TypeAdapter(noun).json_schema(mode="serialization")

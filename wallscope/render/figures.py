@@ -1,5 +1,6 @@
 """Figures of the page as plotly reads them: plain traces and layouts, times in milliseconds."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -14,7 +15,8 @@ from wallscope.render.foreign import visible
 _MOST_STEPS = 400
 _MOST_CAUSES = 14
 _MOST_RANGES = 150
-_ROW_PX = 26
+ROW_PX = 26
+_SHORT_NAME = 24
 _STRIPES = "rgba(255,255,255,0.55)"
 _ROOT = "<"  # no range has this id, theirs are escaped
 Bar = tuple[str, int, int, Wall | None]
@@ -47,7 +49,7 @@ def steps(shown: Sequence[Step], unit: str) -> Figure:
             "hovertemplate": f"{unit} %{{x}}: {wall} %{{customdata[0]}} of %{{customdata[1]}}"
             "<br>%{customdata[2]}<extra></extra>",
             "marker": {
-                **_marker(wall),
+                **marker(wall),
                 "opacity": [1.0 if step.steady else 0.35 for step in listed],
             },
         }
@@ -75,7 +77,7 @@ def waterfall(rank: Rank, whole: str) -> Figure:
     reached_ns = bars[-1][1] + bars[-1][2]
     if reached_ns < rank.typical.step_ns:
         rest = f"{len(lost) - len(named)} smaller causes"
-        bars.append((rest, reached_ns, rank.typical.step_ns - reached_ns, Wall.UNATTRIBUTED))
+        bars.append((rest, reached_ns, rank.typical.step_ns - reached_ns, None))
     measured = (f"measured {whole}", 0, rank.typical.step_ns, None)
     traces = [_bars([bar for bar in (*bars, measured) if bar[3] == wall], wall) for wall in (*Wall, None)]
     layout = {
@@ -89,13 +91,13 @@ def waterfall(rank: Rank, whole: str) -> Figure:
             "automargin": True,
             "showgrid": False,
             "categoryorder": "array",
-            "categoryarray": [_label(name) for name, *_ in (*bars, measured)],
+            "categoryarray": [label(name) for name, *_ in (*bars, measured)],
         },
         "barmode": "overlay",
         "showlegend": False,
     }
     caption = f"From compute alone to the measured {whole}, what each cause adds; patterns tell walls"
-    return Figure("waterfall", caption, tuple(traces), layout, _ROW_PX * (len(bars) + 1) + 70)
+    return Figure("waterfall", caption, tuple(traces), layout, ROW_PX * (len(bars) + 1) + 70)
 
 
 def phases(ranges: Sequence[RangeWork]) -> Figure:
@@ -108,15 +110,19 @@ def phases(ranges: Sequence[RangeWork]) -> Figure:
         "type": "icicle",
         "ids": [_ROOT, *(escape(entry.path) for entry in listed)],
         "parents": ["", *(escape(parent) if parent in known else _ROOT for parent in parents)],
-        "labels": ["all ranges", *(escape(visible(entry.name, most=60)) for entry in listed)],
+        "labels": ["work inside ranges", *(_short(entry.name) for entry in listed)],
         "values": [0, *(entry.own_work_ns / 1e6 for entry in listed)],
         "branchvalues": "remainder",
         "customdata": [
-            [units.milliseconds(top_ns), "work: durations added up", ""],
-            *([units.milliseconds(entry.work_ns), _owned(entry), str(_most(entry))] for entry in listed),
+            [units.milliseconds(top_ns), "work: durations added up", "", "all ranges"],
+            *(
+                [units.milliseconds(entry.work_ns), _owned(entry), str(_most(entry)), label(entry.name)]
+                for entry in listed
+            ),
         ],
-        "hovertemplate": "%{label}<br>work %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
-        "texttemplate": "%{label} %{customdata[0]}<br>%{customdata[2]}",
+        "hovertemplate": "%{customdata[3]}<br>work %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
+        "texttemplate": "%{label}<br>%{customdata[0]} %{customdata[2]}",
+        "textposition": "middle center",
         "leaf": {"opacity": 1},
         "tiling": {"orientation": "v"},
         "pathbar": {"visible": True},
@@ -126,8 +132,10 @@ def phases(ranges: Sequence[RangeWork]) -> Figure:
         },
         "maxdepth": 6,
     }
-    caption = "Ranges by the work issued inside them, with the wall that owns most; a click goes into one"
-    layout = {"uniformtext": {"minsize": 10, "mode": "hide"}}
+    caption = (
+        "Ranges by the work issued inside them, coloured by the wall that owns most; a click goes into one"
+    )
+    layout = {"uniformtext": {"minsize": 9, "mode": "hide"}}
     return Figure("phases", caption, (trace,), layout, 420)
 
 
@@ -144,22 +152,35 @@ def _bars(bars: Sequence[Bar], wall: Wall | None) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
-        "y": [_label(name) for name, *_ in bars],
+        "y": [label(name) for name, *_ in bars],
         "base": [base_ns / 1e6 for _, base_ns, *_ in bars],
         "x": [time_ns / 1e6 for _, _, time_ns, _ in bars],
         "text": [units.milliseconds(time_ns) for _, _, time_ns, _ in bars],
         "textposition": "outside",
         "cliponaxis": False,
         "hovertemplate": "%{y}: %{text}<extra></extra>",
-        "marker": {"color": "rgba(128,128,128,0.35)"} if wall is None else _marker(wall),
+        "marker": {"color": "rgba(128,128,128,0.35)"} if wall is None else marker(wall),
     }
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
+    """A name as plotly may show it: it reads some markup."""
     return escape(visible(name, most=60))
 
 
-def _marker(wall: Wall) -> dict[str, Any]:
+def _short(name: str) -> str:
+    """The end of a dotted name, which tells most of it.
+
+    >>> _short("megatron.core.transformer.mlp"), _short("autograd::engine::evaluate_function: MulBackward0")
+    ('mlp', 'MulBackward0')
+    """
+    parts = [part for part in re.split(r"::|[.:/ ]+", name) if part]
+    tail = parts[-1] if parts else name
+    return escape(visible(tail if len(name) > _SHORT_NAME else name, most=_SHORT_NAME))
+
+
+def marker(wall: Wall) -> dict[str, Any]:
+    """Colour and pattern of a wall."""
     pattern = {"shape": _PATTERNS[wall], "fgcolor": _STRIPES, "fillmode": "overlay", "size": 6}
     return {"color": WALL_COLOURS[wall], "pattern": pattern}
 

@@ -162,20 +162,25 @@ def _cell(column: Column, value: Any) -> str:
 
 
 def csv(frame: pl.DataFrame) -> str:
-    """The whole table as CSV; text that a spreadsheet would take for a formula gets a quote before it."""
+    """The whole table as CSV, harmless in a spreadsheet."""
+    return guarded(frame).write_csv()
+
+
+def guarded(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with a quote before each text that a spreadsheet would take for a formula."""
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     is_formula = {
         name: pl.any_horizontal(pl.col(name).str.starts_with(start) for start in _FORMULA_STARTS)
         for name in texts
     }
-    guarded = [
+    quoted = [
         pl.when(is_formula[name])
         .then(pl.concat_str(pl.lit("'"), pl.col(name)))
         .otherwise(pl.col(name))
         .alias(name)
         for name in texts
     ]
-    return frame.with_columns(guarded).write_csv()
+    return frame.with_columns(quoted)
 
 
 def rows_as_json(frame: pl.DataFrame) -> str:

@@ -16,6 +16,7 @@ from wallscope.render.details import details, rank_name
 from wallscope.render.fixes import fixes
 from wallscope.render.foreign import visible
 from wallscope.render.grids import titled
+from wallscope.render.job import job_sections, job_verdict
 from wallscope.render.walls import causes, walls
 
 _MOST_LIMITS = 3
@@ -29,21 +30,23 @@ def summary(analysis: Analysis) -> RenderableType:
 
 def _summary(analysis: Analysis) -> Iterator[RenderableType]:
     """The first screen: verdict, walls, losses, limits; then what they are made of."""
-    (export,) = analysis.inputs
     shown = analysis.ranks[analysis.diagnosis.rank_index]
+    export = analysis.inputs[shown.input]
     anchor = analysis.anchor
     whole = anchor.typical
     yield headline(export, analysis)
     yield steps_found(anchor, shown)
     if len(analysis.ranks) > 1:
-        yield Text(
-            f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, which computed the smallest share"
-        )
+        yield Text(f"Of {len(analysis.ranks)} ranks this is {rank_name(shown)}, {_chosen(analysis)}")
     if analysis.diagnosis.throughput is not None:
         yield from map(Text, throughput_lines(analysis.diagnosis.throughput))
     yield Text()
-    yield _verdict(analysis.diagnosis.verdict)
-    yield Text()
+    verdicts = [_verdict(analysis.diagnosis.verdict)]
+    if analysis.job is not None:
+        verdicts.insert(0 if analysis.job.collectives.matched else 1, job_verdict(analysis.job))
+    for paragraph in verdicts:
+        yield paragraph
+        yield Text()
     yield walls(shown, analysis, whole)
     if analysis.diagnosis.memory_pressure.level != "unknown":
         yield _pressure(analysis.diagnosis.memory_pressure)
@@ -56,22 +59,43 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
         yield fixes(analysis.fixes, whole)
     yield Text()
     yield limits(analysis.capture.findings, _MOST_LIMITS)
-    for section in details(analysis, shown, whole):
+    for section in (*_of_job(analysis), *details(analysis, shown, whole)):
         yield Text()
         yield section
 
 
+def _chosen(analysis: Analysis) -> str:
+    """Why this rank is shown."""
+    job = analysis.job
+    is_critical = (
+        job is not None and job.collectives.matched and job.critical_place == analysis.diagnosis.rank_index
+    )
+    return "which waits least for others" if is_critical else "which computed the smallest share"
+
+
+def _of_job(analysis: Analysis) -> Iterator[RenderableType]:
+    if analysis.job is not None and analysis.job.collectives.matched:
+        yield from job_sections(analysis.job)
+
+
 def headline(export: Export, analysis: Analysis) -> Text:
     """What was analysed: export, version, GPUs, ranks."""
-    used = [export.gpu(rank.gpu) for rank in analysis.ranks]
+    used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
     parts = [
-        visible(export.name, most=60),
+        visible(export.name, most=60) if len(analysis.inputs) == 1 else _exports(analysis),
         f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
         ", ".join(models) or "GPU unknown",
         _supplied(analysis),
     ]
     return Text(" · ".join(parts))
+
+
+def _exports(analysis: Analysis) -> str:
+    """How many exports there are, from how many hosts."""
+    hosts = {export.hostname for export in analysis.inputs if export.hostname}
+    where = f" of {units.plural(len(hosts), 'host')}" if hosts else ""
+    return f"{units.plural(len(analysis.inputs), 'export')}{where}"
 
 
 def _supplied(analysis: Analysis) -> str:

@@ -5,14 +5,18 @@ synchronisation stands inside another call, that one owns its own.
 """
 
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import Rows, parents
-from wallscope.timeline.spans import Times
+from wallscope.timeline.spans import Numbers, Times, numbers
 
+Flags = npt.NDArray[np.bool_]
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 
 
@@ -29,9 +33,9 @@ class CallTimes:
 class CallSpans:
     """Disjoint stretches of one thread inside calls, in order of time; `call` is who owns each."""
 
-    start_ns: list[int]
-    end_ns: list[int]
-    call: list[int]
+    start_ns: Numbers
+    end_ns: Numbers
+    call: Numbers
 
 
 def call_spans(calls: pl.DataFrame) -> dict[int, CallSpans]:
@@ -45,44 +49,46 @@ def _flattened(own: pl.DataFrame) -> CallSpans:
     order = np.lexsort((np.arange(call.size), -end_ns, start_ns))
     start_ns, end_ns, call = start_ns[order], end_ns[order], call[order]
     wins = own["role"].is_in(_WINS_INSIDE).to_numpy()[order]
-    parent = parents(end_ns)
-    outermost = np.flatnonzero(parent < 0)
-    inner = _winning_inside(parent, wins)
+    is_outermost = np.ones(call.size, np.bool_)
+    is_outermost[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
+    outermost = np.flatnonzero(is_outermost)
+    inner = _winning_inside(end_ns, wins, is_outermost)
     if inner.size == 0:
         return _disjoint(start_ns[outermost], end_ns[outermost], call[outermost])
     around = np.searchsorted(outermost, inner, side="right") - 1
-    starts: list[int] = []
-    ends: list[int] = []
-    owners: list[int] = []
-    inside: dict[int, list[int]] = {}
-    for row, outer in zip(inner.tolist(), around.tolist(), strict=True):
-        inside.setdefault(outer, []).append(row)
-    for number, outer in enumerate(outermost.tolist()):
-        at_ns = int(start_ns[outer])
-        for row in inside.get(number, ()):
-            pieces = ((at_ns, int(start_ns[row]), outer), (int(start_ns[row]), int(end_ns[row]), row))
-            for begin, end, owner in pieces:
-                if end > begin:
-                    starts.append(begin)
-                    ends.append(end)
-                    owners.append(int(call[owner]))
+    pieces: list[tuple[int, int, int, int]] = []
+    for outer, rows in groupby(zip(around.tolist(), inner.tolist(), strict=True), key=itemgetter(0)):
+        top = int(outermost[outer])
+        at_ns = int(start_ns[top])
+        for _, row in rows:
+            pieces += [
+                (outer, at_ns, int(start_ns[row]), top),
+                (outer, int(start_ns[row]), int(end_ns[row]), row),
+            ]
             at_ns = max(at_ns, int(end_ns[row]))
-        if end_ns[outer] > at_ns or at_ns == start_ns[outer]:
-            starts.append(at_ns)
-            ends.append(int(end_ns[outer]))
-            owners.append(int(call[outer]))
-    return _disjoint(np.array(starts, np.int64), np.array(ends, np.int64), np.array(owners, np.int64))
+        pieces.append((outer, at_ns, int(end_ns[top]), top))
+    cut = np.array(pieces, np.int64)
+    whole = np.delete(np.arange(outermost.size), np.unique(around))
+    order = np.argsort(np.concatenate((whole, cut[:, 0])), kind="stable")
+    return _disjoint(
+        np.concatenate((start_ns[outermost[whole]], cut[:, 1]))[order],
+        np.concatenate((end_ns[outermost[whole]], cut[:, 2]))[order],
+        np.concatenate((call[outermost[whole]], call[cut[:, 3]]))[order],
+    )
 
 
-def _winning_inside(parent: Rows, wins: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Rows:
+def _winning_inside(end_ns: Times, wins: Flags, is_outermost: Flags) -> Rows:
     """Rows of the inner calls that own their time: none of those around them already does."""
+    is_around = is_outermost[:-1] & ~is_outermost[1:]
+    rows = np.flatnonzero(np.append(is_around, False) | ~is_outermost)
+    parent = parents(end_ns[rows])
     found = []
-    taken = np.zeros(parent.size, np.bool_)
-    for row in np.flatnonzero(parent >= 0).tolist():
-        above = parent[row]
-        taken[row] = taken[above] or wins[above]
-        if wins[row] and not taken[row]:
-            found.append(row)
+    taken = np.zeros(rows.size, np.bool_)
+    for place in np.flatnonzero(parent >= 0).tolist():
+        above = parent[place]
+        taken[place] = taken[above] or wins[rows[above]]
+        if wins[rows[place]] and not taken[place]:
+            found.append(rows[place])
     return np.array(found, np.int64)
 
 
@@ -93,4 +99,4 @@ def _disjoint(start_ns: Rows, end_ns: Rows, call: Rows) -> CallSpans:
         start_ns = np.concatenate((start_ns[:1], np.maximum(start_ns[1:], reached_ns[:-1])))
         held = np.flatnonzero(end_ns > start_ns)
         start_ns, end_ns, call = start_ns[held], end_ns[held], call[held]
-    return CallSpans(start_ns.tolist(), end_ns.tolist(), call.tolist())
+    return CallSpans(numbers(start_ns), numbers(end_ns), numbers(call))

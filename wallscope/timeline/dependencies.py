@@ -17,6 +17,7 @@ from wallscope.model.kinds import CallRole, OperationKind
 from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans
 from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
+from wallscope.timeline.spans import Numbers, numbers
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
@@ -27,7 +28,7 @@ _BLOCKS_ALL = r"(Device|Ctx|Context|Thread)Synchronize$"
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Who waits for whom, over all ranks of a capture; lists are by number of the operation or call.
+    """Who waits for whom, over all ranks of a capture; numbers are by number of the operation or call.
 
     Attributes:
         start_ns, end_ns, call: of each operation, as in `OPERATIONS`.
@@ -40,14 +41,14 @@ class Dependencies:
         waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
     """
 
-    start_ns: list[int]
-    end_ns: list[int]
-    call: list[int]
+    start_ns: Numbers
+    end_ns: Numbers
+    call: Numbers
     order: StreamOrder
     waits: Waits
-    call_start_ns: list[int]
-    call_end_ns: list[int]
-    call_thread: list[int]
+    call_start_ns: Numbers
+    call_end_ns: Numbers
+    call_thread: Numbers
     calls: CallTimes
     spans: Mapping[int, CallSpans]
     blocking: Mapping[int, Tail]
@@ -81,14 +82,14 @@ def dependencies(capture: Capture) -> Dependencies:
     blocking = _synchronising(capture, order, waits) | _copying(operations, calls)
     blocking |= {one: (*blocking[one], UNRESOLVED) for one in unexplained if one in blocking}
     return Dependencies(
-        start_ns=operations["start_ns"].to_list(),
-        end_ns=operations["end_ns"].to_list(),
-        call=call.tolist(),
+        start_ns=numbers(operations["start_ns"].to_numpy()),
+        end_ns=numbers(operations["end_ns"].to_numpy()),
+        call=numbers(call),
         order=order,
         waits=waits,
-        call_start_ns=call_start_ns.tolist(),
-        call_end_ns=call_end_ns.tolist(),
-        call_thread=thread.tolist(),
+        call_start_ns=numbers(call_start_ns),
+        call_end_ns=numbers(call_end_ns),
+        call_thread=numbers(thread),
         calls=times,
         spans=call_spans(calls),
         blocking=blocking,

@@ -4,12 +4,16 @@ Units are marked by ranges, as steps are; each reaches from its first kernel to 
 the same step, so the last of a step has no length.
 """
 
+from typing import get_args
+
 import numpy as np
 import polars as pl
 
 from wallscope.model.analysis import AnchorUnit, InnerUnit
+from wallscope.model.host import RepeatedUnit
 from wallscope.timeline.anchors import FORWARD, outermost
 from wallscope.timeline.main_stream import MainStream, first_rows
+from wallscope.timeline.nesting import Rows
 
 UNITS: tuple[tuple[AnchorUnit, str], ...] = (
     ("microbatch", r"(?i)(^|[^a-z])micro[ _-]?(batch|step)[ _#:.]*\d*$"),
@@ -43,3 +47,27 @@ def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) ->
                 low, median, high = (int(time_ns) for time_ns in np.percentile(length_ns, [10, 50, 90]))
                 return InnerUnit(unit, anchor.name, int(length_ns.size), median, low, high)
     return None
+
+
+def outermost_units(tree: pl.DataFrame) -> dict[RepeatedUnit, Rows]:
+    """The range of a unit that each range stands in, by unit; -1 without one."""
+    return {
+        unit: _outermost(tree, [known for named, known in UNITS if named == unit])
+        for unit in get_args(RepeatedUnit)
+    }
+
+
+def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Rows:
+    """The outermost range around each range, itself too, whose text a pattern finds; -1 without one.
+
+    `tree` follows `NESTED` with `text`; the number of a range is its row.
+    """
+    parent = tree["parent"].to_numpy().astype(np.int64)
+    is_named = tree["text"].str.contains("|".join(f"(?:{known})" for known in patterns))
+    is_unit = (is_named.fill_null(value=False) & ~tree["crosses"]).to_numpy()
+    found = np.where(is_unit, np.arange(parent.size), -1)
+    above = parent
+    while (above >= 0).any():
+        found = np.where((above >= 0) & is_unit[above], above, found)
+        above = np.where(above >= 0, parent[above], -1)
+    return found

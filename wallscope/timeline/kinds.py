@@ -88,7 +88,7 @@ def _rule(table: object, where: str) -> KernelRule:
         raise KernelRulesError(f"{where} has no valid pattern: {pattern!r} — mend it") from error
     if ("category" in table) == ("operation" in table):
         raise KernelRulesError(
-            f"{where} needs either a category (it computes) or an operation (it communicates)"
+            f"{where} has not one of category (it computes) and operation (it communicates) — give it one"
         )
     if "category" in table:
         if "backend" in table:

@@ -54,25 +54,37 @@ def _pairs(same: pl.DataFrame) -> Iterator[_Indices]:
 
 def _matched(one: pl.DataFrame, other: pl.DataFrame) -> _Indices | None:
     """The pairs of two ranks, `None` where they do not communicate with each other."""
-    ends, other_ends = one["end_ns"].to_numpy(), other["end_ns"].to_numpy()
+    found = met(*(side[column].to_numpy() for side in (one, other) for column in ("start_ns", "end_ns")))
+    if found is None:
+        return None
+    rows, others = found
+    pairs = np.column_stack([one["op"].to_numpy()[rows], other["op"].to_numpy()[others]])
+    return pairs.astype(np.int64)
+
+
+def met(
+    starts: Times, ends: Times, other_starts: Times, other_ends: Times
+) -> tuple[_Indices, _Indices] | None:
+    """The places of operations of two ranks with one clock that are one collective; `None` if they never met.
+
+    Both sides are in order of their ends.
+    """
     nearest, nearest_back = _nearest(ends, other_ends), _nearest(other_ends, ends)
     rows = np.flatnonzero(nearest_back[nearest] == np.arange(len(ends)))
     if rows.size < max(_FEWEST, _LEAST_MATCHED * min(len(ends), len(other_ends))):
         return None
     others = nearest[rows]
-    starts, other_starts = one["start_ns"].to_numpy()[rows], other["start_ns"].to_numpy()[others]
-    ends_apart_ns, starts_apart_ns = other_ends[others] - ends[rows], other_starts - starts
-    overlap = np.maximum(starts, other_starts) < np.minimum(ends[rows], other_ends[others])
+    own, their = starts[rows], other_starts[others]
+    ends_apart_ns, starts_apart_ns = other_ends[others] - ends[rows], their - own
+    overlap = np.maximum(own, their) < np.minimum(ends[rows], other_ends[others])
     if overlap.mean() < _LEAST_MATCHED or abs(np.median(ends_apart_ns)) > _FARTHEST_NS:
         return None
-    if _spread_ns(ends_apart_ns) > max(_CLOSE_NS, _CLOSE_SHARE * _spread_ns(starts_apart_ns)):
+    if spread_ns(ends_apart_ns) > max(_CLOSE_NS, _CLOSE_SHARE * spread_ns(starts_apart_ns)):
         return None
-    op, other_op = one["op"].to_numpy()[rows], other["op"].to_numpy()[others]
-    pairs: _Indices = np.column_stack([op, other_op]).astype(np.int64)[overlap]
-    return pairs
+    return rows[overlap], others[overlap]
 
 
-def _spread_ns(apart_ns: Times) -> float:
+def spread_ns(apart_ns: Times | npt.NDArray[np.float64]) -> float:
     """How far three of four lie from the median, at most."""
     return float(np.percentile(np.abs(apart_ns - np.median(apart_ns)), 75))
 

@@ -7,20 +7,23 @@ capture back: how far it does not, tells how little it can be believed.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import groupby
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.placed import Placed, edges_of, first_lags, lags, together, typical_lags
+from wallscope.timeline.play import BEFORE_ALL, Awaited, Change, Order, Played, Slack, play
+from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
-_BEFORE_ALL = -(2**62)
-_LEAST_WAIT_NS = 2_000
-"""What a blocking call takes that has nothing to wait for, at most."""
+_NOTHING = -1
+_CLOCKS_APART_NS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,58 +38,6 @@ class Pieces:
     start_ns: list[int]
     end_ns: list[int]
     call: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What is played otherwise.
-
-    Attributes:
-        pieces: pieces of threads that take no time.
-        operations: operations that take no time.
-        unblocked: blocking calls that wait for nothing.
-        no_launch_latency: operations start at once when issued.
-        no_hand_over: operations start at once when what they wait for ends.
-        no_return_latency: blocking calls return at once when what they wait for ends.
-    """
-
-    pieces: frozenset[int] = frozenset()
-    operations: frozenset[int] = frozenset()
-    unblocked: frozenset[int] = frozenset()
-    no_launch_latency: bool = False
-    no_hand_over: bool = False
-    no_return_latency: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Issue:
-    """An operation, when it is issued and what it waits for; lags reach from there to its start."""
-
-    op: int
-    offset_ns: int  # from the edge of the piece that issues it
-    latency_ns: int
-    duration_ns: int
-    producers: tuple[tuple[int, int], ...]  # number and lag
-
-
-@dataclass(slots=True)
-class _Course:
-    """How far a run has come: clocks of threads, pieces left, operations issued, started and ended."""
-
-    clock: dict[int, int]
-    left_ns: list[int]
-    issued_ns: dict[int, int]
-    started: dict[int, int]
-    ended: dict[int, int]
-    missing: dict[int, int]  # participants of each collective that have not come yet
-
-
-class _Event(IntEnum):
-    """What happens in a run, in the order in which it does at one moment."""
-
-    PIECE = 0
-    EARLY_ISSUE = 1
-    START = 2
 
 
 class Replay:
@@ -108,153 +59,205 @@ class Replay:
         releasing: Mapping[int, Tail],
         partners: pl.DataFrame,
     ) -> None:
-        self._waits, self._pieces, self._releasing = waits, pieces, releasing
-        self._rows_of: dict[int, list[int]] = {}
-        for row, thread in enumerate(pieces.thread):
-            self._rows_of.setdefault(thread, []).append(row)
+        self._waits, self._pieces = waits, pieces
+        self._rows_of = _rows_by_thread(pieces)
         self._ends_of = {
             thread: [pieces.end_ns[row] for row in rows] for thread, rows in self._rows_of.items()
         }
-        self._early: dict[int, list[_Issue]] = {}
-        self._issued: dict[int, list[_Issue]] = {}
-        self._placed: dict[int, _Issue] = {}
-        for own in operations.partition_by("rank_id"):
-            latency_ns, hand_over_ns = _typical_lags(own, waits)
-            for op in own["op"].to_list():
-                self._place(op, latency_ns, hand_over_ns)
-        self._collective_of, self._participants = _placed_partners(partners, self._placed)
-        self._released_by = self._released(set(operations["call"].to_list()))
-        self._events = self._in_order()
+        placed = together([self._placed(own) for own in operations.partition_by("rank_id")])
+        self.ops: list[int] = placed.op.tolist()
+        """Numbers of the operations that are played, in order of start; places below are places here."""
+        self._places = {op: place for place, op in enumerate(self.ops)}
+        self.hand_over_ns = typical_lags(operations, waits)[1]
+        """From the end of an operation to the start of what waits for it, mostly; 0 where none did."""
+        self.order = self._ordered(placed, releasing, set(operations["call"].to_list()), partners)
+
+    @property
+    def places(self) -> Mapping[int, int]:
+        """The place of each operation that is played, by number."""
+        return self._places
 
     def run(self, change: Change) -> Mapping[int, int]:
         """Start of each operation that a piece issues, in ns, by number."""
-        pieces = self._pieces
-        missing = {one: len(members) for one, members in self._participants.items()}
-        course = _Course({}, [0] * len(pieces.call), {}, {}, {}, missing)
-        for kind, number in self._events:
-            if kind == _Event.START:
-                self._start(self._placed[number], change, course)
-            elif kind == _Event.PIECE:
-                self._pass(number, change, course)
-            else:
-                at_ns = course.clock.get(pieces.thread[number], pieces.start_ns[number])
-                for issue in self._early[number]:
-                    course.issued_ns[issue.op] = at_ns + issue.offset_ns
-        return course.started
+        return dict(zip(self.ops, self.play(change).start_ns, strict=True))
 
-    def _in_order(self) -> list[tuple[_Event, int]]:
-        """Everything that happens in a run: number of the piece or operation, in the order of the capture."""
-        pieces, waits = self._pieces, self._waits
-        events = [(end_ns, _Event.PIECE, row) for row, end_ns in enumerate(pieces.end_ns)]
-        events += [(pieces.start_ns[row], _Event.EARLY_ISSUE, row) for row in self._early]
-        events += [(waits.start_ns[op], _Event.START, op) for op in self._placed]
-        return [(kind, number) for _, kind, number in sorted(events)]
+    def play(self, change: Change, slack: Slack | None = None) -> Played:
+        """Play the stretch; with other lags between cause and effect than those of the capture, if given."""
+        operations = {self._places[op]: ns for op, ns in change.operations.items() if op in self._places}
+        order, slack = self._rewired(change.waits, self.order.slack if slack is None else slack)
+        return play(order, change, operations, slack)
 
-    def _pass(self, row: int, change: Change, course: _Course) -> None:
-        """Let a thread go through a piece, and issue what it issues at its end."""
-        waits, pieces = self._waits, self._pieces
-        thread, call = pieces.thread[row], pieces.call[row]
-        at_ns = course.clock.get(thread, pieces.start_ns[row])
-        length_ns = 0 if row in change.pieces else pieces.end_ns[row] - pieces.start_ns[row]
-        if row in self._released_by:
-            other, since_ns = self._released_by[row]
-            at_ns = course.left_ns[other] + min(since_ns, length_ns)
-        elif call in self._releasing and pieces.end_ns[row] == waits.call_end_ns[call]:
-            at_ns = self._released_memory(call, at_ns, length_ns, change, course.ended)
-        elif call in waits.blocking and pieces.end_ns[row] == waits.call_end_ns[call]:
-            at_ns = self._returned(call, at_ns, length_ns, change, course.ended)
-        else:
-            at_ns += length_ns
-        course.clock[thread] = course.left_ns[row] = at_ns
-        for issue in self._issued.get(row, ()):
-            course.issued_ns[issue.op] = at_ns + issue.offset_ns
+    def producers(self, op: int) -> list[int]:
+        """The operations that an operation that is played waits for, as far as they are played too."""
+        order, place = self.order, self._places[op]
+        found = [order.first[place], *(producer for producer, _ in order.more[place])]
+        return [self.ops[one] for one in found if one < len(self.ops)]
 
-    def _start(self, issue: _Issue, change: Change, course: _Course) -> None:
-        start_ns = course.issued_ns[issue.op] + (0 if change.no_launch_latency else issue.latency_ns)
-        ends_ns, ended = self._waits.end_ns, course.ended
-        for producer, lag_ns in issue.producers:
-            done_ns = ended.get(producer, ends_ns[producer])
-            start_ns = max(start_ns, done_ns + (min(lag_ns, 0) if change.no_hand_over else lag_ns))
-        course.started[issue.op] = start_ns
-        ended[issue.op] = start_ns + (0 if issue.op in change.operations else issue.duration_ns)
-        collective = self._collective_of.get(issue.op)
-        if collective is not None:
-            course.missing[collective] -= 1
-            if not course.missing[collective]:
-                self._complete(self._participants[collective], change, course)
+    def _rewired(self, waits: Mapping[int, tuple[int, ...]], slack: Slack) -> tuple[Order, Slack]:
+        """The order where some operations wait for others; what lies between is what mostly does."""
+        if not waits:
+            return self.order, slack
+        first, more, lag_ns = list(self.order.first), list(self.order.more), list(slack.lag_ns)
+        for op, producers in waits.items():
+            place = self._places[op]
+            known = {first[place]: lag_ns[place]} | {one: lag_ns[behind] for one, behind in more[place]}
+            places = [self._places[one] for one in producers if one in self._places]
+            lags = [known.get(one, self.hand_over_ns) for one in places]
+            first[place], lag_ns[place] = (places[0], lags[0]) if places else (len(self.ops), 0)
+            more[place] = tuple((one, len(lag_ns) + row) for row, one in enumerate(places[1:]))
+            lag_ns += lags[1:]
+        return self.order._replace(first=first, more=more), slack._replace(lag_ns=lag_ns)
 
-    def _complete(self, members: Sequence[int], change: Change, course: _Course) -> None:
-        """End a collective whose last participant has come: each as long after that as in the capture."""
+    def _placed(self, own: pl.DataFrame) -> Placed:
+        """The operations of one rank that pieces issue; what did not bind is as late as it mostly is."""
         waits = self._waits
-        came_ns = max(waits.start_ns[op] for op in members)
-        now_came_ns = max(course.started[op] for op in members)
-        for op in members:
-            if op not in change.operations:
-                course.ended[op] = now_came_ns + waits.end_ns[op] - came_ns
-
-    def _returned(
-        self, call: int, entered_ns: int, length_ns: int, change: Change, ended: dict[int, int]
-    ) -> int:
-        """When a blocking call returns that is entered at a moment."""
-        waits = self._waits
-        awaited = [op for op in waits.blocking[call] if op != UNRESOLVED]
-        if call in change.unblocked or not awaited:
-            return entered_ns + (0 if call in change.unblocked else length_ns)
-        done_ns = max(waits.end_ns[op] for op in awaited)
-        now_done_ns = max(ended.get(op, waits.end_ns[op]) for op in awaited)
-        if done_ns <= waits.call_start_ns[call]:
-            return max(entered_ns + length_ns, now_done_ns)
-        return_ns = 0 if change.no_return_latency or not length_ns else waits.call_end_ns[call] - done_ns
-        return max(entered_ns + min(length_ns, _LEAST_WAIT_NS), now_done_ns + return_ns)
-
-    def _released_memory(
-        self, call: int, entered_ns: int, length_ns: int, change: Change, ended: dict[int, int]
-    ) -> int:
-        """When a call that gives memory back returns: it costs what it cost once the device was idle."""
-        waits = self._waits
-        awaited = [op for op in self._releasing[call] if op != UNRESOLVED]
-        if call in change.unblocked or not awaited:
-            return entered_ns + length_ns
-        done_ns = max(waits.end_ns[op] for op in awaited)
-        if done_ns > waits.call_end_ns[call]:  # this one did not wait
-            return entered_ns + length_ns
-        cost_ns = waits.call_end_ns[call] - max(done_ns, waits.call_start_ns[call])
-        return max(entered_ns, *(ended.get(op, waits.end_ns[op]) for op in awaited)) + cost_ns
-
-    def _place(self, op: int, typical_latency_ns: int, typical_hand_over_ns: int) -> None:
-        """Find the piece that issues an operation; what did not bind is taken as late as it mostly is."""
-        waits = self._waits
-        start_ns, call = waits.start_ns[op], waits.call[op]
-        is_early = call >= 0 and waits.call_end_ns[call] > start_ns
-        issued_ns = _BEFORE_ALL
-        if call >= 0:
-            issued_ns = waits.call_start_ns[call] if is_early else waits.call_end_ns[call]
-        row = self._row(waits.call_thread[call], issued_ns, is_start=is_early) if call >= 0 else -1
-        if row < 0:
-            return
-        producers = [producer for producer in waits.producers(op) if producer != UNRESOLVED]
-        lags_ns = [start_ns - waits.end_ns[producer] for producer in producers]
-        least_ns = min([start_ns - issued_ns, *(max(lag_ns, 0) for lag_ns in lags_ns)])
+        typical_latency_ns, typical_hand_over_ns = typical_lags(own, waits)
+        own = own.filter(pl.col("call") >= 0)
+        op, call = own["op"].to_numpy().astype(np.int64), own["call"].to_numpy()
+        start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+        is_early = waits.calls.end_ns[call] > start_ns
+        issued_ns = np.where(is_early, waits.calls.start_ns[call], waits.calls.end_ns[call])
+        row = self._rows(waits.calls.thread[call], issued_ns, is_early)
+        held = np.flatnonzero(row >= 0)
+        op, row, issued_ns, is_early = op[held], row[held], issued_ns[held], is_early[held]
+        start_ns, end_ns = start_ns[held], end_ns[held]
+        ends_ns = np.array(self._pieces.end_ns, np.int64)
+        is_early |= ends_ns[row] > start_ns  # it starts while the call around its own still lasts
+        edges_ns = np.where(is_early, np.array(self._pieces.start_ns, np.int64)[row], ends_ns[row])
+        edge = edges_of(op, waits)
+        lag_ns = start_ns[edge[:, 0]] - waits.order.end_ns[edge[:, 1]]
         latency_ns = start_ns - issued_ns
-        if latency_ns > least_ns:
-            latency_ns = min(latency_ns, typical_latency_ns)
-        bound = tuple(
-            (producer, lag_ns if lag_ns <= least_ns else min(lag_ns, typical_hand_over_ns))
-            for producer, lag_ns in zip(producers, lags_ns, strict=True)
+        least_ns = latency_ns.copy()
+        np.minimum.at(least_ns, edge[:, 0], np.maximum(lag_ns, 0))
+        return Placed(
+            op,
+            row,
+            is_early,
+            issued_ns - edges_ns,
+            start_ns,
+            end_ns,
+            np.where(latency_ns > least_ns, np.minimum(latency_ns, typical_latency_ns), latency_ns),
+            edge,
+            np.where(lag_ns > least_ns[edge[:, 0]], np.minimum(lag_ns, typical_hand_over_ns), lag_ns),
         )
-        edge_ns = self._pieces.start_ns[row] if is_early else self._pieces.end_ns[row]
-        issue = _Issue(op, issued_ns - edge_ns, latency_ns, waits.end_ns[op] - start_ns, bound)
-        (self._early if is_early else self._issued).setdefault(row, []).append(issue)
-        self._placed[op] = issue
 
-    def _row(self, thread: int, at_ns: int, *, is_start: bool) -> int:
-        """The piece of a thread that ends at a moment, contains it or starts there; -1 without one."""
-        ends = self._ends_of.get(thread, [])
-        place = bisect_left(ends, at_ns + is_start)
-        if place == len(ends):
-            return -1
-        row = self._rows_of[thread][place]
-        return row if self._pieces.start_ns[row] <= at_ns else -1
+    def _rows(self, thread: Rows, at_ns: Times, is_start: npt.NDArray[np.bool_]) -> Rows:
+        """The pieces of threads that end at a moment, contain it or start there; -1 without one."""
+        found = np.full(thread.size, _NOTHING, np.int64)
+        starts_ns = np.array(self._pieces.start_ns, np.int64)
+        for one in np.unique(thread).tolist():
+            rows = np.array([*self._rows_of.get(one, ()), _NOTHING], np.int64)
+            own = np.flatnonzero(thread == one)
+            place = np.searchsorted(
+                np.array(self._ends_of.get(one, ()), np.int64), at_ns[own] + is_start[own]
+            )
+            found[own] = rows[place]
+        is_inside = (found >= 0) & (np.append(starts_ns, 0)[found] <= at_ns)
+        return np.where(is_inside, found, _NOTHING)
+
+    def _ordered(
+        self, placed: Placed, releasing: Mapping[int, Tail], issuing: set[int], partners: pl.DataFrame
+    ) -> Order:
+        """Everything that a run goes through, with places instead of numbers."""
+        waits, pieces = self._waits, self._pieces
+        count, row_count = len(self.ops), len(pieces.call)
+        outside: dict[int, int] = {}
+        place_of = _Places(self._places, outside, count + 1)
+        first, more = _by_waiting(placed, place_of)
+        before, first_ns = self._before()
+        awaited = self._awaited(releasing, place_of)
+        released = self._released(issuing)
+        row = placed.row
+        ref = np.where(placed.is_early, before[row], row) if count else row
+        lengths_ns = placed.end_ns - placed.start_ns
+        meets, members = _placed_partners(partners, self._places)
+        for group in members:
+            came_ns = max(waits.start_ns[self.ops[place]] for place in group)
+            for place in group:
+                lengths_ns[place] = waits.end_ns[self.ops[place]] - came_ns
+        number = np.concatenate((np.arange(row_count), np.arange(count) + row_count))
+        at_ns = np.concatenate((self._settled_ns(awaited, placed), placed.start_ns))
+        tie = np.concatenate((np.arange(row_count), placed.op))
+        return Order(
+            events=number[np.lexsort((tie, number >= row_count, at_ns))].tolist(),
+            before=before.tolist(),
+            thread_start_ns=first_ns,
+            piece_ns=(np.array(pieces.end_ns, np.int64) - np.array(pieces.start_ns, np.int64)).tolist(),
+            released={row: other for row, (other, _) in released.items()},
+            awaited=awaited,
+            is_special=[place in released or place in awaited for place in range(row_count)],
+            ref=ref.tolist(),
+            row=row.tolist(),
+            is_early=placed.is_early.tolist(),
+            offset_ns=placed.offset_ns.tolist(),
+            operation_ns=lengths_ns.tolist(),
+            first=first,
+            more=more,
+            meets=meets,
+            members=members,
+            captured_end_ns=[*placed.end_ns.tolist(), BEFORE_ALL, *(waits.end_ns[op] for op in outside)],
+            slack=Slack(
+                placed.latency_ns.tolist(),
+                [*first_lags(placed), *(lag for lag, is_more in lags(placed) if is_more)],
+                {
+                    row: 0 if one.is_idle and not one.is_releasing else one.return_ns
+                    for row, one in awaited.items()
+                },
+                {row: since_ns for row, (_, since_ns) in released.items()},
+            ),
+        )
+
+    def _settled_ns(self, awaited: Mapping[int, Awaited], placed: Placed) -> Times:
+        """When each piece ends, but not before what it waits for has begun: clocks differ by a bit."""
+        settled_ns = np.array(self._pieces.end_ns, np.int64)
+        begun_ns, count = placed.start_ns.tolist(), len(self.ops)
+        moved = []
+        for row, one in awaited.items():
+            last_ns = max((begun_ns[place] for place in one.places if place < count), default=BEFORE_ALL)
+            if 0 <= last_ns - settled_ns[row] <= _CLOCKS_APART_NS:
+                settled_ns[row] = last_ns + 1
+                moved.append(self._pieces.thread[row])
+        for thread in set(moved):
+            rows = self._rows_of[thread]
+            settled_ns[rows] = np.maximum.accumulate(settled_ns[rows])
+        return settled_ns
+
+    def _before(self) -> tuple[Rows, list[int]]:
+        """The piece before each of its thread, or a place behind all pieces; when those threads begin."""
+        pieces = self._pieces
+        before = np.full(len(pieces.call), _NOTHING, np.int64)
+        first_ns: list[int] = []
+        for rows in self._rows_of.values():
+            before[rows[1:]] = rows[:-1]
+            before[rows[0]] = len(pieces.call) + len(first_ns)
+            first_ns.append(pieces.start_ns[rows[0]])
+        return before, first_ns
+
+    def _awaited(self, releasing: Mapping[int, Tail], place_of: "_Places") -> dict[int, Awaited]:
+        """What the pieces wait for in which a call blocks or gives memory back, at the end of the call."""
+        waits, pieces = self._waits, self._pieces
+        found = {}
+        for row, (call, end_ns) in enumerate(zip(pieces.call, pieces.end_ns, strict=True)):
+            if call < 0 or (call not in waits.blocking and call not in releasing):
+                continue
+            if end_ns != waits.call_end_ns[call]:
+                continue
+            is_releasing = call in releasing
+            tail = releasing[call] if is_releasing else waits.blocking[call]
+            ops = [op for op in tail if op != UNRESOLVED]
+            done_ns = max((waits.end_ns[op] for op in ops), default=BEFORE_ALL)
+            entered_ns = waits.call_start_ns[call]
+            is_idle = done_ns <= entered_ns
+            if is_releasing and done_ns > end_ns:  # this one did not wait
+                ops = []
+            found[row] = Awaited(
+                call,
+                tuple(place_of[op] for op in ops),
+                is_releasing,
+                is_idle,
+                end_ns - (max(done_ns, entered_ns) if is_releasing else done_ns),
+            )
+        return found
 
     def _released(self, issuing: set[int]) -> dict[int, tuple[int, int]]:
         """Pieces in which a thread outside calls went on after another: its last piece, and the time since.
@@ -283,36 +286,58 @@ class Replay:
         return found
 
     def _outside_calls(self) -> Iterator[tuple[int, list[int]]]:
-        """The pieces between two calls of a thread, together."""
+        """The pieces between two calls of a thread, together; of a thread that is alone, none matter."""
         call = self._pieces.call
         for thread, rows in self._rows_of.items():
-            for is_outside, together in groupby(rows, key=lambda row: call[row] < 0):
+            for is_outside, between in groupby(rows, key=lambda row: call[row] < 0):
                 if is_outside:
-                    yield thread, list(together)
+                    yield thread, list(between)
 
 
-def _placed_partners(
-    partners: pl.DataFrame, placed: Mapping[int, _Issue]
-) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """The collective of each operation, and its participants; those that are not all played are left out."""
+class _Places:
+    """Places of operations; those that are not played get one behind the others, where their end stands."""
+
+    def __init__(self, played: Mapping[int, int], outside: dict[int, int], behind: int) -> None:
+        self._played, self._outside, self._behind = played, outside, behind
+
+    def __getitem__(self, op: int) -> int:
+        place = self._played.get(op)
+        return self._behind + self._outside.setdefault(op, len(self._outside)) if place is None else place
+
+
+def _rows_by_thread(pieces: Pieces) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row, thread in enumerate(pieces.thread):
+        found.setdefault(thread, []).append(row)
+    return found
+
+
+def _by_waiting(placed: Placed, place_of: _Places) -> tuple[list[int], list[tuple[tuple[int, int], ...]]]:
+    """The first producer of each operation, and the others with the places of their lags."""
+    count = placed.op.size
+    first = [count] * count
+    more: list[tuple[tuple[int, int], ...]] = [()] * count
+    behind, last = count, -1
+    for waiting, producer in placed.edge.tolist():
+        place = place_of[producer]
+        if waiting == last:
+            more[waiting] += ((place, behind),)
+            behind += 1
+        else:
+            first[waiting] = place
+        last = waiting
+    return first, more
+
+
+def _placed_partners(partners: pl.DataFrame, places: Mapping[int, int]) -> tuple[list[int], list[list[int]]]:
+    """The collective of each operation or -1, and its participants; those not all played are left out."""
     participants: dict[int, list[int]] = {}
     for op, collective in partners.iter_rows():
         participants.setdefault(collective, []).append(op)
-    whole = {one: members for one, members in participants.items() if all(op in placed for op in members)}
-    return {op: one for one, members in whole.items() for op in members}, whole
-
-
-def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
-    """Launch latency and hand-over as they mostly are where they bind, in ns."""
-    op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
-    start_ns, before = operations["start_ns"].to_numpy(), waits.order.predecessor[op]
-    done_ns = np.array([waits.end_ns[one] if one >= 0 else _BEFORE_ALL for one in before.tolist()], np.int64)
-    issued_ns = waits.calls.end_ns[call]
-    alone = ~np.isin(op, np.fromiter(waits.order.waiting(), np.int64))
-    by_issue, by_hand_over = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
-
-    def middle(lag_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-        held = lag_ns[lag_ns >= 0]
-        return int(np.median(held)) if held.size else 0
-
-    return middle((start_ns - issued_ns)[by_issue]), middle((start_ns - done_ns)[by_hand_over])
+    whole = [members for members in participants.values() if all(op in places for op in members)]
+    members = [[places[op] for op in group] for group in whole]
+    meets = [-1] * len(places)
+    for number, group in enumerate(members):
+        for place in group:
+            meets[place] = number
+    return meets, members

@@ -15,13 +15,14 @@ import polars as pl
 
 from wallscope.model.events import StreamFlag, SyncKind
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Times
+from wallscope.timeline.spans import Numbers, Times, numbers
 from wallscope.timeline.waits import ResolvedBy, Waits
 
 UNRESOLVED = -1
 """Stands in a tail for a wait whose record was not found."""
 _MOST_KEPT = 6
 _BEFORE_ALL = -(2**62)
+_NONE = np.empty(0, np.int64)
 
 Tail = tuple[int, ...]
 """Operations that all have to end, the latest-ending ones, and perhaps `UNRESOLVED`."""
@@ -31,8 +32,8 @@ Tail = tuple[int, ...]
 class _Stream:
     """Operations in order of start with the host's time of issue, and waits in order of time."""
 
-    ops: list[int]
-    issued_ns: list[int]
+    ops: Numbers
+    issued_ns: Numbers
     waited_ns: list[int] = field(default_factory=list)
     waited_for: list[Tail] = field(default_factory=list)
 
@@ -71,14 +72,14 @@ class _LastStreams:
     """The stream of the last operation that each thread issued: exports may lack the rows that tell."""
 
     def __init__(self, streams: dict[int, _Stream], issuer: Rows) -> None:
-        ops = np.array([op for held in streams.values() for op in held.ops], np.int64)
-        issued_ns = np.array([at_ns for held in streams.values() for at_ns in held.issued_ns], np.int64)
+        ops = np.concatenate([_NONE, *(np.asarray(held.ops) for held in streams.values())])
+        issued_ns = np.concatenate([_NONE, *(np.asarray(held.issued_ns) for held in streams.values())])
         of_stream = np.repeat(list(streams), [len(held.ops) for held in streams.values()])
-        self._of_thread: dict[int, tuple[list[int], list[int]]] = {}
+        self._of_thread: dict[int, tuple[Numbers, Numbers]] = {}
         order = np.lexsort((ops, issued_ns, issuer[ops]))
         edges = np.flatnonzero(np.diff(issuer[ops][order])) + 1
         for own in np.split(order, edges) if order.size else []:
-            self._of_thread[int(issuer[ops[own[0]]])] = (issued_ns[own].tolist(), of_stream[own].tolist())
+            self._of_thread[int(issuer[ops[own[0]]])] = (numbers(issued_ns[own]), numbers(of_stream[own]))
 
     def before(self, thread: int, at_ns: int) -> int | None:
         """The stream of the last operation that the thread issued before a moment."""
@@ -110,7 +111,7 @@ class StreamOrder:
     ) -> None:
         self._together = together
         self.end_ns: Times = operations["end_ns"].to_numpy()
-        self._end_ns: list[int] = self.end_ns.tolist()
+        self._end_ns = numbers(self.end_ns)
         self._streams: dict[int, _Stream] = {}
         of_stream, start_ns = operations["stream"].to_numpy(), operations["start_ns"].to_numpy()
         order = np.lexsort((np.arange(start_ns.size), start_ns, of_stream))
@@ -122,7 +123,7 @@ class StreamOrder:
             # what a stream does later was issued later: clocks that say otherwise are overruled
             in_order_ns = np.maximum.accumulate(issue_ns[rows])
             self.issued_ns[rows] = in_order_ns
-            self._streams[int(of_stream[rows[0]])] = _Stream(rows.tolist(), in_order_ns.tolist())
+            self._streams[int(of_stream[rows[0]])] = _Stream(numbers(rows), numbers(in_order_ns))
         self._key: dict[tuple[int, int, int], int] = {
             (process, context, number): stream
             for stream, process, context, number in streams.select(
@@ -256,8 +257,8 @@ class StreamOrder:
     def _order(self, earlier: int, later: int) -> None:
         """Let each operation of one stream wait for what another was given before it."""
         first, second = (self._streams.get(stream, _Stream([], [])) for stream in (earlier, later))
-        issued_ns = np.array(second.issued_ns)
-        given = np.searchsorted(np.array(first.issued_ns), issued_ns, side="left")
+        issued_ns = np.array(second.issued_ns, np.int64)
+        given = np.searchsorted(np.array(first.issued_ns, np.int64), issued_ns, side="left")
         given += np.searchsorted(np.array(first.waited_ns, np.int64), issued_ns, side="left")
         for place in np.flatnonzero(np.diff(given, prepend=0)).tolist():
             self.follow(second.ops[place], self.tail(earlier, second.issued_ns[place]))

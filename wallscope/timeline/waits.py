@@ -96,11 +96,9 @@ def resolved_waits(
 
 def _timed(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The rows with `at_ns`, the start of their call, else their own."""
-    starts = calls.select(pl.col("call").cast(pl.Int32), call_start_ns="start_ns")
+    place = rows["call"].set(rows["call"] < 0, None)
     own_ns = pl.col("start_ns") if "start_ns" in rows.columns else pl.lit(None, pl.Int64)
-    return rows.join(starts, on="call", how="left", maintain_order="left").with_columns(
-        at_ns=pl.coalesce("call_start_ns", own_ns)
-    )
+    return rows.with_columns(at_ns=pl.coalesce(calls["start_ns"].gather(place), own_ns))
 
 
 def _recorded(events: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

@@ -94,7 +94,7 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
     written = paths.gather(divided.phases.tree.sort("range")["path"])
     known = described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
     gathered = _Gathered(divided, facts, evidence, known)
-    ranks = [_rank_windows(divided, rank_id) for rank_id in divided.capture.ranks["rank_id"]]
+    ranks = rank_windows(divided)
     held = ceilings(evidence, ranks, partners(divided.operations, facts.collectives))
     return tuple(
         _account(gathered, row, own, ceiling)
@@ -102,10 +102,14 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
     )
 
 
-def _rank_windows(divided: Divided, rank_id: int) -> RankWindows:
-    is_own = pl.col("rank_id") == rank_id
-    windows = divided.windows.filter(is_own)
-    return RankWindows(rank_id, divided.operations.filter(is_own), windows, typical_steps(windows))
+def rank_windows(divided: Divided) -> list[RankWindows]:
+    """The ranks with their operations and windows."""
+    found = []
+    for rank_id in divided.capture.ranks["rank_id"]:
+        is_own = pl.col("rank_id") == rank_id
+        windows = divided.windows.filter(is_own)
+        found.append(RankWindows(rank_id, divided.operations.filter(is_own), windows, typical_steps(windows)))
+    return found
 
 
 def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """From dependencies to slices: one rank's time, each nanosecond with its wall and cause."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,7 @@ class Evidence:
         projected: `PROJECTION`.
         graph: number of the graph launch of each operation, -1 outside graphs.
         recomputed: numbers of the operations that repeat forward work.
+        drained: blocking calls that left each rank without work, by id of the rank.
     """
 
     waits: Dependencies
@@ -41,13 +42,14 @@ class Evidence:
     projected: pl.DataFrame
     graph: pl.Series
     recomputed: pl.Series
+    drained: Mapping[int, Drained]
 
 
 def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`)."""
     links = chains(operations, evidence.waits, evidence.kinds_of_calls)
     threads = links.filter(pl.col("thread") >= 0)["thread"].unique().to_list()
-    drained = Drained(operations, evidence.waits, evidence.names_of_calls)
+    drained = evidence.drained[operations["rank_id"][0]]
     moments = evidence.activity.moments(threads, drained.threads)
     pieces = slices(operations, links, windows, evidence.recomputed, moments)
     ranges, on_thread = on_threads(pieces, evidence.activity, drained)

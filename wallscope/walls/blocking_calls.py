@@ -8,7 +8,6 @@ import polars as pl
 
 from wallscope.model.host import BlockingCall, RepeatedUnit
 from wallscope.timeline.inheritance import of_the_one_that_waits
-from wallscope.timeline.inner import UNITS
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.paths import path_texts
 from wallscope.timeline.spans import inside
@@ -123,7 +122,7 @@ def _units(
     begins = inside(work.issued, tree["start_ns"].to_numpy())
     told: set[str] = set()
     for unit in reversed(get_args(RepeatedUnit)):
-        outer = _outermost(tree, [known for named, known in UNITS if named == unit])
+        outer = activity.outermost_units[unit]
         names = tree["folded"].gather(outer.clip(0))
         is_counted = pl.Series(begins & (outer == np.arange(outer.size)), dtype=pl.Boolean)
         counts = dict(names.filter(is_counted).value_counts().iter_rows())
@@ -138,19 +137,3 @@ def _units(
             if repeats and 2 * count >= all_of_name and text not in told:
                 told.add(text)
                 yield text, (unit, count / instances)
-
-
-def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Rows:
-    """The outermost range around each range, itself too, whose text a pattern finds; -1 without one.
-
-    `tree` follows `NESTED` with `text`; the number of a range is its row.
-    """
-    parent = tree["parent"].to_numpy().astype(np.int64)
-    is_named = tree["text"].str.contains("|".join(f"(?:{known})" for known in patterns))
-    is_unit = (is_named.fill_null(value=False) & ~tree["crosses"]).to_numpy()
-    found = np.where(is_unit, np.arange(parent.size), -1)
-    above = parent
-    while (above >= 0).any():
-        found = np.where((above >= 0) & is_unit[above], above, found)
-        above = np.where(above >= 0, parent[above], -1)
-    return found

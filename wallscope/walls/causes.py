@@ -149,5 +149,7 @@ def caused(
         .otherwise(of_kind)
     )
     found = told.select(cause=cause)["cause"]
-    walls = found.str.split("/").list.first().cast(pl.Enum(Wall)).alias("wall")
-    return pieces.with_columns(walls, found.alias("cause"))
+    each = found.unique()
+    walls = each.str.split("/").list.first().cast(pl.Enum(Wall))
+    wall = found.replace_strict(each, walls, return_dtype=pl.Enum(Wall)).alias("wall")
+    return pieces.with_columns(wall, found.alias("cause"))

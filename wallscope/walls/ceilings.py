@@ -4,29 +4,30 @@ A cause may own little of the chain and yet hold everything up, or own much of i
 constraint close behind; playing the dependencies again without it heeds both.
 """
 
-import itertools
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.kinds import CallRole, LinkKind, OperationClass
+from wallscope.timeline.call_spans import CallSpans
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.replay import Change, Pieces, Replay
-from wallscope.timeline.spans import Times
+from wallscope.timeline.play import Change
+from wallscope.timeline.replay import Pieces, Replay
+from wallscope.timeline.spans import Spans, Times
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.drained import Drained
 from wallscope.walls.host import DRAINED, FRAMEWORK, on_threads
 
-_Key = TypeVar("_Key", str, int)
 _MOST_OPERATIONS = 12_000
 _LARGEST_ERROR = 0.02
 _COMPUTING = [str(OperationClass.COMPUTE), str(OperationClass.OPAQUE_GRAPH)]
 _RELEASES = r"^cuda(Free|FreeArray|FreeHost|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)(_v2)?$"
+_NO_PIECES = pl.Schema(
+    {"thread": pl.Int32(), "start_ns": pl.Int64(), "end_ns": pl.Int64(), "call": pl.Int32()}
+)
 _RECOMPUTE, _ALLOCATOR = "memory/recompute", "memory/allocator"
 _HAND_OVER = {"compute/kernel-gap", "compute/hand-over"}
 _OF_ROLE = {
@@ -131,9 +132,7 @@ class _Stretch:
         partners: pl.DataFrame,
     ) -> None:
         self._evidence = evidence
-        self._drained = [
-            Drained(rank.operations, evidence.waits, evidence.names_of_calls) for rank, _ in ranks
-        ]
+        self._drained = [evidence.drained[rank.rank_id] for rank, _ in ranks]
         waits = evidence.waits
         begin_ns = min(stretch["issue_start_ns"][0] for _, stretch in ranks)
         until_ns = max(stretch["issue_end_ns"][-1] for _, stretch in ranks)
@@ -143,7 +142,9 @@ class _Stretch:
         self._pieces, causes = _pieces(
             evidence, _threads_of(self._own, self._drained, waits), begin_ns, until_ns
         )
-        self._rows_of, self._rows_of_call = _rows_by(causes), _rows_by(self._pieces.call)
+        self._rows_of = _rows_by(causes)
+        self._call_of = np.array(self._pieces.call, np.int64)
+        self._blocking_rows = frozenset(self._rows_in(waits.blocking))
         self._releasing = _releasing(evidence, self._pieces)
         self._replay = Replay(self._own, waits, self._pieces, self._releasing, partners)
         self._steps = {
@@ -188,16 +189,21 @@ class _Stretch:
         if _ALLOCATOR in causes:
             unblocked |= self._releasing.keys()
         rows = {row for cause, own in self._rows_of.items() if _goes_with(causes, cause) for row in own}
-        rows -= {row for call in self._evidence.waits.blocking for row in self._rows_of_call.get(call, ())}
-        rows |= {row for call in unmade for row in self._rows_of_call.get(call, ())}
+        rows -= self._blocking_rows
+        rows |= set(self._rows_in(unmade))
         return Change(
-            pieces=frozenset(rows),
-            operations=frozenset(removed["op"].to_list()),
+            pieces=dict.fromkeys(rows, 0),
+            operations=dict.fromkeys(removed["op"].to_list(), 0),
             unblocked=frozenset(unblocked),
-            no_launch_latency="host/launch-latency" in causes,
-            no_hand_over=bool(_HAND_OVER & set(causes)),
-            no_return_latency="host/synchronisation" in causes,
+            launch_latency=float("host/launch-latency" not in causes),
+            hand_over=float(not _HAND_OVER & set(causes)),
+            return_latency=float("host/synchronisation" not in causes),
         )
+
+    def _rows_in(self, calls: Collection[int]) -> list[int]:
+        """The pieces inside some calls."""
+        found: list[int] = np.flatnonzero(np.isin(self._call_of, np.fromiter(calls, np.int64))).tolist()
+        return found
 
 
 def _goes_with(causes: Collection[str], cause: str) -> bool:
@@ -205,11 +211,10 @@ def _goes_with(causes: Collection[str], cause: str) -> bool:
     return FRAMEWORK in causes if cause.startswith(DRAINED) else cause in causes
 
 
-def _rows_by(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
-    rows: dict[_Key, list[int]] = {}
-    for row, key in enumerate(keys):
-        rows.setdefault(key, []).append(row)
-    return rows
+def _rows_by(causes: pl.Series) -> dict[str, list[int]]:
+    """The rows of each cause."""
+    rows = causes.to_frame("cause").with_row_index("row").group_by("cause", maintain_order=True).agg("row")
+    return dict(rows.iter_rows())
 
 
 def _stretch(rank: RankWindows, most: int = _MOST_OPERATIONS) -> pl.DataFrame:
@@ -272,7 +277,7 @@ def _threads_of(
 
 def _pieces(
     evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
-) -> tuple[Pieces, list[str]]:
+) -> tuple[Pieces, pl.Series]:
     """What threads were in during a stretch, and the cause of each piece."""
     found = [
         _pieces_of_rank(evidence, drained, threads, begin_ns, until_ns) for drained, threads in threads_of
@@ -280,46 +285,54 @@ def _pieces(
     together = pl.concat(found).sort("end_ns", "start_ns", maintain_order=True)
     process = dict(enumerate(evidence.activity.process.to_list()))
     columns = [together[name].to_list() for name in ("thread", "start_ns", "end_ns", "call")]
-    return Pieces(process, *columns), together["cause"].to_list()
+    return Pieces(process, *columns), together["cause"]
 
 
 def _pieces_of_rank(
     evidence: Evidence, drained: Drained, threads: list[int], begin_ns: int, until_ns: int
 ) -> pl.DataFrame:
     """Pieces of the threads of a rank by end: thread, start_ns, end_ns, call (-1 outside calls) and cause."""
-    waits = evidence.waits
     moments = evidence.activity.moments(threads, drained.threads)
-    rows: list[tuple[int, int, int, int]] = []
-    for thread in threads:
-        spans = waits.spans[thread]
-        at_ns = begin_ns
-        for row in range(bisect_left(spans.end_ns, begin_ns + 1), len(spans.call)):
-            start_ns, end_ns = max(spans.start_ns[row], begin_ns), spans.end_ns[row]
-            if start_ns > until_ns:
-                break
-            rows += [(thread, *side, -1) for side in _cut(at_ns, start_ns, moments.get(thread))]
-            rows.append((thread, start_ns, end_ns, spans.call[row]))
-            at_ns = end_ns
-    frame = pl.DataFrame(
-        rows,
-        schema={"thread": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "call": pl.Int32},
-        orient="row",
-    )
-    outside = frame["call"] < 0
-    kind = pl.select(
-        pl.when(outside).then(pl.lit(str(LinkKind.OUTSIDE_CALLS))).otherwise(pl.lit(str(LinkKind.OTHER_CALL)))
-    ).to_series()
-    _, told = on_threads(frame.with_columns(kind.alias("kind")), evidence.activity, drained)
-    roles = (
-        evidence.calls["role"]
-        .cast(pl.String)
-        .gather(pl.Series(frame["call"].to_numpy().clip(0), dtype=pl.UInt32))
-    )
-    causes = [
-        cause if cause is not None else _OF_ROLE.get(CallRole(role), "host/other-call")
-        for cause, role in zip(told.to_list(), roles.to_list(), strict=True)
+    of_threads = [
+        _pieces_of_thread(evidence.waits.spans[thread], moments[thread], begin_ns, until_ns)
+        for thread in threads
     ]
-    return _joined(frame.with_columns(cause=pl.Series(causes, dtype=pl.String)))
+    found = [
+        own.with_columns(thread=pl.lit(thread, pl.Int32))
+        for thread, own in zip(threads, of_threads, strict=True)
+    ]
+    frame = pl.concat([_NO_PIECES.to_frame(), *(own.select(_NO_PIECES.names()) for own in found)])
+    is_outside = pl.col("call") < 0
+    kind = pl.when(is_outside).then(pl.lit(LinkKind.OUTSIDE_CALLS)).otherwise(pl.lit(LinkKind.OTHER_CALL))
+    _, told = on_threads(frame.with_columns(kind=kind.cast(pl.Enum(LinkKind))), evidence.activity, drained)
+    role = evidence.calls["role"].gather(pl.Series(frame["call"].to_numpy().clip(0), dtype=pl.UInt32))
+    of_role = role.cast(pl.String).replace_strict(_OF_ROLE, default="host/other-call", return_dtype=pl.String)
+    return _joined(frame.with_columns(cause=pl.select(pl.coalesce(told, of_role)).to_series()))
+
+
+def _pieces_of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -> pl.DataFrame:
+    """Calls of a thread in a stretch, and the time between them cut at some moments."""
+    starts, ends = np.asarray(spans.start_ns), np.asarray(spans.end_ns)
+    held = slice(
+        int(np.searchsorted(ends, begin_ns, side="right")),
+        int(np.searchsorted(starts, until_ns, side="right")),
+    )
+    inside_ns, left_ns = np.maximum(starts[held], begin_ns), ends[held]
+    before = Spans(np.concatenate(([begin_ns], left_ns))[:-1], inside_ns)
+    is_between = before.end_ns > before.start_ns
+    start_ns, end_ns = before.start_ns[is_between], before.end_ns[is_between]
+    cuts = moments[np.searchsorted(moments, begin_ns, "right") : np.searchsorted(moments, until_ns, "right")]
+    row = np.searchsorted(start_ns, cuts, side="left") - 1  # the one that begins before
+    cuts = cuts[(row >= 0) & (cuts < np.append(end_ns, 0)[row])]
+    calls = np.asarray(spans.call)[held]
+    return pl.DataFrame(
+        {
+            "start_ns": np.concatenate((np.sort(np.concatenate((start_ns, cuts))), inside_ns)),
+            "end_ns": np.concatenate((np.sort(np.concatenate((end_ns, cuts))), left_ns)),
+            "call": np.concatenate((np.full(start_ns.size + cuts.size, -1), calls)),
+        },
+        schema={"start_ns": pl.Int64, "end_ns": pl.Int64, "call": pl.Int32},
+    )
 
 
 def _joined(pieces: pl.DataFrame) -> pl.DataFrame:
@@ -331,16 +344,3 @@ def _joined(pieces: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("thread", "call", "cause").first(), pl.col("start_ns").min(), pl.col("end_ns").max())
         .select(pieces.columns)
     )
-
-
-def _cut(start_ns: int, end_ns: int, moments: Times | None) -> list[tuple[int, int]]:
-    """A stretch cut at some moments."""
-    if end_ns <= start_ns:
-        return []
-    inner = (
-        []
-        if moments is None
-        else moments[np.searchsorted(moments, start_ns, "right") : np.searchsorted(moments, end_ns)].tolist()
-    )
-    edges = [start_ns, *inner, end_ns]
-    return list(itertools.pairwise(edges))

@@ -127,7 +127,8 @@ def _launch_shapes(
     work: TypicalWork, computing: pl.DataFrame, kernels: pl.DataFrame, gpu: Gpu | None
 ) -> LaunchShapes:
     sm_count = None if gpu is None else gpu.sm_count
-    shapes = with_occupancy(kernels, None if gpu is None else gpu.architecture, sm_count)
+    own = kernels.join(computing.select("op"), on="op", how="semi")
+    shapes = with_occupancy(own, None if gpu is None else gpu.architecture, sm_count)
     shaped = computing.join(shapes, on="op", how="left")
     total_ns = int(shaped["inside_ns"].sum())
     known = shaped.filter(pl.col("occupancy").is_not_null())

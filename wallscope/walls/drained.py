@@ -24,16 +24,17 @@ class Drained:
         order = np.argsort(issued_ns, kind="stable")
         self._issued_ns, self._busy_until_ns = issued_ns[order], np.maximum.accumulate(end_ns[order])
         issuing = np.unique(operations.filter(pl.col("call") >= 0)["call"].to_numpy())
-        self._issuing = issuing[~np.isin(issuing, list(waits.blocking))]
+        blocking = np.fromiter(waits.blocking, np.int64, len(waits.blocking))
+        self._issuing = issuing[~np.isin(issuing, blocking)]
         self._waits, self._names = waits, names
         self.rank_id = int(operations["rank_id"][0])
-        self.threads = np.unique(waits.calls.thread[issuing]).tolist()
-        own = set(self.threads)
-        self._blocking = [call for call in waits.blocking if waits.call_thread[call] in own]
+        own = np.unique(waits.calls.thread[issuing])
+        self.threads: list[int] = own.tolist()
+        self._blocking: list[int] = blocking[np.isin(waits.calls.thread[blocking], own)].tolist()
         self._draining = np.array([call for call in self._blocking if self._drains(call)], np.int64)
 
-    def by_call(self, thread: int, at_ns: Times) -> list[str]:
-        """The call that had left the device without work at each moment of a thread, empty where none had.
+    def by_call(self, thread: int, at_ns: Times) -> Rows:
+        """The call that had left the device without work at each moment of a thread, -1 where none had.
 
         Between such a call and the next launch nothing else is to blame.
         """
@@ -42,18 +43,18 @@ class Drained:
             for calls in (self._draining, self._issuing)
         )
         if draining.size == 0:
-            return [""] * at_ns.size
-        ends = np.sort(self._waits.calls.end_ns[draining])
+            return np.full(at_ns.size, -1)
         in_order = draining[np.argsort(self._waits.calls.end_ns[draining], kind="stable")]
+        ends = self._waits.calls.end_ns[in_order]
         launches = np.sort(self._waits.calls.start_ns[issuing])
         place = np.searchsorted(ends, at_ns, side="right") - 1
         launched = np.searchsorted(launches, at_ns, side="left") - 1
         last_ns = np.where(launched >= 0, np.append(launches, 0)[launched], np.iinfo(np.int64).min)
-        holds = (place >= 0) & (last_ns < ends[place])
-        return [
-            self._names[int(in_order[row])] if is_held else ""
-            for row, is_held in zip(place.tolist(), holds.tolist(), strict=True)
-        ]
+        return np.where((place >= 0) & (last_ns < ends[place]), in_order[place], -1)
+
+    def names(self, calls: Rows) -> list[str]:
+        """The names of some calls."""
+        return self._names.gather(pl.Series(calls, dtype=pl.UInt32)).to_list()
 
     def draining(self) -> Rows:
         """Numbers of the blocking calls on the rank's threads that left the device without work."""

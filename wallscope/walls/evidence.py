@@ -17,6 +17,7 @@ from wallscope.timeline.passes import passes, with_autograd_threads
 from wallscope.timeline.recompute import recompute
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.causes import operation_causes
+from wallscope.walls.drained import Drained
 from wallscope.walls.host import HostActivity
 from wallscope.walls.phases import Phases
 
@@ -66,9 +67,12 @@ def evidence(
 ) -> Evidence:
     """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks."""
     again = facts.recomputed["op"]
+    waits = dependencies(capture)
+    names_of_calls = capture.call_names["text"].gather(capture.calls["name"])
+    of_ranks = [own for own in operations.partition_by("rank_id") if not own.is_empty()]
     is_node = capture.operations["graph_node"].is_not_null().to_numpy()
     return Evidence(
-        waits=dependencies(capture),
+        waits=waits,
         causes=operation_causes(operations, len(capture.operations), facts.axes, facts.copies, again),
         activity=HostActivity(
             tree=phases.tree,
@@ -85,10 +89,11 @@ def evidence(
         ),
         calls=capture.calls,
         kinds_of_calls=_kinds_of_calls(capture.calls),
-        names_of_calls=capture.call_names["text"].gather(capture.calls["name"]),
+        names_of_calls=names_of_calls,
         projected=projected,
         graph=pl.Series(np.where(is_node, capture.operations["call"].to_numpy(), -1)),
         recomputed=again,
+        drained={own["rank_id"][0]: Drained(own, waits, names_of_calls) for own in of_ranks},
     )
 
 

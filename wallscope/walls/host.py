@@ -15,14 +15,16 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.events import HostKind
+from wallscope.model.host import RepeatedUnit
 from wallscope.model.kinds import LinkKind
 from wallscope.timeline.inheritance import HostThread, host_threads, of_the_one_that_waits
+from wallscope.timeline.inner import outermost_units
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.passes import optimizer_paths
 from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
 from wallscope.walls.drained import Drained
 
-_Told = TypeVar("_Told", np.str_, np.bool_)
+_Told = TypeVar("_Told", np.int64, np.bool_)
 FRAMEWORK = "host/framework"
 OFFLOAD = "memory/offload"
 PROFILER = "unattributed/profiler"
@@ -34,7 +36,10 @@ _BY_RANGE = (
     ),
     ("host/garbage-collection", r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$"),
 )
-_NETWORK = r"^(__)?(send|recv|connect|accept)"
+_LOCK, _NETWORK, _FILE = "host/lock", "host/network", "host/file"
+CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _NETWORK, _FILE)
+"""What is told of time outside calls, but for the queue that a call left empty."""
+_NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
 
 
 @dataclass(frozen=True)
@@ -65,21 +70,29 @@ class HostActivity:
         return host_threads(known, self.calls, self.tree["parent"].to_numpy().astype(np.int64))
 
     @cached_property
-    def causes_of_ranges(self) -> npt.NDArray[np.str_]:
-        """What the name of each range or of one around it tells, by number; the last is for -1."""
+    def causes_of_ranges(self) -> Rows:
+        """What the name of each range or of one around it tells, by number, as a place in `CAUSES`, else -1.
+
+        The last is for -1.
+        """
         texts = self.path_names["text"].gather(self.paths["name"])
-        of_path = [""] * len(texts)
-        for cause, pattern in _BY_RANGE:
+        of_path = [-1] * len(texts)
+        for place, (_, pattern) in enumerate(_BY_RANGE):
             for path in texts.str.contains(pattern).arg_true().to_list():
-                of_path[path] = of_path[path] or cause
+                of_path[path] = place if of_path[path] < 0 else of_path[path]
         for path, parent in enumerate(self.paths["parent"].to_list()):
-            of_path[path] = of_path[path] or (of_path[parent] if parent >= 0 else "")
-        return self._by_range(np.array([*of_path, ""], "U32"))
+            of_path[path] = of_path[parent] if of_path[path] < 0 <= parent else of_path[path]
+        return self._by_range(np.array([*of_path, -1], np.int64))
 
     @cached_property
     def is_optimizer(self) -> npt.NDArray[np.bool_]:
         """Whether each range is the optimizer's, by number; the last is for -1."""
         return self._by_range(np.append(optimizer_paths(self.paths, self.path_names), np.False_))
+
+    @cached_property
+    def outermost_units(self) -> Mapping[RepeatedUnit, Rows]:
+        """The range of each repeated unit that each range stands in, -1 without one."""
+        return outermost_units(self.tree)
 
     def others(self, thread: int) -> list[HostThread]:
         """The other threads of its process that hold ranges."""
@@ -109,7 +122,7 @@ class HostActivity:
     @cached_property
     def _telling(self) -> pl.DataFrame:
         """The ranges that tell a cause, with their process."""
-        telling = self.tree.filter(pl.Series(self.causes_of_ranges[self.tree["range"].to_numpy()] != ""))
+        telling = self.tree.filter(pl.Series(self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0))
         return telling.with_columns(process=self.process.gather(telling["thread"]))
 
     def _moments_of(self, thread: int, issuing: list[int]) -> Times:
@@ -142,11 +155,12 @@ def on_threads(pieces: pl.DataFrame, activity: HostActivity, drained: Drained) -
     The cause is null where the kind of the link tells it. Pieces (`SLICES`) do not straddle moments at
     which ranges or waits of their thread begin or end.
     """
-    found = np.full(len(pieces), -1, np.int64)
-    cause: list[str | None] = [None] * len(pieces)
+    found, cause = np.full(len(pieces), -1, np.int64), np.full(len(pieces), -1, np.int64)
     of_thread, start_ns = pieces["thread"].to_numpy(), pieces["start_ns"].to_numpy()
-    kind = pieces["kind"].cast(pl.String).fill_null("").to_numpy()
+    is_outside = (pieces["kind"] == LinkKind.OUTSIDE_CALLS).fill_null(value=False).to_numpy()
+    is_allocation = (pieces["kind"] == LinkKind.ALLOCATION).fill_null(value=False).to_numpy()
     holders = activity.holders
+    draining: list[str] = []
     for thread in np.unique(of_thread[of_thread >= 0]).tolist():
         rows = np.flatnonzero(of_thread == thread)
         at_ns = start_ns[rows]
@@ -155,54 +169,51 @@ def on_threads(pieces: pl.DataFrame, activity: HostActivity, drained: Drained) -
         open_range[alone] = of_the_one_that_waits(activity.others(thread), at_ns[alone])
         found[rows] = open_range
         waits = activity.events.filter(pl.col("thread") == thread)
-        locked = _covers(waits.filter(pl.col("kind") == HostKind.LOCK), at_ns)
-        for other in drained.threads:
-            if other != thread and locked.any():  # while another one works, that work is the cause
-                held = activity.events.filter((pl.col("thread") == other) & (pl.col("kind") == HostKind.LOCK))
-                locked &= _covers(held, at_ns)
-        by_call = drained.by_call(thread, at_ns)
-        told = _outside_calls(
-            at_ns, activity.causes_of_ranges[open_range], locked, _io(waits, activity), by_call
-        )
-        updates = activity.is_optimizer[open_range] & inside(activity.away[drained.rank_id], at_ns)
-        told = np.where(updates, OFFLOAD, told)
-        is_outside = kind[rows] == str(LinkKind.OUTSIDE_CALLS)
+        outside = np.flatnonzero(is_outside[rows])
+        told = _outside_calls(thread, at_ns[outside], open_range[outside], waits, activity, drained)
+        queue, names = _drained_by(drained, thread, at_ns[outside])
+        is_queue = (queue >= 0) & (activity.causes_of_ranges[open_range[outside]] < 0) & (told != _OFFLOADED)
+        told[is_queue] = queue[is_queue] + len(CAUSES) + len(draining)
+        draining += names
+        cause[rows[outside]] = told
         is_profiled = _covers(waits.filter(pl.col("kind") == HostKind.PROFILER), at_ns)
-        is_profiled &= kind[rows] != str(LinkKind.ALLOCATION)
-        for row, name in zip(rows[is_outside].tolist(), told[is_outside].tolist(), strict=True):
-            cause[row] = name
-        for row in rows[is_profiled].tolist():
-            cause[row] = PROFILER
-    return found, pl.Series("on_thread", cause, dtype=pl.String)
+        cause[rows[is_profiled & ~is_allocation[rows]]] = CAUSES.index(PROFILER)
+    texts = pl.Series("on_thread", [*CAUSES, *draining], dtype=pl.String)
+    return found, texts.gather(pl.Series(cause, dtype=pl.Int64).set(pl.Series(cause < 0), None))
 
 
-def _outside_calls(
-    at_ns: Times,
-    by_range: npt.NDArray[np.str_],
-    locked: npt.NDArray[np.bool_],
-    io: pl.DataFrame,
-    drained: list[str],
-) -> npt.NDArray[np.str_]:
-    """The cause at each moment of a thread outside calls; `io` has its input and output with `text`."""
-    is_network = pl.col("text").str.contains(_NETWORK)
-    by_call = np.array([f"{DRAINED}/{name}" if name else "" for name in drained], np.str_)
-    conditions = [
-        by_range != "",
-        by_call != "",
-        locked,
-        _covers(io.filter(is_network), at_ns),
-        _covers(io.filter(~is_network), at_ns),
-    ]
-    choices = [
-        by_range,
-        by_call,
-        *(np.full(at_ns.size, f"host/{name}") for name in ("lock", "network", "file")),
-    ]
-    return np.select(conditions, choices, FRAMEWORK)
+_OFFLOADED = CAUSES.index(OFFLOAD)
 
 
-def _io(waits: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
-    return waits.filter(pl.col("kind") == HostKind.IO).join(activity.event_names, on="name", how="left")
+def _drained_by(drained: Drained, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
+    """The cause at each moment at which a call had left the queue empty, as a place in the list, else -1."""
+    by_call = drained.by_call(thread, at_ns)
+    calls, place = np.unique(by_call[by_call >= 0], return_inverse=True)
+    found = np.full(at_ns.size, -1)
+    found[by_call >= 0] = place
+    return found, [f"{DRAINED}/{name}" for name in drained.names(calls)]
+
+
+def _outside_calls(  # noqa: PLR0913, PLR0917  # these tell the cause together
+    thread: int, at_ns: Times, open_range: Rows, waits: pl.DataFrame, activity: HostActivity, drained: Drained
+) -> Rows:
+    """The cause at each moment of a thread outside calls, as a place in `CAUSES`; empty queues left out."""
+    told = np.full(at_ns.size, CAUSES.index(FRAMEWORK))
+    io = waits.filter(pl.col("kind") == HostKind.IO).join(activity.event_names, on="name", how="left")
+    is_network = pl.col("text").str.contains(_NETWORK_CALL)
+    told[_covers(io.filter(~is_network), at_ns)] = CAUSES.index(_FILE)
+    told[_covers(io.filter(is_network), at_ns)] = CAUSES.index(_NETWORK)
+    locked = _covers(waits.filter(pl.col("kind") == HostKind.LOCK), at_ns)
+    for other in drained.threads:
+        if other != thread and locked.any():  # while another one works, that work is the cause
+            held = activity.events.filter((pl.col("thread") == other) & (pl.col("kind") == HostKind.LOCK))
+            locked &= _covers(held, at_ns)
+    told[locked] = CAUSES.index(_LOCK)
+    by_range = activity.causes_of_ranges[open_range]
+    told = np.where(by_range >= 0, by_range, told)
+    updates = activity.is_optimizer[open_range] & inside(activity.away[drained.rank_id], at_ns)
+    told[updates] = _OFFLOADED
+    return told
 
 
 def _covers(events: pl.DataFrame, at_ns: Times) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,6 @@ from wallscope.model.kinds import CallRole, OperationClass, OperationKind
 from wallscope.timeline.spans import Spans, inside, ordered, union
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.blocking_calls import blocking_calls
-from wallscope.walls.drained import Drained
 from wallscope.walls.serialisation import READY_NS, serialisation
 from wallscope.walls.typical import TypicalWork
 
@@ -34,7 +33,7 @@ def host_details(
         return None
     launched = _launched(work, capture.calls)
     ahead = _ahead(work, launched)
-    drained = Drained(operations, evidence.waits, evidence.names_of_calls)
+    drained = evidence.drained[operations["rank_id"][0]]
     return HostDetails(
         blocking_calls=blocking_calls(drained, slices, work, evidence),
         launches=_launch_cost(work, launched, ahead),

@@ -22,7 +22,7 @@ class Proof:
         self, capture: Capture, phases: Phases, projected: pl.DataFrame, slices: pl.DataFrame
     ) -> None:
         self._capture, self._phases, self._projected = capture, phases, projected
-        self._slices = _numbered(slices)
+        self._slices = numbered(slices)
 
     def gaps(self, most: int) -> tuple[Gap, ...]:
         """The longest gaps of each rank, the longest first."""
@@ -152,7 +152,7 @@ def _told(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
     }
 
 
-def _numbered(slices: pl.DataFrame) -> pl.DataFrame:
+def numbered(slices: pl.DataFrame) -> pl.DataFrame:
     """The slices in order of rank and time with `number`, that of their gap; null where compute ran."""
     ordered = slices.sort("rank_id", "start_ns")
     in_gap = pl.col("kind").is_not_null()

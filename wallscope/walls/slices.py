@@ -194,11 +194,12 @@ def _cut_on_threads(pieces: _Pieces, links: pl.DataFrame, on_threads: dict[int, 
 def _state(pieces: _Pieces, operations: pl.DataFrame, communicating: Spans, copying: Spans) -> pl.Series:
     """What the device did in each piece; of links the precedence of the budget decides."""
     graphs = operations.filter(pl.col("class") == OperationClass.OPAQUE_GRAPH)["op"].to_numpy()
-    opaque = np.isin(pieces.op, graphs)
-    gap = np.where(
-        inside(communicating, pieces.start_ns),
-        str(DeviceState.EXPOSED_COMMUNICATION),
-        np.where(inside(copying, pieces.start_ns), str(DeviceState.EXPOSED_COPY), str(DeviceState.IDLE)),
+    states = pl.Series("state", list(DeviceState), dtype=pl.Enum(DeviceState))
+    place = {state: number for number, state in enumerate(DeviceState)}
+    gap = np.full(pieces.start_ns.size, place[DeviceState.IDLE])
+    gap[inside(copying, pieces.start_ns)] = place[DeviceState.EXPOSED_COPY]
+    gap[inside(communicating, pieces.start_ns)] = place[DeviceState.EXPOSED_COMMUNICATION]
+    computed = np.where(
+        np.isin(pieces.op, graphs), place[DeviceState.OPAQUE_GRAPH], place[DeviceState.COMPUTE]
     )
-    computed = np.where(opaque, str(DeviceState.OPAQUE_GRAPH), str(DeviceState.COMPUTE))
-    return pl.Series("state", np.where(pieces.link >= 0, gap, computed)).cast(pl.Enum(DeviceState))
+    return states.gather(pl.Series(np.where(pieces.link >= 0, gap, computed), dtype=pl.UInt32))

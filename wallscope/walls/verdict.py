@@ -89,7 +89,8 @@ def verdict(
 def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     steady = sum(step.steady for step in rank.steps)
     unit = anchor.window
-    basis = f"median of {units.plural(decision.step_count, f'steady {unit}')}"
+    counted = units.plural(decision.step_count, f"steady {unit}")
+    basis = f"median of {counted}"
     if not steady:
         basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
@@ -112,7 +113,7 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     return (
         f"{dominant.capitalize()} is the wall: {share[dominant]} of the {unit} ({basis}),"
         f" {units.points(decision.margin)} ahead of {decision.runner_up}"
-        + (f", the largest loss on {decision.led_steps} of {decision.step_count}." if steady else ".")
+        + (f", the largest loss on {decision.led_steps} of {counted}." if steady else ".")
     )
 
 

@@ -46,4 +46,6 @@ def _table(analysis: Analysis, rank: Rank) -> Grid:
     note = (
         "An empty ceiling was not worked out: removing compute is no remedy, or it would win next to nothing."
     )
-    return Grid(f"Causes of the {analysis.anchor.typical}; they add up to it", columns, rows, note)
+    return Grid(
+        f"Causes of the {analysis.anchor.typical}; they add up to it", columns, rows, note, is_wordy=True
+    )

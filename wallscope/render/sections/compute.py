@@ -12,12 +12,12 @@ from wallscope.render.host import whose
 _WORK = "durations added up, not time"
 
 
-def compute(rank: Rank) -> tuple[Block, ...]:
+def compute(rank: Rank, whole: str) -> tuple[Block, ...]:
     """Categories, precisions, launch shapes, sampled metrics, unknown kernels."""
-    return tuple(_blocks(rank))
+    return tuple(_blocks(rank, whole))
 
 
-def _blocks(rank: Rank) -> Iterator[Block]:
+def _blocks(rank: Rank, whole: str) -> Iterator[Block]:
     details = rank.compute_details
     if details is not None:
         lines = (*compute_lines(details), *_shapes(details.launch_shapes))
@@ -54,7 +54,7 @@ def _blocks(rank: Rank) -> Iterator[Block]:
     metrics = rank.gpu_metrics
     if metrics is not None and metrics.means:
         yield Grid(
-            "GPU metrics, sampled in the typical step",
+            f"GPU metrics, sampled in the {whole}",
             (text("metric"), Column("mean of peak"), Column("samples")),
             tuple(
                 cells(str(entry.metric), units.percent(entry.mean_share), units.number(entry.samples))
@@ -65,7 +65,7 @@ def _blocks(rank: Rank) -> Iterator[Block]:
     if rank.unmatched_kernels:
         yield Grid(
             "Kernels known to no pattern (--kernels FILE names them)",
-            (text("kernel"), Column("count"), Column("work", _WORK), Column("of the step")),
+            (text("kernel"), Column("count"), Column("work", _WORK), Column(f"of the {whole}")),
             tuple(
                 cells(
                     entry.name,

@@ -8,7 +8,7 @@ from wallscope.render.host import host_lines, how_often
 _MOST_ROWS = 30
 
 
-def host(rank: Rank) -> tuple[Block, ...]:
+def host(rank: Rank, whole: str) -> tuple[Block, ...]:
     """Launches, calls that emptied the queue, kernels that waited without a reason."""
     told = rank.host_details
     if told is None:
@@ -16,7 +16,7 @@ def host(rank: Rank) -> tuple[Block, ...]:
     columns = (
         text("call"),
         text("in", "the commonest path of ranges around it"),
-        Column("a step", "calls that end in the typical step"),
+        Column("times", f"calls that end in the {whole}"),
         Column("waited", "how long the host stood in them: no cost by itself, the device worked"),
         Column("cost", "what the host needed to refill the queue, while the device had nothing to do"),
     )
@@ -33,5 +33,6 @@ def host(rank: Rank) -> tuple[Block, ...]:
     lines = tuple(host_lines(told, rank.typical.step_ns))
     found: list[Block] = [Lines(lines)] if lines else []
     if rows:
-        found.append(Grid("Calls that waited until the device had nothing left to do", columns, rows))
+        caption = "Calls that waited until the device had nothing left to do"
+        found.append(Grid(caption, columns, rows, is_wordy=True))
     return tuple(found)

@@ -44,7 +44,9 @@ def phases(analysis: Analysis, rank: Rank) -> Section | None:
     )
     has_work = any(entry.work_ns for entry in shown)
     blocks = [figures.phases(rank.ranges)] if has_work else []
-    table = Grid(f"Ranges of the {analysis.anchor.typical}, most device time first", columns, rows, note)
+    table = Grid(
+        f"Ranges of the {analysis.anchor.typical}, most device time first", columns, rows, note, is_wordy=True
+    )
     return Section("phases", "Where in the program?", answer, (*blocks, table), is_open=False)
 
 

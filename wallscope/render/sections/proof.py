@@ -7,6 +7,7 @@ from wallscope.model.catalogue import meaning
 from wallscope.model.kinds import DeviceState
 from wallscope.render.blocks import Block, Cell, Code, Column, Grid, Lines, Section, cells, text
 from wallscope.render.details import STATE_NAMES
+from wallscope.render.words import STATE_WORDS, WORDS
 from wallscope.shipped import query
 
 _QUERIES = {
@@ -17,18 +18,6 @@ _SQL = (
     "These queries, run on the export with sqlite3, tell the device's time in one window;"
     " its bounds are those of a step in the JSON answer."
 )
-_DEFINITIONS = {
-    "typical step": "Mean of the steady steps of ordinary length, rounded so that its parts add up to it.",
-    "wall": "Who pays for a nanosecond: compute while it runs, else the link of the chain that bound.",
-    "share": "Of the typical step. The verdict rests on medians over the steady steps, with p10 and p90.",
-    "owns": "Time on the chain that bound the step. What merely ran beside a wait is not blamed.",
-    "ceiling": "The step played again without one cause, next constraints heeded: at best, no forecast."
-    " Ceilings do not add up.",
-    "work": "Durations added up. Operations that run side by side count twice: work is no time.",
-    "exposed": "Time in which communication or a copy ran and neither compute nor an opaque graph did.",
-    "slack": "How much earlier the next constraint would have bound: what its removal wins there at most.",
-    "unattributed": "Time whose owner is not known. It is never spread over the walls.",
-}
 GRAVITY = {severity: place for place, severity in enumerate(reversed(Severity))}
 
 
@@ -48,7 +37,8 @@ def limits(findings: tuple[Finding, ...]) -> Section:
     answer = (
         f"{units.plural(len(findings), 'finding')}." if findings else "Nothing was found that limits this."
     )
-    blocks = (Grid("Findings about the capture, the gravest first", columns, rows),) if rows else ()
+    caption = "Findings about the capture, the gravest first"
+    blocks = (Grid(caption, columns, rows, is_wordy=True),) if rows else ()
     return Section("limits", "What limits this?", answer, blocks)
 
 
@@ -58,7 +48,7 @@ def computed(analysis: Analysis, rank: Rank) -> Section:
     window_ns = rank.typical.step_ns
     budget = tuple(
         (
-            Cell(STATE_NAMES[state]),
+            Cell(STATE_NAMES[state], hint=STATE_WORDS[state]),
             Cell(units.milliseconds(getattr(rank.typical.budget, state))),
             Cell(units.percent(getattr(rank.typical.budget, state) / window_ns if window_ns else 0.0)),
         )
@@ -78,7 +68,7 @@ def computed(analysis: Analysis, rank: Rank) -> Section:
     }
     says = (text("word"), text("what it means"))
     blocks: tuple[Block, ...] = (
-        Grid("Words", says, tuple(cells(*entry) for entry in _DEFINITIONS.items())),
+        Grid("Words", says, tuple(cells(*entry) for entry in WORDS.items())),
         Grid(
             f"What the device did in the {analysis.anchor.typical}, each nanosecond once",
             (text("part"), Column("time"), Column("share")),

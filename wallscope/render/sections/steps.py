@@ -24,7 +24,8 @@ def steps(analysis: Analysis, rank: Rank) -> Section:
     found = steps_found(analysis.anchor, rank).plain.replace("\n", ", ")
     answer = f"{found}.{led}{left}"
     blocks = [figures.steps(rank.steps, unit)] if len(rank.steps) > 1 else []
-    return Section("steps", "Is it every step?", answer, (*blocks, _table(rank, unit)))
+    title = "Is it every step?" if has_steps else "What was looked at?"
+    return Section("steps", title, answer, (*blocks, _table(rank, unit)))
 
 
 def _table(rank: Rank, unit: str) -> Grid:

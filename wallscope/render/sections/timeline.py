@@ -34,11 +34,17 @@ def timeline(report: Report, packed: Pack) -> Section:
             f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
         )
     return Section(
-        "timeline", "Show me", answer, (Canvas(steps, " ".join(packed.notes)), _gaps(report.gaps, unit))
+        "timeline",
+        "Show me",
+        answer,
+        (
+            Canvas(steps, " ".join(packed.notes)),
+            _gaps(report.gaps, unit, {shown.step for shown in report.timelines}),
+        ),
     )
 
 
-def _gaps(gaps: Sequence[Gap], unit: str) -> Grid:
+def _gaps(gaps: Sequence[Gap], unit: str, shown: set[int]) -> Grid:
     columns = (
         Column("start", "session time in seconds, as Nsight shows it"),
         Column("length"),
@@ -49,17 +55,26 @@ def _gaps(gaps: Sequence[Gap], unit: str) -> Grid:
         text("issued by", "the call that issued that operation, and its thread"),
         text("in", "NVTX ranges around that call"),
     )
-    return Grid("The longest gaps without compute", columns, tuple(map(_row, gaps)))
+    rows = tuple(_row(gap, is_shown=gap.row["step"] in shown) for gap in gaps)
+    note = ""
+    if any(gap.row["step"] not in shown for gap in gaps):
+        note = f"A start that can be clicked leads into the timeline; the other {unit}s are not drawn there."
+    return Grid("The longest gaps without compute", columns, rows, note, is_wordy=True)
 
 
-def _row(gap: Gap) -> tuple[Cell, ...]:
+def _row(gap: Gap, *, is_shown: bool) -> tuple[Cell, ...]:
     row = gap.row
+    middle_ns = row["start_ns"] + row["duration_ns"] // 2
     ended = row["ended_by"]
     where = "" if ended is None else f" on stream {'unknown' if row['stream'] is None else row['stream']}"
     call = row["call"] or ("" if ended is None else "before the capture")
     thread = "" if row["tid"] is None else f", thread {row['tid']}"
     return (
-        Cell(f"{units.seconds(row['start_ns'])} s"),
+        Cell(
+            f"{units.seconds(row['start_ns'])} s",
+            step=row["step"] if is_shown else None,
+            at_ns=middle_ns if is_shown else None,
+        ),
         Cell(units.duration(row["duration_ns"])),
         Cell(units.number(row["step"])),
         Cell(f"{row['cause']} {units.duration(row['cause_ns'])}", Wall(row["cause"].split("/")[0])),

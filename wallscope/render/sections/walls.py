@@ -16,10 +16,10 @@ def walls(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     dominant = analysis.diagnosis.dominant_wall
     share = dict(zip(Wall, rank.typical.walls.parts(), strict=True))
     made = {
-        Wall.COMMUNICATION: _communication(rank),
+        Wall.COMMUNICATION: _communication(rank, analysis.anchor.typical),
         Wall.MEMORY: _memory(analysis, rank),
-        Wall.HOST: host(rank),
-        Wall.COMPUTE: compute(rank),
+        Wall.HOST: host(rank, analysis.anchor.typical),
+        Wall.COMPUTE: compute(rank, analysis.anchor.typical),
     }
     order = sorted(made, key=lambda wall: (wall != dominant, wall == Wall.COMPUTE, -share[wall]))
     step_ns = rank.typical.step_ns
@@ -37,7 +37,7 @@ def walls(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     )
 
 
-def _communication(rank: Rank) -> tuple[Block, ...]:
+def _communication(rank: Rank, whole: str) -> tuple[Block, ...]:
     told = rank.communication
     if not told.operations:
         return ()
@@ -45,7 +45,7 @@ def _communication(rank: Rank) -> tuple[Block, ...]:
         text("operation"),
         text("axis", "dimension of the job, and what told it"),
         text("library"),
-        Column("count", "operations that begin in the typical step"),
+        Column("count", f"operations that begin in the {whole}"),
         Column("exposed", "time in which one of them ran and no compute did"),
         Column("work", "durations added up"),
         Column("bytes", "as NCCL counts them; of all-gather and reduce-scatter one rank's part"),
@@ -67,29 +67,35 @@ def _communication(rank: Rank) -> tuple[Block, ...]:
         for entry in told.operations[:_MOST_ROWS]
     )
     ran = (
-        f"Communication ran {units.milliseconds(told.union_ns)} of the typical step,"
+        f"Communication ran {units.milliseconds(told.union_ns)} of the {whole},"
         f" {units.percent(told.hidden_share)} of it hidden behind compute."
     )
-    return Lines((ran, *communication_lines(told))), Grid("Communication operations", columns, rows)
+    return Lines((ran, *communication_lines(told))), Grid(
+        "Communication operations", columns, rows, is_wordy=True
+    )
 
 
 def _memory(analysis: Analysis, rank: Rank) -> tuple[Block, ...]:
     told = rank.memory
+    whole = analysis.anchor.typical
     pressure = analysis.diagnosis.memory_pressure
     lines = [
         f"Memory pressure: {pressure.level}"
         + (f" ({'; '.join(pressure.evidence)})." if pressure.evidence else ".")
     ]
-    lines.append(
-        f"Peak in use {units.size(told.peak_bytes)} of {units.size(told.capacity_bytes)} on the device."
-    )
+    if told.peak_bytes is not None:
+        lines.append(
+            f"Peak in use {units.size(told.peak_bytes)} of {units.size(told.capacity_bytes)} on the device."
+        )
+    elif told.capacity_bytes is not None:
+        lines.append(f"The device has {units.size(told.capacity_bytes)}; what was in use is not known.")
     if told.use is not None:
         started = "" if told.use.from_the_start else "; older allocations are missing"
         lines.append(f"Headroom {units.size(told.use.headroom_bytes)} (a recorded bound{started}).")
     if told.allocator_calls is not None:
         calls = units.number(told.allocator_calls)
         lines.append(
-            f"Allocator calls in the typical step: {calls}, {units.duration(told.allocator_ns)} on the host."
+            f"Allocator calls in the {whole}: {calls}, {units.duration(told.allocator_ns)} on the host."
         )
     if told.offload is not None:
         there, back = units.size(told.offload.to_host_bytes), units.size(told.offload.to_device_bytes)
@@ -117,5 +123,5 @@ def _memory(analysis: Analysis, rank: Rank) -> tuple[Block, ...]:
         )
         for entry in told.copies[:_MOST_ROWS]
     )
-    traffic = (Grid("Memory traffic of the typical step", columns, rows),) if rows else ()
+    traffic = (Grid(f"Memory traffic of the {whole}", columns, rows),) if rows else ()
     return Lines(tuple(lines)), *traffic

@@ -1,0 +1,79 @@
+"""Pictures of pages for the README, from the shipped example, light and dark.
+
+    python -m benchmarks.screenshots docs/images
+
+The comparison is of the example with itself, reading token counts back for longer.
+"""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from fixtures import example
+from wallscope.analysis import Options, accounted, report_of
+from wallscope.compare import Asked, Side, compared, comparison_report, gate_of
+from wallscope.render.comparison_page import comparison_page
+from wallscope.render.page import page
+from wallscope.sides import runs_of
+
+_WIDTH, _HEIGHT = 1200, 780
+_SLOWER_READ_NS = 300_000
+
+
+def main(folder: Path) -> None:
+    """Write the pictures into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        base, head = Path(scratch) / "moe-base.sqlite", Path(scratch) / "moe-head.sqlite"
+        example.write_example(base)
+        usual_ns, example.COUNTS_READ_NS = example.COUNTS_READ_NS, _SLOWER_READ_NS
+        example.write_example(head)
+        example.COUNTS_READ_NS = usual_ns
+        options = Options()
+        pages = {
+            "report": page(report_of(accounted(base, options, _nothing), _nothing)),
+            "diff": _comparison(base, head, options),
+        }
+        for name, text in pages.items():
+            (Path(scratch) / f"{name}.html").write_text(text, encoding="utf-8")
+        _pictures(Path(scratch), folder)
+
+
+def _comparison(base: Path, head: Path, options: Options) -> str:
+    before, after = (Side(path.stem, runs_of((path,), options, _nothing)) for path in (base, head))
+    asked = Asked(gates=(gate_of("step>3%"), gate_of("communication>5%")))
+    return comparison_page(comparison_report(compared(before, after, asked), before, after, asked.rank))
+
+
+def _pictures(pages: Path, folder: Path) -> None:
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  # for developers alone
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or shutil.which("google-chrome"), args=["--no-sandbox"]
+        )
+        for scheme in ("light", "dark"):
+            context = browser.new_context(
+                viewport={"width": _WIDTH, "height": _HEIGHT},
+                color_scheme="light" if scheme == "light" else "dark",
+            )
+            tab = context.new_page()
+            for name in ("report", "diff"):
+                tab.goto((pages / f"{name}.html").as_uri())
+                tab.wait_for_selector("html[data-ready=yes]", state="attached")
+                tab.screenshot(path=folder / f"{name}-{scheme}.png")
+            tab.goto((pages / "report.html").as_uri())
+            tab.wait_for_selector("html[data-ready=yes]", state="attached")
+            tab.click("#timeline [data-at]")
+            tab.locator("#viewer").screenshot(path=folder / f"timeline-{scheme}.png")
+            context.close()
+        browser.close()
+
+
+def _nothing(_: str) -> None:
+    """No progress is told."""
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

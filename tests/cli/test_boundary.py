@@ -1,0 +1,28 @@
+import pytest
+
+import wallscope.analysis
+
+
+class Panic(BaseException):
+    """As polars raises them: no `Exception`."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        pytest.param(ValueError("a bug"), 70, "internal error; please report", id="bug"),
+        pytest.param(Panic("a bug of a library"), 70, "internal error; please report", id="panic"),
+        pytest.param(MemoryError(), 2, "not enough memory — raise the limit", id="no memory"),
+    ],
+)
+def test_every_error_becomes_an_exit_code(error, code, said, called, monkeypatch):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(wallscope.analysis, "accounted", fails)
+
+    ran = called("analyze", "run.sqlite")
+
+    assert ran.code == code
+    assert said in ran.err
+    assert ("Traceback" in ran.err) == (code == 70)

@@ -1,0 +1,161 @@
+"""Where results go: tables in folders that are whole or absent, and never over anything else."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fixtures.export import ExportWriter
+from wallscope.model.exported import TABLES
+from wallscope.render import exported
+
+FORMULA = '=HYPERLINK("https://x.invalid")'
+
+
+@pytest.fixture
+def export(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path) as writer:
+        for start_ns in range(0, 1_000, 100):
+            writer.kernel(FORMULA, start_ns, start_ns + 50)
+    return path
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_both_kinds_of_folder_hold_the_same_tables_as_their_manifest_says(called, export, tmp_path):
+    ran = called("analyze", export, "--csv", tmp_path / "csv", "--parquet", tmp_path / "parquet")
+
+    assert ran.code == 0
+    for table in TABLES:
+        parquet = pl.read_parquet(tmp_path / "parquet" / f"{table.name}.parquet")
+        csv = pl.read_csv(tmp_path / "csv" / f"{table.name}.csv", schema=table.schema)
+        assert parquet.schema == table.schema
+        assert csv.equals(exported.guarded(parquet))
+    for kind in ("csv", "parquet"):
+        folder = tmp_path / kind
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert {path.name for path in folder.iterdir()} == exported.files(kind)
+        for told in manifest["tables"]:
+            read = pl.read_csv if kind == "csv" else pl.read_parquet
+            rows = read(folder / told["file"])
+            assert [column["name"] for column in told["columns"]] == rows.columns
+            assert told["rows"] == len(rows)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "parquet", "run.sqlite"]
+
+
+def test_a_formula_is_text_in_csv_and_itself_in_parquet(called, export, tmp_path):
+    called("analyze", export, "--csv", tmp_path / "csv", "--parquet", tmp_path / "parquet")
+
+    assert pl.read_csv(tmp_path / "csv" / "kernels.csv")["name"].to_list() == [f"'{FORMULA}"]
+    assert pl.read_parquet(tmp_path / "parquet" / "kernels.parquet")["name"].to_list() == [FORMULA]
+
+
+@pytest.mark.parametrize("option", ["--csv", "--parquet"])
+def test_our_folder_is_replaced_by_the_same_bytes(called, export, tmp_path, option):
+    called("analyze", export, option, tmp_path / "tables")
+    first = contents(tmp_path / "tables")
+    (tmp_path / "tables" / "README.md").write_text("old")
+    ran = called("analyze", export, option, tmp_path / "tables")
+
+    assert ran.code == 0
+    assert contents(tmp_path / "tables") == first
+
+
+def prepare(tmp_path, name):
+    folder = tmp_path / "tables"
+    match name:
+        case "file":
+            folder.write_text("a")
+        case "link":
+            (tmp_path / "other").mkdir()
+            folder.symlink_to(tmp_path / "other")
+        case "foreign":
+            folder.mkdir()
+            (folder / "thesis.tex").write_text("a")
+        case "foreign manifest":
+            folder.mkdir()
+            (folder / "manifest.json").write_text('{"schema": "other"}')
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("file", "is no folder", id="a file"),
+        pytest.param("link", "is no folder", id="a link to a folder"),
+        pytest.param("foreign", "holds other files", id="foreign files"),
+        pytest.param("foreign manifest", "holds other files", id="a manifest that is not ours"),
+    ],
+)
+def test_what_is_not_ours_is_left_alone(called, export, tmp_path, name, said):
+    prepare(tmp_path, name)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    ran = called("analyze", export, "--csv", tmp_path / "tables")
+
+    assert ran.code == 2
+    assert ran.err.startswith(f"wallscope: {tmp_path}/tables — {said} — ")
+    assert ran.err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_a_folder_of_ours_with_a_foreign_file_in_it_is_left_alone(called, export, tmp_path):
+    called("analyze", export, "--csv", tmp_path / "tables")
+    (tmp_path / "tables" / "mine.xlsx").write_text("a")
+    ran = called("analyze", export, "--csv", tmp_path / "tables")
+
+    assert ran.code == 2
+    assert (tmp_path / "tables" / "mine.xlsx").read_text() == "a"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(("--csv", "{0}/o", "--parquet", "{0}/o"), "named by --csv and by --parquet", id="one"),
+        pytest.param(("--csv", "{0}/o", "--json", "{0}/o"), "named by --json and by --csv", id="file"),
+        pytest.param(("--csv", "{0}"), "is an input or holds one", id="around the input"),
+        pytest.param(("--csv", "{0}/o/p"), "the folder around it does not exist", id="nowhere"),
+        pytest.param(("--csv", "-"), "is no folder", id="standard output"),
+        pytest.param(("--markdown", "{0}/run.sqlite"), "is an input", id="markdown over the input"),
+    ],
+)
+def test_bad_places_are_refused_before_the_work(called, export, tmp_path, options, said):
+    before = export.read_bytes()
+    ran = called("analyze", export, *(option.format(tmp_path) for option in options))
+
+    assert ran.code == 2
+    assert said in ran.err
+    assert export.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.sqlite"]
+
+
+def test_a_file_inside_a_folder_that_is_replaced_is_refused(called, export, tmp_path):
+    (tmp_path / "o").mkdir()
+    ran = called("analyze", export, "--csv", tmp_path / "o", "--json", tmp_path / "o" / "a.json")
+
+    assert ran.code == 2
+    assert "lies in the folder of --csv" in ran.err
+
+
+def test_a_failure_half_way_leaves_what_was_there(called, export, tmp_path, monkeypatch):
+    called("analyze", export, "--csv", tmp_path / "tables")
+    first = contents(tmp_path / "tables")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(exported, "columns_as_markdown", full)
+    ran = called("analyze", export, "--csv", tmp_path / "tables")
+
+    assert ran.code == 2
+    assert "No space left on device" in ran.err
+    assert contents(tmp_path / "tables") == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.sqlite", "tables"]
+
+
+def test_the_page_about_columns_is_what_a_folder_tells():
+    page = Path(__file__).parents[2] / "docs" / "tables.md"
+
+    assert page.read_text(encoding="utf-8") == exported.columns_as_markdown(TABLES)

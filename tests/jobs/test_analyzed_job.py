@@ -1,0 +1,163 @@
+"""Exports of one job, each analysed by itself: what belongs together, what is left out, and what is said."""
+
+import os
+import shutil
+
+import pytest
+
+from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record, WaitEvent, Work, stepped
+from fixtures.simulation.run import run
+from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
+from fixtures.simulation.writing import write_run
+from tests.jobs.dying import dies_always, dies_once
+from wallscope.errors import InputError
+from wallscope.jobs import analyzed_job, exports_of, is_many
+from wallscope.jobs.workers import outcomes
+from wallscope.model.options import Options
+from wallscope.render.document import document
+
+RANKS = 4
+LATE = 2
+
+
+def thread(rank, ranks, slow):
+    def one(_):
+        met = all_to_all(100, participants=tuple(range(ranks)))
+        factor = slow if rank == LATE else 1.0
+        through = (Record("done", COMMUNICATION), WaitEvent(NULL_STREAM, "done"))
+        return gemm(300 * factor), *behind_compute(met), *through, gemm(200 * factor), Work(2_000)
+
+    return (HostThread("python", stepped(STEPS, one)),)
+
+
+def write_job(folder, ranks=RANKS, slow=1.2):
+    folder.mkdir()
+    played = run(Program(tuple(thread(rank, ranks, slow) for rank in range(ranks))))
+    for rank in range(ranks):
+        write_run(played, folder / f"run_rank{rank}.sqlite", ranks=[rank])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def job_folder(tmp_path_factory):
+    return write_job(tmp_path_factory.mktemp("job") / "a")
+
+
+@pytest.fixture(scope="module")
+def answer(job_folder):
+    return analyze(exports_of([job_folder]))
+
+
+def analyze(paths, **told):
+    return analyzed_job(paths, Options(), lambda _: None, **told)
+
+
+def codes(analysis):
+    return {finding.code: finding.message for finding in analysis.capture.findings}
+
+
+def test_the_late_rank_and_its_cause_are_named(answer):
+    (late,) = answer.job.stragglers
+
+    assert (late.rank, late.repeated, late.reason) == (LATE, True, "slower-kernels")
+    assert late.ratio == pytest.approx(1.2, abs=0.001)
+    assert late.late_ns_median == pytest.approx(100_000, abs=2_000)
+    assert answer.job.critical_rank == LATE
+    assert answer.ranks[answer.diagnosis.rank_index].rank == LATE
+    assert [export.name for export in answer.inputs] == [f"run_rank{rank}.sqlite" for rank in range(RANKS)]
+    assert [rank.input for rank in answer.ranks] == list(range(RANKS))
+    assert answer.job.clock.method == "session-start"
+    assert "one-rank" not in codes(answer)
+
+
+def test_a_late_rank_of_one_export_is_the_same(answer, tmp_path):
+    played = run(Program(tuple(thread(rank, RANKS, 1.2) for rank in range(RANKS))))
+    write_run(played, tmp_path / "all.sqlite")
+    whole = analyze([tmp_path / "all.sqlite"])
+
+    assert whole.job.stragglers[0].place == LATE
+    assert [one.peer_wait_ns for one in whole.job.members] == [one.peer_wait_ns for one in answer.job.members]
+
+
+def test_a_missing_rank_limits_the_verdict(job_folder):
+    found = analyze([path for path in exports_of([job_folder]) if "rank1" not in path.name])
+
+    assert found.job.missing == (1,)
+    assert "3 of 4 ranks supplied: 1 missing" in codes(found)["ranks-missing"]
+    assert "1 rank of 4 not supplied (1)" in found.job.verdict
+
+
+def test_an_export_given_twice_or_a_rank_told_twice_is_left_out(job_folder, tmp_path):
+    shutil.copy(job_folder / "run_rank1.sqlite", tmp_path / "copy.sqlite")
+    exports = exports_of([job_folder, tmp_path / "copy.sqlite", job_folder / "run_rank0.sqlite"])
+    found = analyze(exports)
+
+    assert len(exports) == RANKS + 1
+    assert found.job.ranks == RANKS
+    assert codes(found)["export-left-out"].startswith(
+        "copy.sqlite is left out: it has the content of run_rank1"
+    )
+    assert "1 export left out" in found.job.verdict
+
+
+def test_exports_of_another_job_are_left_out(job_folder, tmp_path):
+    other = write_job(tmp_path / "b", ranks=2)
+    found = analyze(exports_of([job_folder, other / "run_rank0.sqlite"]))
+
+    assert found.job.ranks == RANKS
+    assert "it is of a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+
+
+@pytest.fixture
+def damaged(job_folder, tmp_path):
+    folder = tmp_path / "cut"
+    shutil.copytree(job_folder, folder)
+    cut = folder / "run_rank3.sqlite"
+    os.truncate(cut, cut.stat().st_size // 2)
+    return folder
+
+
+def test_one_truncated_file_is_named_and_the_way_on(damaged):
+    with pytest.raises(InputError, match=r"run_rank3.sqlite — .*--keep-going analyses the others"):
+        analyze(exports_of([damaged]))
+
+
+def test_keep_going_leaves_it_out_and_says_so(damaged):
+    found = analyze(exports_of([damaged]), keep_going=True)
+
+    assert codes(found)["export-left-out"].startswith("run_rank3.sqlite is left out: ")
+    assert found.job.missing == (3,)
+    assert found.job.stragglers[0].rank == LATE
+
+
+def test_processes_give_the_same_bytes(job_folder, answer):
+    assert document(analyze(exports_of([job_folder]), jobs=2)) == document(answer)
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [(dies_once, "b"), (dies_always, "its worker was killed 2 times")],
+    ids=["once", "always"],
+)
+def test_a_killed_worker_takes_nothing_with_it(tmp_path, one, said):
+    paths = [tmp_path / name for name in "abcd"]
+    found = [str(outcome) for outcome in outcomes(paths, Options(), 2, lambda _: None, one)]
+
+    assert [found[place] for place in (0, 2, 3)] == ["a", "c", "d"]
+    assert said in found[1]
+
+
+def test_folders_and_patterns_stand_for_their_exports(tmp_path):
+    for name in ("r10.sqlite", "r9.sqlite", "notes.txt"):
+        (tmp_path / name).touch()
+    named = ["r9.sqlite", "r10.sqlite"]
+
+    assert [path.name for path in exports_of([tmp_path])] == named
+    assert [path.name for path in exports_of([tmp_path / "r*.sqlite"])] == named
+    assert is_many([tmp_path])
+    assert not is_many([tmp_path / "r9.sqlite"])
+    assert is_many([tmp_path / "r*.sqlite"])
+    for wrong, said in ((tmp_path / "x*", "matches no file"), (tmp_path / "empty", "holds no export")):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(InputError, match=said):
+            exports_of([wrong])

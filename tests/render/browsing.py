@@ -1,0 +1,62 @@
+"""A page in headless Chromium, with all that the browser complained about and asked for."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium here: install Debian's package chromium"
+)
+
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+needs_axe = pytest.mark.skipif(
+    not AXE.is_file(), reason="no axe-core here: npm install axe-core, or name its axe.min.js in AXE_CORE"
+)
+
+
+class Opened:
+    """The page in a tab."""
+
+    def __init__(self, browser, file: Path, width: int, scheme: str, *, is_open_to_scripts: bool = False):
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            accept_downloads=True,
+            bypass_csp=is_open_to_scripts,
+        )
+        self.tab = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.tab.on("console", lambda message: self.said.append(message.text))
+        self.tab.on("pageerror", lambda error: self.said.append(str(error)))
+        self.tab.on("request", lambda request: self.asked.append(request.url))
+        self.tab.goto(file.as_uri())
+        self.tab.wait_for_selector("html[data-ready=yes]", state="attached", timeout=20_000)
+
+    def unfold(self):
+        """Open all that is folded, and wait for the charts."""
+        self.tab.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        self.tab.wait_for_function(
+            "document.querySelectorAll('.plot .main-svg').length >= document.querySelectorAll('.plot').length"
+        )
+
+    def is_quiet_and_whole(self, file: Path) -> bool:
+        """Nothing complains or is fetched, every section is seen, nothing is wider than the screen."""
+        sections = self.tab.locator("main > section")
+        fetched = {url for url in self.asked if not url.startswith(("data:", "blob:"))}
+        assert self.said == []
+        assert fetched == {file.as_uri()}
+        assert all(sections.nth(place).is_visible() for place in range(sections.count()))
+        assert self.tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        return self.tab.evaluate(
+            "window.hacked === undefined && !document.querySelector('a[href*=invalid], img')"
+        )
+
+    def violations(self) -> list[str]:
+        """What axe-core finds wrong for people who do not see, hear or move like most."""
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))
+        found = self.tab.evaluate("axe.run()")["violations"]
+        return [f"{entry['id']}: {entry['nodes'][0]['html'][:200]}" for entry in found]

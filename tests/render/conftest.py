@@ -1,0 +1,15 @@
+"""What tests of pages share."""
+
+import pytest
+
+from tests.render.browsing import CHROMIUM
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()

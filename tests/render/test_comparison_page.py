@@ -1,0 +1,256 @@
+"""The comparison's page as text: its numbers are those of the JSON, nothing of an export leaves its place."""
+
+import json
+import re
+from html import unescape
+
+import polars as pl
+import pytest
+
+from tests.compare.test_comparing import steps
+from tests.profile.random_profiles import OPERATIONS, profile_of, work
+from tests.render.test_page import HOSTILE, elements
+from wallscope import units
+from wallscope.compare import Asked, Side, compared, comparison_report, gate_of
+from wallscope.model.kinds import Wall
+from wallscope.render.comparison_page import comparison_page
+from wallscope.render.document import document
+
+GATES = (gate_of("step>3%"), gate_of("communication>50%"))
+
+
+def reported(base, head, asked=None, names=("base.json", "head.json")):
+    """The report on two sides, each given by its runs."""
+    sides = [Side(name, runs) for name, runs in zip(names, (base, head), strict=True)]
+    asked = asked or Asked()
+    return comparison_report(compared(*sides, asked), *sides, asked.rank)
+
+
+def one(fingerprint, *arguments, **options):
+    return ((profile_of(fingerprint, *arguments, **options),),)
+
+
+@pytest.fixture(scope="module")
+def slower():
+    return reported(one("a", steps(20)), one("b", steps(20, 1.1, seed=2)), Asked(gates=GATES))
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    named = (*OPERATIONS[:5], (HOSTILE, "elementwise", HOSTILE, None, None, None, "compute/elementwise"))
+    asked = Asked(gates=GATES)
+    return reported(
+        one("a", steps(20)), one("b", steps(20, 1.1, seed=2), operations=named), asked, (HOSTILE, HOSTILE)
+    )
+
+
+def rows(text, caption):
+    """The cells of the table with that caption, as people read them."""
+    table = text.partition(f"<figcaption>{caption}")[2].partition("</table>")[0]
+    found = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table)]
+    return [[unescape(re.sub(r"<[^>]+>", "", cell)) for cell in row] for row in found if row]
+
+
+def charts(text):
+    return {name: json.loads(spec) for name, spec in re.findall(r'data-chart="chart-([\w-]+)">(.*?)</', text)}
+
+
+def test_the_first_screen_has_the_verdict_the_gates_and_both_sides_of_each_wall(slower):
+    text = comparison_page(slower)
+    found = json.loads(document(slower.comparison))
+    table = text.partition('class="sides"')[2].partition("</table>")[0]
+    walls = re.findall(r"</span>(\w+)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", table)
+    gates = re.findall(r"<li><b class=\"(\w+)\">.*?<code>(.*?)</code> (.*?)</li>", text)
+
+    assert re.search(r'<h1><span class="said-verdict regression">SLOWER</span> step 100\.\d ms → 1\d', text)
+    assert [(wall, unescape(base), unescape(head), unescape(by)) for wall, base, head, by in walls] == [
+        (
+            row["wall"],
+            units.milliseconds(row["base_ns"]),
+            units.milliseconds(row["head_ns"]),
+            units.signed_milliseconds(row["delta_ns"]),
+        )
+        for row in found["deltas"]["walls"]
+    ]
+    assert [(unescape(gate), unescape(said)) for _, gate, said in gates] == [
+        (gate["gate"], gate["evidence"]) for gate in sorted(found["gates"], key=lambda gate: gate["held"])
+    ]
+    assert [state for state, *_ in gates] == ["blocked", "held"]
+
+
+def test_tables_hold_the_numbers_of_the_json(slower):
+    text = comparison_page(slower)
+    found = json.loads(document(slower.comparison))
+    causes = rows(text, "Causes that changed")
+    operations = rows(text, "Operations by what their change makes")
+    communication = rows(text, "Communication by axis")
+
+    assert [[row[0], *row[2:5]] for row in causes] == [
+        [
+            row["cause"],
+            units.milliseconds(row["base_ns"]),
+            units.milliseconds(row["head_ns"]),
+            units.signed_milliseconds(row["delta_ns"]),
+        ]
+        for row in found["deltas"]["causes"]
+    ]
+    assert [(row[2], row[3]) for row in operations] == [
+        (row["cause"], units.signed_milliseconds(row["delta_ns"])) for row in found["deltas"]["operations"]
+    ]
+    assert [(row[0], row[1]) for row in communication] == [
+        (row["axis"], units.signed_milliseconds(row["delta_ns"])) for row in found["communication"]
+    ]
+
+
+def test_the_way_from_base_to_head_adds_up_to_the_nanosecond(slower):
+    way = charts(comparison_page(slower))["way"]
+    step = slower.comparison.step
+    times = {
+        name: time_ns
+        for trace in way["traces"]
+        for name, (_, time_ns) in zip(trace["y"], trace["customdata"], strict=True)
+    }
+    order = way["layout"]["yaxis"]["categoryarray"]
+
+    assert (order[0], order[-1]) == ("base step", "head step")
+    assert times["base step"] == step.base_typical_ns
+    assert times["head step"] == step.head_typical_ns
+    assert sum(times[name] for name in order[:-1]) == step.head_typical_ns
+
+
+def test_steps_of_both_sides_are_those_that_the_comparison_counts(slower):
+    step = slower.comparison.step
+    for side, count, median_ns in (
+        (slower.base, step.base_steps, step.base_median_ns),
+        (slower.head, step.head_steps, step.head_median_ns),
+    ):
+        counting = side.steps.filter("counts")
+        assert len(counting) == count
+        assert counting["length_ns"].median() == pytest.approx(median_ns, abs=1)
+        walls = pl.sum_horizontal(f"{wall}_wall_ns" for wall in Wall)
+        assert side.steps.select((walls == pl.col("length_ns")).all()).item()
+
+
+def test_steps_are_scaled_where_tokens_differ():
+    report = reported(
+        one("a", steps(20), work(tokens=1_000)), one("b", steps(20, seed=2), work(tokens=2_000))
+    )
+
+    assert report.comparison.step.tokens == 1_000
+    assert report.head.steps["length_ns"].median() == pytest.approx(
+        report.comparison.step.head_median_ns, abs=5
+    )
+    assert "scaled to tokens" in comparison_page(report)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "said"),
+    [
+        pytest.param(
+            one("a", steps(20)),
+            one("a", steps(20)),
+            ("NO CHANGE", "Both sides are the same capture"),
+            id="same",
+        ),
+        pytest.param(
+            one("a", steps(9)),
+            one("b", steps(9), work(gpu="NVIDIA A100")),
+            ("NOT COMPARABLE", "NVIDIA H100 and NVIDIA A100", "These are the numbers as they are"),
+            id="incomparable",
+        ),
+        pytest.param(
+            one("a", steps(6, jitter=0.3)),
+            one("b", steps(6, 1.05, seed=4, jitter=0.3)),
+            ("INCONCLUSIVE", "this pair alone"),
+            id="inconclusive",
+        ),
+        pytest.param(
+            tuple(one(f"a{run}", steps(9, seed=run))[0] for run in range(3)),
+            tuple(one(f"b{run}", steps(9, 1.2, seed=9 + run))[0] for run in range(3)),
+            ("SLOWER", "27 steps and 27 steps of 3 runs and 3 runs"),
+            id="several runs",
+        ),
+        pytest.param(
+            one("a", steps(2)),
+            one("b", steps(2, 1.2, seed=3)),
+            ("INCONCLUSIVE", "too few to tell"),
+            id="few steps",
+        ),
+    ],
+)
+def test_each_outcome_says_what_it_is(base, head, said):
+    report = reported(base, head)
+    text = unescape(re.sub(r"<[^>]+>", " ", comparison_page(report)))
+
+    assert [part for part in said if part.lower() not in text.lower()] == []
+
+
+def test_a_capture_beside_itself_has_no_way_and_no_operations():
+    text = comparison_page(reported(one("a", steps(20)), one("a", steps(20))))
+
+    assert set(charts(text)) == {"both-steps"}
+    assert "No cause changed." in text
+    assert 'id="operations"' not in text
+
+
+def test_runs_are_told_apart_in_the_steps():
+    base = tuple(one(f"a{run}", steps(9, seed=run))[0] for run in range(3))
+    text = comparison_page(reported(base, one("b", steps(9))))
+    (trace, *_) = charts(text)["both-steps"]["traces"]
+
+    assert {said.partition(", step")[0] for _, said in trace["customdata"]} == {
+        *(f"base, run {run}" for run in range(3)),
+        "head, run 0",
+    }
+    assert [row[1:3] for row in rows(text, "Lengths of the steps") if row[0] == "runs"] == [["3", "1"]]
+    assert [row[0] for row in rows(text, "Captures")] == ["base"] * 3 + ["head"]
+
+
+def test_other_ranks_are_listed():
+    from dataclasses import replace
+
+    def run(fingerprint, factor, seed):
+        ranks = []
+        for rank in (3, 4):
+            profile = profile_of(f"{fingerprint}{rank}", steps(9, factor, seed + rank))
+            ranks.append(replace(profile, header=replace(profile.header, rank=rank)))
+        return (tuple(ranks),)
+
+    report = reported(run("a", 1.0, 1), run("b", 1.1, 5))
+    (row,) = rows(comparison_page(report), "Typical step of the other ranks")
+    (told,) = report.comparison.ranks
+
+    assert row == [
+        f"rank {told.rank}",
+        units.milliseconds(told.base_typical_ns),
+        units.milliseconds(told.head_typical_ns),
+        units.signed_percent(told.ratio - 1),
+    ]
+
+
+def test_hostile_names_stay_text(hostile, slower):
+    text, plain = comparison_page(hostile), comparison_page(slower)
+    scripts, others = (
+        [attributes for tag, attributes in elements(page) if tag == "script"] for page in (text, plain)
+    )
+
+    assert {tag for tag, _ in elements(text)} <= {tag for tag, _ in elements(plain)}
+    assert scripts == others
+    assert not any(name.startswith("on") for _, attributes in elements(text) for name in attributes)
+    assert not set("\x1b\u202e\u2028\r") & set(text)
+    assert "&lt;script&gt;" in text
+
+
+def test_the_page_is_the_same_bytes_twice_and_asks_for_nothing(slower):
+    text = comparison_page(slower)
+    loading = [
+        value
+        for _, attributes in elements(text)
+        for name, value in attributes.items()
+        if name in {"src", "href", "srcset", "action", "poster"} and not value.startswith(("#", "data:"))
+    ]
+
+    assert text == comparison_page(slower)
+    assert loading == []
+    assert "default-src 'none'" in unescape(text)
+    assert 'id="timelines"' not in text

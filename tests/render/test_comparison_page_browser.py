@@ -1,0 +1,46 @@
+"""What Chromium alone can tell of the comparison's page."""
+
+import pytest
+
+from tests.profile.random_profiles import OPERATIONS
+from tests.render.browsing import Opened, needs_axe, needs_chromium
+from tests.render.test_comparison_page import GATES, HOSTILE, one, reported, steps
+from wallscope.compare import Asked
+from wallscope.render.comparison_page import comparison_page
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    name = f"{HOSTILE} %{{x}} {'y' * 100_000}"
+    named = (*OPERATIONS[:5], (name, "elementwise", name, None, None, None, "compute/elementwise"))
+    head = one("b", steps(20, 1.1, seed=2), operations=named)
+    path = tmp_path_factory.mktemp("browser") / "diff.html"
+    report = reported(one("a", steps(20)), head, Asked(gates=GATES), (name, "head.json"))
+    path.write_text(comparison_page(report), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(browser, file, width, scheme):
+    opened = Opened(browser, file, width, scheme)
+    opened.unfold()
+    is_whole = opened.is_quiet_and_whole(file)
+    drawn = opened.tab.locator(".plot .main-svg").count()
+    opened.context.close()
+
+    assert is_whole
+    assert drawn >= 2
+    assert file.stat().st_size < 6_000_000
+
+
+@needs_axe
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, scheme):
+    opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
+    opened.unfold()
+    found = opened.violations()
+    opened.context.close()
+
+    assert found == []

@@ -1,0 +1,25 @@
+"""The glossary is made from what the program says, and says all of it."""
+
+from pathlib import Path
+
+from wallscope.fixes.notes import finding_notes
+from wallscope.glossary import page
+from wallscope.model.catalogue import catalogue
+from wallscope.model.kinds import DeviceState, Wall
+from wallscope.render.words import STATE_WORDS, WALL_WORDS
+
+PATH = Path(__file__).resolve().parent.parent / "docs" / "glossary.md"
+
+
+def test_the_glossary_is_made_from_the_texts_of_the_program(request):
+    if request.config.getoption("--golden"):
+        PATH.write_text(page(), encoding="utf-8")
+
+    assert PATH.read_text(encoding="utf-8") == page()
+
+
+def test_every_wall_state_cause_and_finding_is_in_it():
+    words = [cause for cause, _ in catalogue()] + [entry.code for entry in finding_notes()] + list(Wall)
+
+    assert [word for word in words if f"\n| `{word}` | " not in page()] == []
+    assert (set(WALL_WORDS), set(STATE_WORDS)) == (set(Wall), set(DeviceState))

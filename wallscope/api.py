@@ -1,0 +1,237 @@
+"""For notebooks and programs: analyses and comparisons as objects.
+
+import wallscope
+result = wallscope.analyze("run.sqlite")
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from wallscope import analysis as pipeline
+from wallscope.compare import Asked, Side, compared
+from wallscope.errors import UnknownWordError, WallscopeError
+from wallscope.files import write_chunks
+from wallscope.model.analysis import Analysis
+from wallscope.model.comparison import Comparison
+from wallscope.model.exported import TABLES
+from wallscope.model.selection import Selection
+from wallscope.model.throughput import StepFacts
+from wallscope.render.document import document
+from wallscope.render.notebook import FIGURES, card, comparison_card
+from wallscope.sides import captures, runs_of
+from wallscope.timeline.axes import stream_axes
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from wallscope.walls.exported import Exported
+
+__all__ = ["ComparisonResult", "Result", "WallscopeError", "analyze", "diff"]
+
+AnyPath = str | PathLike[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One analysed export: `analysis` is the answer as in the JSON, the rest is made when asked for."""
+
+    analysis: Analysis
+    _found: pipeline.Accounted = field(repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, in sentences."""
+        return self.analysis.diagnosis.verdict
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables; docs/tables.md tells their columns."""
+        return tuple(table.name for table in TABLES)
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """A table: the same rows and columns as `--csv` and `--parquet` write.
+
+        Raises:
+            UnknownWordError: there is no such table; says which there are.
+        """
+        return self._tables.frame(name)
+
+    def to_pandas(self, name: str) -> "pd.DataFrame":
+        """The same for pandas: integers stay integers where values are missing.
+
+        Raises:
+            UnknownWordError: there is no such table; says which there are.
+        """
+        import pandas as pd  # noqa: PLC0415  # heavy, and only this needs it
+
+        frame = self.frame(name)
+        return pd.DataFrame({column.name: _for_pandas(column) for column in frame})
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The names of the figures."""
+        return tuple(FIGURES)
+
+    def figure(self, name: str) -> "go.Figure":
+        """A plotly figure of the rank that the verdict speaks of.
+
+        Raises:
+            UnknownWordError: there is no such figure; says which there are.
+        """
+        import plotly.graph_objects as go  # noqa: PLC0415  # heavy, and only this needs it
+
+        if name not in FIGURES:
+            raise UnknownWordError(f"{name} — is no figure — the figures are {', '.join(FIGURES)}")
+        drawn = FIGURES[name](self.analysis, self.analysis.ranks[self.analysis.diagnosis.rank_index])
+        figure = go.Figure(data=list(drawn.traces), layout=dict(drawn.layout))
+        return figure.update_layout(title={"text": drawn.caption}, height=drawn.height_px + 80)
+
+    @cached_property
+    def report(self) -> str:
+        """The whole report as one page of HTML that works offline."""
+        from wallscope.render.page import page  # noqa: PLC0415  # jinja2 is for this alone
+
+        return page(pipeline.report_of(self._found, lambda _: None))
+
+    def to_html(self, path: AnyPath) -> None:
+        """Write the report.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        write_chunks(Path(path), (self.report.encode(),))
+
+    def to_json(self) -> str:
+        """The answer as JSON text, by the published schema."""
+        return document(self.analysis)
+
+    def to_markdown(self) -> str:
+        """The answer as Markdown, for a pull request."""
+        from wallscope.render.markdown import markdown  # noqa: PLC0415  # only when asked for
+
+        return markdown(self.analysis)
+
+    @cached_property
+    def _tables(self) -> "Exported":
+        return pipeline.exported(self._found)
+
+    def _repr_html_(self) -> str:
+        return card(self.analysis)
+
+    def __repr__(self) -> str:
+        return f"<wallscope.Result {self.analysis.inputs[0].name!r}: {self.analysis.diagnosis.dominant_wall}>"
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonResult:
+    """Two compared sides: `comparison` is the answer as in the JSON."""
+
+    comparison: Comparison
+
+    @property
+    def verdict(self) -> str:
+        """`regression`, `improvement`, `no-change`, `inconclusive` or `incomparable`."""
+        return self.comparison.verdict
+
+    def to_json(self) -> str:
+        """The comparison as JSON text, by the published schema."""
+        return document(self.comparison)
+
+    def to_markdown(self) -> str:
+        """The comparison as Markdown, for a pull request."""
+        from wallscope.render.comparison_markdown import comparison_markdown  # noqa: PLC0415  # same
+
+        return comparison_markdown(self.comparison)
+
+    def _repr_html_(self) -> str:
+        return comparison_card(self.comparison)
+
+    def __repr__(self) -> str:
+        sides = f"{self.comparison.base.name!r} → {self.comparison.head.name!r}"
+        return f"<wallscope.ComparisonResult {sides}: {self.verdict}>"
+
+
+def analyze(  # noqa: PLR0913  # options are parameters
+    path: AnyPath,
+    *,
+    rank: int | None = None,
+    device: int | None = None,
+    steps: int | tuple[int, int] | None = None,
+    time_ns: tuple[int, int] | None = None,
+    step_range: str | None = None,
+    kernels: AnyPath | None = None,
+    config: AnyPath | None = None,
+    streams: Mapping[int, str] | None = None,
+    step_facts: StepFacts | None = None,
+) -> Result:
+    """Analyse an export, as `wallscope analyze` does.
+
+    Args:
+        path: a .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed.
+        rank: only the rank of this number.
+        device: only ranks on this CUDA device.
+        steps: only this step, or these from first to last, both included.
+        time_ns: only this half-open stretch of session time.
+        step_range: regular expression of the NVTX ranges that are steps.
+        kernels: TOML file of kernel-name rules, asked before the shipped ones.
+        config: how the run was configured.
+        streams: what a CUDA stream communicates for, as `{20: "ep"}`.
+        step_facts: what you know of a step: its unprofiled length, tokens, FLOPs.
+
+    Raises:
+        WallscopeError: one of its children, each with a line that says what to do.
+    """
+    chosen = (steps, steps) if isinstance(steps, int) else steps
+    options = pipeline.Options(
+        kernels=_path(kernels),
+        step_range=step_range,
+        selection=Selection(rank, device, chosen, time_ns),
+        streams=stream_axes([f"{stream}={axis}" for stream, axis in (streams or {}).items()]),
+        step_facts=step_facts or StepFacts(),
+        configuration=_path(config),
+    )
+    found = pipeline.accounted(Path(path), options, lambda _: None)
+    return Result(found.analysis, found)
+
+
+def diff(
+    base: AnyPath, head: AnyPath, *, rank: int | None = None, margin_ratio: float = 0.02
+) -> ComparisonResult:
+    """Compare two sides, as `wallscope diff` does: exports, answers in JSON, folders or patterns of runs.
+
+    Args:
+        base: the side before the change.
+        head: the side after it.
+        rank: the rank to compare.
+        margin_ratio: changes of the step up to this share are none.
+
+    Raises:
+        WallscopeError: one of its children, each with a line that says what to do.
+    """
+    sides = [
+        Side(Path(side).name or str(side), runs_of(captures(str(side)), pipeline.Options(), lambda _: None))
+        for side in (base, head)
+    ]
+    return ComparisonResult(compared(sides[0], sides[1], Asked(rank=rank, margin_ratio=margin_ratio)))
+
+
+def _path(named: AnyPath | None) -> Path | None:
+    return None if named is None else Path(named)
+
+
+def _for_pandas(column: pl.Series) -> Any:
+    """A column with a type that has room for missing values; without pyarrow."""
+    import pandas as pd  # noqa: PLC0415  # heavy
+
+    if column.dtype.is_integer() and column.null_count():
+        return pd.Series(column.to_list(), dtype=str(column.dtype))  # both call it Int64
+    if column.dtype == pl.Boolean:
+        return pd.Series(column.to_list(), dtype="boolean")
+    return column.to_numpy() if column.dtype.is_numeric() else column.to_list()

@@ -1,0 +1,169 @@
+"""`wallscope whatif`: what a step would take if something were otherwise."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wallscope.cli.analyze import Export, KernelRules, ReadBy, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.output import check_output, print_out, write_whole
+from wallscope.cli.progress import reported, talkative
+from wallscope.cli.selection import Device, Rank, Steps, Time, selection
+from wallscope.errors import OptionError
+from wallscope.model.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wallscope.model.whatif import Question, QuestionKind
+
+_MOST_SHARE = 1_000.0
+
+Scale = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scale",
+        metavar="TARGET=K",
+        help="Let this take K times as long; 0 is free. A wall of traffic (communication,"
+        " communication:ep, collective:all-to-all, copies), compute or category:gemm, launch (calls and"
+        " latency), think (the framework between calls), or a cause as analyze names it. Repeatable.",
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="WHAT",
+        help="allocator, synchronisation, recompute, offload, or jitter (of communication). Repeatable.",
+    ),
+]
+GraphRange = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--graph",
+        metavar="RANGE",
+        help="Let what is launched in the NVTX ranges of this name be CUDA graphs. Repeatable.",
+    ),
+]
+Hide = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hide",
+        metavar="TARGET",
+        help="Let nothing wait for this communication or these copies (offload) before the step ends."
+        " Repeatable.",
+    ),
+]
+Overlap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--overlap",
+        metavar="TARGET",
+        help="Put this communication on a stream of its own; waits by events stay. Repeatable.",
+    ),
+]
+Sweep = Annotated[
+    str | None,
+    typer.Option("--sweep", metavar="TARGET=K,K,…", help="Ask --scale for several K, each alone."),
+]
+
+
+def whatif(  # noqa: PLR0913  # options are parameters
+    file: Export,
+    *,
+    scale: Scale = None,
+    without: Without = None,
+    graph: GraphRange = None,
+    hide: Hide = None,
+    overlap: Overlap = None,
+    sweep: Sweep = None,
+    interference: Annotated[
+        bool,
+        typer.Option(
+            "--interference/--no-interference",
+            help="Let compute that comes to run beside communication slow down as it does in this capture.",
+        ),
+    ] = True,
+    accept_error: Annotated[
+        float,
+        typer.Option(
+            "--accept-error",
+            metavar="PERCENT",
+            min=0,
+            help="Refuse to answer where the replay is farther off than this on steps it was not told.",
+        ),
+    ] = 5.0,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the answers as JSON; - is standard output.")
+    ] = None,
+    kernels: KernelRules = None,
+    step_range: StepRange = None,
+    stream: Streams = None,
+    rank: Rank = None,
+    device: Device = None,
+    steps: Steps = None,
+    time: Time = None,
+    reader: ReadBy = Reader.PAGES,
+    verbose: Verbose = False,
+) -> None:
+    """Play a step again with something changed: what it would take, what bounds it, and the wall after that.
+
+    Each change is played alone, and all of them together. Without any, the usual ones are.
+    """
+    from wallscope.analysis import Options, what_if  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.whatif import Asked  # noqa: PLC0415
+    from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.render.whatif import whatif_summary  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    check_output(json, inputs=(file, kernels))
+    questions = (
+        *(_scaled(text, "--scale") for text in scale or ()),
+        *_named("without", without),
+        *_named("graph", graph),
+        *_named("hide", hide),
+        *_named("overlap", overlap),
+    )
+    asked = Asked(questions, _swept(sweep), interference, accept_error / 100)
+    options = Options(
+        kernels, step_range, selection(rank, device, steps, time), stream_map(stream), reader=reader
+    )
+    with reported() as progress:
+        found = what_if(file, options, asked, progress)
+    if json is not None:
+        write_whole(json, document(found))
+    if str(json) != "-":
+        print_out(whatif_summary(found))
+
+
+def _named(kind: "QuestionKind", targets: list[str] | None) -> "Iterator[Question]":
+    from wallscope.model.whatif import Question  # noqa: PLC0415  # keeps --help fast
+
+    for target in targets or ():
+        yield Question(kind, target)
+
+
+def _scaled(text: str, option: str) -> "Question":
+    """A target and its factor, from `target=factor`."""
+    from wallscope.model.whatif import Question  # noqa: PLC0415  # keeps --help fast
+
+    target, _, factor = text.rpartition("=")
+    share = _share(factor)
+    if not target or share is None:
+        raise OptionError(f"{option} {text} — is no target with a factor — write communication=0.5")
+    return Question("scale", target, share)
+
+
+def _swept(text: str | None) -> "tuple[Question, ...]":
+    if text is None:
+        return ()
+    target, _, factors = text.rpartition("=")
+    return tuple(_scaled(f"{target}={factor}", "--sweep") for factor in factors.split(","))
+
+
+def _share(text: str) -> float | None:
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0 <= share <= _MOST_SHARE else None

@@ -1,0 +1,164 @@
+"""The answers about single exports put together: one job, what does not belong to it left out and said."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from wallscope.analysis import dominant
+from wallscope.errors import InputError, WallscopeError
+from wallscope.jobs.findings import job_findings, merged_findings
+from wallscope.jobs.workers import outcomes
+from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Finding, Progress, Severity
+from wallscope.model.job import Job
+from wallscope.model.options import Options
+from wallscope.profile import unpacked
+from wallscope.ranks import job_of
+from wallscope.units import plural
+
+_APART_NS = 600_000_000_000
+"""Captures of one job begin together; hosts' clocks and queues set apart by minutes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    path: Path
+    analysis: Analysis
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        return frozenset(rank.rank for rank in self.analysis.ranks if rank.rank is not None)
+
+
+def analyzed_job(
+    paths: Sequence[Path], options: Options, progress: Progress, *, jobs: int = 1, keep_going: bool = False
+) -> Analysis:
+    """The answer about the job that some exports are of.
+
+    Exports that tell a rank again, or are of another job than most, are left out and named.
+
+    Raises:
+        WallscopeError: an export cannot be analysed; with `keep_going` only if none can.
+    """
+    found = outcomes(paths, options, jobs, progress)
+    failed = [
+        (path, outcome)
+        for path, outcome in zip(paths, found, strict=True)
+        if isinstance(outcome, WallscopeError)
+    ]
+    if failed and (not keep_going or len(failed) == len(paths)):
+        raise _with_hint(failed, len(paths), keep_going=keep_going)
+    given = [
+        _Given(path, outcome)
+        for path, outcome in zip(paths, found, strict=True)
+        if isinstance(outcome, Analysis)
+    ]
+    progress("matching collectives")
+    left_out = [_left_out(path.name, str(error).partition(" — ")[2] or str(error)) for path, error in failed]
+    kept, others = _of_one_job(given)
+    kept, again = _once(kept)
+    return joined([one.analysis for one in kept], (*left_out, *others, *again))
+
+
+def _with_hint(
+    failed: Sequence[tuple[Path, WallscopeError]], count: int, *, keep_going: bool
+) -> WallscopeError:
+    _, first = failed[0]
+    more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
+    hint = "" if keep_going else "; --keep-going analyses the others"
+    return InputError(f"{first}{more}{hint}")
+
+
+def _left_out(name: str, why: str) -> Finding:
+    return Finding("export-left-out", Severity.WARNING, f"{name} is left out: {why}.")
+
+
+def _of_one_job(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
+    """The exports of the job that most are of, and findings about the others."""
+    sizes = Counter(one.analysis.capture.world_size for one in given if one.analysis.capture.world_size)
+    kept, findings = list(given), []
+    if len(sizes) > 1:
+        (size, _) = max(sizes.items(), key=lambda entry: (entry[1], entry[0]))
+        for one in given:
+            own = one.analysis.capture.world_size
+            if own not in {None, size}:
+                kept.remove(one)
+                findings.append(_left_out(one.path.name, f"it is of a job of {own} ranks, not {size}"))
+    starts = {id(one): start for one in kept if (start := one.analysis.inputs[0].session_start_utc_ns)}
+    if starts:
+        near = max(
+            starts.values(),
+            key=lambda at: (sum(abs(at - other) <= _APART_NS for other in starts.values()), -at),
+        )
+        for one in tuple(kept):
+            start = starts.get(id(one))
+            if start is not None and abs(start - near) > _APART_NS:
+                kept.remove(one)
+                minutes = round(abs(start - near) / 60e9)
+                when = "after" if start > near else "before"
+                findings.append(
+                    _left_out(one.path.name, f"it was captured {minutes} minutes {when} the others")
+                )
+    return kept, findings
+
+
+def _once(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
+    """The exports without those that tell again what an earlier one told."""
+    kept: list[_Given] = []
+    findings: list[Finding] = []
+    for one in given:
+        print_of = one.analysis.inputs[0].fingerprint
+        same = next((other for other in kept if other.analysis.inputs[0].fingerprint == print_of), None)
+        taken = next((other for other in kept if one.numbers & other.numbers), None)
+        if same is not None:
+            findings.append(_left_out(one.path.name, f"it has the content of {same.path.name}"))
+        elif taken is not None:
+            ranks = ", ".join(map(str, sorted(one.numbers & taken.numbers)))
+            findings.append(_left_out(one.path.name, f"rank {ranks} is told by {taken.path.name} already"))
+        else:
+            kept.append(one)
+    return kept, findings
+
+
+def joined(analyses: Sequence[Analysis], findings: tuple[Finding, ...] = ()) -> Analysis:
+    """One answer out of those about the exports of one job; the diagnosis is that of the critical rank."""
+    ordered = sorted(analyses, key=_first_rank)
+    ranks = tuple(replace(rank, input=number) for number, one in enumerate(ordered) for rank in one.ranks)
+    owner = [number for number, one in enumerate(ordered) for _ in one.ranks]
+    first_place = [owner.index(number) for number in range(len(ordered))]
+    world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
+    profiles = tuple(
+        unpacked(rank.profile, ordered[number].inputs[0].name)
+        for rank, number in zip(ranks, owner, strict=True)
+        if rank.profile is not None
+    )
+    job = job_of(profiles, dominant, world_size)
+    speaking = ordered[owner[job.critical_place]]
+    place = first_place[owner[job.critical_place]] + speaking.diagnosis.rank_index
+    return replace(
+        speaking,
+        inputs=tuple(one.inputs[0] for one in ordered),
+        capture=replace(
+            speaking.capture,
+            findings=(*findings, *job_findings(job), *merged_findings(ordered)),
+            ranks_supplied=len(ranks),
+            world_size=world_size,
+        ),
+        ranks=ranks,
+        diagnosis=replace(speaking.diagnosis, rank_index=place),
+        job=_limited(job, findings),
+    )
+
+
+def _first_rank(one: Analysis) -> tuple[bool, int]:
+    known = [rank.rank for rank in one.ranks if rank.rank is not None]
+    return not known, min(known, default=0)
+
+
+def _limited(job: Job, findings: tuple[Finding, ...]) -> Job:
+    """The job with what was left out said in its verdict."""
+    count = sum(finding.code == "export-left-out" for finding in findings)
+    if not count:
+        return job
+    return replace(job, verdict=f"{job.verdict} {plural(count, 'export')} left out: see the limits.")

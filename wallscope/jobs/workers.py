@@ -1,0 +1,106 @@
+"""Exports analysed side by side in processes; a worker that dies takes nothing but its own export with it.
+
+Each process holds one export at a time, so that memory is bounded by the largest one and their number.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+from wallscope.errors import InputError, WallscopeError
+from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Progress
+from wallscope.model.options import Options
+
+Outcome = Analysis | WallscopeError
+One = Callable[[Path, Options], Outcome]
+_MOST_TRIES = 2
+_THREADS = "POLARS_MAX_THREADS"
+
+
+def analysed(path: Path, options: Options) -> Outcome:
+    """The answer about one export, or why there is none."""
+    from wallscope.analysis import analyze  # noqa: PLC0415  # workers load it, not those who start them
+
+    try:
+        return analyze(path, options, _silent)
+    except WallscopeError as error:
+        return error
+
+
+def outcomes(
+    paths: Sequence[Path], options: Options, jobs: int, progress: Progress, one: One = analysed
+) -> list[Outcome]:
+    """What became of each export, in order; `jobs` processes work at once, none beside this one for 1."""
+    found: dict[int, Outcome] = {}
+    if jobs == 1 or len(paths) == 1:
+        for place, path in enumerate(paths):
+            progress(f"export {place + 1} of {len(paths)}: {path.name}")
+            found[place] = one(path, options)
+    else:
+        with _threads(jobs):
+            for place, outcome in _side_by_side(paths, options, min(jobs, len(paths)), one):
+                found[place] = outcome
+                progress(f"{len(found)} of {len(paths)} exports done")
+    return [found[place] for place in range(len(paths))]
+
+
+def _side_by_side(
+    paths: Sequence[Path], options: Options, jobs: int, one: One
+) -> Iterator[tuple[int, Outcome]]:
+    """Outcomes as they come. Those whose pool broke are tried again, each alone: one of them broke it."""
+    pending = list(range(len(paths)))
+    suspects: list[int] = []
+    while pending:
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+        running: dict[Future[Outcome], int] = {}
+        try:
+            while pending or running:
+                while pending and len(running) < jobs:
+                    place = pending[0]
+                    running[pool.submit(one, paths[place], options)] = place
+                    del pending[0]
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    place = running[future]
+                    outcome = future.result()
+                    del running[future]
+                    yield place, outcome
+        except BrokenProcessPool:
+            suspects += sorted(running.values())
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    for place in suspects:
+        yield place, _alone(paths[place], options, one)
+
+
+def _alone(path: Path, options: Options, one: One) -> Outcome:
+    for _ in range(_MOST_TRIES):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            try:
+                return pool.submit(one, path, options).result()
+            except BrokenProcessPool:
+                continue
+    return InputError(
+        f"{path} — its worker was killed {_MOST_TRIES} times — give it more memory, or fewer --jobs"
+    )
+
+
+@contextmanager
+def _threads(jobs: int) -> Iterator[None]:
+    """Share the processors: the workers read the number of their threads when they start."""
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = before or str(max(1, (os.cpu_count() or 1) // jobs))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+
+
+def _silent(_: str) -> None:
+    """Nobody watches a worker."""

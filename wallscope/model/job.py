@@ -1,0 +1,189 @@
+"""A job: what its ranks, each analysed by itself, tell together.
+
+Times are integer nanoseconds; `*_ns` without another word is of the typical step. A rank is meant by its
+place in `ranks` of the answer, from 0, by its number where one is known, and by a name for people.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from wallscope.model.diagnosis import Dominant
+from wallscope.model.kinds import Axis, Collective, Wall
+from wallscope.model.walls import Walls
+
+ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "unaligned"]
+
+
+class Reason(StrEnum):
+    """Why a rank comes late to the collectives of its peers."""
+
+    SLOWER_KERNELS = "slower-kernels"
+    MORE_TOKENS = "more-tokens"
+    LONGER_KERNELS = "longer-kernels"
+    OTHER_WORK = "other-work"
+    HOST = "host"
+    MEMORY = "memory"
+    COMMUNICATION = "communication"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One host's clock against the reference: `offset_ns` at its first collective, and its drift.
+
+    Both are 0 of the reference, `None` where nothing ties the host to it.
+    """
+
+    hostname: str | None
+    ranks: tuple[int, ...]
+    offset_ns: int | None
+    drift_ppm: float | None
+    matched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """How the clocks of the ranks were put together, and how far ends of one collective then lie apart."""
+
+    method: ClockMethod
+    residual_p05_ns: int | None
+    residual_p95_ns: int | None
+    hosts: tuple[Clock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveWaits:
+    """The matched collectives of one kind over all ranks: mean times of a rank in its typical step.
+
+    `bus_bandwidth_bytes_per_s` is over the time in which bytes move; `None` where those are unknown.
+    """
+
+    operation: Collective
+    axis: Axis
+    participants: int
+    count: float
+    transfer_ns: int
+    wait_ns: int
+    bus_bandwidth_bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCollectives:
+    """Operations of all ranks that were found to be one collective, and those that were not.
+
+    `partial` lack participants that were not supplied; their waiting can't be told from their transfer.
+    `jitter_ns` is what a rank waits for peers in the mean, of its typical step.
+    """
+
+    matched: int
+    partial: int
+    unmatched: int
+    transfer_ns: int
+    jitter_ns: int
+    pipeline_ns: int
+    kinds: tuple[CollectiveWaits, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankWaits:
+    """One rank of a job.
+
+    The residence of its collectives (durations added up, whether compute ran beside them or not) is
+    `transfer_ns`, `peer_wait_ns`, `pipeline_wait_ns` and `unsplit_ns`; the parts of these that block the
+    chain are `blocking_*`. `all_residence_ns` and `all_wait_ns` are of the whole capture. `late_ns` is how
+    long others wait on the chain for this one, `spread_*` of step lengths.
+    """
+
+    place: int
+    rank: int | None
+    name: str
+    hostname: str | None
+    group: int
+    stage: int | None
+    steady_steps: int
+    step_median_ns: int | None
+    walls: Walls
+    residence_ns: int
+    transfer_ns: int
+    peer_wait_ns: int
+    pipeline_wait_ns: int
+    unsplit_ns: int
+    blocking_peer_wait_ns: int
+    blocking_pipeline_wait_ns: int
+    late_ns: int
+    all_residence_ns: int
+    all_wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankGroup:
+    """Ranks that do the same work, by kernels and their counts; `spread` is (max - min) / median of steps.
+
+    `representative` is the place of the rank whose step is nearest to the median.
+    """
+
+    places: tuple[int, ...]
+    ranks: tuple[int | None, ...]
+    step_median_ns: int | None
+    spread: float | None
+    representative: int
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A rank that others wait for: by how much, on how many steps, and why.
+
+    `repeated` tells one that is late on most steps from one that takes turns with others. `ratio` is how
+    much longer what makes it late takes than on its peers, where that is known.
+    """
+
+    place: int
+    rank: int | None
+    name: str
+    repeated: bool
+    late_ns_median: int
+    late_steps: int
+    steps: int
+    cause_wall: Wall | None
+    cause: str | None
+    reason: Reason
+    ratio: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStage:
+    """A stage of a pipeline: the ranks in it, what each computes, and how long each waits for the others."""
+
+    stage: int
+    places: tuple[int, ...]
+    compute_ns: int
+    bubble_ns: int
+    bubble_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the ranks tell together.
+
+    `ranks` counts those supplied, `missing` numbers those that are not, as far as the size is known.
+    `walls` are the mean typical step of all ranks, waiting for peers charged to what made them late;
+    `critical_wall` is the wall of the critical rank, the one that waits least.
+    """
+
+    ranks: int
+    world_size: int | None
+    missing: tuple[int, ...]
+    verdict: str
+    dominant_wall: Dominant
+    critical_rank: int | None
+    critical_place: int
+    critical_wall: Dominant
+    walls: Walls
+    members: tuple[RankWaits, ...]
+    groups: tuple[RankGroup, ...]
+    stragglers: tuple[Straggler, ...]
+    collectives: JobCollectives
+    pipeline: tuple[PipelineStage, ...]
+    clock: Clocks

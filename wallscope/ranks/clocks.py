@@ -1,0 +1,152 @@
+"""The clocks of a job laid on each other, by the ends of matched collectives.
+
+Nobody leaves a collective in which all give and all take before the last one is in, so its ends are one
+moment, told by several clocks. Hosts differ by an offset and a drift; ranks of one host by what their GPUs'
+clocks differ and by how fast each gets out, which is one number a rank.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.model.job import Clock, ClockMethod, Clocks
+from wallscope.model.kinds import Collective
+from wallscope.ranks.gathering import Gathered
+from wallscope.ranks.pairing import line
+
+SYMMETRIC = (
+    Collective.ALL_REDUCE,
+    Collective.ALL_GATHER,
+    Collective.REDUCE_SCATTER,
+    Collective.ALL_TO_ALL,
+    Collective.SYNCHRONISE,
+    Collective.DISPATCH,
+    Collective.COMBINE,
+)
+_ROUNDS = 3
+_PPM = 1e6
+_LARGEST_DRIFT = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """Collectives on one clock: `GATHERED` with `MEETINGS`, and `is_tied`: whether each could be laid on."""
+
+    rows: pl.DataFrame
+    clocks: Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    begin_ns: int
+    offset_ns: float
+    drift: float
+    matched: int
+
+
+def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
+    """The collectives of a job with their meetings, on the clock of the host that most others meet."""
+    rows = gathered.rows.join(meetings, on="row", how="left", maintain_order="left")
+    fits = _fits(rows)
+    numbers = range(len(gathered.hostnames))
+    is_tied = pl.col("clock").is_in([clock for clock in numbers if clock in fits])
+    shift = np.zeros(len(rows))
+    clock, end_ns = rows["clock"].to_numpy(), rows["end_ns"].to_numpy()
+    for number, fit in fits.items():
+        own = clock == number
+        shift[own] = fit.offset_ns + fit.drift * (end_ns[own] - fit.begin_ns)
+    rows = _shifted(rows, shift).with_columns(is_tied=is_tied)
+    for _ in range(_ROUNDS):
+        own_shift = _of_members(rows)
+        rows = _shifted(rows, own_shift)
+    low, high = _residuals(rows)
+    members = dict(rows.group_by("clock").agg(pl.col("member").unique().sort()).iter_rows())
+    hosts = tuple(
+        Clock(
+            hostname=gathered.hostnames[number],
+            ranks=tuple(members.get(number, ())),
+            offset_ns=round(-fits[number].offset_ns) if number in fits else None,
+            drift_ppm=-fits[number].drift * _PPM if number in fits else None,
+            matched=fits[number].matched if number in fits else 0,
+        )
+        for number in numbers
+    )
+    return Aligned(rows, Clocks(_method(gathered, len(fits)), low, high, hosts))
+
+
+def _method(gathered: Gathered, tied_count: int) -> ClockMethod:
+    if gathered.rows.is_empty():
+        return "none"
+    clock_count = len(gathered.hostnames)
+    if clock_count == 1:
+        return "one-clock" if gathered.captures == 1 else "session-start"
+    return "collective-ends" if tied_count == clock_count else "unaligned"
+
+
+def _telling(rows: pl.DataFrame) -> pl.DataFrame:
+    """The matched rows whose ends are one moment; where a job has none of these, all matched ones."""
+    matched = rows.filter(pl.col("meeting").is_not_null())
+    symmetric = matched.filter(pl.col("operation").is_in([str(kind) for kind in SYMMETRIC]))
+    return matched if symmetric.is_empty() else symmetric
+
+
+def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
+    """What has to be added to the times of each clock that can be tied to the reference."""
+    ends = (
+        _telling(rows)
+        .group_by("clock", "meeting")
+        .agg(pl.col("end_ns").median())
+        .sort("clock", "meeting")
+        .with_columns(shared=pl.len().over("meeting") > 1)
+    )
+    present = rows["clock"].unique().sort().to_list()
+    if not present:
+        return {}
+    sizes = ends.filter("shared").group_by("clock").len().sort("len", "clock", descending=[True, False])
+    reference = present[0] if sizes.is_empty() else int(sizes["clock"][0])
+    fits = {reference: _Fit(0, 0.0, 0.0, 0)}
+    laid = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
+    while True:
+        beside = ends.filter(~pl.col("clock").is_in(list(fits))).join(laid, on="meeting")
+        if beside.is_empty():
+            return fits
+        fresh = []
+        for own in beside.partition_by("clock", maintain_order=True):
+            number, at_ns = int(own["clock"][0]), own["end_ns"].to_numpy()
+            begin_ns = round(at_ns.min())
+            offset_ns, drift = line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
+            if abs(drift) > _LARGEST_DRIFT:
+                offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
+            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own))
+            all_own = ends.filter(pl.col("clock") == number)
+            shifted = pl.col("end_ns") + offset_ns + drift * (pl.col("end_ns") - begin_ns)
+            fresh.append(all_own.select("meeting", at=shifted))
+        laid = pl.concat([laid, *fresh]).group_by("meeting").agg(pl.col("at").median()).sort("meeting")
+
+
+def _shifted(rows: pl.DataFrame, shift: npt.NDArray[np.float64]) -> pl.DataFrame:
+    added = pl.Series("shift", np.rint(shift).astype(np.int64))
+    return rows.with_columns(pl.col("start_ns") + added, pl.col("end_ns") + added)
+
+
+def _of_members(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+    """What has to be added to the times of each rank, so that its ends are those of its peers."""
+    telling = _telling(rows)
+    middle = pl.col("end_ns").median().over("meeting")
+    own = telling.group_by("member").agg(added=(middle - pl.col("end_ns")).median())
+    added = rows.select("member").join(own, on="member", how="left", maintain_order="left")["added"]
+    return added.fill_null(0.0).to_numpy()
+
+
+def _residuals(rows: pl.DataFrame) -> tuple[int | None, int | None]:
+    """How far ends lie from those of their peers: 5th and 95th percentile."""
+    telling = _telling(rows)
+    if telling.is_empty():
+        return None, None
+    count = pl.len().over("meeting")
+    others = (pl.col("end_ns").sum().over("meeting") - pl.col("end_ns")) / (count - 1)
+    apart_ns = telling.select(apart=pl.col("end_ns") - others)["apart"].to_numpy()
+    low, high = np.percentile(apart_ns, [5, 95])
+    return round(float(low)), round(float(high))

@@ -1,0 +1,248 @@
+"""One job out of the profiles of its ranks: matched, laid on one clock, split, judged."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.diagnosis import Dominant
+from wallscope.model.job import (
+    CollectiveWaits,
+    Job,
+    JobCollectives,
+    RankWaits,
+    Straggler,
+)
+from wallscope.model.kinds import Axis, Collective, Wall
+from wallscope.model.profile import Profile
+from wallscope.model.walls import Walls
+from wallscope.ranks.clocks import aligned
+from wallscope.ranks.gathering import gathered
+from wallscope.ranks.lateness import charges
+from wallscope.ranks.matching import meetings
+from wallscope.ranks.stages import pipeline, stages
+from wallscope.ranks.stragglers import Ranks, slow_stages, stragglers
+from wallscope.ranks.survey import groups
+from wallscope.ranks.typical import Steps, steps_of
+from wallscope.ranks.verdict import verdict
+from wallscope.ranks.waits import split
+from wallscope.timeline.spans import Times
+
+Judge = Callable[[Times, Times], Dominant]
+"""The dominant wall of some steps: ns of each wall, and of the time without an owner, as `walls` decides."""
+
+_WALLS = list(Wall)
+_OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved")
+
+
+def job_of(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> Job:
+    """What the ranks of one job, a profile each, tell together.
+
+    Args:
+        profiles: of the ranks, in the order of the answer.
+        judge: decides the dominant wall.
+        world_size: how many ranks the job has, as far as known.
+    """
+    of_all = gathered(profiles)
+    found = aligned(of_all, meetings(of_all.rows))
+    rows = split(found.rows)
+    steps = [steps_of(profile) for profile in profiles]
+    alike = groups(profiles, steps)
+    low_ns, high_ns = found.clocks.residual_p05_ns or 0, found.clocks.residual_p95_ns or 0
+    ranks = Ranks(profiles, steps, alike, _met(rows), charges(rows), max(-low_ns, high_ns), names(profiles))
+    stage_of = stages(rows)
+    in_stages = pipeline(rows, stage_of, profiles, steps)
+    late = stragglers(ranks)
+    late = (
+        *late,
+        *(
+            one
+            for one in slow_stages(ranks, in_stages)
+            if not any(one.place == other.place for other in late)
+        ),
+    )
+    members = _members(rows, ranks, stage_of)
+    critical = min(
+        range(len(members)),
+        key=lambda place: (members[place].blocking_peer_wait_ns, members[place].rank or 0, place),
+    )
+    charged = [_charged(rows, ranks, place, late) for place in range(len(profiles))]
+    open_ns = [_open_ns(profile, own) for profile, own in zip(profiles, steps, strict=True)]
+    job = Job(
+        ranks=len(profiles),
+        world_size=world_size,
+        missing=_missing(profiles, world_size),
+        verdict="",
+        dominant_wall=judge(np.concatenate(charged), np.concatenate(open_ns)),
+        critical_rank=members[critical].rank,
+        critical_place=critical,
+        critical_wall=judge(steps[critical].walls, open_ns[critical]),
+        walls=_mean_walls(charged),
+        members=members,
+        groups=alike,
+        stragglers=late,
+        collectives=_collectives(rows, steps, members),
+        pipeline=in_stages,
+        clock=found.clocks,
+    )
+    return replace(job, verdict=verdict(job))
+
+
+def names(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """What ranks are called: by number, by device where no number is known, else by place."""
+    ranks = [profile.header.rank for profile in profiles]
+    devices = [profile.header.device for profile in profiles]
+    if None not in ranks and len(set(ranks)) == len(ranks):
+        return tuple(f"rank {rank}" for rank in ranks)
+    if None not in devices and len(set(devices)) == len(devices):
+        return tuple(f"device {device}" for device in devices)
+    return tuple(f"rank #{place}" for place in range(len(profiles)))
+
+
+def _met(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
+    """Whom each member meets in collectives beside the pipeline's."""
+    pairs = rows.filter(pl.col("is_whole") & ~pl.col("is_pipeline")).select("group", "member").unique()
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for members in pairs.group_by("group").agg("member")["member"].to_list():
+        for member in members:
+            found[member] |= set(members) - {member}
+    return {member: frozenset(others) for member, others in found.items()}
+
+
+def _missing(profiles: Sequence[Profile], world_size: int | None) -> tuple[int, ...]:
+    known = {profile.header.rank for profile in profiles}
+    if world_size is None or None in known:
+        return ()
+    return tuple(rank for rank in range(world_size) if rank not in known)
+
+
+def _members(rows: pl.DataFrame, ranks: Ranks, stage_of: dict[int, int]) -> tuple[RankWaits, ...]:
+    group_of = {place: number for number, group in enumerate(ranks.groups) for place in group.places}
+    own_rows = {int(own["member"][0]): own for own in rows.partition_by("member", maintain_order=True)}
+    nothing = rows.clear()
+    return tuple(
+        _member(ranks, place, own_rows.get(place, nothing), group_of[place], stage_of.get(place))
+        for place in range(len(ranks.profiles))
+    )
+
+
+def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int | None) -> RankWaits:
+    profile, steps = ranks.profiles[place], ranks.steps[place]
+    in_steps = rows.filter(pl.col("step").is_not_null())
+    whole = in_steps.filter("is_whole")
+    peers, handed = whole.filter(~pl.col("is_pipeline")), whole.filter("is_pipeline")
+    charged = ranks.charges.filter(pl.col("member") == place)
+    names = {entry.hostname for entry in profile.header.inputs}
+    return RankWaits(
+        place=place,
+        rank=profile.header.rank,
+        name=ranks.names[place],
+        hostname=names.pop() if len(names) == 1 else None,
+        group=group,
+        stage=stage,
+        steady_steps=steps.steady,
+        step_median_ns=steps.median_ns,
+        walls=steps.typical_walls(profile),
+        residence_ns=steps.mean_ns(in_steps, "residence_ns"),
+        transfer_ns=steps.mean_ns(whole, "transfer_ns"),
+        peer_wait_ns=steps.mean_ns(peers, "wait_ns"),
+        pipeline_wait_ns=steps.mean_ns(handed, "wait_ns"),
+        unsplit_ns=steps.mean_ns(in_steps.filter(~pl.col("is_whole")), "residence_ns"),
+        blocking_peer_wait_ns=steps.mean_ns(peers, "blocking_wait_ns"),
+        blocking_pipeline_wait_ns=steps.mean_ns(handed, "blocking_wait_ns"),
+        late_ns=steps.mean_ns(charged, "late_ns"),
+        all_residence_ns=int(rows["residence_ns"].sum()),
+        all_wait_ns=int(rows.filter(pl.col("is_whole") & ~pl.col("is_pipeline"))["wait_ns"].sum()),
+    )
+
+
+def _charged(rows: pl.DataFrame, ranks: Ranks, place: int, late: tuple[Straggler, ...]) -> Times:
+    """The walls of a rank's deciding steps, waits for a late rank moved to what made that one late."""
+    steps = ranks.steps[place]
+    walls = steps.walls.copy()
+    wall_of = {one.place: one.cause_wall for one in late if one.cause_wall is not None}
+    if not wall_of:
+        return walls
+    whole = rows.filter(pl.col("is_whole"))
+    last = whole.filter("is_last").select("meeting", whom="member")
+    own = whole.filter((pl.col("member") == place) & ~pl.col("is_last")).join(last, on="meeting")
+    sums = own.group_by("input", "step", "whom").agg(ns=pl.col("blocking_wait_ns").sum())
+    numbered = steps.deciding.with_row_index("at")
+    for at, whom, ns in numbered.join(sums, on=["input", "step"]).select("at", "whom", "ns").iter_rows():
+        if (wall := wall_of.get(whom)) is not None:
+            moved = min(ns, int(walls[at, _WALLS.index(Wall.COMMUNICATION)]))
+            walls[at, _WALLS.index(Wall.COMMUNICATION)] -= moved
+            walls[at, _WALLS.index(wall)] += moved
+    return walls
+
+
+def _mean_walls(charged: Sequence[Times]) -> Walls:
+    """The mean over ranks of the mean deciding step."""
+    means = [own.mean(axis=0) for own in charged if len(own)]
+    return Walls(*(round(float(part)) for part in np.mean(means, axis=0)))
+
+
+def _open_ns(profile: Profile, steps: Steps) -> Times:
+    """Time without an owner in the deciding steps: unattributed, communication, memory."""
+    columns = []
+    for begin in _OPEN:
+        own = profile.causes.filter(pl.col("cause").str.starts_with(begin))
+        sums = own.group_by("input", "step").agg(pl.col("ns").sum())
+        beside = steps.deciding.join(sums, on=["input", "step"], how="left", maintain_order="left")
+        columns.append(beside["ns"].fill_null(0).to_numpy())
+    return np.stack(columns, axis=1)
+
+
+def _collectives(
+    rows: pl.DataFrame, steps: Sequence[Steps], members: tuple[RankWaits, ...]
+) -> JobCollectives:
+    whole = rows.filter("is_whole")
+    partial = rows.filter(pl.col("meeting").is_not_null() & ~pl.col("is_whole"))
+    count = max(len(members), 1)
+    return JobCollectives(
+        matched=whole["meeting"].n_unique(),
+        partial=partial["meeting"].n_unique(),
+        unmatched=int(rows["meeting"].null_count()),
+        transfer_ns=round(Fraction(sum(one.transfer_ns for one in members), count)),
+        jitter_ns=round(Fraction(sum(one.peer_wait_ns for one in members), count)),
+        pipeline_ns=round(Fraction(sum(one.pipeline_wait_ns for one in members), count)),
+        kinds=_kinds(whole, steps),
+    )
+
+
+def _kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[CollectiveWaits, ...]:
+    ordinary = [
+        own.ordinary.with_columns(pl.lit(member, pl.UInt32).alias("member"))
+        for member, own in enumerate(steps)
+    ]
+    sized = whole.with_columns(size=pl.len().over("meeting"))
+    counted = sized.join(pl.concat(ordinary), on=["member", "input", "step"])
+    own_steps = {member: max(len(own.ordinary), 1) for member, own in enumerate(steps)}
+    weighted = counted.with_columns(
+        weight=1 / pl.col("member").replace_strict(own_steps, return_dtype=pl.Float64)
+    )
+    found = weighted.group_by("operation", "axis", "size").agg(
+        count=pl.col("weight").sum(),
+        transfer=(pl.col("transfer_ns") * pl.col("weight")).sum(),
+        wait=(pl.col("wait_ns") * pl.col("weight")).sum(),
+        bus=pl.when(pl.col("bus_bytes").null_count() == 0).then(pl.col("bus_bytes").sum()),
+        moving=pl.col("transfer_ns").sum(),
+        members=pl.col("member").n_unique(),
+    )
+    return tuple(
+        CollectiveWaits(
+            operation=Collective(row["operation"]),
+            axis=Axis(row["axis"]),
+            participants=row["size"],
+            count=row["count"] / row["members"],
+            transfer_ns=round(row["transfer"] / row["members"]),
+            wait_ns=round(row["wait"] / row["members"]),
+            bus_bandwidth_bytes_per_s=row["bus"] / row["moving"] * 1e9
+            if row["bus"] and row["moving"]
+            else None,
+        )
+        for row in found.sort("operation", "axis", "size").iter_rows(named=True)
+    )

@@ -1,0 +1,215 @@
+"""Records of runs by commit, and the profiles that they name, in a folder or behind a URL.
+
+    objects/<2>/<62>      a packed profile, named by the SHA-256 of its bytes
+    records/<commit>/*    a recorded run, which names its objects
+
+Nothing is locked, as not every place has locks. What is written never changes, appears whole, and objects
+come before the record that names them: two writers at once lose nothing, and a killed one leaves at most one
+that nobody names. Against retention at the same time, a writer looks for its objects again once its record
+stands, and retention for a record again once an object is gone: whichever of both is later puts it back.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from wallscope.errors import StoreError
+from wallscope.model.analysis import PackedProfile
+from wallscope.model.record import RECORD_SCHEMA, Record, Testbed
+from wallscope.store.files import ASIDE
+from wallscope.store.places import place_of
+
+_COMMIT = re.compile(r"[0-9a-f]{4,64}")
+_RECORDS, _OBJECTS = "records", "objects"
+_GRACE_S = 3_600
+_MOST_SHOWN = 5
+
+
+class Store:
+    """Records in a place (`place_of`); a folder is made by the first one."""
+
+    def __init__(self, where: str | Path) -> None:
+        self.place = place_of(str(where))
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+    def keep(self, packed: PackedProfile) -> str:
+        """Put a profile into the store, also where it is there: that mends it and makes it young; its name.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        name = object_name(packed)
+        self.place.write(_object(name), _json(asdict(packed)))
+        return name
+
+    def add(self, record: Record, profiles: Mapping[str, PackedProfile]) -> None:
+        """Put a run into the store; adding it again changes nothing. `profiles` are its objects, by name.
+
+        Raises:
+            StoreError: the store cannot be written, or the commit is no commit id.
+        """
+        if _COMMIT.fullmatch(record.commit) is None:
+            raise StoreError(
+                f"--commit {record.commit[:80]} — is no commit id — give the hash that git prints"
+            )
+        for packed in profiles.values():
+            self.keep(packed)
+        identity = _identity(record)
+        path = f"{_RECORDS}/{record.commit}/{sha256(identity).hexdigest()[:32]}.json"
+        if not (self.place.has(path) and self._says(path, identity)):
+            self.place.write(path, _json(asdict(record)))
+        for name, packed in profiles.items():
+            if not self.place.has(_object(name)):
+                self.keep(packed)
+
+    def _says(self, path: str, identity: bytes) -> bool:
+        """Whether a record is there, undamaged."""
+        content = self.place.read_all((path,)).get(path)
+        try:
+            return content is not None and _identity(_record(content, path)) == identity
+        except StoreError:
+            return False
+
+    def profile(self, name: str) -> PackedProfile:
+        """A profile by the name of its object.
+
+        Raises:
+            StoreError: it is not there, or its bytes are not those that were written.
+        """
+        content = self.place.read(_object(name))
+        if sha256(content).hexdigest() != name:
+            raise StoreError(f"{self}/{_object(name)} — is damaged — delete it and record the run again")
+        return TypeAdapter(PackedProfile).validate_json(content)
+
+    def commits(self) -> tuple[str, ...]:
+        """The recorded commits, by name."""
+        return tuple(sorted({path.split("/")[1] for path in self._paths()}))
+
+    def commit(self, wanted: str) -> str:
+        """The one recorded commit that begins so.
+
+        Raises:
+            StoreError: there is none, or several.
+        """
+        found = [name for name in self.commits() if name.startswith(wanted) or wanted.startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise StoreError(f"{self} — {len(found)} recorded commits begin with {wanted} — give more digits")
+        newest = ", ".join(name[:12] for name in self._newest()[:_MOST_SHOWN]) or "none"
+        raise StoreError(
+            f"{self} — holds no record of commit {wanted[:80]} (newest: {newest}) — record it first"
+        )
+
+    def records(self, commit: str) -> tuple[Record, ...]:
+        """The runs of a commit, the oldest first.
+
+        Raises:
+            StoreError: one cannot be read.
+        """
+        found = self._read(f"{_RECORDS}/{commit}").values()
+        return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, repr(record))))
+
+    def all_records(self) -> tuple[Record, ...]:
+        """All runs, the oldest first.
+
+        Raises:
+            StoreError: one cannot be read.
+        """
+        found = self._read(_RECORDS).values()
+        return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, record.commit, repr(record))))
+
+    def retain(self, testbed: Testbed, commits: int) -> int:
+        """Keep the newest commits of a testbed, forget its older runs; how many runs were forgotten.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        own = {path: record for path, record in self._read(_RECORDS).items() if record.testbed == testbed}
+        ordered = sorted(own.values(), key=lambda record: (record.recorded_utc_ns, record.commit))
+        newest = set(list(dict.fromkeys(record.commit for record in reversed(ordered)))[:commits])
+        old = [path for path, record in own.items() if record.commit not in newest]
+        for path in old:
+            self.place.delete(path)
+        self._sweep()
+        return len(old)
+
+    def _sweep(self) -> None:
+        """Delete objects that no record names, and what killed writers left, after a grace of an hour."""
+        named = self._named()
+        gone: dict[str, bytes] = {}
+        for path in (*self.place.names(_OBJECTS), *self.place.names(_RECORDS)):
+            is_aside = path.rpartition("/")[2].startswith(ASIDE)
+            if not is_aside and (path.startswith(f"{_RECORDS}/") or path in named):
+                continue
+            written_s = self.place.written_s(path)
+            if written_s is not None and written_s < time.time() - _GRACE_S:
+                if not is_aside:
+                    gone |= self.place.read_all((path,))
+                self.place.delete(path)
+        for path in gone.keys() & (self._named() if gone else set()):
+            self.place.write(path, gone[path])
+
+    def _named(self) -> set[str]:
+        return {_object(rank.object) for record in self.all_records() for rank in record.ranks}
+
+    def _paths(self, below: str = _RECORDS) -> list[str]:
+        """The names of the records; a folder under another name than a commit's is none of ours."""
+        parts = [(path, path.split("/")) for path in self.place.names(below)]
+        return [
+            path
+            for path, (_, *rest) in parts
+            if len(rest) == 2
+            and _COMMIT.fullmatch(rest[0])
+            and rest[1].endswith(".json")
+            and not rest[1].startswith(ASIDE)
+        ]
+
+    def _read(self, below: str) -> dict[str, Record]:
+        found = self.place.read_all(self._paths(below))
+        return {path: _record(content, f"{self}/{path}") for path, content in found.items()}
+
+    def _newest(self) -> list[str]:
+        return list(dict.fromkeys(record.commit for record in reversed(self.all_records())))
+
+
+def object_name(packed: PackedProfile) -> str:
+    """The name of the object that holds a profile."""
+    return sha256(_json(asdict(packed))).hexdigest()
+
+
+def _object(name: str) -> str:
+    return f"{_OBJECTS}/{name[:2]}/{name[2:]}"
+
+
+def _identity(record: Record) -> bytes:
+    """All of a record but when it was made."""
+    return _json({**asdict(record), "recorded_utc_ns": 0})
+
+
+def _json(content: object) -> bytes:
+    return (json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":")) + "\n").encode()
+
+
+def _record(content: bytes, path: str) -> Record:
+    try:
+        found = json.loads(content)
+        schema = found.get("schema") if isinstance(found, dict) else None
+        if schema != RECORD_SCHEMA:
+            raise StoreError(
+                f"{path} — is {str(schema)[:60]}, not {RECORD_SCHEMA} — use the wallscope that wrote it"
+            )
+        record = TypeAdapter(Record).validate_json(content)
+    except (ValueError, ValidationError, RecursionError) as error:
+        raise StoreError(f"{path} — is damaged — delete it and record the run again") from error
+    if not 0 <= record.speaks < len(record.ranks):
+        raise StoreError(f"{path} — is damaged — delete it and record the run again")
+    return record

@@ -1,0 +1,161 @@
+"""A store behind a URL, by fsspec and whatever plugin the user has for its protocol.
+
+Object stores show all of an object or nothing. Where a plugin writes files piece by piece, they are written
+aside and moved.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from wallscope.errors import StoreError
+from wallscope.store.files import ASIDE
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+
+class Remote:
+    """Files below a URL.
+
+    Raises:
+        StoreError: fsspec or the plugin for the protocol is not installed, or refuses the URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        try:
+            from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
+        except ImportError as error:
+            raise StoreError(
+                f"{self.url} — a store behind a URL needs fsspec — pip install 'wallscope[remote]'"
+            ) from error
+        with _told(
+            f"{self.url} — cannot be opened", "check the URL, and that its fsspec plugin is installed"
+        ):
+            self.system: AbstractFileSystem
+            self.system, root = url_to_fs(self.url)
+        self.root = str(root).rstrip("/")
+
+    def __str__(self) -> str:
+        return self.url
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object whole; a killed writer leaves what was there.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        path = self._path(name)
+        with _told(f"{self.url}/{name} — cannot be written", "give another --store"):
+            if _puts_whole(self.system):
+                self.system.pipe_file(path, content)
+                return
+            folder, _, last = path.rpartition("/")
+            aside = f"{folder}/{ASIDE}{uuid4().hex}-{last}"
+            self.system.makedirs(folder, exist_ok=True)
+            self.system.pipe_file(aside, content)
+            self.system.mv(aside, path)
+
+    def read(self, name: str) -> bytes:
+        """All of an object.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with _told(f"{self.url}/{name} — cannot be read", "record the run again"):
+            return bytes(self.system.cat_file(self._path(name)))
+
+    def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
+        """All of some objects, side by side where the plugin can; one deleted in the meantime is left out.
+
+        Raises:
+            StoreError: one cannot be read.
+        """
+        wanted = list(names)
+        with _told(f"{self.url} — cannot be read", "check the URL and your rights there"):
+            ends = [None] * len(wanted)
+            paths = [self._path(name) for name in wanted]
+            found = self.system.cat_ranges(paths, ends, ends, on_error="return") if wanted else []
+            for content in found:
+                if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                    raise content
+        return {
+            name: bytes(content)
+            for name, content in zip(wanted, found, strict=True)
+            if not isinstance(content, Exception)
+        }
+
+    def has(self, name: str) -> bool:
+        """Whether an object is there.
+
+        Raises:
+            StoreError: the store cannot be asked.
+        """
+        with _told(f"{self.url} — cannot be read", "check the URL and your rights there"):
+            self.system.invalidate_cache()
+            return bool(self.system.isfile(self._path(name)))
+
+    def names(self, below: str) -> tuple[str, ...]:
+        """The objects at any depth below a name, sorted.
+
+        Raises:
+            StoreError: the store cannot be listed.
+        """
+        with _told(f"{self.url} — cannot be listed", "check the URL and your rights there"):
+            self.system.invalidate_cache()
+            found = self.system.find(self._path(below))
+        return tuple(sorted(path[path.index(f"{self.root}/") + len(self.root) + 1 :] for path in found))
+
+    def written_s(self, name: str) -> float | None:
+        """When an object was written, in seconds of the clock; `None` where it is gone or nothing tells it.
+
+        Raises:
+            StoreError: the store cannot be asked.
+        """
+        with _told(f"{self.url}/{name} — cannot be read", "check the URL and your rights there"):
+            self.system.invalidate_cache()
+            try:
+                at = self.system.modified(self._path(name))
+            except (FileNotFoundError, NotImplementedError, KeyError):
+                return None
+        if isinstance(at, datetime):
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        return float(at) if isinstance(at, int | float) else None
+
+    def delete(self, name: str) -> None:
+        """Delete an object if it is there.
+
+        Raises:
+            StoreError: it cannot be deleted.
+        """
+        with _told(f"{self.url}/{name} — cannot be deleted", "give another --store"):
+            try:
+                self.system.rm_file(self._path(name))
+            except (FileNotFoundError, KeyError):
+                return
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def _puts_whole(system: "AbstractFileSystem") -> bool:
+    """Whether the plugin hands over an object in one piece, as object stores do."""
+    from fsspec import AbstractFileSystem  # noqa: PLC0415  # an extra
+    from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415
+
+    if isinstance(system, AsyncFileSystem):
+        return type(system)._pipe_file is not AsyncFileSystem._pipe_file  # noqa: SLF001  # tells overriding
+    return type(system).pipe_file is not AbstractFileSystem.pipe_file
+
+
+@contextmanager
+def _told(what: str, cure: str) -> Iterator[None]:
+    """Whatever a plugin raises, in a line."""
+    try:
+        yield
+    except Exception as error:  # plugins raise what the clients below them raise
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise StoreError(f"{what}: {said} — {cure}") from error

@@ -1,0 +1,206 @@
+"""From questions to changes of a stretch."""
+
+import numpy as np
+import polars as pl
+
+from wallscope.errors import OptionError
+from wallscope.model.kinds import OperationClass
+from wallscope.model.whatif import Question
+from wallscope.timeline.folding import folded
+from wallscope.timeline.stretch import Stretch
+from wallscope.units import duration, number
+from wallscope.whatif.draft import Draft, followers, next_in_stream, rows_of_calls, thinking_before
+from wallscope.whatif.graphs import graph
+from wallscope.whatif.targets import DRAINED, Target, find, targets
+
+WITHOUT = ("allocator", "synchronisation", "recompute", "offload", "jitter")
+_ALLOCATOR, _RECOMPUTE, _OFFLOAD = "memory/allocator", "memory/recompute", "memory/offload"
+_OF_NAME = {"offload": _OFFLOAD}
+
+
+class Changes:
+    """Puts questions into drafts; what they can be about is looked up once."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        self._stretch = stretch
+        self.targets = targets(stretch)
+
+    def known(self, question: Question) -> Question:
+        """The question with its target spelled as it is known.
+
+        Raises:
+            OptionError: nothing bears that name here.
+        """
+        match question.kind:
+            case "scale":
+                name = find(question.target, self.targets, "--scale")
+                if name.startswith(DRAINED) and question.share:
+                    raise OptionError(f"--scale {name} — a wait is there or not — write {name}=0")
+            case "without":
+                name = find(question.target, WITHOUT, "--without")
+            case "graph":
+                texts = self._stretch.ranges["text"].drop_nulls().unique(maintain_order=True)
+                name = find(question.target, [*folded(texts).unique(maintain_order=True), *texts], "--graph")
+            case "hide" | "overlap":
+                moving = [one for one in self.targets if self._moves(one)]
+                wanted = _OF_NAME.get(question.target, question.target)
+                name = find(wanted, moving, f"--{question.kind}")
+        return Question(question.kind, name, question.share)
+
+    def put(self, question: Question, draft: Draft) -> tuple[str, ...]:
+        """Change what a question is about; returns what was changed and assumed."""
+        match question.kind:
+            case "scale":
+                return self._scaled(question.target, question.share or 0.0, draft)
+            case "without":
+                return self._without(question.target, draft)
+            case "graph":
+                return graph(question.target, draft)
+            case "hide":
+                return self._moved(self.targets[question.target], draft, is_hidden=True)
+            case "overlap":
+                return self._moved(self.targets[question.target], draft, is_hidden=False)
+
+    def _moves(self, name: str) -> bool:
+        """Whether a target is communication or copies alone."""
+        own = self._stretch.operations.filter(pl.col("op").is_in(list(self.targets[name].ops)))
+        kinds = set(own["class"].cast(pl.String))
+        return bool(kinds) and kinds <= {str(OperationClass.COMMUNICATION), str(OperationClass.COPY)}
+
+    def _scaled(self, name: str, share: float, draft: Draft) -> tuple[str, ...]:
+        if share == 0 and name in {_ALLOCATOR, _RECOMPUTE}:
+            return self._without(name.split("/")[1], draft)
+        if name.startswith(DRAINED):
+            return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"))
+        target = self.targets[name]
+        draft.scale_operations(target.ops, share)
+        draft.scale_pieces(target.rows, share)
+        draft.scale_lags(
+            latency=share if target.is_latency else 1.0,
+            hand_over=share if target.is_hand_over else 1.0,
+            back=share if target.is_return else 1.0,
+        )
+        return ()
+
+    def _without(self, name: str, draft: Draft) -> tuple[str, ...]:
+        match name:
+            case "allocator":
+                return self._without_allocator(draft)
+            case "synchronisation":
+                return self._unblocked(draft)
+            case "recompute":
+                return self._without_recompute(draft)
+            case "offload":
+                return self._scaled(_OFFLOAD, 0.0, draft) if _OFFLOAD in self.targets else _NONE
+            case _:
+                return self._without_jitter(draft)
+
+    def _without_allocator(self, draft: Draft) -> tuple[str, ...]:
+        target = self.targets.get(_ALLOCATOR, Target())
+        draft.scale_pieces(target.rows, 0)
+        draft.unblock(self._stretch.releasing)
+        return () if target.rows else _NONE
+
+    def _unblocked(self, draft: Draft, name: str | None = None) -> tuple[str, ...]:
+        """Let blocking calls, those of a name alone, not be made."""
+        names = self._stretch.call_name
+        own = {call for call in self._stretch.pieces.call if call in self._stretch.waits.blocking}
+        calls = {call for call in own if name is None or names[call] == name}
+        draft.unblock(calls)
+        draft.scale_pieces(rows_of_calls(self._stretch, calls), 0)
+        if not calls:
+            return _NONE
+        return (f"{number(len(calls))} blocking calls are not made: nothing may need what they waited for",)
+
+    def _without_recompute(self, draft: Draft) -> tuple[str, ...]:
+        """Let work that is done again not be done, nor launched, nor thought of."""
+        own = self.targets.get(_RECOMPUTE, Target()).ops
+        calls = set(self._stretch.operations.filter(pl.col("op").is_in(list(own)))["call"]) - {-1}
+        draft.scale_operations(own, 0)
+        draft.scale_pieces(rows_of_calls(self._stretch, calls), 0)
+        draft.scale_pieces(thinking_before(self._stretch, calls), 0)
+        return ("memory has to hold what is no longer computed again",) if own else _NONE
+
+    def _without_jitter(self, draft: Draft) -> tuple[str, ...]:
+        """Let each communication operation take the median of its like in the steps that are played."""
+        order, places = self._stretch.replay.order, self._stretch.replay.places
+        steps = self._stretch.steps
+        own = self._stretch.operations.filter(
+            (pl.col("class") == OperationClass.COMMUNICATION) & pl.col("op").is_in(list(places))
+        )
+        issued_ns = self._stretch.waits.calls.start_ns[own["call"].to_numpy()]
+        step = np.searchsorted(steps["issue_start_ns"].to_numpy(), issued_ns, side="right")
+        like = ["rank_id", "stream", "name"]
+        told = (
+            own.select("op", *like, step=pl.Series(step))
+            .with_columns(
+                ordinal=pl.int_range(pl.len()).over(["step", *like]),
+                time_ns=pl.Series([order.operation_ns[places[op]] for op in own["op"]], dtype=pl.Int64),
+            )
+            .with_columns(middle_ns=pl.col("time_ns").median().over([*like, "ordinal"]))
+            .with_columns(pl.col("middle_ns").round().cast(pl.Int64))
+        )
+        draft.set_operations(told.select("op", "middle_ns").iter_rows())
+        most_ns = int((told["time_ns"] - told["middle_ns"]).abs().to_numpy().max(initial=0))
+        return (f"the one farthest from its median was {duration(most_ns)} off",) if len(told) else _NONE
+
+    def _moved(self, target: Target, draft: Draft, *, is_hidden: bool) -> tuple[str, ...]:
+        """Let operations run beside what stands in their stream; hidden ones hold nothing else up either.
+
+        What stands behind one in its stream waits for what that one waited for; the step does not end
+        before they are through.
+        """
+        moved, behind = set(target.ops), next_in_stream(self._stretch)
+        is_computing = dict(
+            self._stretch.operations.select(
+                "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)
+            ).iter_rows()
+        )
+        for op, held_by in followers(self._stretch, moved).items():
+            if op in moved:
+                continue
+            is_free = [is_hidden or behind.get(one) == op for one in held_by]
+            free = {one for one, is_so in zip(held_by, is_free, strict=True) if is_so}
+            kept = [one for one in draft.producers(op) if one not in free]
+            draft.wait(op, [*kept, *_past(free, moved if is_hidden else free, draft)])
+        for op in moved if not is_hidden else ():
+            before = [one for one in draft.producers(op) if behind.get(one) == op]
+            is_false = [one for one in before if not is_computing.get(one) and one not in moved]
+            if is_false and op in self._stretch.replay.places:
+                draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
+        self._end_with(moved, draft)
+        kind = (
+            "nothing waits for them before the step ends"
+            if is_hidden
+            else ("only waits by events hold on to them, and the end of the step")
+        )
+        return (f"{number(len(moved))} operations are moved: {kind}",)
+
+    def _end_with(self, moved: set[int], draft: Draft) -> None:
+        """Let each step end when the last operations that were moved in it have ended."""
+        ends = self._stretch.operations.filter(pl.col("op").is_in(list(moved))).sort("start_ns")
+        for start_ns, end_ns, op in self._stretch.steps.select("start_ns", "end_ns", "behind").iter_rows():
+            own = ends.filter(pl.col("start_ns").is_between(start_ns, end_ns, closed="left"))
+            last = own.unique("stream", keep="last", maintain_order=True)["op"].to_list()
+            if last:
+                draft.wait(op, [*draft.producers(op), *last])
+
+
+_NONE = ("there is none of it in these steps",)
+
+
+def _past(free: set[int], through: set[int], draft: Draft) -> list[int]:
+    """What operations waited for, through those that are passed over."""
+    found: list[int] = []
+    open_ops, seen = list(free), set(free)
+    while open_ops:
+        op = open_ops.pop()
+        if op not in draft.stretch.replay.places:
+            continue
+        for producer in draft.producers(op):
+            if producer in through and producer not in seen:
+                seen.add(producer)
+                open_ops.append(producer)
+            elif producer not in seen:
+                found.append(producer)
+    return found
