@@ -6,7 +6,6 @@ python -m benchmarks.read FILE.sqlite --into docs/performance.md
 import argparse
 import importlib.util
 import os
-import platform
 import random
 import statistics
 import subprocess
@@ -15,10 +14,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.marks import put, surroundings
 from benchmarks.ways import WAYS
 
 _SCAN = "SQL: count and one sum a table"
-_BEGIN, _END = "<!-- bench: read -->\n", "<!-- end -->\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +61,7 @@ def compared(path: Path, rounds: int) -> dict[str, list[Run]]:
 def table(runs: dict[str, list[Run]], path: Path) -> str:
     """The runs as a Markdown table, with what they ran on."""
     scan_s = statistics.median(run.work_s for run in runs[_SCAN])
-    facts = (
-        f"{path.stat().st_size / 1e6:,.0f} MB; {os.cpu_count()} cores ({platform.machine()}),"
-        f" {_memory_gib():.0f} GiB; Python {platform.python_version()}; load {os.getloadavg()[0]:.1f} at the"
-        f" end; {len(runs[_SCAN])} fresh processes each, in changing order, file cached."
-    )
+    facts = surroundings(path, len(runs[_SCAN]))
     lines = [
         facts,
         "",
@@ -83,10 +78,6 @@ def table(runs: dict[str, list[Run]], path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _memory_gib() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-
-
 def main() -> None:
     """Measure, and put the table into a document between its marks, or on standard output."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.read", description=__doc__.partition("\n")[0])
@@ -94,13 +85,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--into", type=Path)
     asked = parser.parse_args()
-    found = table(compared(asked.file, asked.rounds), asked.file)
-    if asked.into is None:
-        sys.stdout.write(found)
-        return
-    before, begin, rest = asked.into.read_text(encoding="utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    asked.into.write_text(f"{before}{begin}\n{found}\n{end}{after}", encoding="utf-8")
+    put(asked.into, "read", table(compared(asked.file, asked.rounds), asked.file))
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def _analyze(path: Path, reader: str) -> Callable[[], object]:
 
     def work() -> None:
         with contextlib.redirect_stdout(io.StringIO()):
-            app(["analyze", str(path), "--reader", reader], standalone_mode=False)
+            app(["analyze", str(path), "--no-cache", "--reader", reader], standalone_mode=False)
 
     return work
 

@@ -87,10 +87,12 @@ def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.fixture
-def wallscope(called: Callable[..., Ran], tmp_path: Path) -> Callable[..., Ran]:
-    """Run the command line in this process, in an empty folder."""
+def wallscope(called: Callable[..., Ran], started: Callable[..., Ran], tmp_path: Path) -> Callable[..., Ran]:
+    """Run the command line in an empty folder; as a process of its own where it gets another environment."""
 
-    def run(*arguments: str | Path, columns: int = 80) -> Ran:
+    def run(*arguments: str | Path, columns: int = 80, **environment: str) -> Ran:
+        if environment:
+            return started(*arguments, columns=columns, **environment)
         with contextlib.chdir(tmp_path):
             return called(*arguments, columns=columns)
 
