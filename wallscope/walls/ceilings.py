@@ -20,6 +20,7 @@ from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.drained import Drained
 from wallscope.walls.host import DRAINED, FRAMEWORK, on_threads
+from wallscope.walls.pieces import shortened
 
 _MOST_OPERATIONS = 12_000
 _LARGEST_ERROR = 0.02
@@ -139,14 +140,13 @@ class _Stretch:
         operations = pl.concat([rank.operations for rank, _ in ranks])
         issued_ns = waits.calls.start_ns[operations["call"].to_numpy()]
         self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
-        self._pieces, causes = _pieces(
-            evidence, _threads_of(self._own, self._drained, waits), begin_ns, until_ns
-        )
-        self._rows_of = _rows_by(causes)
-        self._call_of = np.array(self._pieces.call, np.int64)
+        whole = _pieces(evidence, _threads_of(self._own, self._drained, waits), begin_ns, until_ns)
+        self._releasing = _releasing(evidence, whole["call"])
+        pieces = shortened(whole, self._own, evidence, self._releasing.keys())
+        self._rows_of = _rows_by(pieces["cause"])
+        self._call_of = pieces["call"].to_numpy()
         self._blocking_rows = frozenset(self._rows_in(waits.blocking))
-        self._releasing = _releasing(evidence, self._pieces)
-        self._replay = Replay(self._own, waits, self._pieces, self._releasing, partners)
+        self._replay = Replay(self._own, waits, _listed(pieces, evidence), self._releasing, partners)
         self._steps = {
             rank.rank_id: _first_operations(
                 stretch, rank.typical, self._own.filter(pl.col("rank_id") == rank.rank_id)
@@ -248,10 +248,10 @@ def _first_operations(
     return [(at[start_ns], at[end_ns]) for start_ns, end_ns in bounds if start_ns in at and end_ns in at]
 
 
-def _releasing(evidence: Evidence, pieces: Pieces) -> dict[int, Tail]:
+def _releasing(evidence: Evidence, called: pl.Series) -> dict[int, Tail]:
     """Calls that wait for an idle device to give memory back, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
-    calls = pl.Series(sorted({call for call in pieces.call if call >= 0}), dtype=pl.UInt32)
+    calls = called.filter(called >= 0).unique().sort().cast(pl.UInt32)
     found = calls.filter(names.gather(calls).str.contains(_RELEASES)).to_list()
     tails: dict[int, Tail] = {}
     for call in found:
@@ -277,15 +277,16 @@ def _threads_of(
 
 def _pieces(
     evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
-) -> tuple[Pieces, pl.Series]:
-    """What threads were in during a stretch, and the cause of each piece."""
-    found = [
+) -> pl.DataFrame:
+    """What threads were in during a stretch (`PIECES`), thread by thread in order of time."""
+    return pl.concat(
         _pieces_of_rank(evidence, drained, threads, begin_ns, until_ns) for drained, threads in threads_of
-    ]
-    together = pl.concat(found).sort("end_ns", "start_ns", maintain_order=True)
+    )
+
+
+def _listed(pieces: pl.DataFrame, evidence: Evidence) -> Pieces:
     process = dict(enumerate(evidence.activity.process.to_list()))
-    columns = [together[name].to_list() for name in ("thread", "start_ns", "end_ns", "call")]
-    return Pieces(process, *columns), together["cause"]
+    return Pieces(process, *(pieces[name].to_list() for name in ("thread", "start_ns", "end_ns", "call")))
 
 
 def _pieces_of_rank(

@@ -11,6 +11,7 @@ from wallscope.walls.attribution import Evidence
 from wallscope.walls.ceilings import (
     RankWindows,
     _connected,
+    _listed,
     _pieces,
     _releasing,
     _stretch,
@@ -53,14 +54,15 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     own = everyone.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
     drained = [evidence.drained[rank.rank_id] for rank in together]
     held = [one for one in drained if own.filter(pl.col("rank_id") == one.rank_id).height]
-    pieces, causes = _pieces(evidence, _threads_of(own, held, waits), begin_ns, until_ns)
-    releasing = _releasing(evidence, pieces)
+    found = _pieces(evidence, _threads_of(own, held, waits), begin_ns, until_ns)
+    found = found.sort("end_ns", "start_ns", maintain_order=True)
+    pieces, releasing = _listed(found, evidence), _releasing(evidence, found["call"])
     replay = Replay(own, waits, pieces, releasing, partners)
     return Stretch(
         replay=replay,
         waits=waits,
         pieces=pieces,
-        causes=causes.to_list(),
+        causes=found["cause"].to_list(),
         operations=_described(own, evidence, phases, kernel_names),
         steps=_steps(chosen, shown, own, replay),
         call_name=evidence.names_of_calls,
