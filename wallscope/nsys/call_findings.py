@@ -1,5 +1,6 @@
 """What limits the claims about who issued the device operations: CUDA calls and what is left of them."""
 
+import numpy as np
 import polars as pl
 
 from wallscope.model.capture import Capture, Finding, Presence, Severity
@@ -102,14 +103,20 @@ def _busy_ns(operations: pl.DataFrame) -> int:
 
 
 def _without_work(capture: Capture) -> tuple[Finding, ...]:
+    works = np.zeros(len(capture.calls) + 1, np.bool_)  # the last is for -1
+    works[capture.operations["call"].to_numpy()] = True
+    is_launch = (pl.col("role") == CallRole.LAUNCH) & ~_named(capture, _NO_KERNEL)
+    idle = capture.calls.filter(is_launch, pl.Series(~works[:-1]))
+    if idle.is_empty():
+        return ()
     calls = capture.calls.select("call", "thread", "start_ns", "correlation", "role", "name").with_columns(
         process=capture.threads["process"].gather(capture.calls["thread"])
     )
     # several calls may share one correlation id: a tool's wrapper around the CUDA call
-    with_work = calls[_issuing(capture)["call"]].select("process", "correlation")
-    is_launch = (pl.col("role") == CallRole.LAUNCH) & ~_named(capture, _NO_KERNEL)
-    launches = calls.filter(is_launch).unique(["process", "correlation"], keep="first", maintain_order=True)
-    missing = launches.join(with_work, on=["process", "correlation"], how="anti")
+    key = ["process", "correlation"]
+    with_work = calls.filter(pl.Series(works[:-1])).select(key)
+    launches = calls.filter(is_launch).unique(key, keep="first", maintain_order=True)
+    missing = launches.join(with_work, on=key, how="anti")
     missing = missing.join(_still_queued(capture, calls), on="process", how="left").filter(
         (pl.col("start_ns") <= pl.col("drained_ns")).fill_null(value=True)
     )
@@ -132,11 +139,6 @@ def _named(capture: Capture, pattern: str) -> pl.Expr:
     """Whether the name of a call has the pattern."""
     names = capture.call_names.filter(pl.col("text").str.contains(pattern))["name"]
     return pl.col("name").is_in(names.to_list())
-
-
-def _issuing(capture: Capture) -> pl.DataFrame:
-    """Column `call`: the calls that operations came from."""
-    return capture.operations.filter(pl.col("call") >= 0).select(pl.col("call").cast(pl.UInt32)).unique()
 
 
 def _still_queued(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,8 @@ Rows = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _ROOMY = 16
+_MOST_THREADS = 1 << 16
+"""So many are sorted by counting them."""
 _VERSION = r"(_v\d{4,5})?(_ptsz|_ptds)?$"  # the entry point's CUDA version and stream flavour
 _ALLOCATION = (
     r"^cu(da)?(Malloc|Free|Host(Alloc|Free|Register|Unregister))|MemPoolTrim"
@@ -108,7 +110,7 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
     names = numbered(texts["text"])
     told = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
     thread = with_threads(raw.select("globalTid"), threads, "globalTid")
-    order = np.lexsort((raw["start"].to_numpy(), thread["thread"].to_numpy()))
+    order = _by_thread(thread["thread"].to_numpy(), raw["start"].to_numpy())
     rows = pl.Series(order, dtype=pl.UInt32)
     place = pl.Series(np.searchsorted(told["string_id"].to_numpy(), string_id.to_numpy()[order]))
     made = pl.DataFrame(
@@ -129,6 +131,16 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
         np.flatnonzero(held),
     )
     return Calls(made.select(CALLS.names()).cast(CALLS), names, by_correlation)
+
+
+def _by_thread(thread: npt.NDArray[np.integer], start_ns: Times) -> Rows:
+    """Rows by thread, start and row; those of one thread mostly are in order, and threads are few."""
+    is_few = thread.size and thread.max() < _MOST_THREADS
+    order = np.argsort(thread.astype(np.uint16) if is_few else thread, kind="stable")
+    starts_ns, of = start_ns[order], thread[order]
+    if ((starts_ns[1:] < starts_ns[:-1]) & (of[1:] == of[:-1])).any():
+        order = np.lexsort((start_ns, thread))
+    return order
 
 
 def _role() -> pl.Expr:

@@ -8,7 +8,7 @@ found by jumping over ancestors that have ended, by powers of two.
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.timeline.spans import Times
+from wallscope.timeline.spans import Times, numbers
 
 Rows = npt.NDArray[np.int64]
 
@@ -20,14 +20,21 @@ def parents(end_ns: Times) -> Rows:
     [-1, 0, 1, 0, 3, -1]
     """
     parent = np.full(end_ns.size, -1, dtype=np.int64)
-    ends = end_ns.tolist()
-    around: list[int] = []
-    for row, end in enumerate(ends):
-        while around and ends[around[-1]] < end:
+    is_outermost = np.ones(end_ns.size, np.bool_)
+    is_outermost[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
+    outermost, inner = np.flatnonzero(is_outermost), np.flatnonzero(~is_outermost)
+    heads = outermost[np.searchsorted(outermost, inner) - 1].tolist()
+    found: list[int] = []
+    around, ends = [-1], numbers(end_ns)
+    for row, head in zip(inner.tolist(), heads, strict=True):
+        if around[0] != head:
+            around = [head]
+        end = ends[row]
+        while ends[around[-1]] < end:
             around.pop()
-        if around:
-            parent[row] = around[-1]
+        found.append(around[-1])
         around.append(row)
+    parent[inner] = found
     return parent
 
 

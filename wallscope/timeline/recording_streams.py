@@ -116,6 +116,8 @@ class RecordingStreams:
 
     def found(self) -> Waits:
         """The waits, with the streams of records as far as another than the last one explains them better."""
+        if not self._waiters:
+            return self._waits
         uses = self._uses()
         chosen: dict[int, int] = {}
         for kind, waiters in self._kinds(uses).items():

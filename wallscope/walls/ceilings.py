@@ -14,11 +14,13 @@ from wallscope.timeline.play import Change
 from wallscope.timeline.replay import Replay
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.host import DRAINED, FRAMEWORK
+from wallscope.walls.pieces import shortened
 from wallscope.walls.stretches import (
     MOST_OPERATIONS,
     RankWindows,
     connected,
     issuing,
+    listed,
     neighbouring,
     pieces_between,
     releasing,
@@ -109,14 +111,13 @@ class _Stretch:
         operations = pl.concat([rank.operations for rank, _ in ranks])
         issued_ns = waits.calls.start_ns[operations["call"].to_numpy()]
         self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
-        self._pieces, causes = pieces_between(
-            evidence, issuing(self._own, self._drained, waits), begin_ns, until_ns
-        )
-        self._rows_of = _rows_by(causes)
-        self._call_of = np.array(self._pieces.call, np.int64)
+        whole = pieces_between(evidence, issuing(self._own, self._drained, waits), begin_ns, until_ns)
+        self._releasing = releasing(evidence, whole["call"])
+        pieces = shortened(whole, self._own, evidence, self._releasing.keys())
+        self._rows_of = _rows_by(pieces["cause"])
+        self._call_of = pieces["call"].to_numpy()
         self._blocking_rows = frozenset(self._rows_in(waits.blocking))
-        self._releasing = releasing(evidence, self._pieces)
-        self._replay = Replay(self._own, waits, self._pieces, self._releasing, partners)
+        self._replay = Replay(self._own, waits, listed(pieces, evidence), self._releasing, partners)
         self._steps = {
             rank.rank_id: _first_operations(
                 stretch, rank.typical, self._own.filter(pl.col("rank_id") == rank.rank_id)

@@ -1,12 +1,15 @@
 """Blocking calls behind which the device had nothing to do: whoever refills the queue then is late."""
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Times
+from wallscope.timeline.spans import Times, distinct
 from wallscope.timeline.stream_order import UNRESOLVED
+
+_NEVER = -(2**62)
 
 
 class Drained:
@@ -23,15 +26,15 @@ class Drained:
         issued_ns, end_ns = waits.order.issued_ns[op], operations["end_ns"].to_numpy()
         order = np.argsort(issued_ns, kind="stable")
         self._issued_ns, self._busy_until_ns = issued_ns[order], np.maximum.accumulate(end_ns[order])
-        issuing = np.unique(operations.filter(pl.col("call") >= 0)["call"].to_numpy())
+        issuing = distinct(operations.filter(pl.col("call") >= 0)["call"].to_numpy())
         blocking = np.fromiter(waits.blocking, np.int64, len(waits.blocking))
         self._issuing = issuing[~np.isin(issuing, blocking)]
         self._waits, self._names = waits, names
         self.rank_id = int(operations["rank_id"][0])
         own = np.unique(waits.calls.thread[issuing])
         self.threads: list[int] = own.tolist()
-        self._blocking: list[int] = blocking[np.isin(waits.calls.thread[blocking], own)].tolist()
-        self._draining = np.array([call for call in self._blocking if self._drains(call)], np.int64)
+        self._blocking = blocking[np.isin(waits.calls.thread[blocking], own)]
+        self._draining = self._blocking[self._drains()]
 
     def by_call(self, thread: int, at_ns: Times) -> Rows:
         """The call that had left the device without work at each moment of a thread, -1 where none had.
@@ -62,12 +65,19 @@ class Drained:
 
     def blocking(self, name: str) -> list[int]:
         """The blocking calls of a name on the rank's threads, those that drain nothing too."""
-        return [call for call in self._blocking if self._names[call] == name]
+        names = self._names.gather(pl.Series(self._blocking, dtype=pl.UInt32))
+        found: list[int] = self._blocking[(names == name).to_numpy()].tolist()
+        return found
 
-    def _drains(self, call: int) -> bool:
+    def _drains(self) -> npt.NDArray[np.bool_]:
+        """Whether what each blocking call waited for ended in it, and the device had nothing else to do."""
         waits = self._waits
-        start_ns, end_ns = waits.call_start_ns[call], waits.call_end_ns[call]
-        if not any(op != UNRESOLVED and waits.end_ns[op] > start_ns for op in waits.blocking[call]):
-            return False
-        count = int(np.searchsorted(self._issued_ns, end_ns, side="left"))
-        return bool(count and self._busy_until_ns[count - 1] <= end_ns)
+        tails = (waits.blocking[call] for call in self._blocking.tolist())
+        done_ns = [
+            max((waits.end_ns[op] for op in tail if op != UNRESOLVED), default=_NEVER) for tail in tails
+        ]
+        start_ns, end_ns = waits.calls.start_ns[self._blocking], waits.calls.end_ns[self._blocking]
+        count = np.searchsorted(self._issued_ns, end_ns, side="left")
+        busy_until_ns = np.append(self._busy_until_ns, 0)[count - 1]
+        found: npt.NDArray[np.bool_] = (np.array(done_ns, np.int64) > start_ns) & (count > 0)
+        return found & (busy_until_ns <= end_ns)

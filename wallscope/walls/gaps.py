@@ -10,7 +10,7 @@ from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LinkKind, OperationClass
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Spans
+from wallscope.timeline.spans import Spans, distinct
 from wallscope.walls.chain import Issuers, Walker
 
 _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
@@ -64,7 +64,7 @@ def _bound_before(gaps: Spans, op: Rows, waits: Dependencies) -> tuple[npt.NDArr
 
 
 def _issuers(operations: pl.DataFrame, waits: Dependencies) -> Issuers:
-    call = np.unique(operations.filter(pl.col("call") >= 0)["call"].to_numpy())
+    call = distinct(operations.filter(pl.col("call") >= 0)["call"].to_numpy())
     end_ns = waits.calls.end_ns[call]
     order = np.argsort(end_ns, kind="stable")
     return Issuers(end_ns[order].tolist(), waits.calls.thread[call[order]].tolist())

@@ -49,23 +49,30 @@ def _launched(work: TypicalWork, calls: pl.DataFrame) -> pl.DataFrame:
     Columns `call`, `thread`, `call_end_ns`, `call_ns`, the start of the first operation (`first_ns`), the
     added-up durations (`work_ns`), and whether any of it computes.
     """
-    launching = calls.filter(pl.col("role").is_in(_LAUNCHING)).select(
-        pl.col("call").cast(pl.Int32),
-        "thread",
-        call_end_ns="end_ns",
-        call_ns=pl.col("end_ns") - pl.col("start_ns"),
-    )
     computes = pl.col("class").is_in([OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH])
-    return (
-        work.operations.filter("begins")
+    issued = (
+        work.operations.filter("begins", pl.col("call") >= 0)
         .group_by("call")
         .agg(
             first_ns=pl.col("start_ns").min(),
             work_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
             computes=computes.any(),
         )
-        .join(launching, on="call")
         .sort("call")
+    )
+    made = calls.select("thread", "role", "start_ns", "end_ns")[issued["call"]]
+    return (
+        pl.concat([issued, made], how="horizontal")
+        .filter(pl.col("role").is_in(_LAUNCHING))
+        .select(
+            "call",
+            "thread",
+            "first_ns",
+            "work_ns",
+            "computes",
+            call_end_ns="end_ns",
+            call_ns=pl.col("end_ns") - pl.col("start_ns"),
+        )
     )
 
 

@@ -9,7 +9,15 @@ from wallscope.timeline.replay import Replay
 from wallscope.timeline.stretch import Stretch
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.phases import Phases
-from wallscope.walls.stretches import RankWindows, connected, issuing, neighbouring, pieces_between, releasing
+from wallscope.walls.stretches import (
+    RankWindows,
+    connected,
+    issuing,
+    listed,
+    neighbouring,
+    pieces_between,
+    releasing,
+)
 
 _MOST_OPERATIONS = 160_000
 _COMPUTING = ("compute", "opaque_graph")
@@ -46,14 +54,15 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     own = everyone.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
     drained = [evidence.drained[rank.rank_id] for rank in together]
     held = [one for one in drained if own.filter(pl.col("rank_id") == one.rank_id).height]
-    pieces, causes = pieces_between(evidence, issuing(own, held, waits), begin_ns, until_ns)
-    given_back = releasing(evidence, pieces)
+    found = pieces_between(evidence, issuing(own, held, waits), begin_ns, until_ns)
+    found = found.sort("end_ns", "start_ns", maintain_order=True)
+    pieces, given_back = listed(found, evidence), releasing(evidence, found["call"])
     replay = Replay(own, waits, pieces, given_back, partners)
     return Stretch(
         replay=replay,
         waits=waits,
         pieces=pieces,
-        causes=causes.to_list(),
+        causes=found["cause"].to_list(),
         operations=_described(own, evidence, phases, kernel_names),
         steps=_steps(chosen, shown, own, replay),
         call_name=evidence.names_of_calls,

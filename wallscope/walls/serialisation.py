@@ -65,11 +65,12 @@ def _is_order_unknown(kernels: pl.DataFrame, capture: Capture) -> bool:
         return True
     processes = used["process"].unique()
     is_own = pl.col("process").is_in(processes.implode())
+    if len(capture.syncs.filter(is_own & (pl.col("kind") == SyncKind.WAIT))):
+        return False
     of_threads = capture.threads.filter(is_own)["thread"]
     called = capture.calls.filter(pl.col("thread").is_in(of_threads.implode()))["name"].unique()
     names = capture.call_names.filter(pl.col("name").is_in(called.implode()))["text"]
-    waited = capture.syncs.filter(is_own & (pl.col("kind") == SyncKind.WAIT))
-    return waited.is_empty() and bool(names.str.contains("StreamWaitEvent").any())
+    return bool(names.str.contains("StreamWaitEvent").any())
 
 
 def _held(kernels: pl.DataFrame, work: TypicalWork, waits: Dependencies) -> pl.DataFrame:
@@ -102,7 +103,7 @@ def _held(kernels: pl.DataFrame, work: TypicalWork, waits: Dependencies) -> pl.D
 def _ready_in_stream_ns(kernels: pl.DataFrame, waits: Dependencies) -> Times:
     """When each kernel was issued and the one before it in its stream had ended; never, if not known."""
     op, call = kernels["op"].to_numpy().astype(np.int64), kernels["call"].to_numpy()
-    end_ns = np.append(np.array(waits.end_ns, np.int64), np.iinfo(np.int64).min)
+    end_ns = np.append(np.asarray(waits.end_ns), np.iinfo(np.int64).min)
     is_known = (call >= 0) & kernels["graph_node"].is_null().to_numpy()
     return np.where(
         is_known, np.maximum(waits.calls.end_ns[call], end_ns[waits.order.predecessor[op]]), _NEVER

@@ -69,10 +69,10 @@ def neighbouring(rank: RankWindows, most: int = MOST_OPERATIONS) -> pl.DataFrame
     return windows[before : max(min(last + 1, quick), first + 1)]
 
 
-def releasing(evidence: Evidence, pieces: Pieces) -> dict[int, Tail]:
+def releasing(evidence: Evidence, called: pl.Series) -> dict[int, Tail]:
     """Calls that wait for an idle device to give memory back, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
-    calls = pl.Series(sorted({call for call in pieces.call if call >= 0}), dtype=pl.UInt32)
+    calls = called.filter(called >= 0).unique().sort().cast(pl.UInt32)
     found = calls.filter(names.gather(calls).str.contains(_RELEASES)).to_list()
     tails: dict[int, Tail] = {}
     for call in found:
@@ -98,15 +98,17 @@ def issuing(
 
 def pieces_between(
     evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
-) -> tuple[Pieces, pl.Series]:
-    """What threads were in during a stretch, and the cause of each piece."""
-    found = [
+) -> pl.DataFrame:
+    """What threads were in during a stretch (`PIECES`), thread by thread in order of time."""
+    return pl.concat(
         _pieces_of_rank(evidence, drained, threads, begin_ns, until_ns) for drained, threads in threads_of
-    ]
-    together = pl.concat(found).sort("end_ns", "start_ns", maintain_order=True)
+    )
+
+
+def listed(pieces: pl.DataFrame, evidence: Evidence) -> Pieces:
+    """The pieces (`PIECES`, by end) as a replay takes them."""
     process = dict(enumerate(evidence.activity.process.to_list()))
-    columns = [together[name].to_list() for name in ("thread", "start_ns", "end_ns", "call")]
-    return Pieces(process, *columns), together["cause"]
+    return Pieces(process, *(pieces[name].to_list() for name in ("thread", "start_ns", "end_ns", "call")))
 
 
 def _pieces_of_rank(
