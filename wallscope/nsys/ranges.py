@@ -55,7 +55,7 @@ def _nesting(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     """Ranges of each thread from the outside in; of equal ones that is outside whose like last longer.
 
     Rows of an export are in no order, so equal ranges would nest differently from step to step. Where their
-    like do not differ either, domain and folded text decide.
+    like do not differ either, that is outside whose like stands first in the export.
     """
     span = ["thread", "start_ns", "end_ns"]
     outside_in = [False, False, True]
@@ -65,18 +65,13 @@ def _nesting(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
         return found
     folds = names.select("name", fold=folded(names["text"]))
     length = pl.col("end_ns") - pl.col("start_ns")
+    kind = ["domain", "fold"]
     return (
-        found.join(folds, on="name", how="left", maintain_order="left")
-        .with_columns(like_ns=length.mean().over("domain", "fold"))
-        .sort(
-            *span,
-            "like_ns",
-            "domain",
-            "fold",
-            descending=[*outside_in, True, False, False],
-            maintain_order=True,
-        )
-        .drop("fold", "like_ns")
+        rows.with_row_index("row")
+        .join(folds, on="name", how="left", maintain_order="left")
+        .with_columns(like_ns=length.mean().over(kind), first=pl.col("row").min().over(kind))
+        .sort(*span, "like_ns", "first", descending=[*outside_in, True, False], maintain_order=True)
+        .drop("row", "fold", "like_ns", "first")
     )
 
 
