@@ -25,6 +25,7 @@ _UNRESOLVED = {
     DeviceState.EXPOSED_COPY: "memory/unresolved",
 }
 _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
+_TOLD_BY = ["class", "category", "axis", "copied", "again"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,34 @@ def operation_causes(
         copies: `COPY_CAUSES`.
         recomputed: numbers of the operations that repeat forward work.
     """
-    text = operations.select(
-        "op", "stream", pl.col("class").cast(pl.String), pl.col("category").cast(pl.String)
-    )
     everyone = pl.select(op=pl.int_range(count, dtype=pl.UInt32))
-    text = everyone.join(text, on="op", how="left", maintain_order="left")
-    known = text.join(axes.select("op", "axis"), on="op", how="left", maintain_order="left").join(
-        copies.select("op", copied="cause"), on="op", how="left", maintain_order="left"
+    known = (
+        everyone.join(
+            operations.select("op", "stream", "class", "category"), on="op", how="left", maintain_order="left"
+        )
+        .join(axes.select("op", "axis"), on="op", how="left", maintain_order="left")
+        .join(copies.select("op", copied="cause"), on="op", how="left", maintain_order="left")
+        .with_columns(again=pl.col("op").is_in(recomputed.implode()))
+        .select("stream", *_TOLD_BY)
     )
+    told = known.join(
+        _told(known.select(_TOLD_BY).unique()),
+        on=_TOLD_BY,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return OperationCauses(
+        told["cause"],
+        told["before"],
+        told["stream"],
+        told["class"].cast(pl.String).is_in([str(kind) for kind in _COMPUTING]).fill_null(value=False),
+    )
+
+
+def _told(kinds: pl.DataFrame) -> pl.DataFrame:
+    """The kinds of operations, told apart by `_TOLD_BY`, with the `cause` and that `before` the next one."""
+    text = kinds.with_columns(pl.col("class", "category").cast(pl.String))
     axis = pl.col("axis").cast(pl.String).fill_null("unknown")
     is_class = {kind: pl.col("class") == str(kind) for kind in OperationClass}
     moved = pl.col("copied").cast(pl.String)
@@ -78,7 +99,7 @@ def operation_causes(
         .then(copied)
         .when(is_class[OperationClass.OPAQUE_GRAPH])
         .then(pl.lit("unattributed/opaque-graph"))
-        .when(pl.col("op").is_in(recomputed.implode()))
+        .when("again")
         .then(pl.lit("memory/recompute"))
         .otherwise(pl.format("compute/{}", "category"))
     )
@@ -89,13 +110,8 @@ def operation_causes(
         .then(pl.format("{}/hand-over", pl.col("cause").str.split("/").list.first()))
         .otherwise(pl.lit("compute/hand-over"))
     )
-    told = known.with_columns(cause=cause).with_columns(before=before)
-    return OperationCauses(
-        told["cause"],
-        told["before"],
-        told["stream"],
-        told["class"].is_in([str(kind) for kind in _COMPUTING]).fill_null(value=False),
-    )
+    found = text.with_columns(cause=cause).with_columns(before=before)
+    return kinds.with_columns(found["cause", "before"])
 
 
 def caused(
