@@ -167,7 +167,7 @@ def test_steps_are_scaled_where_tokens_differ():
         pytest.param(
             tuple(one(f"a{run}", steps(9, seed=run))[0] for run in range(3)),
             tuple(one(f"b{run}", steps(9, 1.2, seed=9 + run))[0] for run in range(3)),
-            ("SLOWER", "27 steps and 27 steps of 3 runs and 3 runs"),
+            ("SLOWER", "27 steps of 3 runs and 27 steps of 3 runs"),
             id="several runs",
         ),
         pytest.param(
