@@ -1,8 +1,9 @@
 "use strict";
 (() => {
   const unpacked = async (id) => {
-    const text = document.getElementById(id).textContent;
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const text = atob(document.getElementById(id).textContent);
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Response(stream).arrayBuffer();
   };
@@ -46,6 +47,7 @@
     });
   };
   const redraw = () => charts.forEach(draw);
+  const drawSeen = () => charts.filter(({ isDrawn }) => isDrawn).forEach(draw);
   let unfolded = [];
 
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
@@ -86,11 +88,15 @@
     const script = document.createElement("script");
     script.textContent = new TextDecoder().decode(await unpacked("plotly"));
     document.head.append(script);
-    redraw();
+    const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
+      const chart = charts.find(({ place }) => place === entry.target);
+      if (entry.isIntersecting && !chart.isDrawn) draw(chart);
+    }), { rootMargin: "300px" });
+    charts.forEach(({ place }) => seen.observe(place));
     document.querySelectorAll("details").forEach((folded) => folded.addEventListener("toggle", () => {
       charts.filter((chart) => folded.contains(chart.place) && !chart.isDrawn).forEach(draw);
     }));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawSeen);
     window.addEventListener("beforeprint", () => {
       unfolded = [...document.querySelectorAll("main details:not([open]):not(.more):not(.code)")];
       unfolded.forEach((folded) => { folded.open = true; });

@@ -37,11 +37,12 @@ class Opened:
         self.tab.wait_for_selector("html[data-ready=yes]", state="attached", timeout=20_000)
 
     def unfold(self):
-        """Open all that is folded, and wait for the charts."""
+        """Open all that is folded, and go past the charts, which are drawn when they come near."""
         self.tab.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-        self.tab.wait_for_function(
-            "document.querySelectorAll('.plot .main-svg').length >= document.querySelectorAll('.plot').length"
-        )
+        charts = self.tab.locator(".plot")
+        for place in range(charts.count()):
+            charts.nth(place).scroll_into_view_if_needed()
+            charts.nth(place).locator(".main-svg").first.wait_for()
 
     def is_quiet_and_whole(self, file: Path) -> bool:
         """Nothing complains or is fetched, every section is seen, nothing is wider than the screen."""

@@ -1,7 +1,7 @@
 """Whether two sides can be compared, and how the numbers of a comparison are made."""
 
 from wallscope import units
-from wallscope.model.comparison import Comparison, MismatchSeverity
+from wallscope.model.comparison import Comparison, MismatchSeverity, StepChange
 from wallscope.model.profile import ProfiledInput
 from wallscope.model.report import ComparisonReport, SideSteps
 from wallscope.render.blocks import Block, Cell, Column, Grid, Section, cells, text
@@ -15,7 +15,7 @@ _FOLLOWS: dict[MismatchSeverity, str] = {
 _REPLICATION = {
     "runs": "Runs were taken as what varies: Student's interval on the logarithms of their typical steps.",
     "steps": "One run a side: blocks of consecutive steps were drawn again and again, from a seed made of the"
-    " lengths of the steps, so that the same captures give the same interval. It speaks of this pair alone.",
+    " lengths of the steps, so that the same captures give the same interval. What runs differ by is added.",
     "same": "Both sides are the same capture: nothing varies.",
     "none": "Too few steps or nothing that varies: there is no interval.",
 }
@@ -47,6 +47,7 @@ def _sides(report: ComparisonReport) -> tuple[Block, ...]:
         (
             entry.name,
             entry.commit or "not told",
+            entry.testbed or "not told",
             entry.gpu or "unknown",
             _rank(entry.rank, entry.device),
             units.number(side.work.world_size),
@@ -59,6 +60,7 @@ def _sides(report: ComparisonReport) -> tuple[Block, ...]:
     names = (
         "name",
         "commit",
+        "testbed",
         "GPU",
         "rank that is compared",
         "ranks of the job",
@@ -84,19 +86,15 @@ def compared_how(report: ComparisonReport) -> Section:
         ("confidence", units.percent(step.confidence)),
         ("margin", f"{units.percent(step.margin_ratio)} and {units.duration(step.margin_ns)}"),
         ("ratio, head over base", f"{step.ratio:.4f}"),
-        (
-            "its interval",
-            "none"
-            if step.ratio_low is None or step.ratio_high is None
-            else f"{step.ratio_low:.4f} … {step.ratio_high:.4f}",
-        ),
+        ("its interval", _ratios(step.ratio_low, step.ratio_high)),
         (
             "could be told",
             "unknown"
             if step.minimum_detectable_ratio is None
             else f"a change of {units.percent(step.minimum_detectable_ratio - 1)}",
         ),
-        ("how much runs differ", "unknown" if step.run_noise is None else units.percent(step.run_noise)),
+        ("the steps of this pair alone", _ratios(step.pair_ratio_low, step.pair_ratio_high)),
+        ("deviation between runs", _noise(step)),
         ("scaled to tokens", "no" if step.tokens is None else units.number(step.tokens)),
         ("drawn again", _REPLICATION[step.replication]),
     ]
@@ -134,6 +132,17 @@ def compared_how(report: ComparisonReport) -> Section:
         blocks,
         is_open=False,
     )
+
+
+def _ratios(low: float | None, high: float | None) -> str:
+    return "none" if low is None or high is None else f"{low:.4f} … {high:.4f}"
+
+
+def _noise(step: StepChange) -> str:
+    """What runs differ by, and who says so."""
+    if step.run_noise is None:
+        return "unknown"
+    return f"{units.percent(step.run_noise)}, {step.run_noise_source or 'unknown whence'}"
 
 
 def _versions(comparison: Comparison) -> tuple[tuple[str, str], ...]:
