@@ -1,5 +1,6 @@
-"""Whatever an export holds of its owner, no output repeats it; names of kernels and ranges are the answer."""
+"""Whatever an export holds of its owner, no output repeats it; kernels, ranges and calls are the answer."""
 
+import polars as pl
 import pytest
 
 from fixtures.export import SCHEMAS, ExportWriter, global_pid
@@ -40,20 +41,48 @@ def planted(path, schema: str) -> None:
             "ProcessStreams", globalPid=1, filenameId=writer.string(CANARY), contentId=writer.string(CANARY)
         )
         writer.gpu(1, name=f"{ADDRESS} {CANARY}")
-        writer.call(CANARY, 1, 2)
+        writer.call("cudaDeviceSynchronize", 1, 2)
         writer.connection.execute(f'CREATE TABLE "{CANARY}" (x)')
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_planted_secrets_appear_in_no_output(schema, wallscope, tmp_path):
     planted(tmp_path / "run.sqlite", schema)
+    results = {
+        "--json": "run.json",
+        "--html": "run.html",
+        "--markdown": "run.md",
+        "--csv": "csv",
+        "--parquet": "parquet",
+        "--perfetto": "run.pftrace",
+    }
 
     runs = [
-        wallscope("analyze", "run.sqlite", "--json", "run.json", "-v"),
+        wallscope("analyze", "run.sqlite", "-v", *(word for pair in results.items() for word in pair)),
         wallscope("analyze", "run.sqlite", "--json", "-"),
         wallscope("info", "run.sqlite", "-v"),
+        *(
+            wallscope(command, "run.sqlite", "--json", "-")
+            for command in ("steps", "kernels", "ranges", "gaps")
+        ),
+        wallscope("diff", "run.json", "run.sqlite", "--json", "diff.json", "--html", "diff.html"),
+        wallscope("record", "run.sqlite", "--commit", "a" * 40, "--store", "store"),
+        wallscope("capture-help", "run.sqlite"),
     ]
 
-    assert [ran.code for ran in runs] == [0, 0, 0]
-    texts = [text for ran in runs for text in (ran.out, ran.err)] + [(tmp_path / "run.json").read_text()]
-    assert not [text for text in texts if "canary" in text.lower()]
+    assert [ran.code for ran in runs] == [0] * len(runs)
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "run.sqlite"]
+    contents = [text.encode() for ran in runs for text in (ran.out, ran.err)]
+    contents += [path.read_bytes() for path in written]
+    contents += [polars_text(path) for path in written if path.suffix == ".parquet"]
+    assert {path.relative_to(tmp_path).parts[0] for path in written} >= {
+        *results.values(),
+        "diff.html",
+        "store",
+    }
+    assert [content[:200] for content in contents if b"canary" in content.lower()] == []
+
+
+def polars_text(path) -> bytes:
+    """What a Parquet file says once it is unpacked."""
+    return pl.read_parquet(path).write_csv().encode()
