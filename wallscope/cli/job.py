@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wallscope.cli.output import print_out
 from wallscope.cli.outputs import Outputs
 from wallscope.cli.progress import reported
-from wallscope.model.analysis import Analysis
-from wallscope.model.options import Options
+
+if TYPE_CHECKING:
+    from wallscope.model.analysis import Analysis
+    from wallscope.model.options import Options
 
 Exports = Annotated[
     list[Path],
@@ -38,12 +40,12 @@ def is_job(files: Sequence[Path]) -> bool:
 
 def analyze_job(
     files: Sequence[Path],
-    options: Options,
+    options: "Options",
     outputs: Outputs,
     *,
     jobs: int,
     keep_going: bool,
-) -> Analysis:
+) -> "Analysis":
     """Analyse the exports of a job and print or write what they tell together.
 
     Raises:
