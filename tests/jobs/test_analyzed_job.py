@@ -11,7 +11,8 @@ from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_c
 from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
 from wallscope.errors import InputError
-from wallscope.jobs import analyzed_job, exports_of, is_many
+from wallscope.jobs.inputs import exports_of, is_many
+from wallscope.jobs.joining import analyzed_job
 from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
 from wallscope.render.document import document

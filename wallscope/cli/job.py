@@ -52,7 +52,8 @@ def analyze_job(
         WallscopeError: no export is meant, or one cannot be analysed.
     """
     from wallscope.answers import Answer  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs import analyzed_job, exports_of  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.inputs import exports_of  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.joining import analyzed_job  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
