@@ -14,7 +14,8 @@ from tests.jobs.dying import dies_always, dies_once
 from wallscope.analysis import accounted
 from wallscope.cache import Cache
 from wallscope.errors import InputError
-from wallscope.jobs import analyzed_job, exports_of, is_many
+from wallscope.jobs.inputs import exports_of, is_many
+from wallscope.jobs.joining import analyzed_job
 from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
 from wallscope.render.document import document

@@ -9,11 +9,11 @@ import typer
 from wallscope.cli.output import print_out
 from wallscope.cli.outputs import Outputs
 from wallscope.cli.progress import reported
-from wallscope.model.analysis import Analysis
-from wallscope.model.options import Options
 
 if TYPE_CHECKING:
     from wallscope.cache import Cache
+    from wallscope.model.analysis import Analysis
+    from wallscope.model.options import Options
 
 Exports = Annotated[
     list[Path],
@@ -41,20 +41,21 @@ def is_job(files: Sequence[Path]) -> bool:
 
 def analyze_job(  # noqa: PLR0913  # options are parameters
     files: Sequence[Path],
-    options: Options,
+    options: "Options",
     outputs: Outputs,
     *,
     jobs: int,
     keep_going: bool,
     cache: "Cache | None",
-) -> Analysis:
+) -> "Analysis":
     """Analyse the exports of a job and print or write what they tell together.
 
     Raises:
         WallscopeError: no export is meant, or one cannot be analysed.
     """
     from wallscope.answers import Answer  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs import analyzed_job, exports_of  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.inputs import exports_of  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.joining import analyzed_job  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 

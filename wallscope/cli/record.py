@@ -12,7 +12,6 @@ from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
 from wallscope.cli.stored import Labels, StorePlace, commit_of, labels_of, opened
 from wallscope.errors import OptionError
-from wallscope.model.record import CONFIGURATION
 from wallscope.render.foreign import visible
 from wallscope.units import duration, plural
 
@@ -45,6 +44,7 @@ def record(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.record import CONFIGURATION  # noqa: PLC0415
     from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
