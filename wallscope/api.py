@@ -17,7 +17,8 @@ from wallscope import analysis as pipeline
 from wallscope.compare import Asked, Side, compared, comparison_report
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.files import write_chunks
-from wallscope.jobs import analyzed_job, exports_of, is_many
+from wallscope.jobs.inputs import exports_of, is_many
+from wallscope.jobs.joining import analyzed_job
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.exported import TABLES

@@ -112,7 +112,9 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
     fits = {reference: _Fit(0, 0.0, 0.0, 0, tells_drift=True)}
     laid = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
     while True:
-        beside = ends.filter(~pl.col("clock").is_in(list(fits))).join(laid, on="meeting")
+        beside = ends.filter(~pl.col("clock").is_in(list(fits))).join(
+            laid, on="meeting", maintain_order="left"
+        )
         if beside.is_empty():
             return fits
         fresh = []

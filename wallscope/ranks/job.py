@@ -226,12 +226,12 @@ def _kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[CollectiveWaits
         for member, own in enumerate(steps)
     ]
     sized = whole.with_columns(size=pl.len().over("meeting"))
-    counted = sized.join(pl.concat(ordinary), on=["member", "input", "step"])
+    counted = sized.join(pl.concat(ordinary), on=["member", "input", "step"], maintain_order="left")
     own_steps = {member: max(len(own.ordinary), 1) for member, own in enumerate(steps)}
     weighted = counted.with_columns(
         weight=1 / pl.col("member").replace_strict(own_steps, return_dtype=pl.Float64)
     )
-    found = weighted.group_by("operation", "axis", "size").agg(
+    found = weighted.group_by("operation", "axis", "size", maintain_order=True).agg(
         count=pl.col("weight").sum(),
         transfer=(pl.col("transfer_ns") * pl.col("weight")).sum(),
         wait=(pl.col("wait_ns") * pl.col("weight")).sum(),

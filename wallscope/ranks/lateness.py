@@ -39,16 +39,16 @@ def charges(rows: pl.DataFrame) -> pl.DataFrame:
         .group_by("meeting")
         .agg(late_ns=pl.col("blocking_wait_ns").median(), **{name: pl.col(name).median() for name in SINCE})
     )
-    last = met.filter("is_last").join(of_others, on="meeting", suffix="_others")
+    last = met.filter("is_last").join(of_others, on="meeting", suffix="_others", maintain_order="left")
     is_late = pl.col("late_ns") > 0
-    late = last.group_by(_BY_STEP).agg(
+    late = last.group_by(_BY_STEP, maintain_order=True).agg(
         pl.col("late_ns").sum(),
         *(
             (pl.col(since) - pl.col(f"{since}_others")).filter(is_late).sum().alias(more)
             for since, more in zip(SINCE, MORE, strict=True)
         ),
     )
-    waiting = met.group_by(_BY_STEP).agg(waits_ns=pl.col("blocking_wait_ns").sum())
+    waiting = met.group_by(_BY_STEP, maintain_order=True).agg(waits_ns=pl.col("blocking_wait_ns").sum())
     return (
         waiting.join(late, on=_BY_STEP, how="left")
         .with_columns(pl.col("late_ns", *MORE).fill_null(0).round())

@@ -100,6 +100,7 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
         _work(late)
         .join(usual, on="key", how="full", coalesce=True, suffix="_usual")
         .with_columns(pl.col("work", "count", "work_usual", "count_usual").fill_null(0.0))
+        .sort("key")  # sums of shares depend on their order
         .with_columns(over=pl.col("work") - pl.col("work_usual"))
         .with_columns(pl.col("key").struct.field("category"))
     )
@@ -109,7 +110,9 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
     same = (pl.col("count") - pl.col("count_usual")).abs() <= _SAME_COUNT * pl.col("count_usual")
     is_expert = pl.col("category").is_in([str(category) for category in _OF_EXPERTS])
     most = (
-        both.group_by("category").agg(pl.col("over").sum()).sort("over", "category", descending=[True, False])
+        both.group_by("category", maintain_order=True)
+        .agg(pl.col("over").sum())
+        .sort("over", "category", descending=[True, False])
     )
     cause = f"compute/{most['category'][0]}"
     added_ns = float(both.filter(~same)["over"].sum())

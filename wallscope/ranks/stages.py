@@ -20,7 +20,7 @@ def stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:
         .group_by("meeting")
         .agg(pl.col("member").unique().sort())
         .filter(pl.col("member").list.len() > 1)["member"]
-        .unique()
+        .unique(maintain_order=True)
     )
     beside: defaultdict[int, set[int]] = defaultdict(set)
     for members in pairs.to_list():
