@@ -24,7 +24,7 @@ demo: $(EXAMPLE)  ## analyse the shipped example: a step of a mixture-of-experts
 	$(BIN)/wallscope analyze $(EXAMPLE)
 
 test: .venv/stamp  ## the tests, side by side on all cores
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 test-all: .venv/stamp  ## the tests, the slow ones too, with more random examples
 	$(BIN)/python -m pytest --hypothesis-profile=ci

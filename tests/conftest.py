@@ -24,6 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the golden files")
 
 
+LONGEST = ("test_programs_analysed.py", "test_traces.py", "test_predictions.py")
+"""Files whose tests take longest: begun last, they would keep one worker busy while the others wait."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers take all cores already; before polars is imported
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ["WALLSCOPE_CACHE_DIR"] = os.devnull  # no folder: nothing is kept before a test has its own

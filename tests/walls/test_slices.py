@@ -1,12 +1,12 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.walls import brute_slices
 from tests.walls.brute_programs import busy_hosts, jittered, possible, programmatic, senseless
-from tests.walls.brute_trace import operations, slices, windows
+from tests.walls.brute_trace import Call, Op, Trace, operations, slices, windows
 from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.model.kinds import DeviceState
 from wallscope.walls.budget import budgets
@@ -72,7 +72,18 @@ def test_states_sum_to_the_budget_and_reasons_to_the_time_without_compute(trace,
         assert absent == edges[step + 1] - edges[step] - budget["compute_ns"] - budget["opaque_graph_ns"]
 
 
+LAUNCH_OF_NO_LENGTH = Trace(
+    (
+        *(Op(0, 0, 0, "compute"),) * 2,
+        Op(0, 0, 0, "compute", call=1),
+        Op(0, 1, 3_001, "compute", call=0),
+    ),
+    (Call(0, 1, 3_001, "launch"), Call(1, 0, 0, "launch")),
+)
+
+
 @given(senseless(), CUTS, CUTS)
+@example(LAUNCH_OF_NO_LENGTH, [], [])
 def test_finer_windows_say_the_same(trace, cuts, more):
     coarse, fine = edges_of(trace, cuts), edges_of(trace, cuts + more)
 

@@ -172,7 +172,8 @@ class Walker:
         if row >= 0 and issuers.end_ns[row] > left_ns and issuers.thread[row] != thread:
             other = issuers.thread[row]
             spans = self._waits.spans[other]
-            last_ns = spans.end_ns[bisect_right(spans.end_ns, self._at_ns) - 1]
+            place = bisect_right(spans.end_ns, self._at_ns)  # a call that took no time has no stretch there
+            last_ns = spans.end_ns[place - 1] if place else _NEVER
             self._emit(LinkKind.OUTSIDE_CALLS, max(last_ns, issuers.end_ns[row]), _Bound(thread=thread))
             return other
         self._emit(LinkKind.OUTSIDE_CALLS, left_ns, _Bound(thread=thread))
