@@ -33,7 +33,7 @@ WORDS: Final = {
     "share": "Of the typical step. The verdict rests on medians over the steady steps, with p10 and p90.",
     "owns": "Time on the chain that bound the step. What merely ran beside a wait is not blamed.",
     "ceiling": "The step played again without one cause, next constraints heeded: at best, no forecast."
-    " Ceilings do not add up.",
+    " It can win more than the cause owns: the device may wait less elsewhere too. Ceilings do not add up.",
     "work": "Durations added up. Operations that run side by side count twice: work is no time.",
     "exposed": "Time in which communication or a copy ran and neither compute nor an opaque graph did.",
     "gap": "A stretch of a step without compute and opaque graphs, with the chain of links that filled it.",
