@@ -5,6 +5,7 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.catalogue import meaning
 from wallscope.render import figures
 from wallscope.render.blocks import Cell, Column, Grid, Section, text
+from wallscope.render.words import in_words
 
 
 def causes(analysis: Analysis, rank: Rank) -> Section:
@@ -33,7 +34,7 @@ def _table(analysis: Analysis, rank: Rank) -> Grid:
     )
     rows = tuple(
         (
-            Cell(entry.cause, entry.wall, meaning(entry.cause)),
+            Cell(entry.cause, entry.wall, in_words(entry.cause)),
             Cell(meaning(entry.cause)),
             Cell(units.milliseconds(entry.typical_ns)),
             Cell(units.percent(entry.share)),

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from wallscope import units
-from wallscope.model.catalogue import meaning
 from wallscope.model.kinds import Wall
 from wallscope.model.proof import Gap
 from wallscope.model.report import Report
 from wallscope.render.blocks import Canvas, Cell, Column, Grid, Section, text
 from wallscope.render.foreign import visible
 from wallscope.render.timeline_pack import Pack
+from wallscope.render.words import in_words
 
 _LONGEST_NAME = 120
 
@@ -87,7 +87,7 @@ def _row(gap: Gap, *, is_shown: bool) -> tuple[Cell, ...]:
         Cell(
             f"{row['cause']} {units.duration(row['cause_ns'])}",
             Wall(row["cause"].split("/")[0]),
-            meaning(row["cause"]),
+            in_words(row["cause"]),
         ),
         Cell("none" if row["slack_ns"] is None else units.duration(row["slack_ns"])),
         Cell(
