@@ -41,10 +41,16 @@
   }));
   const draw = (chart) => {
     if (!chart.place.offsetParent) return;
+    const isFirst = !chart.isDrawn;
     chart.isDrawn = true;
     window.Plotly.react(chart.place, chart.traces, themed(chart.layout), {
       displayModeBar: false, responsive: true, showLink: false, scrollZoom: false,
     });
+    if (isFirst && chart.place.id === "chart-steps") {
+      chart.place.on("plotly_click", ({ points }) => {
+        window.dispatchEvent(new CustomEvent("wallscope-step", { detail: points[0].x }));
+      });
+    }
   };
   const redraw = () => charts.forEach(draw);
   const drawSeen = () => charts.filter(({ isDrawn }) => isDrawn).forEach(draw);
@@ -77,8 +83,10 @@
 
   const opened = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
-    const folded = target && target.querySelector("details");
-    if (folded) folded.open = true;
+    const folded = target && (target.querySelector("details") || target.closest("details"));
+    if (!folded) return;
+    folded.open = true;
+    target.scrollIntoView();
   };
   window.addEventListener("hashchange", opened);
 

@@ -395,16 +395,25 @@ window.wallscopeTimeline = (buffer) => {
     show(0, step.length);
     search(document.getElementById("find").value);
   };
+  const lead = (wanted) => {
+    const number = steps.findIndex((shown) => shown.step === wanted);
+    document.getElementById("viewer").closest("details").open = true;
+    document.getElementById("viewer").scrollIntoView({ block: "nearest" });
+    if (number < 0) tell(paragraph(`Number ${wanted} is not drawn; what is: ${[...document.getElementById("step").options].map(({ text }) => text).join(", ")}.`));
+    else {
+      if (steps[number] !== step) choose(number);
+      tell(paragraph(`Shows the ${document.getElementById("step").selectedOptions[0].text}.`));
+    }
+    return number >= 0;
+  };
   document.getElementById("step").addEventListener("change", (event) => choose(Number(event.target.value)));
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-at]");
-    const number = button ? steps.findIndex((shown) => String(shown.step) === button.dataset.step) : -1;
-    if (number < 0) return;
-    if (steps[number] !== step) choose(number);
+    const button = event.target.closest("[data-step]");
+    if (!button || !lead(Number(button.dataset.step)) || !button.dataset.at) return;
     const i = above(step.band.end, Number(BigInt(button.dataset.at) - BigInt(step.start)));
     goTo(gapAround(Math.min(i, step.band.start.length - 1)));
-    document.getElementById("viewer").scrollIntoView({ block: "nearest" });
   });
+  window.addEventListener("wallscope-step", (event) => lead(event.detail));
   document.getElementById("find").addEventListener("input", (event) => search(event.target.value));
   document.getElementById("find").addEventListener("keydown", (event) => {
     if (event.key === "Enter") { event.preventDefault(); nextHit(event.shiftKey ? -1 : 1); }

@@ -57,6 +57,50 @@ def test_the_trace_tells_machine_and_environment():
     assert status("CG-31", graphs, machine) == "met"
 
 
+def test_communication_that_ran_bounds_the_sizes_that_nobody_told():
+    exchanged = TraceFacts(least={"expert_model_parallel_size": 2, "num_moe_experts": 2})
+
+    assert [status(row, "", exchanged) for row in ("EPO-P01", "EPO-P02", "EPO-P03")] == [
+        "met",
+        "met",
+        "unknown",
+    ]
+    assert status("EPO-P01", "expert_model_parallel_size=1", exchanged) == "unmet", (
+        "a file's word comes first"
+    )
+    staged = TraceFacts(least={"pipeline_model_parallel_size": 2})
+    assert status("EPO-P06", "virtual_pipeline_model_parallel_size=none", staged) == "unmet"
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("size > 1", True),
+        ("size >= 2", True),
+        ("size > 2", None),
+        ("size < 2", False),
+        ("size <= 1", False),
+        ("size <= 2", None),
+        ("size = 1", False),
+        ("size != 1", True),
+        ("size = 2", None),
+        ("size != none", True),
+        ("size in 2 4", None),
+        ("size divisible-by 2", None),
+        ("size > other", None),
+        ("size*known > 7", True),
+        ("size*known > 8", None),
+        ("size*other > 1", None),
+        ("size*off > 1", None),
+        ("other > 1", None),
+    ],
+)
+def test_the_least_that_a_number_can_be_decides_what_it_can(text, holds):
+    told = {"size at least": 2, "known": 4, "off": None}
+
+    assert all_hold([clause(text)], lambda key: (key in told, told.get(key))) is holds
+
+
 def test_a_row_is_judged_with_the_settings_of_a_fix():
     run = configured("moe_token_dispatcher_type=alltoall moe_flex_dispatcher_backend=none")
     fix = [

@@ -8,10 +8,11 @@ from tests.fixes.runs import run
 from wallscope.analysis import Options, analyze
 from wallscope.fixes.seen import communicator_sizes, merged, seen
 from wallscope.model.capture import GraphTracing
+from wallscope.model.communication import CommunicationOperation
 from wallscope.model.compute import PrecisionWork
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.frames import AXES, COLLECTIVES
-from wallscope.model.kinds import Axis, Backend, Precision
+from wallscope.model.kinds import Axis, Backend, Collective, Precision
 
 
 def configured(**settings):
@@ -49,11 +50,36 @@ def test_what_an_export_shows(tmp_path):
 
     assert (trace.architecture, trace.gpu) == ("sm_90", analysis.inputs[0].gpus[0].name)
     assert trace.communicator_sizes == {Axis.EP: (16,)}
+    assert trace.least == {"expert_model_parallel_size": 2, "num_moe_experts": 2}
     assert trace.cuda_graphs is analysis.capture.cuda_graphs
     assert (trace.ep_overlap, trace.delayed_wgrad, trace.activation_offload) == (True, None, True)
     assert set(trace.backends) == {
         entry.backend for rank in analysis.ranks for entry in rank.communication.operations
     }
+
+
+@pytest.mark.parametrize(
+    ("axis", "backend", "operation", "least"),
+    [
+        (Axis.EP, Backend.NCCL, Collective.ALL_TO_ALL, {"expert_model_parallel_size", "num_moe_experts"}),
+        (Axis.EP, Backend.NCCL, Collective.ALL_GATHER, {"num_moe_experts"}),
+        (Axis.EP, Backend.DEEP_EP, Collective.DISPATCH, {"num_moe_experts"}),
+        (Axis.TP, Backend.NCCL, Collective.ALL_REDUCE, {"tensor_model_parallel_size"}),
+        (Axis.CP, Backend.NCCL, Collective.SEND_RECV, {"context_parallel_size"}),
+        (Axis.PP, Backend.NCCL, Collective.SEND_RECV, {"pipeline_model_parallel_size"}),
+        (Axis.DP_GRADIENT, Backend.NCCL, Collective.REDUCE_SCATTER, set()),
+        (Axis.UNKNOWN, Backend.NCCL, Collective.ALL_TO_ALL, set()),
+    ],
+)
+def test_who_communicates_along_an_axis_is_not_alone_on_it(axis, backend, operation, least):
+    analysis = run({"host/lock": 20})
+    (rank, *others) = analysis.ranks
+    entry = CommunicationOperation(operation, axis, backend, 1, 1, 1, None)
+    communicating = replace(rank, communication=replace(rank.communication, operations=(entry,)))
+    shown = replace(analysis, ranks=(communicating, *others))
+
+    found = seen(shown, pl.Series([], dtype=pl.String), *frames()).least
+    assert found == dict.fromkeys(least, 2)
 
 
 @pytest.mark.parametrize(

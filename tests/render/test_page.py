@@ -100,6 +100,46 @@ def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(r
     assert sections[8:] == ["phases", "limits", "computed"]
 
 
+def told_by(report, **changed):
+    analysis = replace(report.analysis, diagnosis=replace(report.analysis.diagnosis, **changed))
+    text = unescape(re.sub(r"<[^>]+>", " ", page(replace(report, analysis=analysis))))
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.parametrize(
+    ("dominant", "said"),
+    [
+        ("host", "Compute is what the step is for; the wall is the largest loss beside it."),
+        ("compute", "No loss beside compute is large enough to be the wall."),
+        ("mixed", None),
+        ("unknown", None),
+    ],
+)
+def test_the_bar_says_why_the_wall_need_not_be_its_largest_part(report, dominant, said):
+    told = told_by(report, dominant_wall=dominant)
+
+    every = ("Compute is what the step is for", "No loss beside compute is large enough")
+    assert [each for each in every if each in told] == [each for each in every if said and each in said]
+    assert said is None or said in told
+
+
+def test_the_worst_step_comes_first_in_the_words_of_the_verdict(report):
+    sentence = "The longest steady step, 3, takes 90.0 µs more than the median, 90.0 µs of it host."
+    told = told_by(report, verdict=f"Host is the wall. {sentence}").partition("Is it every step? The")[2]
+
+    assert told.startswith(f"{sentence.removeprefix('The')} 5 steady steps of 6")
+
+
+def test_a_step_that_lost_more_to_memory_than_the_typical_one_is_named(report):
+    (rank,) = report.analysis.ranks
+    (step, *others) = (each for each in rank.steps if each.steady)
+    lost = replace(step, walls=replace(step.walls, memory=2_400_000))
+    shown = replace(report, analysis=replace(report.analysis, ranks=(replace(rank, steps=(lost, *others)),)))
+
+    assert f"Memory owns 2.4 ms of step {step.index}, the most of steady ones; 0 ns of" in page(shown)
+    assert "Memory owns" not in page(report)
+
+
 def test_nothing_on_the_page_asks_for_another_file(report):
     loading = [
         value
@@ -175,7 +215,8 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     told = unescape(re.sub(r"<[^>]+>", " ", page(advised).partition("What to do first")[2]))
 
     assert re.sub(r"\s+", " ", told).startswith(
-        " Overlap the exchange blocked at best 1.25x megatron-lm overlap true ✗ No pipeline <b>"
+        " Overlap the exchange blocked at most 1.25x, if all of its cause goes"
+        " megatron-lm overlap true ✗ No pipeline <b>"
         " → Set it to 1. Why, preconditions (1 unmet), how to check It stands alone. ✗ unmet: No pipeline <b>"
         " Measured elsewhere: 1.2x (elsewhere) More memory. Check: Look again."
     )

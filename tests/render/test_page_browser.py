@@ -75,6 +75,28 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(opened, fil
     assert opened.is_quiet_and_whole(file)
 
 
+def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
+    opened = Opened(browser, file, 1280, "light")
+    tab = opened.tab
+    drawn = [shown.step for shown in report.timelines]
+    other = next(step.index for step in report.analysis.ranks[0].steps if step.index not in drawn)
+
+    answer = tab.inner_text("#steps .answer")
+    assert re.match(r"The longest steady step\b.* There host/\S+ takes \S+ \S+ more\. ", answer), answer
+    tab.locator("#chart-steps").scroll_into_view_if_needed()
+    tab.wait_for_selector("#chart-steps .bars .point")
+    for step in (drawn[1], other):
+        tab.evaluate("detail => dispatchEvent(new CustomEvent('wallscope-step', { detail }))", step)
+        if step == other:
+            assert f"Number {other} is not drawn" in tab.inner_text("#told")
+        assert tab.input_value("#step") == "1"
+    tab.locator("#steps button.jump", has_text=f"{drawn[0]}").first.click()
+    assert tab.input_value("#step") == "0"
+    tab.click("a[href='#ceiling']")
+    assert tab.locator("#ceiling").is_visible()
+    opened.context.close()
+
+
 def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
     opened = Opened(browser, file, 1280, "light")
     tab = opened.tab
@@ -104,9 +126,9 @@ def test_a_row_of_the_gaps_leads_to_its_chain_in_the_timeline(browser, file, rep
     opened = Opened(browser, file, 1280, "light")
     told = []
     for place in range(len(gaps)):
-        opened.tab.locator("#timeline [data-at]").nth(place).click()
+        opened.tab.locator("#timeline table [data-at]").nth(place).click()
         told.append(opened.tab.locator("#told li").all_inner_texts())
-    leading = opened.tab.locator("#timeline [data-at]").count()
+    leading = opened.tab.locator("#timeline table [data-at]").count()
     opened.context.close()
 
     assert leading == len(gaps) < len(report.gaps)

@@ -1,7 +1,8 @@
 """Conditions on settings, written as text: `KEY OPERATOR VALUE…`, judged true, false or unknown.
 
 Numbers, versions and words compare as what they are. `KEY` may be a product (`a*b`), and so may the right
-side of a comparison or of `divisible-by`, where it may name settings.
+side of a comparison or of `divisible-by`, where it may name settings. Of a number that is not known a lookup
+may still know the least that it can be, under its key and `LEAST`.
 """
 
 import re
@@ -14,6 +15,7 @@ from wallscope.model.configuration import Value
 Judged = bool | None
 Lookup = Callable[[str], tuple[bool, Value]]
 """Whether a key is known, and its value."""
+LEAST = " at least"
 
 _Number = int | float
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -24,6 +26,8 @@ _COMPARE: Mapping[str, Callable[[tuple[_Number, ...], tuple[_Number, ...]], bool
     ">=": lambda left, right: left >= right,
     "divisible-by": lambda left, right: right != (0,) and left[0] % right[0] == 0,
 }
+_DECIDED: Mapping[str, bool] = {"<": False, "<=": False, ">": True, ">=": True}
+"""What a comparison says of all greater numbers too once it says so of the least."""
 _ONE: Mapping[str, Callable[[str, tuple[str, ...]], bool]] = {
     "=": lambda value, words: value == words[0],
     "!=": lambda value, words: value != words[0],
@@ -54,10 +58,11 @@ class Condition:
     def judged(self, lookup: Lookup) -> Judged:
         """Whether it holds; `None` where a setting that it asks for is unknown."""
         if self.operator in _COMPARE:
-            return self._compared(lookup)
+            judged = self._compared(lookup)
+            return self._bounded(lookup) if judged is None else judged
         known, value = lookup(self.key)
         if not known:
-            return None
+            return self._bounded(lookup)
         if self.operator in _MANY:
             return _MANY[self.operator](_words(value), set(self.words))
         return _ONE[self.operator](_word(value), self.words)
@@ -71,6 +76,21 @@ class Condition:
             return False
         width = max(len(left), len(right))
         return _COMPARE[self.operator](_padded(left, width), _padded(right, width))
+
+    def _bounded(self, lookup: Lookup) -> Judged:
+        """What the least that an unknown number can be decides already."""
+        least = _least(self.key, lookup)
+        if least is None:
+            return None
+        if self.operator in {"=", "!="}:
+            (word,) = self.words
+            is_out = not word.isdecimal() or int(word) < least
+            return self.operator == "!=" if is_out else None
+        right = _product(self.words[0], lookup) if self.operator in _COMPARE else None
+        if not right:
+            return None
+        judged = _COMPARE[self.operator](_padded((least,), len(right)), right)
+        return judged if judged is _DECIDED.get(self.operator) else None
 
 
 Clause = tuple[Condition, ...]
@@ -136,6 +156,19 @@ def _product(text: str, lookup: Lookup) -> tuple[_Number, ...] | None:
             return ()
         factors.append(value)
     return (prod(factors),)
+
+
+def _least(text: str, lookup: Lookup) -> int | None:
+    """The least that a product of positive numbers can be; `None` where nothing bounds a factor."""
+    factors = []
+    for name in text.split("*"):
+        known, value = lookup(name)
+        if not known:
+            known, value = lookup(name + LEAST)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            return None
+        factors.append(value)
+    return prod(factors)
 
 
 def _word(value: Value) -> str:

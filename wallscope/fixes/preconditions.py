@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from wallscope.fixes.conditions import Clause, Lookup, all_hold, clause
+from wallscope.fixes.conditions import LEAST, Clause, Lookup, all_hold, clause
 from wallscope.fixes.settings import checked_value, vocabulary
 from wallscope.model.advice import Level
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
@@ -100,8 +100,9 @@ def _row(table: Mapping[str, Any]) -> Row:
 
 
 def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
-    """What is known of a key: the configuration's word first, then the machine's."""
-    machine = trace.settings()
+    """What is known of a key: the configuration's word first, then the machine's, and what bounds it."""
+    bounds = {f"{key}{LEAST}": value for key, value in trace.least.items()}
+    machine = {**trace.settings(), **bounds}
 
     def known(key: str) -> tuple[bool, Value]:
         if configuration.knows(key):

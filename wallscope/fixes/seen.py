@@ -1,6 +1,6 @@
 """What a trace shows of a run's configuration, and where it contradicts what a file says."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -9,9 +9,10 @@ from wallscope.errors import OptionError
 from wallscope.fixes.hardware import machine
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
+from wallscope.model.communication import CommunicationOperation
 from wallscope.model.compute import ComputeDetails
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
-from wallscope.model.kinds import Axis, Backend, Precision
+from wallscope.model.kinds import Axis, Backend, Collective, Precision
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"
 _DELAYED_WGRAD = r"(^|\.)delayed_expert_wgrad$"
@@ -21,6 +22,7 @@ _SIZES = {
     Axis.TP: "tensor_model_parallel_size",
     Axis.CP: "context_parallel_size",
 }
+_SPREAD = {**_SIZES, Axis.PP: "pipeline_model_parallel_size"}
 _BACKENDS = {Backend.DEEP_EP: "deepep", Backend.HYBRID_EP: "hybridep", Backend.NCCL_EP: "ncclep"}
 _MUCH = 0.05
 _LOW = {Precision.FP8, Precision.MXFP8, Precision.NVFP4, Precision.INT8}
@@ -49,8 +51,23 @@ def seen(analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: 
         ep_overlap=_matches(names, _MERGED_LAYERS),
         delayed_wgrad=_matches(names, _DELAYED_WGRAD),
         activation_offload=_matches(names, _OFFLOADING),
+        least=_least([entry for rank in ranks for entry in rank.communication.operations]),
         environment=export.environment,
     )
+
+
+def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
+    """Sizes that must be above 1 for what ran: who communicates along an axis is not alone on it.
+
+    Ranks that split one expert exchange on the axis of experts too, and dispatchers join them with EP: only
+    an all-to-all of NCCL is of EP alone. Tokens are exchanged where there is more than one expert.
+    """
+    spread: set[Axis] = {entry.axis for entry in operations if entry.axis is not Axis.EP}
+    exchanged = [entry for entry in operations if entry.axis is Axis.EP]
+    if any(entry.backend is Backend.NCCL and entry.operation is Collective.ALL_TO_ALL for entry in exchanged):
+        spread.add(Axis.EP)
+    least = {key: 2 for axis, key in _SPREAD.items() if axis in spread}
+    return {**least, "num_moe_experts": 2} if exchanged else least
 
 
 def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Axis, tuple[int, ...]]:

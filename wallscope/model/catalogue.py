@@ -46,7 +46,7 @@ _QUALIFIERS = {
     "transfer": "moving data",
     "peer-wait": "waiting for peers",
     "pipeline-wait": "waiting for the pipeline",
-    "unsplit": "transfer and waiting for peers together",
+    "unsplit": "transfer and waiting for peers not told apart",
     "hand-over": "hand-over behind it",
 }
 
@@ -67,7 +67,7 @@ def meaning(cause: str) -> str:
     """A cause in a few words.
 
     >>> meaning("communication/ep/unsplit")
-    'expert-parallel exchange (dispatch and combine), transfer and waiting for peers together'
+    'expert-parallel exchange (dispatch and combine), transfer and waiting for peers not told apart'
     >>> meaning("host/queue-drained/cudaStreamSynchronize")
     'host refilling the queue that cudaStreamSynchronize drained'
     >>> meaning("compute/gemm")

@@ -42,7 +42,8 @@ class TraceFacts:
     """What a trace shows of the machine and the run; empty or `None` is unknown.
 
     `architecture` is as exports write it (`sm_90`), `communicator_sizes` are the numbers of ranks of the
-    communicators seen on an axis, `backends` the communication libraries whose kernels ran.
+    communicators seen on an axis, `backends` the communication libraries whose kernels ran. `least` is how
+    large numbers of the configuration must be for what ran: their values are not known by that.
     """
 
     architecture: str | None = None
@@ -60,6 +61,7 @@ class TraceFacts:
     ep_overlap: bool | None = None
     delayed_wgrad: bool | None = None
     activation_offload: bool | None = None
+    least: Mapping[str, int] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Value]:

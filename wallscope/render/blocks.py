@@ -22,7 +22,8 @@ class Column:
 class Cell:
     """What stands in a table; one that speaks of a wall bears its mark.
 
-    One with a moment of a shown step (`step`, `at_ns` of session time) leads there.
+    One of a shown step leads there, to a moment of it if it has one (`at_ns`, session time); `anchor` is
+    what a link to it says.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Cell:
     hint: str = ""
     step: int | None = None
     at_ns: int | None = None
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,11 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """The place of the step timeline, with the steps that it can show."""
+    """The place of the step timeline, with the steps that it can show; `gap` leads to the longest of all."""
 
     steps: tuple[str, ...]
     note: str
+    gap: Cell | None = None
     kind: str = "canvas"
 
 

@@ -31,8 +31,8 @@ _PATTERNS = {
 """A wall is told by its pattern too, not by its colour alone."""
 
 
-def steps(shown: Sequence[Step], unit: str) -> Figure:
-    """Steps stacked by wall; those that do not count are pale."""
+def steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figure:
+    """Steps stacked by wall; those that do not count are pale. Whether a click leads to the timeline."""
     listed = shown[:_MOST_STEPS]
     numbers = [step.index for step in listed]
     totals = [units.duration(step.end_ns - step.start_ns) for step in listed]
@@ -63,7 +63,8 @@ def steps(shown: Sequence[Step], unit: str) -> Figure:
         "legend": {"orientation": "h", "y": 1.12, "x": 0, "traceorder": "normal"},
     }
     left_out = "" if len(shown) <= _MOST_STEPS else f"; the first {_MOST_STEPS} of {len(shown)}"
-    caption = f"Each {unit} by wall, in ms; pale ones do not count as steady{left_out}"
+    click = "; a click leads into the timeline" if leads else ""
+    caption = f"Each {unit} by wall, in ms; pale ones do not count as steady{left_out}{click}"
     return Figure("steps", caption, tuple(traces), layout, 320)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.diagnosis import Dominant
 from wallscope.model.fixes import Fix
 from wallscope.model.kinds import Wall
 from wallscope.model.report import Report
@@ -48,7 +49,7 @@ def page(report: Report) -> str:
 def _sections(report: Report, rank: Rank, packed: Pack) -> Iterator[Section]:
     analysis = report.analysis
     made = (
-        steps(analysis, rank),
+        steps(analysis, rank, report.timelines),
         ranks(analysis),
         job(analysis),
         causes(analysis, rank),
@@ -83,6 +84,7 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "unit": analysis.anchor.window,
         "step": units.milliseconds(rank.typical.step_ns),
         "walls": shown,
+        "wall_is": _wall_is(diagnosis.dominant_wall),
         "has_spread": any(wall["spread"] for wall in shown),
         "pressure": diagnosis.memory_pressure,
         "opportunities": analysis.opportunities[:_MOST_OPPORTUNITIES],
@@ -134,6 +136,15 @@ def _wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Any]:
         "is_wide": share >= _WIDE,
         "is_broad": share >= _BROAD,
     }
+
+
+def _wall_is(dominant: Dominant) -> str:
+    """Why the wall need not be what takes most of the step; empty where none is named."""
+    if dominant in {"mixed", "unknown"}:
+        return ""
+    if dominant == "compute":
+        return "No loss beside compute is large enough to be the wall."
+    return "Compute is what the step is for; the wall is the largest loss beside it."
 
 
 def _first_sentence(verdict: str) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from wallscope.model.catalogue import meaning
 from wallscope.model.kinds import DeviceState, Wall
 
 WALL_WORDS: Final = {
@@ -33,12 +34,16 @@ WORDS: Final = {
     "share": "Of the typical step. The verdict rests on medians over the steady steps, with p10 and p90.",
     "owns": "Time on the chain that bound the step. What merely ran beside a wait is not blamed.",
     "ceiling": "The step played again without one cause, next constraints heeded: at best, no forecast."
-    " Ceilings do not add up.",
+    " It can win more than the cause owns: the device may wait less elsewhere too. Ceilings do not add up.",
     "work": "Durations added up. Operations that run side by side count twice: work is no time.",
     "exposed": "Time in which communication or a copy ran and neither compute nor an opaque graph did.",
     "gap": "A stretch of a step without compute and opaque graphs, with the chain of links that filled it.",
     "slack": "How much earlier the next constraint would have bound: what its removal wins there at most.",
     "steady": "A step that counts: no warm-up, no graph capture, not cut by the end of the capture.",
+    "unsplit": "Moving data and waiting for peers, which one rank alone cannot tell apart.",
+    "hand-over": "From the end of an operation to the start of what waited for it on another stream.",
+    "queue-drained": "The host refills the queue: from the return of a call that had waited until the device"
+    " had nothing left, up to the next launch.",
     "unattributed": "Time whose owner is not known. It is never spread over the walls.",
 }
 """Of the answer."""
@@ -59,3 +64,13 @@ COMPARISON_WORDS: Final = {
     "gate": "Fails by growth past its limit that is surely none by chance.",
 }
 """Of a comparison."""
+
+
+def in_words(cause: str) -> str:
+    """A cause in a few words, and what the words of its name mean that need it.
+
+    >>> in_words("communication/ep/unsplit").partition(". ")[2]
+    'Moving data and waiting for peers, which one rank alone cannot tell apart.'
+    """
+    told = [WORDS[part] for part in cause.split("/")[1:] if part in WORDS]
+    return ". ".join([meaning(cause), *told])

@@ -5,6 +5,7 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.catalogue import meaning
 from wallscope.render import figures
 from wallscope.render.blocks import Cell, Column, Grid, Section, text
+from wallscope.render.words import in_words
 
 
 def causes(analysis: Analysis, rank: Rank) -> Section:
@@ -33,7 +34,7 @@ def _table(analysis: Analysis, rank: Rank) -> Grid:
     )
     rows = tuple(
         (
-            Cell(entry.cause, entry.wall),
+            Cell(entry.cause, entry.wall, in_words(entry.cause)),
             Cell(meaning(entry.cause)),
             Cell(units.milliseconds(entry.typical_ns)),
             Cell(units.percent(entry.share)),
@@ -44,7 +45,9 @@ def _table(analysis: Analysis, rank: Rank) -> Grid:
         for entry in rank.causes
     )
     note = (
-        "An empty ceiling was not worked out: removing compute is no remedy, or it would win next to nothing."
+        "A ceiling can win more than its cause owns: the step is played again without it, and the device may"
+        " wait less elsewhere too (docs/whatif.md). An empty ceiling was not worked out: removing compute is"
+        " no remedy, or it would win next to nothing."
     )
     return Grid(
         f"Causes of the {analysis.anchor.typical}; they add up to it", columns, rows, note, is_wordy=True

@@ -18,6 +18,8 @@ _SQL = (
     "These queries, run on the export with sqlite3, tell the device's time in one window;"
     " its bounds are those of a step in the JSON answer."
 )
+_ANCHORS = {"ceiling": "ceiling"}
+"""Words that the first screen links to."""
 GRAVITY = {severity: place for place, severity in enumerate(reversed(Severity))}
 
 
@@ -68,7 +70,11 @@ def computed(analysis: Analysis, rank: Rank) -> Section:
     }
     says = (text("word"), text("what it means"))
     blocks: tuple[Block, ...] = (
-        Grid("Words", says, tuple(cells(*entry) for entry in WORDS.items())),
+        Grid(
+            "Words",
+            says,
+            tuple((Cell(word, anchor=_ANCHORS.get(word, "")), Cell(said)) for word, said in WORDS.items()),
+        ),
         Grid(
             f"What the device did in the {analysis.anchor.typical}, each nanosecond once",
             (text("part"), Column("time"), Column("share")),

@@ -1,8 +1,13 @@
 """Is it every step?"""
 
+from collections.abc import Sequence
+
+import polars as pl
+
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.kinds import Wall
+from wallscope.model.report import StepTimeline
 from wallscope.render import figures
 from wallscope.render.blocks import Cell, Column, Grid, Section, text
 from wallscope.render.terminal import steps_found
@@ -10,8 +15,8 @@ from wallscope.render.terminal import steps_found
 _MOST_ROWS = 60
 
 
-def steps(analysis: Analysis, rank: Rank) -> Section:
-    """Every step by wall; which of them do not count, and why."""
+def steps(analysis: Analysis, rank: Rank, drawn: Sequence[StepTimeline]) -> Section:
+    """Every step by wall, the worst first; which do not count, and why. Those in `drawn` lead there."""
     unit = analysis.anchor.window
     dropped = sum(not step.steady for step in rank.steps)
     diagnosis = analysis.diagnosis
@@ -22,13 +27,37 @@ def steps(analysis: Analysis, rank: Rank) -> Section:
     left = f" {units.plural(dropped, unit)} do not count." if dropped > 1 and has_steps else ""
     left = f" One {unit} does not count." if dropped == 1 and has_steps else left
     found = steps_found(analysis.anchor, rank).plain.replace("\n", ", ")
-    answer = f"{found}.{led}{left}"
-    blocks = [figures.steps(rank.steps, unit)] if len(rank.steps) > 1 else []
+    answer = f"{_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
+    shown = {timeline.step for timeline in drawn} if has_steps else set()
+    blocks = [figures.steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
     title = "Is it every step?" if has_steps else "What was looked at?"
-    return Section("steps", title, answer, (*blocks, _table(rank, unit)))
+    return Section("steps", title, answer, (*blocks, _table(rank, unit, shown)))
 
 
-def _table(rank: Rank, unit: str) -> Grid:
+def _worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
+    """What the verdict says of the worst step, and the cause that grew most there; else empty."""
+    _, begins, told = verdict.partition(f"The longest steady {unit}, ")
+    said = [f"{begins}{told}"] if begins else []
+    role = {timeline.role: timeline for timeline in drawn}
+    worst, typical = role.get("worst"), role.get("typical")
+    if worst is not None and typical is not None:
+        more_ns = (worst.end_ns - worst.start_ns) - (typical.end_ns - typical.start_ns)
+        if not said:
+            longer = f"{units.duration(more_ns)} longer than the typical one, {typical.step}"
+            said.append(f"The longest steady {unit} is {worst.step}, {longer}.")
+        usual, owned = _owned(typical), _owned(worst)
+        grown_ns, cause = max((time_ns - usual.get(cause, 0), cause) for cause, time_ns in owned.items())
+        said.append(f"There {cause} takes {units.duration(grown_ns)} more.")
+    return "".join(f"{sentence} " for sentence in said)
+
+
+def _owned(shown: StepTimeline) -> dict[str, int]:
+    """What each cause owns of a step."""
+    lengths = shown.slices.select("cause", length_ns=pl.col("end_ns") - pl.col("start_ns"))
+    return dict(lengths.group_by("cause").agg(pl.col("length_ns").sum()).iter_rows())
+
+
+def _table(rank: Rank, unit: str, shown: set[int]) -> Grid:
     columns = (
         Column(unit, "number of the window, counted from the first one found"),
         Column("start", "session time in seconds, as Nsight shows it"),
@@ -38,7 +67,7 @@ def _table(rank: Rank, unit: str) -> Grid:
     )
     rows = tuple(
         (
-            Cell(units.number(step.index)),
+            Cell(units.number(step.index), step=step.index if step.index in shown else None),
             Cell(f"{units.seconds(step.start_ns)} s"),
             Cell(units.milliseconds(step.end_ns - step.start_ns)),
             *(Cell(units.milliseconds(part)) for part in step.walls.parts()),

@@ -9,6 +9,7 @@ from wallscope.model.report import Report
 from wallscope.render.blocks import Canvas, Cell, Column, Grid, Section, text
 from wallscope.render.foreign import visible
 from wallscope.render.timeline_pack import Pack
+from wallscope.render.words import in_words
 
 _LONGEST_NAME = 120
 
@@ -33,15 +34,22 @@ def timeline(report: Report, packed: Pack) -> Section:
             f"{where}; {longest['cause']} owns most of it;"
             f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
         )
-    return Section(
-        "timeline",
-        "Show me",
-        answer,
-        (
-            Canvas(steps, " ".join(packed.notes)),
-            _gaps(report.gaps, unit, {shown.step for shown in report.timelines}),
-        ),
-    )
+    shown = {each.step for each in report.timelines}
+    canvas = Canvas(steps, " ".join(packed.notes), _longest(report.gaps, unit, shown))
+    return Section("timeline", "Show me", answer, (canvas, _gaps(report.gaps, unit, shown)))
+
+
+def _longest(gaps: Sequence[Gap], unit: str, shown: set[int]) -> Cell | None:
+    """What leads to the longest gap of all; `None` where its step is not drawn, or no other is."""
+    if not gaps or gaps[0].row["step"] not in shown or len(shown) == 1:
+        return None
+    step = gaps[0].row["step"]
+    return Cell(f"Longest gap: {unit} {step}", step=step, at_ns=_middle_ns(gaps[0]))
+
+
+def _middle_ns(gap: Gap) -> int:
+    middle_ns: int = gap.row["start_ns"] + gap.row["duration_ns"] // 2
+    return middle_ns
 
 
 def _gaps(gaps: Sequence[Gap], unit: str, shown: set[int]) -> Grid:
@@ -64,7 +72,6 @@ def _gaps(gaps: Sequence[Gap], unit: str, shown: set[int]) -> Grid:
 
 def _row(gap: Gap, *, is_shown: bool) -> tuple[Cell, ...]:
     row = gap.row
-    middle_ns = row["start_ns"] + row["duration_ns"] // 2
     ended = row["ended_by"]
     where = "" if ended is None else f" on stream {'unknown' if row['stream'] is None else row['stream']}"
     call = row["call"] or ("" if ended is None else "before the capture")
@@ -73,11 +80,15 @@ def _row(gap: Gap, *, is_shown: bool) -> tuple[Cell, ...]:
         Cell(
             f"{units.seconds(row['start_ns'])} s",
             step=row["step"] if is_shown else None,
-            at_ns=middle_ns if is_shown else None,
+            at_ns=_middle_ns(gap) if is_shown else None,
         ),
         Cell(units.duration(row["duration_ns"])),
         Cell(units.number(row["step"])),
-        Cell(f"{row['cause']} {units.duration(row['cause_ns'])}", Wall(row["cause"].split("/")[0])),
+        Cell(
+            f"{row['cause']} {units.duration(row['cause_ns'])}",
+            Wall(row["cause"].split("/")[0]),
+            in_words(row["cause"]),
+        ),
         Cell("none" if row["slack_ns"] is None else units.duration(row["slack_ns"])),
         Cell(
             visible(ended or "the end of the window", most=_LONGEST_NAME) + where, hint=(ended or "")[:2_000]

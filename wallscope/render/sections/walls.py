@@ -9,6 +9,7 @@ from wallscope.render.sections.compute import compute
 from wallscope.render.sections.host import host
 
 _MOST_ROWS = 40
+_TELLING_TIMES = 2
 
 
 def walls(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
@@ -75,6 +76,19 @@ def _communication(rank: Rank, whole: str) -> tuple[Block, ...]:
     )
 
 
+def _worst_of_memory(rank: Rank, unit: str) -> list[str]:
+    """The steady step that lost most to memory, where that is more than in the typical one."""
+    steady = [step for step in rank.steps if step.steady]
+    worst = max(steady, key=lambda step: step.walls.memory, default=None)
+    usual_ns = rank.typical.walls.memory
+    if worst is None or worst.walls.memory < _TELLING_TIMES * max(usual_ns, 1):
+        return []
+    most, usual = units.duration(worst.walls.memory), units.duration(usual_ns)
+    return [
+        f"Memory owns {most} of {unit} {worst.index}, the most of steady ones; {usual} of the typical one."
+    ]
+
+
 def _memory(analysis: Analysis, rank: Rank) -> tuple[Block, ...]:
     told = rank.memory
     whole = analysis.anchor.typical
@@ -97,6 +111,7 @@ def _memory(analysis: Analysis, rank: Rank) -> tuple[Block, ...]:
         lines.append(
             f"Allocator calls in the {whole}: {calls}, {units.duration(told.allocator_ns)} on the host."
         )
+    lines += _worst_of_memory(rank, analysis.anchor.unit)
     if told.offload is not None:
         there, back = units.size(told.offload.to_host_bytes), units.size(told.offload.to_device_bytes)
         lines.append(
