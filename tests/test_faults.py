@@ -18,6 +18,9 @@ QUICK = [
     *(("export", kind) for kind in BYTE_MUTATIONS),
 ]
 
+FOUND = [("export", "ranges nested deeply", 43)]
+"""Inputs that once broke something, by subject, kind and seed."""
+
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
@@ -33,6 +36,11 @@ def test_a_broken_input_is_answered_or_refused_in_one_line(good, subject, kind):
     found = outcome(good, Input(subject, kind, 7))
 
     assert found.ending in {Ending.ANSWERED, Ending.REFUSED}, found.text
+
+
+@pytest.mark.parametrize(("subject", "kind", "seed"), FOUND)
+def test_what_once_broke_something_is_answered(good, subject, kind, seed):
+    assert outcome(good, Input(subject, kind, seed)).ending is Ending.ANSWERED
 
 
 @pytest.mark.slow

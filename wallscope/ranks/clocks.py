@@ -147,10 +147,10 @@ def _of_members(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
 
 def _residuals(rows: pl.DataFrame) -> tuple[int | None, int | None]:
     """How far ends lie from those of their peers: 5th and 95th percentile."""
-    telling = _telling(rows)
+    count = pl.len().over("meeting")
+    telling = _telling(rows).filter(count > 1)
     if telling.is_empty():
         return None, None
-    count = pl.len().over("meeting")
     others = (pl.col("end_ns").sum().over("meeting") - pl.col("end_ns")) / (count - 1)
     apart_ns = telling.select(apart=pl.col("end_ns") - others)["apart"].to_numpy()
     low, high = np.percentile(apart_ns, [5, 95])
