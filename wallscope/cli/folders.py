@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wallscope.cli.output import status_of
 from wallscope.errors import OutputError
 
 if TYPE_CHECKING:
@@ -20,12 +21,7 @@ def check_folder(
     """
     if target is None:
         return
-    try:
-        status = target.lstat()
-    except FileNotFoundError:
-        status = None
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{target} — cannot be written: {error} — name another folder") from error
+    status = status_of(target, "folder")
     if status is not None and not stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{target} — is no folder — name a new or an empty one")
     _check_apart(target, inputs)

@@ -57,12 +57,7 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
     """
     if target is None or str(target) == _STANDARD_OUTPUT:
         return
-    try:
-        status = target.lstat()
-    except FileNotFoundError:
-        status = None
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{target} — cannot be written: {error} — name another file") from error
+    status = status_of(target, "file")
     if status is not None and not stat.S_ISREG(status.st_mode):
         raise OutputError(f"{target} — is no regular file — name another file")
     if status is not None and any(path and path.exists() and target.samefile(path) for path in inputs):
@@ -72,6 +67,20 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
         raise OutputError(f"{target} — lies in a folder that is an input — name a file elsewhere")
     if not target.absolute().parent.is_dir():
         raise OutputError(f"{target} — its folder does not exist — make it first")
+
+
+def status_of(target: Path, kind: str) -> os.stat_result | None:
+    """What stands at a target, links not followed; `None` without anything.
+
+    Raises:
+        OutputError: that cannot be told; `kind` is what to name another one of.
+    """
+    try:
+        return target.lstat()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{target} — cannot be written: {error} — name another {kind}") from error
 
 
 def check_different(targets: dict[str, Path | None]) -> None:

@@ -95,15 +95,34 @@ def operation_deltas(base: TypicalStep, head: TypicalStep) -> tuple[OperationDel
     Times are split evenly between both ways to go: what comes from a change of the count, at the mean of
     both times each, and what from a change of the time each, at the mean of both counts.
     """
-    rows = [row for pair in pairs(base, head) for row in _rows(pair, base, head) if row.delta_ns]
+    sides = (_Owning(base), _Owning(head))
+    rows = [row for pair in pairs(base, head) for row in _rows(pair, *sides) if row.delta_ns]
     rows.sort(key=lambda row: (-abs(row.delta_ns), row.cause, row.path, row.name, row.base_name))
     return (*rows[:_MOST_LISTED], *_rest(rows[_MOST_LISTED:]))
 
 
-def _rows(pair: Pair, base: TypicalStep, head: TypicalStep) -> Iterable[OperationDelta]:
+class _Owning:
+    """A side, with what each kind of operation owns by cause."""
+
+    def __init__(self, step: TypicalStep) -> None:
+        self.step = step
+        self._by_key: dict[Key, dict[str, int]] = defaultdict(dict)
+        for (cause, key), time_ns in step.owned.items():
+            self._by_key[key][cause] = time_ns
+
+    def by_cause(self, keys: tuple[Key, ...]) -> dict[str, int]:
+        """What some kinds own together."""
+        sums: dict[str, int] = defaultdict(int)
+        for key in set(keys):
+            for cause, time_ns in self._by_key.get(key, {}).items():
+                sums[cause] += time_ns
+        return sums
+
+
+def _rows(pair: Pair, base: _Owning, head: _Owning) -> Iterable[OperationDelta]:
     sides = ((pair.base, base), (pair.head, head))
-    owned = [_by_cause(keys, side) for keys, side in sides]
-    ran = [_ran(keys, side) for keys, side in sides]
+    owned = [side.by_cause(keys) for keys, side in sides]
+    ran = [_ran(keys, side.step) for keys, side in sides]
     shown = (pair.head or pair.base)[0]
     is_counted = any(part.count for part in ran)
     for cause in sorted(owned[0].keys() | owned[1].keys()):
@@ -122,15 +141,6 @@ def _rows(pair: Pair, base: TypicalStep, head: TypicalStep) -> Iterable[Operatio
             head_count=float(ran[1].count) if is_counted else None,
             matched_by=pair.matched_by,
         )
-
-
-def _by_cause(keys: tuple[Key, ...], side: TypicalStep) -> dict[str, int]:
-    wanted = set(keys)
-    sums: dict[str, int] = defaultdict(int)
-    for (cause, key), time_ns in side.owned.items():
-        if key in wanted:
-            sums[cause] += time_ns
-    return sums
 
 
 def _by_count_ns(base: tuple[int, Fraction], head: tuple[int, Fraction]) -> int:

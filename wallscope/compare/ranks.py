@@ -1,9 +1,8 @@
 """Which rank of both sides speaks, and how the others did."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 
-from wallscope.compare.typical import typical_step
+from wallscope.compare.typical import typical_ns
 from wallscope.errors import ComparisonError
 from wallscope.model.comparison import RankChange
 from wallscope.model.kinds import Wall
@@ -55,9 +54,7 @@ def rank_changes(base: Runs, head: Runs, speaking: RankId | None) -> tuple[RankC
     common = set.intersection(*(set(run) for runs in sides for run in runs)) - {speaking}
     listed = []
     for rank in sorted(common) if speaking is not None else ():
-        base_ns, head_ns = (
-            typical_step(tuple(run[rank] for run in runs), Fraction(1)).step_ns for runs in sides
-        )
+        base_ns, head_ns = (round(typical_ns(tuple(run[rank] for run in runs))) for runs in sides)
         header = sides[0][0][rank].header
         listed.append(
             RankChange(header.rank, header.device, base_ns, head_ns, head_ns / base_ns if base_ns else 1.0)
@@ -79,5 +76,5 @@ def _by_id(run: tuple[Profile, ...]) -> dict[RankId, Profile]:
 
 
 def _computing(profiles: tuple[Profile, ...]) -> float:
-    step = typical_step(profiles, Fraction(1))
-    return step.walls[Wall.COMPUTE] / step.step_ns if step.step_ns else 0.0
+    step_ns = typical_ns(profiles)
+    return float(typical_ns(profiles, f"{Wall.COMPUTE}/") / step_ns) if step_ns else 0.0

@@ -73,12 +73,27 @@ def typical_step(profiles: Sequence[Profile], scale: Fraction = _WHOLE) -> Typic
     owned: dict[tuple[str, Key], Fraction] = defaultdict(Fraction)
     ran: dict[Key, list[Ran]] = defaultdict(list)
     for profile in profiles:
-        steps = deciding(profile)
-        ordinary = steps.filter(pl.Series(is_ordinary(lengths_ns(steps))))
+        ordinary = _ordinary(profile)
         part = scale / (len(ordinary) * len(profiles))
         _add_owned(owned, profile, ordinary, part)
         _add_ran(ran, profile, ordinary, part)
     return _rounded(owned, {key: total(parts) for key, parts in ran.items()})
+
+
+def typical_ns(profiles: Sequence[Profile], cause: str = "") -> Fraction:
+    """The time of the typical step, or what the causes that begin so own of it: the same means, no more."""
+    whole = Fraction()
+    for profile in profiles:
+        ordinary = _ordinary(profile)
+        own = profile.owned.filter(pl.col("cause").str.starts_with(cause))
+        owned_ns = int(own.join(ordinary.select(_AT), on=_AT, how="semi")["owned_ns"].sum())
+        whole += Fraction(owned_ns, len(ordinary) * len(profiles))
+    return whole
+
+
+def _ordinary(profile: Profile) -> pl.DataFrame:
+    steps = deciding(profile)
+    return steps.filter(pl.Series(is_ordinary(lengths_ns(steps))))
 
 
 def _add_owned(
@@ -127,7 +142,9 @@ def total(parts: Sequence[Ran]) -> Ran:
 def _rounded(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, Ran]) -> TypicalStep:
     by_cause: dict[str, Fraction] = defaultdict(Fraction)
     by_wall: dict[Wall, Fraction] = dict.fromkeys(Wall, Fraction())
-    for (cause, _), time_ns in owned.items():
+    rows_of: dict[str, dict[tuple[str, Key], Fraction]] = defaultdict(dict)
+    for (cause, key), time_ns in owned.items():
+        rows_of[cause][cause, key] = time_ns
         by_cause[cause] += time_ns
         by_wall[wall_of(cause)] += time_ns
     step_ns = round(sum(by_wall.values(), Fraction()))
@@ -137,7 +154,7 @@ def _rounded(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, Ran]) -> 
         causes |= apportioned({c: ns for c, ns in by_cause.items() if wall_of(c) == wall}, wall_ns)
     rows: dict[tuple[str, Key], int] = {}
     for cause, cause_ns in causes.items():
-        rows |= apportioned({row: ns for row, ns in owned.items() if row[0] == cause}, cause_ns)
+        rows |= apportioned(rows_of[cause], cause_ns)
     return TypicalStep(step_ns, walls, causes, rows, ran)
 
 

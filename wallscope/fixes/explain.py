@@ -62,10 +62,7 @@ def _cause(word: str) -> Explanation:
         Section("How it is computed", (note.computed,)),
         Section("Fixes, where they fit", tuple(f"{rule.id}: {rule.title}" for rule in answers)),
         *_told(beside),
-        *(
-            Section(f"queries/{name}.sql", tuple(query(name).splitlines()), verbatim=True)
-            for name in note.sql
-        ),
+        *(_sql(name) for name in note.sql),
     ]
     return Explanation(word, "cause", meaning(word), tuple(section for section in sections if section.lines))
 

@@ -24,7 +24,6 @@ MATERIAL_SHARE = 0.01
 """A cause that could not win this share of the typical step gets no fix."""
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
-_MOSTLY = 0.5
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
 _LOW_PRECISIONS = {Precision.FP8, Precision.MXFP8, Precision.NVFP4}
 _RACK_GPUS = re.compile(r"\b(GB[23]00|VR200)\b")

@@ -20,7 +20,6 @@ from wallscope.whatif.path import named, next_wall, paths, walls, walls_of_run
 from wallscope.whatif.slack import others_lags, own_lags, step_lengths
 
 _ROUNDS = 2
-_LEAST_COMPUTE_SHARE = 0.05
 _LEAST_WON = 0.001
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from itertools import pairwise
 
-import polars as pl
-
 from wallscope.timeline.play import Change
 from wallscope.timeline.stretch import Stretch
 
@@ -131,8 +129,3 @@ def next_in_stream(stretch: Stretch) -> dict[int, int]:
     for own in stretch.operations.sort("start_ns", "op").partition_by("stream"):
         found |= dict(pairwise(own["op"].to_list()))
     return found
-
-
-def op_set(frame: pl.DataFrame) -> set[int]:
-    """The operations of a frame."""
-    return set(frame["op"].to_list())
