@@ -5,8 +5,8 @@
 The comparison is of the example with itself, reading token counts back for longer.
 """
 
+import argparse
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -76,4 +76,8 @@ def _nothing(_: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.screenshots", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("folder", type=Path, help="where the pictures go")
+    main(parser.parse_args().folder)
