@@ -23,6 +23,7 @@ from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
 from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
+from wallscope.cli.tuning import tune
 from wallscope.cli.whatif import whatif
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
@@ -73,6 +74,7 @@ def options(
 
 def main() -> None:
     """Run the command line; every error becomes one line and an exit code."""
+    tune()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows a question mark

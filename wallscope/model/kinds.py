@@ -153,6 +153,9 @@ class LinkKind(StrEnum):
     UNRESOLVED = "unresolved"
 
 
+LINK_KINDS = tuple(LinkKind)
+
+
 class Wall(StrEnum):
     """Who pays for a stretch of time."""
 

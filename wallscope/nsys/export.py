@@ -54,6 +54,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         raw_calls, raw_ranges = (read(source, table, progress) for table in (catalog.CALLS, catalog.RANGES))
         raw, of_threads = _who(source, raw, raw_calls, raw_ranges)
         made = calls(source, raw_calls, of_threads, shift_ns)
+        del raw_calls  # the largest table: it would stay beside those made from it
         held, range_names = ranges(source, raw_ranges, of_threads, shift_ns)
         exchanged = collectives(source, of_threads, shift_ns, progress)
         of_ranks = ranks(source, export, raw, exchanged.communicators)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from wallscope.cores import side_by_side
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.profile import RECOVERABLE, Header, Profile, ProfiledInput, Work
@@ -31,7 +32,8 @@ def profiles(
 def profiled(analysis: Analysis, own: tuple[Profile, ...]) -> Analysis:
     """The answer with the profile of each rank."""
     ranks = tuple(
-        replace(rank, profile=packed(profile)) for rank, profile in zip(analysis.ranks, own, strict=True)
+        replace(rank, profile=profile)
+        for rank, profile in zip(analysis.ranks, side_by_side(packed, own), strict=True)
     )
     return replace(analysis, ranks=ranks)
 

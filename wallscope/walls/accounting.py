@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from wallscope.cores import side_by_side
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
@@ -97,10 +98,8 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
     gathered = _Gathered(divided, facts, evidence, known)
     ranks = rank_windows(divided)
     held = ceilings(evidence, ranks, partners(divided.operations, facts.collectives))
-    return tuple(
-        _account(gathered, row, own, ceiling)
-        for row, own, ceiling in zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
-    )
+    of_ranks = zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
+    return side_by_side(lambda own: _account(gathered, *own), of_ranks)
 
 
 def rank_windows(divided: Divided) -> list[RankWindows]:

@@ -1,14 +1,14 @@
 """From dependencies to slices: one rank's time, each nanosecond with its wall and cause."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.frames import SLICES
-from wallscope.model.kinds import LinkKind
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.spans import Numbers
 from wallscope.walls.causes import OperationCauses, caused
 from wallscope.walls.drained import Drained
 from wallscope.walls.gaps import chains
@@ -25,8 +25,8 @@ class Evidence:
         causes: of the operations.
         activity: ranges and waits of the threads.
         calls: `CALLS`.
-        kinds_of_calls: what each call is as a link, by number.
-        names_of_calls: the name of each call, by number.
+        kinds_of_calls: what each call is as a link, as a place in `LINK_KINDS`, by number.
+        names_of_calls: the name of each call, by number, as an enumeration.
         projected: `PROJECTION`.
         graph: number of the graph launch of each operation, -1 outside graphs.
         recomputed: numbers of the operations that repeat forward work.
@@ -37,7 +37,7 @@ class Evidence:
     causes: OperationCauses
     activity: HostActivity
     calls: pl.DataFrame
-    kinds_of_calls: Sequence[LinkKind]
+    kinds_of_calls: Numbers
     names_of_calls: pl.Series
     projected: pl.DataFrame
     graph: pl.Series

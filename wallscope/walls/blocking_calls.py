@@ -76,7 +76,7 @@ def _in_steps(drained: Drained, work: TypicalWork, evidence: Evidence) -> pl.Dat
     return pl.DataFrame(
         {
             "thread": thread[rows],
-            "text": evidence.names_of_calls.gather(calls[rows]),
+            "text": evidence.names_of_calls.gather(calls[rows]).cast(pl.String),
             "waited_ns": end_ns[rows] - start_ns[rows],
             "range": _ranges(thread[rows], start_ns[rows], evidence.activity),
         },

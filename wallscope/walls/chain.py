@@ -7,12 +7,12 @@ nanosecond gets the link that bound it; where the trail is lost the rest is unre
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wallscope.model.kinds import LinkKind
+from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.spans import Numbers
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
 _TOLERANCE_NS = 2_000
@@ -45,11 +45,11 @@ class Walker:
 
     Args:
         waits: who waits for whom.
-        kinds: what each call is as a link, by number.
+        kinds: what each call is as a link, as a place in `LINK_KINDS`, by number.
         issuers: the calls that issued to the rank's device.
     """
 
-    def __init__(self, waits: Dependencies, kinds: Sequence[LinkKind], issuers: Issuers) -> None:
+    def __init__(self, waits: Dependencies, kinds: Numbers, issuers: Issuers) -> None:
         self._waits = waits
         self._kinds = kinds
         self._issuers = issuers
@@ -159,7 +159,9 @@ class Walker:
                 if following != _GO_ON:
                     return None if following == _LOST else following
             else:
-                self._emit(self._kinds[call], spans.start_ns[row], _Bound(call=call, thread=thread))
+                self._emit(
+                    LINK_KINDS[self._kinds[call]], spans.start_ns[row], _Bound(call=call, thread=thread)
+                )
         return None
 
     def _outside(self, thread: int, left_ns: int) -> int:

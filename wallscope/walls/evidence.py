@@ -8,13 +8,14 @@ import polars as pl
 
 from wallscope.model.capture import Capture
 from wallscope.model.frames import ROLE
-from wallscope.model.kinds import Axis, CallRole, LinkKind
+from wallscope.model.kinds import LINK_KINDS, Axis, CallRole, LinkKind
 from wallscope.timeline.axes import RangePaths, axes
 from wallscope.timeline.collectives import collectives
 from wallscope.timeline.copies import away, copy_causes
 from wallscope.timeline.dependencies import dependencies
 from wallscope.timeline.passes import passes, with_autograd_threads
 from wallscope.timeline.recompute import recompute
+from wallscope.timeline.spans import Numbers
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.causes import operation_causes
 from wallscope.walls.drained import Drained
@@ -68,7 +69,7 @@ def evidence(
     """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks."""
     again = facts.recomputed["op"]
     waits = dependencies(capture)
-    names_of_calls = capture.call_names["text"].gather(capture.calls["name"])
+    names_of_calls = _names_of_calls(capture)
     of_ranks = [own for own in operations.partition_by("rank_id") if not own.is_empty()]
     is_node = capture.operations["graph_node"].is_not_null().to_numpy()
     return Evidence(
@@ -97,7 +98,14 @@ def evidence(
     )
 
 
-def _kinds_of_calls(calls: pl.DataFrame) -> list[LinkKind]:
+def _names_of_calls(capture: Capture) -> pl.Series:
+    """The name of each call, by number; there are millions of calls and dozens of names."""
+    names = capture.call_names["text"]
+    return names.cast(pl.Enum(names)).gather(capture.calls["name"])
+
+
+def _kinds_of_calls(calls: pl.DataFrame) -> Numbers:
     """What each call is as a link, by number; calls that block are told by what they wait for."""
-    kinds = [_OF_ROLE.get(CallRole(role), LinkKind.OTHER_CALL) for role in ROLE.categories]
-    return [kinds[role] for role in calls["role"].to_physical().to_list()]
+    of_role = [_OF_ROLE.get(CallRole(role), LinkKind.OTHER_CALL) for role in ROLE.categories]
+    places = np.array([LINK_KINDS.index(kind) for kind in of_role], np.uint8)
+    return memoryview(places[calls["role"].to_physical().to_numpy()])

@@ -1,7 +1,5 @@
 """The stretches of a rank without compute and opaque graphs, and the chains of links that tile them."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -10,15 +8,15 @@ from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LinkKind, OperationClass
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Spans, distinct
+from wallscope.timeline.spans import Numbers, Spans, distinct
 from wallscope.walls.chain import Issuers, Walker
 
 _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _NEVER = 2**62
 
 
-def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Sequence[LinkKind]) -> pl.DataFrame:
-    """The links (`LINKS`) of all gaps of one rank (`CLASSIFIED`); `kinds` is what each call is as a link."""
+def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Numbers) -> pl.DataFrame:
+    """The links (`LINKS`) of all gaps of one rank (`CLASSIFIED`); `kinds` are those of its calls."""
     walker = Walker(waits, kinds, _issuers(operations, waits))
     computing = operations.filter(pl.col("class").is_in(_COMPUTING))
     start_ns, end_ns = computing["start_ns"].to_numpy(), computing["end_ns"].to_numpy()

@@ -1,0 +1,41 @@
+import threading
+
+import polars as pl
+import pytest
+
+from wallscope import cores
+
+
+@pytest.fixture(autouse=True)
+def _four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: 4)
+
+
+def test_what_is_found_stands_in_the_order_of_the_items() -> None:
+    last_is_done = threading.Event()
+
+    def halved(item: int) -> int:
+        if item == 0:
+            assert last_is_done.wait(10), "the last item never began while the first was held up"
+        if item == 6:
+            last_is_done.set()
+        return item // 2
+
+    assert cores.side_by_side(halved, [0, 2, 4, 6]) == (0, 1, 2, 3)
+
+
+def test_the_first_error_in_order_is_raised() -> None:
+    def failing(item: int) -> int:
+        if item:
+            message = f"item {item}"
+            raise ValueError(message)
+        return item
+
+    with pytest.raises(ValueError, match="item 1"):
+        cores.side_by_side(failing, [0, 1, 2])
+
+
+@pytest.mark.parametrize("items", [[], [5]])
+def test_few_items_need_no_thread(items: list[int]) -> None:
+    found = cores.side_by_side(lambda item: (item, threading.current_thread()), items)
+    assert found == tuple((item, threading.main_thread()) for item in items)

@@ -1,0 +1,29 @@
+"""How the process manages memory: an analysis makes large tables, uses them once and ends.
+
+Memory that is given back to the system after each table comes back page by page, which took a sixth of the
+time; so it is kept. Python's search for cycles walks over millions of objects that all live to the end.
+"""
+
+import ctypes
+import gc
+import os
+import sys
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # malloc.h of glibc
+_LARGEST_TABLE_BYTES = 1 << 30
+_PAD_BYTES = 64 << 20
+_POLARS = "_RJEM_MALLOC_CONF"
+_CYCLES_AFTER = 100_000
+
+
+def tune() -> None:
+    """Keep freed memory for the next table, look for cycles seldom; polars heeds it if it loads later."""
+    os.environ.setdefault(_POLARS, "dirty_decay_ms:5000,narenas:2")
+    gc.set_threshold(_CYCLES_AFTER, 50, 100)
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+        if mallopt is not None:
+            mallopt(_MMAP_THRESHOLD, _LARGEST_TABLE_BYTES)
+            mallopt(_TRIM_THRESHOLD, _LARGEST_TABLE_BYTES)
+            mallopt(_TOP_PAD, _PAD_BYTES)
+            mallopt(_ARENA_MAX, 1)
