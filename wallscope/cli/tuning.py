@@ -1,6 +1,6 @@
 """How the process manages memory: an analysis makes large tables, uses them once and ends.
 
-Memory that is given back to the system after each table comes back page by page, which took a sixth of the
+Memory that is given back to the system after each table comes back page by page, which took a seventh of the
 time; so it is kept. Python's search for cycles walks over millions of objects that all live to the end.
 """
 
