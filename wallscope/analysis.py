@@ -16,7 +16,7 @@ from wallscope.model.report import Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
 from wallscope.profile import profiled, profiles
-from wallscope.ranks import job_of
+from wallscope.ranks import together
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
@@ -153,11 +153,16 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     analysis = speaking(place)
     told = RunConfiguration() if read is None else read.configuration
     own = profiles(analysis, tuple(account.tables for account in found), options.step_facts, told)
-    job = None if len(ranks) == 1 else job_of(own, dominant, parts.capture.world_size)
-    if job is not None and job.collectives.matched and _may_speak(parts, ranks, job.critical_place):
-        place = job.critical_place
-        analysis = speaking(place)
-    analysis = replace(analysis, job=job)
+    if len(ranks) > 1:
+        known = together(own, dominant, parts.capture.world_size)
+        if known.job.collectives.matched:
+            ranks = known.split(ranks, [len(ranks)] * len(ranks))
+            own = known.profiles
+            found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
+            if _may_speak(parts, ranks, known.job.critical_place):
+                place = known.job.critical_place
+            analysis = speaking(place)
+        analysis = replace(analysis, job=known.job)
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)

@@ -29,9 +29,10 @@ def profiles(
 
 
 def profiled(analysis: Analysis, own: tuple[Profile, ...]) -> Analysis:
-    """The answer with the profile of each rank."""
+    """The answer with the profile of each rank, of one capture each."""
     ranks = tuple(
-        replace(rank, profile=packed(profile)) for rank, profile in zip(analysis.ranks, own, strict=True)
+        replace(rank, profile=packed(replace(profile, recoverable=_recoverable(rank))))
+        for rank, profile in zip(analysis.ranks, own, strict=True)
     )
     return replace(analysis, ranks=ranks)
 
