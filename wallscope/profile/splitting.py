@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from wallscope.model.catalogue import undivided
+from wallscope.model.catalogue import is_part, undivided
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
 
 MOVES: Final = pl.Schema(
@@ -40,6 +40,8 @@ def undivided_profile(profile: Profile, wholes: Collection[str] | None = None) -
 
     `wholes` are the causes that stand for all of an axis, where only some are meant.
     """
+    if not any(map(is_part, profile.owned["cause"].unique())):
+        return profile
     own = profile.owned.join(profile.keys.select("key", "axis"), on="key").filter(
         pl.col("axis").is_not_null()
     )

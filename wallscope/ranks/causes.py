@@ -4,7 +4,7 @@ What collectives own of a step is known of each kind of operation, what each wai
 laid beside each other in order of time: a step is owned by those that began first, waiting before moving.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -30,83 +30,80 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     whole = undivided_profile(profile)
     if rows.is_empty() or not rows["is_whole"].any():
         return whole
+    steps = whole.steps.sort("input", "start_ns").select("input", "step").with_row_index("at")
     axes = whole.keys.select("key", "axis").filter(pl.col("axis").is_not_null())
     owned = (
         whole.owned.join(axes, on="key")
         .filter(pl.col("cause") == pl.format("communication/{}/" + UNSPLIT, pl.col("axis").cast(pl.String)))
-        .sort("input", "key", "step")
+        .join(steps, on=["input", "step"])
+        .sort("input", "key", "at")
     )
-    supply = rows.filter(pl.col("key").is_not_null()).sort("input", "key", "place")
-    of_key = supply.partition_by("input", "key", as_dict=True, maintain_order=True)
-    steps_of = whole.steps.sort("start_ns").partition_by("input", as_dict=True, maintain_order=True)
+    supply = (
+        rows.filter(pl.col("key").is_not_null())
+        .join(steps, on=["input", "step"], how="left")
+        .sort("input", "key", "place")
+    )
+    given = supply.partition_by("input", "key", as_dict=True)
+    first = dict(steps.group_by("input").agg(pl.col("at").min()).iter_rows())
     found = [
-        _moves(own, of_key[at], steps_of[at[0],])
+        _moves(own, given[at], first[at[0]])
         for at, own in owned.partition_by("input", "key", as_dict=True, maintain_order=True).items()
-        if at in of_key
+        if at in given
     ]
-    return moved(whole, pl.concat([MOVES.to_frame(), *found]))
+    return moved(whole, pl.concat(found)) if found else whole
 
 
-def _moves(owned: pl.DataFrame, supply: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """What one kind of operation owns of each step, and which part of it was which (`MOVES`)."""
-    own_ns = (
-        steps.join(owned, on="step", how="left", maintain_order="left")["owned_ns"].fill_null(0).to_numpy()
+def _moves(owned: pl.DataFrame, supply: pl.DataFrame, first: int) -> pl.DataFrame:
+    """What one kind of operation owns of each step, and which part of it was which (`MOVES`).
+
+    `first` is the place of the first step (`at`) of the capture: what began before all steps counts there.
+    """
+    at, own_ns = owned["at"].to_numpy(), owned["owned_ns"].to_numpy()
+    begins = supply["at"].fill_null(first).to_numpy()
+    laid = _parts(supply)
+    given_ns = np.concatenate(([0], laid.sum(axis=1)[np.argsort(begins, kind="stable")].cumsum()))
+    given_ns = given_ns[np.searchsorted(np.sort(begins), at, side="right")]
+    missing_ns = np.maximum(np.maximum.accumulate(own_ns.cumsum() - given_ns), 0)
+    until_ns = _until(laid, own_ns.cumsum() - missing_ns)
+    count, parts = until_ns.shape
+    return pl.DataFrame(
+        {
+            "input": np.repeat(owned["input"].to_numpy(), parts),
+            "step": np.repeat(owned["step"].to_numpy(), parts),
+            "key": np.repeat(owned["key"].to_numpy(), parts),
+            "cause": [owned["cause"][0]] * (count * parts),
+            "to": [f"{owned['cause'][0].rpartition('/')[0]}/{part}" for part in PARTS] * count,
+            "moved_ns": np.diff(until_ns, axis=0, prepend=0).ravel(),
+        },
+        schema=MOVES,
+    ).filter(pl.col("moved_ns") > 0)
+
+
+def _parts(supply: pl.DataFrame) -> Times:
+    """What each collective owns by what it did then, in that order: `PARTS`, and what was not matched."""
+    is_whole, is_pipeline = supply["is_whole"].to_numpy(), supply["is_pipeline"].to_numpy()
+    blocking_ns = supply["blocking_ns"].to_numpy()
+    waits_ns = np.where(is_whole, supply["blocking_wait_ns"].fill_null(0).to_numpy(), 0)
+    moving_ns = np.where(is_whole, blocking_ns - waits_ns, 0)
+    unknown_ns = np.where(is_whole, 0, blocking_ns)
+    return np.stack(
+        [np.where(is_pipeline, 0, waits_ns), np.where(is_pipeline, waits_ns, 0), moving_ns, unknown_ns],
+        axis=1,
     )
-    number = {step: place for place, step in enumerate(steps["step"])}
-    begins = np.array([number.get(step, 0) for step in supply["step"]], np.int64)
-    parts = _parts(supply)
-    given_ns = np.zeros(own_ns.size, np.int64)
-    np.add.at(given_ns, begins, sum(parts.values()))
-    missing_ns = np.maximum(np.maximum.accumulate(own_ns.cumsum() - given_ns.cumsum()), 0)
-    taken_ns = own_ns.cumsum() - missing_ns
-    found = [
-        pl.DataFrame(
-            {
-                "input": owned["input"][0],
-                "step": steps["step"],
-                "key": owned["key"][0],
-                "cause": owned["cause"][0],
-                "to": f"{owned['cause'][0].rpartition('/')[0]}/{part}",
-                "moved_ns": np.diff(upto_ns, prepend=0),
-            },
-            schema=MOVES,
-        )
-        for part, upto_ns in _until(parts, taken_ns)
-    ]
-    return pl.concat([MOVES.to_frame(), *found]).filter(pl.col("moved_ns") > 0)
 
 
-def _parts(supply: pl.DataFrame) -> dict[str, Times]:
-    """What each collective owns by what it did then, in the order in which it did."""
-    waits_ns = pl.when("is_whole").then("blocking_wait_ns").otherwise(0)
-    told = supply.select(
-        pl.when("is_pipeline").then(0).otherwise(waits_ns).alias(PEER_WAIT),
-        pl.when("is_pipeline").then(waits_ns).otherwise(0).alias(PIPELINE_WAIT),
-        pl.when("is_whole").then(pl.col("blocking_ns") - waits_ns).otherwise(0).alias(TRANSFER),
-        pl.when("is_whole").then(0).otherwise("blocking_ns").alias(UNSPLIT),
-    )
-    return {name: told[name].to_numpy() for name in told.columns}
-
-
-def _until(parts: dict[str, Times], taken_ns: Times) -> Iterator[tuple[str, Times]]:
-    """How much of each part lies before some points of the line on which all parts follow each other."""
-    laid = np.stack(list(parts.values()), axis=1)
+def _until(laid: Times, taken_ns: Times) -> Times:
+    """How much of each of `PARTS` lies before some points of the line on which all follow each other."""
     line = np.concatenate(([0], laid.ravel().cumsum()))
-    for place, part in enumerate(parts):
-        if part in PARTS:
-            alone = np.zeros_like(laid)
-            alone[:, place] = laid[:, place]
-            upto = np.concatenate(([0], alone.ravel().cumsum()))
-            yield part, np.rint(_along(taken_ns, line, upto)).astype(np.int64)
-
-
-def _along(at: Times, line: Times, upto: Times) -> Times:
-    """A value that grows as fast as the line, or not at all, between its points; exact for whole numbers."""
-    before = np.searchsorted(line, at, side="right") - 1
-    before = np.minimum(before, line.size - 1)
-    behind = np.minimum(before + 1, line.size - 1)
-    grows = upto[behind] > upto[before]
-    return np.asarray(upto[before] + np.where(grows, at - line[before], 0))
+    before = np.searchsorted(line, taken_ns, side="right") - 1
+    found = []
+    for place in range(len(PARTS)):
+        alone = np.zeros_like(laid)
+        alone[:, place] = laid[:, place]
+        upto = np.concatenate(([0], alone.ravel().cumsum()))
+        grows = np.append(np.diff(upto) > 0, False)
+        found.append(upto[before] + np.where(grows[before], taken_ns - line[before], 0))
+    return np.stack(found, axis=1)
 
 
 def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: Steps, *, is_alone: bool) -> Rank:
