@@ -16,7 +16,7 @@ from wallscope.model.report import Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
 from wallscope.profile import profiled, profiles
-from wallscope.ranks import job_of
+from wallscope.ranks import Together, lanes, together
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
@@ -68,13 +68,17 @@ _MOST_GAPS = 12
 
 @dataclass(frozen=True, slots=True)
 class Accounted:
-    """The answer with what it was made from; `place` is that of the rank that the diagnosis speaks of."""
+    """The answer with what it was made from; `place` is that of the rank that the diagnosis speaks of.
+
+    `together` is what its ranks tell together, `None` of one alone.
+    """
 
     analysis: Analysis
     parts: Divided
     evidence: Evidence
     facts: OperationFacts
     place: int
+    together: Together | None = None
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -94,7 +98,8 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     slices = all_slices(replace(parts, capture=shown), found.evidence)
     proof = Proof(shown, parts.phases, parts.projected, slices)
     timelines = step_timelines(parts, slices, place, found.analysis.ranks[place])
-    return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS))
+    shown_lanes = () if found.together is None else (lanes(found.together),)
+    return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS), *shown_lanes)
 
 
 def exported(found: Accounted) -> Exported:
@@ -153,15 +158,21 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     analysis = speaking(place)
     told = RunConfiguration() if read is None else read.configuration
     own = profiles(analysis, tuple(account.tables for account in found), options.step_facts, told)
-    job = None if len(ranks) == 1 else job_of(own, dominant, parts.capture.world_size)
-    if job is not None and job.collectives.matched and _may_speak(parts, ranks, job.critical_place):
-        place = job.critical_place
-        analysis = speaking(place)
-    analysis = replace(analysis, job=job)
+    known = None
+    if len(ranks) > 1:
+        known = together(own, dominant, parts.capture.world_size)
+        if known.job.collectives.matched:
+            ranks = known.split(ranks, [len(ranks)] * len(ranks))
+            own = known.profiles
+            found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
+            if _may_speak(parts, ranks, known.job.critical_place):
+                place = known.job.critical_place
+            analysis = speaking(place)
+        analysis = replace(analysis, job=known.job)
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
-    return Accounted(profiled(fixed, own), parts, evidence, facts, place)
+    return Accounted(profiled(fixed, own), parts, evidence, facts, place, known)
 
 
 def dominant(walls: Times, unresolved: Times) -> Dominant:

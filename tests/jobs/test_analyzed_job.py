@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 
+import polars as pl
 import pytest
 
 from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record, WaitEvent, Work, stepped
@@ -16,8 +17,10 @@ from wallscope.cache import Cache
 from wallscope.errors import InputError
 from wallscope.jobs.inputs import exports_of, is_many
 from wallscope.jobs.joining import analyzed_job
+from wallscope.jobs.reporting import job_report
 from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
+from wallscope.profile import unpacked
 from wallscope.render.document import document
 
 RANKS = 4
@@ -178,6 +181,46 @@ def test_the_command_line_tells_the_job(job_folder, called, tmp_path):
     written = json.loads((tmp_path / "job.json").read_text())
     assert written["job"]["stragglers"][0]["cause_wall"] == "compute"
     assert written["job"]["critical_rank"] == LATE
+
+
+def test_the_page_of_a_job_is_made_from_profiles_alone(job_folder, called, tmp_path):
+    page = tmp_path / "job.html"
+    ran = called("analyze", job_folder, "--no-cache", "--html", page, "--markdown", tmp_path / "job.md")
+    written = page.read_text(encoding="utf-8")
+
+    assert ran.code == 0
+    assert "<h1>Rank 2 is late on 5 of 5 steps" in written
+    for asked in ("Which rank is late, and why?", "Which ranks are alike?", "How do they meet, and by which"):
+        assert asked in written
+    assert 'id="timeline"' not in written
+    assert "Rank 2 is late on 5 of 5 steps" in (tmp_path / "job.md").read_text(encoding="utf-8")
+
+
+def test_lanes_show_who_came_last(answer):
+    lanes = job_report(answer).lanes
+
+    assert lanes["member"].unique().sort().to_list() == list(range(RANKS))
+    assert set(lanes["last"]) == {LATE}
+    assert dict(lanes.select("member", "wait_ns").iter_rows())[LATE] == 0
+    assert lanes.filter(pl.col("member") != LATE)["wait_ns"].to_list() == pytest.approx([100_000] * 3, abs=10)
+    assert (lanes["end_ns"] - lanes["start_ns"] == lanes["wait_ns"] + lanes["transfer_ns"]).all()
+
+
+def test_ranks_that_wait_say_so_and_the_late_one_moves(answer):
+    owned = [{one.cause: one.typical_ns for one in rank.causes} for rank in answer.ranks]
+
+    assert [one.get("communication/ep/peer-wait", 0) for one in owned] == pytest.approx(
+        [100_000 * (rank != LATE) for rank in range(RANKS)], abs=10
+    )
+    assert [one["communication/ep/transfer"] for one in owned] == pytest.approx([100_000] * RANKS, abs=10)
+    for rank in answer.ranks:
+        assert sum(one.typical_ns for one in rank.causes) == rank.typical.step_ns
+        profile = unpacked(rank.profile, "run")
+        sums = profile.owned.group_by("step").agg(pl.col("owned_ns").sum()).sort("step")
+        assert sums["owned_ns"].to_list() == [step.end_ns - step.start_ns for step in rank.steps]
+    assert "moving data" in answer.diagnosis.verdict
+    assert "communication/ep/transfer" in {entry.cause for entry in answer.opportunities}
+    assert not any(cause.endswith("unsplit") for fix in answer.fixes for cause in fix.causes)
 
 
 def test_the_command_line_says_what_cannot_be_read(damaged, called):

@@ -150,7 +150,7 @@ def _profile(number, rank, host, session, *, has_communicators):
             )
             count, sent = 1, one.sent
             operations.append((op, *span))
-            axes.append((op, one.operation, one.axis, None))
+            axes.append((op, one.operation, one.axis, None, key))
             code = hash(one.members) % (1 << 60) if has_communicators else None
             counted.append((op, one.operation, code, len(one.members), None, one.sent, one.sent, "payload"))
         owned[step, key, cause] += span[1] - span[0]
@@ -238,6 +238,6 @@ def _collectives(operations, windows, slices, axes, counted):
         told,
         pl.DataFrame(windows, schema=WINDOWS, orient="row"),
         own,
-        pl.DataFrame(axes, schema=AXES, orient="row"),
+        pl.DataFrame(axes, schema={**AXES, "key": pl.UInt32()}, orient="row"),
         pl.DataFrame(counted, schema=COLLECTIVES, orient="row"),
     )

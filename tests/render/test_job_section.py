@@ -28,9 +28,9 @@ def report(tmp_path_factory):
 
 
 def test_the_section_names_the_late_rank_and_shows_who_waits(report):
-    section = job(report.analysis)
+    section = job(report)
     late, waits = (block for block in section.blocks if block.kind == "grid")
-    (heat,) = (block for block in section.blocks if block.kind == "figure")
+    heat, met = (block for block in section.blocks if block.kind == "figure")
 
     assert section.answer.startswith("Device 1 is late on 5 of 5 steps, by 100.0 µs")
     assert [cell.text for cell in late.rows[0][:4]] == [
@@ -42,6 +42,10 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
     assert [row[3].text for row in waits.rows] == ["0.1 ms", "0.0 ms"]
     (trace,) = heat.traces
     assert (len(trace["z"]), len(trace["z"][0])) == (2, STEPS)
+    assert [(one["name"], set(one["y"])) for one in met.traces[1:]] == [
+        ("waits for peers", {"device 0"}),
+        ("bytes move", {"device 0", "device 1"}),
+    ]
     assert all(waiting > late for waiting, late in zip(trace["z"][0][1:-1], trace["z"][1][1:-1], strict=True))
 
 

@@ -63,7 +63,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     with reported() as progress:
         exports = exports_of(files)
         analysis = analyzed_job(exports, options, progress, jobs=jobs, keep_going=keep_going, cache=cache)
-    outputs.write(Answer(analysis, document(analysis)))
+    outputs.write(Answer(analysis, document(analysis), outputs.page_of_job(analysis)))
     if not outputs.takes_standard_output:
         print_out(summary(analysis))
     return analysis

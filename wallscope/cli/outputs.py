@@ -15,6 +15,7 @@ from wallscope.files import write_chunks
 if TYPE_CHECKING:
     from wallscope.analysis import Accounted
     from wallscope.answers import Answer
+    from wallscope.model.analysis import Analysis
     from wallscope.model.capture import Progress
     from wallscope.render.exported import Format
 
@@ -144,6 +145,15 @@ class Outputs:
             is_packed = self.perfetto.suffix == ".gz"
             write_chunks(self.perfetto, gzipped(pieces) if is_packed else pieces)
 
+    def page_of_job(self, analysis: "Analysis") -> str | None:
+        """The page of a job of several exports, where one was asked for."""
+        if self.html is None:
+            return None
+        from wallscope.jobs.reporting import job_report  # noqa: PLC0415  # only when asked for
+        from wallscope.render.page import page  # noqa: PLC0415  # same
+
+        return page(job_report(analysis))
+
     def check_job(self) -> None:
         """Refuse what draws or lists one export alone.
 
@@ -151,7 +161,6 @@ class Outputs:
             OptionError: one of these was asked for.
         """
         single = {
-            "--html": self.html,
             "--csv": self.csv,
             "--parquet": self.parquet,
             "--perfetto": self.perfetto,

@@ -23,6 +23,7 @@ from wallscope.compare.intervals import (
     of_steps,
 )
 from wallscope.compare.pairing import operation_deltas
+from wallscope.compare.parts import alike
 from wallscope.compare.ranks import paired, rank_changes
 from wallscope.compare.traffic import communication_changes
 from wallscope.compare.typical import TypicalStep, deciding, lengths_ns, typical_step, wall_of
@@ -86,17 +87,17 @@ def compared(base: Side, head: Side, asked: Asked) -> Comparison:
         ComparisonError: they have no rank in common, or gates are set on what cannot be compared.
     """
     pairing = paired(base.runs, head.runs, asked.rank)
-    tokens = _tokens(pairing.base, pairing.head)
-    causes = sorted(
-        {cause for profile in (*pairing.base, *pairing.head) for cause in profile.causes["cause"]}
-    )
-    ours, theirs = (_measured(profiles, causes, tokens) for profiles in (pairing.base, pairing.head))
+    sides = alike(pairing.base, pairing.head, [gate.name for gate in asked.gates])
+    tokens = _tokens(sides.base, sides.head)
+    causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
+    ours, theirs = (_measured(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     both = of_both(ours.runs, theirs.runs, (base.noise, head.noise))
     is_same = _content(pairing.base) == _content(pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
         *mismatches((works[0], ours.typical), (works[1], theirs.typical), is_same=is_same),
         *_ranks_apart(pairing.base[0], pairing.head[0]),
+        *sides.mismatches,
     )
     is_comparable = all(entry.severity != "incomparable" for entry in found)
     step = _step(ours, theirs, None if is_same else both, asked, tokens)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from wallscope.errors import OptionError
 from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.catalogue import undivided
 from wallscope.model.comparison import CauseDelta, Comparison, GateResult, StepChange, WallDelta
 from wallscope.model.kinds import Wall
 from wallscope.units import duration, percent, signed_duration, signed_percent
@@ -124,7 +125,9 @@ def _share(gate: Gate, rank: Rank) -> GateResult:
         )
     step_ns = rank.typical.step_ns
     times = {"step": step_ns} | dict(zip(map(str, Wall), rank.typical.walls.parts(), strict=True))
-    times |= {entry.cause: entry.typical_ns for entry in rank.causes}
+    for entry in rank.causes:
+        for name in {entry.cause, undivided(entry.cause)}:
+            times[name] = times.get(name, 0) + entry.typical_ns
     time_ns = times.get(gate.name, 0)
     share = time_ns / step_ns if step_ns else 0.0
     evidence = f"{gate.name} {duration(time_ns)}, {percent(share)} of the typical step"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,12 @@ import polars as pl
 
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile
+from wallscope.timeline.apportioning import apportioned
 from wallscope.timeline.ordinary import is_ordinary
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 _AT = ["input", "step"]
 _WHOLE = Fraction(1)
-_Name = TypeVar("_Name")
 
 
 class Key(NamedTuple):
@@ -156,12 +156,3 @@ def _rounded(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, Ran]) -> 
     for cause, cause_ns in causes.items():
         rows |= apportioned(rows_of[cause], cause_ns)
     return TypicalStep(step_ns, walls, causes, rows, ran)
-
-
-def apportioned(parts: Mapping[_Name, Fraction], whole: int) -> dict[_Name, int]:
-    """Broken times as whole ones that add up, the largest remainders rounded up, ties by name."""
-    floors = {name: int(value) for name, value in parts.items()}
-    order = sorted(parts, key=lambda name: (floors[name] - parts[name], repr(name)))
-    for name in order[: whole - sum(floors.values())]:
-        floors[name] += 1
-    return floors

@@ -8,7 +8,7 @@ import polars as pl
 from wallscope.fixes.explain import explained
 from wallscope.fixes.preconditions import checked
 from wallscope.fixes.predicates import Run
-from wallscope.fixes.ranking import ranked
+from wallscope.fixes.ranking import divided, ranked
 from wallscope.fixes.rules import shipped_rules
 from wallscope.fixes.seen import merged
 from wallscope.fixes.settings import with_settings
@@ -16,7 +16,7 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.configuration import RunConfiguration, TraceFacts
 from wallscope.model.fixes import Precondition, Setting
 
-__all__ = ["explained", "with_fixes"]
+__all__ = ["explained", "with_divided_fixes", "with_fixes"]
 
 
 def with_fixes(analysis: Analysis, told: RunConfiguration, trace: TraceFacts, names: pl.Series) -> Analysis:
@@ -42,3 +42,17 @@ def with_fixes(analysis: Analysis, told: RunConfiguration, trace: TraceFacts, na
         fixes=fixes,
         opportunities=opportunities,
     )
+
+
+def with_divided_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
+    """The analysis with its fixes told of causes that were divided since they were found.
+
+    Those that answer moving or waiting stay where these matter, with settings and preconditions as they
+    were; what answers waiting alone comes new. `names` are those of kernels and ranges.
+    """
+    fixes = divided(Run(analysis, RunConfiguration(), names), shipped_rules(), analysis.fixes or ())
+    opportunities = tuple(
+        replace(entry, fixes=tuple(fix.id for fix in fixes if entry.cause in fix.causes))
+        for entry in analysis.opportunities
+    )
+    return replace(analysis, fixes=fixes, opportunities=opportunities)

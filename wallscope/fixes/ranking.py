@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from wallscope.fixes.predicates import LAUNCHING, MATERIAL_SHARE, Run, holds
 from wallscope.fixes.rules import PRESSURE, Phase, Rule
 from wallscope.model.analysis import CauseTime
+from wallscope.model.catalogue import PEER_WAIT, is_part
 from wallscope.model.fixes import Fix, Precondition, Setting, System
 from wallscope.model.kinds import Wall
 from wallscope.units import duration, percent
@@ -38,6 +39,36 @@ def ranked(run: Run, rules: Sequence[Rule], checked: Checker) -> tuple[Fix, ...]
             fix = _fix(rule, run, causes, settings, checked(rule.preconditions, settings))
             found.append((_rank(fix, rule, run), fix))
     return tuple(fix for _, fix in sorted(found, key=lambda entry: entry[0]))
+
+
+def divided(run: Run, rules: Sequence[Rule], before: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Fixes found before causes were divided, by what their rules answer now, and those that answer waiting.
+
+    Conditions other than the share were judged when a fix was found, with more at hand.
+    """
+    known = {fix.id: fix for fix in before}
+    found = []
+    for rule in rules:
+        causes = _answered(rule, run)
+        fix = known.get(rule.id)
+        least = rule.when.at_least.get("share", 0.0)
+        if fix is not None and (not fix.causes or (causes and max(map(run.weight, causes)) >= least)):
+            told = _fix(rule, run, causes, fix.settings, fix.preconditions)
+        elif (
+            fix is None
+            and any(map(is_part, causes))
+            and _answers_waiting(rule)
+            and holds(rule.when, run, causes)
+        ):
+            told = _fix(rule, run, causes, _settings(rule, run), ())
+        else:
+            continue
+        found.append((_rank(told, rule, run), told))
+    return tuple(fix for _, fix in sorted(found, key=lambda entry: entry[0]))
+
+
+def _answers_waiting(rule: Rule) -> bool:
+    return not rule.preconditions and all(cause.endswith(PEER_WAIT) for cause in rule.causes)
 
 
 def _answered(rule: Rule, run: Run) -> tuple[str, ...]:

@@ -10,13 +10,14 @@ from wallscope.analysis import dominant
 from wallscope.cache import Cache
 from wallscope.errors import InputError, WallscopeError
 from wallscope.jobs.findings import job_findings, merged_findings
+from wallscope.jobs.speaking import told_again
 from wallscope.jobs.workers import analysed, outcomes
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.job import Job
 from wallscope.model.options import Options
-from wallscope.profile import unpacked
-from wallscope.ranks import job_of
+from wallscope.profile import profiled, unpacked
+from wallscope.ranks import together
 from wallscope.units import plural
 
 _APART_NS = 600_000_000_000
@@ -141,10 +142,11 @@ def joined(analyses: Sequence[Analysis], findings: tuple[Finding, ...] = ()) -> 
         for rank, number in zip(ranks, owner, strict=True)
         if rank.profile is not None
     )
-    job = job_of(profiles, dominant, world_size)
+    known = together(profiles, dominant, world_size)
+    job, ranks = known.job, known.split(ranks, [len(ordered[number].ranks) for number in owner])
     speaking = ordered[owner[job.critical_place]]
     place = first_place[owner[job.critical_place]] + speaking.diagnosis.rank_index
-    return replace(
+    found = replace(
         speaking,
         inputs=tuple(one.inputs[0] for one in ordered),
         capture=replace(
@@ -157,6 +159,7 @@ def joined(analyses: Sequence[Analysis], findings: tuple[Finding, ...] = ()) -> 
         diagnosis=replace(speaking.diagnosis, rank_index=place),
         job=_limited(job, findings),
     )
+    return profiled(told_again(found, known), known.profiles) if job.collectives.matched else found
 
 
 def _first_rank(one: Analysis) -> tuple[bool, int]:

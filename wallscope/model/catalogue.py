@@ -51,6 +51,29 @@ _QUALIFIERS = {
 }
 
 
+UNSPLIT, TRANSFER, PEER_WAIT, PIPELINE_WAIT = "unsplit", "transfer", "peer-wait", "pipeline-wait"
+"""How the time of a communication operation is told: as one, or by what it did."""
+_PARTS = (TRANSFER, PEER_WAIT, PIPELINE_WAIT)
+
+
+def is_part(cause: str) -> bool:
+    """Whether a cause is a part of what an operation between ranks does: moving, or one kind of waiting.
+
+    >>> is_part("communication/ep/peer-wait"), is_part("communication/ep/unsplit")
+    (True, False)
+    """
+    return cause.startswith("communication/") and cause.rpartition("/")[2] in _PARTS
+
+
+def undivided(cause: str) -> str:
+    """The cause of the whole operation that a part of one belongs to; any other cause is its own.
+
+    >>> undivided("communication/ep/peer-wait"), undivided("communication/ep/hand-over")
+    ('communication/ep/unsplit', 'communication/ep/hand-over')
+    """
+    return f"{cause.rpartition('/')[0]}/{UNSPLIT}" if is_part(cause) else cause
+
+
 CALL = "<call>"
 """Stands for the name of a call in the catalogue."""
 

@@ -91,6 +91,7 @@ RANK_COLLECTIVES = pl.Schema(
         "input": pl.UInt32(),
         "place": pl.UInt32(),  # counts those of a capture by start
         "step": pl.UInt32(),  # that it begins in; null outside of all steps
+        "key": pl.UInt32(),  # null outside of all steps
         "communicator": pl.UInt64(),  # null where unknown
         "sequence": pl.UInt32(),  # how many of its kind began before it in the capture
         "operation": pl.Enum(Collective),
@@ -118,7 +119,7 @@ NULLABLE: Final[Mapping[str, frozenset[str]]] = {
     "keys": frozenset({"axis", "backend", "precision"}),
     "work": frozenset({"exposed_ns", "bytes"}),
     "causes": frozenset({"absent"}),
-    "collectives": frozenset({"step", "communicator", "participants", "bytes", "bus_bytes"}),
+    "collectives": frozenset({"step", "key", "communicator", "participants", "bytes", "bus_bytes"}),
 }
 """Columns of the tables of a profile that may say that something is unknown, or is not there."""
 

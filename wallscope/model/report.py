@@ -1,6 +1,6 @@
 """What pages show beside the answer: timelines of single steps and the longest gaps; steps of both sides."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import polars as pl
@@ -50,6 +50,23 @@ SHOWN_SLICES = pl.Schema(
 """The slices of one step, which tile it, in order of time."""
 
 
+MEETING_LANES = pl.Schema(
+    {
+        "member": pl.UInt32(),  # place of the rank in the job
+        "start_ns": pl.Int64(),  # on one clock, from the begin of what is shown
+        "end_ns": pl.Int64(),
+        "wait_ns": pl.Int64(),  # of it, before bytes move; null where it was not matched
+        "transfer_ns": pl.Int64(),
+        "operation": pl.String(),
+        "axis": pl.String(),
+        "is_pipeline": pl.Boolean(),
+        "ranks": pl.UInt32(),  # that take part, of those supplied; null where it was not matched
+        "last": pl.UInt32(),  # place of the rank that came last; null where it was not matched
+    }
+)
+"""Collectives of some ranks of a job while one made a step, by start."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepTimeline:
     """One step of one rank: `SHOWN_OPERATIONS`, `SHOWN_HOST` twice, `SHOWN_SLICES`.
@@ -71,11 +88,15 @@ class StepTimeline:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer with what is looked at: timelines and gaps of the rank that the diagnosis speaks of."""
+    """The answer with what is looked at: timelines and gaps of the rank that the diagnosis speaks of.
+
+    A job of several exports has neither. `lanes` (`MEETING_LANES`) show how ranks met.
+    """
 
     analysis: Analysis
     timelines: tuple[StepTimeline, ...]
     gaps: tuple[Gap, ...]
+    lanes: pl.DataFrame = field(default_factory=MEETING_LANES.to_frame)
 
 
 SIDE_STEPS = pl.Schema(

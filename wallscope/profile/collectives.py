@@ -27,7 +27,7 @@ def rank_collectives(
         operations: `CLASSIFIED`, those of the rank.
         windows: `WINDOWS` of the rank.
         slices: `SLICES` of the rank.
-        axes: `AXES`.
+        axes: `AXES`, with the `key` of each operation.
         counted: `COLLECTIVES`, as far as they are known.
     """
     is_wanted = (pl.col("class") == OperationClass.COMMUNICATION) & (pl.col("kind") == OperationKind.KERNEL)
@@ -36,7 +36,7 @@ def rank_collectives(
         return RANK_COLLECTIVES.to_frame()
     told = (
         own.select("op", "stream", "start_ns", "end_ns", "category")
-        .join(axes.select("op", "operation", "axis"), on="op", how="left", maintain_order="left")
+        .join(axes.select("op", "operation", "axis", "key"), on="op", how="left", maintain_order="left")
         .join(_facts(counted), on="op", how="left", maintain_order="left")
         .join(_blocking(slices), on="op", how="left", maintain_order="left")
         .with_columns(

@@ -66,6 +66,7 @@ def unpacked(stored: PackedProfile, origin: str) -> Profile:
         )
     try:
         content = json.loads(_inflated(stored.data))
+        content["collectives"].setdefault("key", [None] * len(content["collectives"]["place"]))
         header = TypeAdapter(Header).validate_python(content["header"], strict=False)
         frames = {
             name: _frame(content[name], schema, NULLABLE.get(name, frozenset()))
@@ -74,6 +75,7 @@ def unpacked(stored: PackedProfile, origin: str) -> Profile:
     except (
         KeyError,
         TypeError,
+        AttributeError,
         ValueError,
         IndexError,
         OverflowError,
@@ -144,7 +146,7 @@ def _is_sound(profile: Profile) -> bool:
     both = known.join(owned, on=["input", "step"], how="full", coalesce=True)
     has_keys = all(
         table["key"].is_empty() or int(table["key"].cast(pl.Int64).to_numpy().max()) < len(profile.keys)
-        for table in (profile.work, profile.owned)
+        for table in (profile.work, profile.owned, profile.collectives.drop_nulls("key"))
     )
     return (
         bool((both["length_ns"] == both["owned_ns"]).fill_null(value=False).all())

@@ -30,10 +30,14 @@ def profiles(
 
 
 def profiled(analysis: Analysis, own: tuple[Profile, ...]) -> Analysis:
-    """The answer with the profile of each rank."""
+    """The answer with the profile of each rank, of one capture each."""
+    told = [
+        replace(profile, recoverable=_recoverable(rank))
+        for rank, profile in zip(analysis.ranks, own, strict=True)
+    ]
     ranks = tuple(
         replace(rank, profile=profile)
-        for rank, profile in zip(analysis.ranks, side_by_side(packed, own), strict=True)
+        for rank, profile in zip(analysis.ranks, side_by_side(packed, told), strict=True)
     )
     return replace(analysis, ranks=ranks)
 

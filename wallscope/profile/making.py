@@ -129,13 +129,16 @@ def tables(
     keyed = _keyed(operations, described)
     pieces = _pieces(keyed, windows)
     owned = _owned(slices, keyed, described)
+    communicating = keyed.filter(pl.col("class") == OperationClass.COMMUNICATION).select("op", *_KEY)
     keys = _distinct(pieces, owned)
     other = int(described.texts.search_sorted(_OTHERS))
     nowhere = int(described.texts.search_sorted(""))
     most = max(_MOST_ROWS // max(len(windows), 1), _FEWEST_KEYS)
     if len(keys) > most:
         kept = _largest(pieces, owned, most)
-        pieces, owned = (_others(rows, kept, nowhere, other) for rows in (pieces, owned))
+        pieces, owned, communicating = (
+            _others(rows, kept, nowhere, other) for rows in (pieces, owned, communicating)
+        )
         keys = _distinct(pieces, owned)
     keys = keys.with_row_index("key")
     spelled = keys.with_columns(described.texts.gather(keys[name]).alias(name) for name in _SAID)
@@ -156,7 +159,13 @@ def tables(
             ["step", "cause", "state", "absent"],
         ),
         communicators=_communicators(keyed),
-        collectives=rank_collectives(operations, windows, slices, described.axes, described.counted),
+        collectives=rank_collectives(
+            operations,
+            windows,
+            slices,
+            described.axes.join(_numbered(communicating, keys).select("op", "key"), on="op", how="left"),
+            described.counted,
+        ),
     )
 
 

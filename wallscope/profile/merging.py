@@ -61,7 +61,7 @@ def _renumbered(profile: Profile, inputs: tuple[ProfiledInput, ...], keys: pl.Da
         owned=numbered(profile.owned),
         causes=placed(profile.causes),
         recoverable=placed(profile.recoverable),
-        collectives=placed(profile.collectives),
+        collectives=numbered(profile.collectives),
     )
 
 

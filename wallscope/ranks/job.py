@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import polars as pl
 
+from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Dominant
 from wallscope.model.job import (
     CollectiveWaits,
@@ -19,6 +20,7 @@ from wallscope.model.job import (
 from wallscope.model.kinds import Axis, Collective, Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
+from wallscope.ranks.causes import split_profile, split_rank
 from wallscope.ranks.clocks import aligned
 from wallscope.ranks.gathering import gathered
 from wallscope.ranks.lateness import charges
@@ -35,11 +37,44 @@ Judge = Callable[[Times, Times], Dominant]
 """The dominant wall of some steps: ns of each wall, and of the time without an owner, as `walls` decides."""
 
 _WALLS = list(Wall)
-_OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved")
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A job with what it was told from: the profiles of its ranks, what communication owns split.
+
+    `rows` are the collectives of all ranks on one clock (`gathering.GATHERED`, `matching.MEETINGS`,
+    `waits.SPLIT`), `steps` those that speak for each rank.
+    """
+
+    job: Job
+    profiles: tuple[Profile, ...]
+    rows: pl.DataFrame
+    steps: tuple[Steps, ...]
+
+    def split(self, ranks: Sequence[Rank], counts: Sequence[int]) -> tuple[Rank, ...]:
+        """The ranks of the answer with their profiles' causes; each was read with so many others."""
+        rows = self.rows_of()
+        nothing = self.rows.clear()
+        return tuple(
+            split_rank(rank, profile, rows.get(place, nothing), steps, is_alone=count == 1)
+            for place, (rank, profile, steps, count) in enumerate(
+                zip(ranks, self.profiles, self.steps, counts, strict=True)
+            )
+        )
+
+    def rows_of(self) -> dict[int, pl.DataFrame]:
+        """The collectives of each rank that has some."""
+        return _by_member(self.rows)
 
 
 def job_of(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> Job:
-    """What the ranks of one job, a profile each, tell together.
+    """What the ranks of one job tell together (`together`)."""
+    return together(profiles, judge, world_size).job
+
+
+def together(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> Together:
+    """The ranks of one job, a profile each: matched, on one clock, what communication owns split, judged.
 
     Args:
         profiles: of the ranks, in the order of the answer.
@@ -70,7 +105,7 @@ def job_of(profiles: Sequence[Profile], judge: Judge, world_size: int | None = N
         key=lambda place: (members[place].blocking_peer_wait_ns, members[place].rank or 0, place),
     )
     charged = _charged(rows, ranks, late)
-    open_ns = [_open_ns(profile, own) for profile, own in zip(profiles, steps, strict=True)]
+    open_ns = [own.open_ns(profile) for profile, own in zip(profiles, steps, strict=True)]
     job = Job(
         ranks=len(profiles),
         world_size=world_size,
@@ -88,7 +123,9 @@ def job_of(profiles: Sequence[Profile], judge: Judge, world_size: int | None = N
         pipeline=in_stages,
         clock=found.clocks,
     )
-    return replace(job, verdict=verdict(job))
+    of_member = _by_member(rows)
+    told = (split_profile(one, of_member.get(place, rows.clear())) for place, one in enumerate(profiles))
+    return Together(replace(job, verdict=verdict(job)), tuple(told), rows, tuple(steps))
 
 
 def names(profiles: Sequence[Profile]) -> tuple[str, ...]:
@@ -121,12 +158,16 @@ def _missing(profiles: Sequence[Profile], world_size: int | None) -> tuple[int, 
 
 def _members(rows: pl.DataFrame, ranks: Ranks, stage_of: dict[int, int]) -> tuple[RankWaits, ...]:
     group_of = {place: number for number, group in enumerate(ranks.groups) for place in group.places}
-    own_rows = {int(own["member"][0]): own for own in rows.partition_by("member", maintain_order=True)}
+    own_rows = _by_member(rows)
     nothing = rows.clear()
     return tuple(
         _member(ranks, place, own_rows.get(place, nothing), group_of[place], stage_of.get(place))
         for place in range(len(ranks.profiles))
     )
+
+
+def _by_member(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    return {int(own["member"][0]): own for own in rows.partition_by("member", maintain_order=True)}
 
 
 def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int | None) -> RankWaits:
@@ -190,17 +231,6 @@ def _mean_walls(charged: Sequence[Times]) -> Walls:
     """The mean over ranks of the mean deciding step."""
     means = [own.mean(axis=0) for own in charged if len(own)]
     return Walls(*(round(float(part)) for part in np.mean(means, axis=0)))
-
-
-def _open_ns(profile: Profile, steps: Steps) -> Times:
-    """Time without an owner in the deciding steps: unattributed, communication, memory."""
-    columns = []
-    for begin in _OPEN:
-        own = profile.causes.filter(pl.col("cause").str.starts_with(begin))
-        sums = own.group_by("input", "step").agg(pl.col("ns").sum())
-        beside = steps.deciding.join(sums, on=["input", "step"], how="left", maintain_order="left")
-        columns.append(beside["ns"].fill_null(0).to_numpy())
-    return np.stack(columns, axis=1)
 
 
 def _collectives(

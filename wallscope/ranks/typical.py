@@ -10,8 +10,10 @@ from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
 from wallscope.timeline.ordinary import is_ordinary
+from wallscope.timeline.spans import Times
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
+_OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,16 @@ class Steps:
         """A sum over rows with `input` and `step`, of the typical step."""
         total = rows.join(self.ordinary, on=["input", "step"])[column].sum()
         return round(Fraction(int(total or 0), max(len(self.ordinary), 1)))
+
+    def open_ns(self, profile: Profile) -> Times:
+        """Time without an owner in the deciding steps: unattributed, communication, memory."""
+        columns = []
+        for begin in _OPEN:
+            own = profile.causes.filter(pl.col("cause").str.starts_with(begin))
+            sums = own.group_by("input", "step").agg(pl.col("ns").sum())
+            beside = self.deciding.join(sums, on=["input", "step"], how="left", maintain_order="left")
+            columns.append(beside["ns"].fill_null(0).to_numpy())
+        return np.stack(columns, axis=1)
 
     def typical_walls(self, profile: Profile) -> Walls:
         """The mean walls of the ordinary steps."""

@@ -1,6 +1,6 @@
 """What the ranks of a job tell together, on a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -96,7 +96,7 @@ def _groups(job: Job) -> Group:
         walls = job.members[group.representative].walls.parts()
         step_ns = sum(walls)
         table.add_row(
-            visible(_listed(group.ranks, group.places), most=24),
+            visible(listed(group.ranks, group.places), most=24),
             units.milliseconds(group.step_median_ns),
             units.percent(group.spread),
             _name(job.members[group.representative]),
@@ -108,10 +108,10 @@ def _groups(job: Job) -> Group:
 _SHORT = [{Wall.COMMUNICATION: "comm"}.get(wall, str(wall)) for wall in Wall if wall is not Wall.UNATTRIBUTED]
 
 
-def _listed(ranks: tuple[int | None, ...], places: tuple[int, ...]) -> str:
+def listed(ranks: Sequence[int | None], places: Sequence[int]) -> str:
     """Ranks as runs: 0-7, 12.
 
-    >>> _listed((0, 1, 2, 5), (0, 1, 2, 3)), _listed((None, None), (0, 1))
+    >>> listed((0, 1, 2, 5), (0, 1, 2, 3)), listed((None, None), (0, 1))
     ('0-2, 5', '#0-1')
     """
     known = [rank for rank in ranks if rank is not None]
@@ -131,7 +131,7 @@ def _stages(job: Job) -> Group:
         ranks = tuple(job.members[place].rank for place in stage.places)
         table.add_row(
             str(stage.stage),
-            visible(_listed(ranks, stage.places), most=24),
+            visible(listed(ranks, stage.places), most=24),
             units.milliseconds(stage.compute_ns),
             units.milliseconds(stage.bubble_ns),
             units.percent(stage.bubble_share),
@@ -159,12 +159,17 @@ def _collectives(job: Job) -> Group:
     return _with_rest(said, table, len(kinds), _MOST_LATE)
 
 
-def _clocks(clock: Clocks) -> Group:
+def clock_lines(clock: Clocks) -> tuple[str, ...]:
+    """How clocks were laid on each other, and how far the ends of one collective then lie apart."""
     apart = "unknown"
     if clock.residual_p05_ns is not None and clock.residual_p95_ns is not None:
         low, high = units.duration(clock.residual_p05_ns), units.duration(clock.residual_p95_ns)
         apart = f"{low} to {high} (p05 to p95)"
-    lines = [f"{_METHODS[clock.method]}; ends of one collective lie apart by {apart}."]
+    return (f"{_METHODS[clock.method]}; ends of one collective lie apart by {apart}.",)
+
+
+def _clocks(clock: Clocks) -> Group:
+    lines = [*clock_lines(clock)]
     for host in clock.hosts[: _MOST_LATE if len(clock.hosts) > 1 else 0]:
         name = visible(host.hostname or "unknown host", most=40)
         if host.offset_ns is None:

@@ -18,9 +18,10 @@ from wallscope.render.sections.job import job
 from wallscope.render.sections.phases import phases, ranks
 from wallscope.render.sections.proof import GRAVITY, computed, limits
 from wallscope.render.sections.steps import steps
+from wallscope.render.sections.survey import clocks, survey
 from wallscope.render.sections.timeline import timeline
 from wallscope.render.sections.walls import walls
-from wallscope.render.terminal import chosen, headline, steps_found, throughput_lines
+from wallscope.render.terminal import chosen, exports, headline, steps_found, throughput_lines
 from wallscope.render.timeline_pack import Pack, pack
 from wallscope.render.words import WALL_WORDS
 
@@ -36,9 +37,10 @@ def page(report: Report) -> str:
     packed = pack(report.timelines)
     analysis = report.analysis
     rank = analysis.ranks[analysis.diagnosis.rank_index]
+    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else exports(analysis)
     return offline(
         "page.html.j2",
-        f"{analysis.inputs[0].name}: {_first_sentence(analysis.diagnosis.verdict)}",
+        f"{name}: {_first_sentence(_leading(analysis))}",
         _sections(report, rank, packed),
         packed.base64,
         analysis=analysis,
@@ -51,9 +53,11 @@ def _sections(report: Report, rank: Rank, packed: Pack) -> Iterator[Section]:
     made = (
         steps(analysis, rank, report.timelines),
         ranks(analysis),
-        job(analysis),
+        job(report),
+        survey(analysis),
+        clocks(analysis),
         causes(analysis, rank),
-        timeline(report, packed),
+        timeline(report, packed) if report.timelines else None,
         *walls(analysis, rank),
         phases(analysis, rank),
         limits(analysis.capture.findings),
@@ -65,10 +69,11 @@ def _sections(report: Report, rank: Rank, packed: Pack) -> Iterator[Section]:
 def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     """What is wrong and what to do."""
     export, diagnosis = analysis.inputs[0], analysis.diagnosis
-    lead, _, rest = diagnosis.verdict.partition(". ")
+    lead, _, rest = _leading(analysis).partition(". ")
     told = [steps_found(analysis.anchor, rank).plain.replace("\n", ", ")]
     if len(analysis.ranks) > 1:
         told.append(f"{rank_name(rank)}, {chosen(analysis)}, of {len(analysis.ranks)} ranks")
+    speaking = "" if _leading(analysis) == diagnosis.verdict else diagnosis.verdict
     if diagnosis.throughput is not None:
         told += throughput_lines(diagnosis.throughput)
     graded = sorted(analysis.capture.findings, key=lambda entry: GRAVITY[entry.severity])
@@ -79,6 +84,7 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "captured": units.utc(export.session_start_utc_ns),
         "lead": f"{lead.rstrip('.')}.",
         "rest": rest,
+        "speaking": f"{_capital(rank_name(rank))}: {speaking}" if speaking else "",
         "told": told,
         "whole": analysis.anchor.typical,
         "unit": analysis.anchor.window,
@@ -94,6 +100,16 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "findings": tuple(graded[:_MOST_LIMITS]),
         "more_findings": max(len(graded) - _MOST_LIMITS, 0),
     }
+
+
+def _leading(analysis: Analysis) -> str:
+    """What is said first: of ranks that were matched what they tell together, else what one tells."""
+    job = analysis.job
+    return job.verdict if job is not None and job.collectives.matched else analysis.diagnosis.verdict
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _in_order(found: tuple[Fix, ...]) -> tuple[dict[str, Any], ...]:

@@ -83,7 +83,7 @@ def headline(export: Export, analysis: Analysis) -> Text:
     used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
     parts = [
-        visible(export.name, most=60) if len(analysis.inputs) == 1 else _exports(analysis),
+        visible(export.name, most=60) if len(analysis.inputs) == 1 else exports(analysis),
         f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
         ", ".join(models) or "GPU unknown",
         _supplied(analysis),
@@ -91,7 +91,7 @@ def headline(export: Export, analysis: Analysis) -> Text:
     return Text(" · ".join(parts))
 
 
-def _exports(analysis: Analysis) -> str:
+def exports(analysis: Analysis) -> str:
     """How many exports there are, from how many hosts."""
     hosts = {export.hostname for export in analysis.inputs if export.hostname}
     where = f" of {units.plural(len(hosts), 'host')}" if hosts else ""

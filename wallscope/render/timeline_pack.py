@@ -61,6 +61,8 @@ class _Texts:
 
 def pack(timelines: Sequence[StepTimeline]) -> Pack:
     """As much detail as the page has room for; what is too small to see is merged with its neighbours."""
+    if not timelines:
+        return Pack("", ())
     most_rows = _MOST_ROWS
     while True:
         packed = _packed(timelines, most_rows)

@@ -41,6 +41,9 @@ WORDS: Final = {
     "slack": "How much earlier the next constraint would have bound: what its removal wins there at most.",
     "steady": "A step that counts: no warm-up, no graph capture, not cut by the end of the capture.",
     "unsplit": "Moving data and waiting for peers, which one rank alone cannot tell apart.",
+    "transfer": "All participants are in, bytes move: the shortest residence of a matched collective.",
+    "peer-wait": "What a matched collective lasts longer on this rank: others came later.",
+    "pipeline-wait": "The same between stages of a pipeline, which wait for each other by design.",
     "hand-over": "From the end of an operation to the start of what waited for it on another stream.",
     "queue-drained": "The host refills the queue: from the return of a call that had waited until the device"
     " had nothing left, up to the next launch.",

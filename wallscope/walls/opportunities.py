@@ -1,9 +1,10 @@
 """The loss causes of a rank, ranked by what the step could win at most without each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from wallscope.model.analysis import CauseTime, Rank
-from wallscope.model.diagnosis import Opportunity
+from wallscope.model.catalogue import undivided
+from wallscope.model.diagnosis import ClaimStatus, Opportunity
 from wallscope.model.kinds import RecomputeSource, Wall
 from wallscope.units import duration, percent
 from wallscope.walls.ceilings import Ceilings
@@ -34,27 +35,44 @@ def recoverable(causes: Iterable[CauseTime], ceilings: Ceilings) -> dict[str, in
 
 def opportunities(rank: Rank, ceilings: Ceilings, inferred: frozenset[str]) -> tuple[Opportunity, ...]:
     """The losses of a rank that could win something, the most first; `inferred` causes rest on inference."""
-    step_ns = rank.typical.step_ns
     error = percent(ceilings.error)
     played = f"{ceilings.step_count} typical steps played again, {error} off the capture when unchanged"
-    listed = [
-        Opportunity(
-            id=entry.cause,
-            wall=entry.wall,
-            cause=entry.cause,
-            recoverable_ns=entry.recoverable_ns,
-            step_ceiling_ns=step_ns - entry.recoverable_ns,
-            speedup_ceiling=step_ns / (step_ns - entry.recoverable_ns),
-            status="inferred" if entry.cause in inferred else "trace-verified",
-            evidence=(
-                f"owns {duration(entry.typical_ns)}, {percent(entry.share)} of the typical step",
-                played,
-            ),
-        )
+    return _listed(
+        _opportunity(rank, entry, "inferred" if entry.cause in inferred else "trace-verified", played)
         for entry in rank.causes
-        if entry.recoverable_ns and entry.recoverable_ns < step_ns
-    ]
-    return tuple(sorted(listed, key=lambda entry: (-entry.recoverable_ns, entry.cause)))
+        if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
+    )
+
+
+def divided(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
+    """Opportunities of a rank whose causes were divided since, by what its causes are now."""
+    of_whole = {undivided(entry.cause): entry for entry in opportunities}
+    return _listed(
+        _opportunity(rank, entry, known.status, known.evidence[-1])
+        for entry in rank.causes
+        if entry.recoverable_ns
+        and entry.recoverable_ns < rank.typical.step_ns
+        and (known := of_whole.get(undivided(entry.cause))) is not None
+    )
+
+
+def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str) -> Opportunity:
+    step_ns, won_ns = rank.typical.step_ns, entry.recoverable_ns or 0
+    owned = f"owns {duration(entry.typical_ns)}, {percent(entry.share)} of the typical step"
+    return Opportunity(
+        id=entry.cause,
+        wall=entry.wall,
+        cause=entry.cause,
+        recoverable_ns=won_ns,
+        step_ceiling_ns=step_ns - won_ns,
+        speedup_ceiling=step_ns / (step_ns - won_ns),
+        status=status,
+        evidence=(owned, played),
+    )
+
+
+def _listed(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:
+    return tuple(sorted(found, key=lambda entry: (-entry.recoverable_ns, entry.cause)))
 
 
 def next_wall(rank: Rank, decision: Decision, ceilings: Ceilings) -> str | None:
@@ -62,7 +80,10 @@ def next_wall(rank: Rank, decision: Decision, ceilings: Ceilings) -> str | None:
     if decision.dominant in {"unknown", "mixed", "compute"}:
         return None
     own = [entry for entry in rank.causes if entry.wall == decision.dominant]
-    won_ns = ceilings.recoverable_ns([entry.cause for entry in own if not entry.unresolved_ns])
+    played = {
+        name for entry in own if not entry.unresolved_ns for name in (entry.cause, undivided(entry.cause))
+    }
+    won_ns = ceilings.recoverable_ns(sorted(played))
     if won_ns is None:
         return None
     left_ns = max(rank.typical.step_ns - won_ns, 1)

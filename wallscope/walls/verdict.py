@@ -6,7 +6,7 @@ import numpy as np
 
 from wallscope import units
 from wallscope.model.analysis import Anchor, Rank, Step
-from wallscope.model.catalogue import meaning
+from wallscope.model.catalogue import PEER_WAIT, is_part, meaning
 from wallscope.model.diagnosis import Diagnosis, Opportunity
 from wallscope.model.kinds import Wall
 from wallscope.units import duration, percent
@@ -110,11 +110,22 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
             else " nothing is lost."
         )
     dominant = Wall(decision.dominant)
+    called = (
+        "Waiting for peers" if dominant is Wall.COMMUNICATION and _is_waiting(rank) else dominant.capitalize()
+    )
     return (
-        f"{dominant.capitalize()} is the wall: {share[dominant]} of the {unit} ({basis}),"
+        f"{called} is the wall: {share[dominant]} of the {unit} ({basis}),"
         f" {units.points(decision.margin)} ahead of {decision.runner_up}"
         + (f", the largest loss on {decision.led_steps} of {counted}." if steady else ".")
     )
+
+
+def _is_waiting(rank: Rank) -> bool:
+    """Whether at least half of what communication owns is waiting for other ranks."""
+    waiting_ns = sum(
+        entry.typical_ns for entry in rank.causes if is_part(entry.cause) and entry.cause.endswith(PEER_WAIT)
+    )
+    return 2 * waiting_ns >= max(rank.typical.walls.communication, 1)
 
 
 def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:

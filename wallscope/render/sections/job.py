@@ -1,27 +1,47 @@
 """The ranks of a job on the page: who is late and why, who waits, and in which steps."""
 
 from wallscope import units
-from wallscope.model.analysis import Analysis
 from wallscope.model.job import Job
-from wallscope.render.blocks import Block, Column, Figure, Grid, Lines, Section, cells, text
+from wallscope.model.report import Report
+from wallscope.render.blocks import Block, Column, Figure, Grid, Section, cells, text
 from wallscope.render.foreign import visible
 from wallscope.render.job import late_because
+from wallscope.render.job_figures import heat, meeting
 
-_MOST_RANKS, _MOST_STEPS = 128, 200
-_ROW_PX, _FRAME_PX = 16, 110
+MOST_RANKS = 64
+_MOST_LATE = 32
 
 
-def job(analysis: Analysis) -> Section | None:
+def job(report: Report) -> Section | None:
     """What the ranks tell together; `None` where no collective of two was matched."""
-    found = analysis.job
+    found = report.analysis.job
     if found is None or not found.collectives.matched:
         return None
-    answer, _, rest = found.verdict.partition(". ")
-    blocks: list[Block] = [Lines((rest,))] if rest else []
+    answer = found.verdict.partition(". ")[0]
+    blocks: list[Block] = []
     if found.stragglers:
         blocks.append(_late(found))
-    blocks += [_heat(analysis, found), _waits(found)]
+    drawn: tuple[Figure | None, ...] = (heat(report.analysis, found), meeting(report.lanes, found))
+    blocks += [figure for figure in drawn if figure is not None]
+    blocks.append(_waits(found))
     return Section("job", "Which rank is late, and why?", f"{answer.rstrip('.')}.", tuple(blocks))
+
+
+def shown_places(found: Job, most: int = MOST_RANKS) -> tuple[int, ...]:
+    """The ranks that are listed where there are too many, in the order of the job.
+
+    Late ones, the critical one and those that speak for groups come first, then who waits least and most.
+    """
+    by_wait = sorted(found.members, key=lambda one: (one.peer_wait_ns, one.place))
+    ends = [one.place for pair in zip(by_wait, reversed(by_wait), strict=True) for one in pair]
+    first = [one.place for one in found.stragglers]
+    first += [found.critical_place, *(group.representative for group in found.groups)]
+    return tuple(sorted(list(dict.fromkeys([*first, *ends]))[:most]))
+
+
+def left_out(count: int, shown: int, where: str) -> str:
+    """What a shortened table says of the rest."""
+    return f"{units.plural(count - shown, 'more rank')} in {where}." if count > shown else ""
 
 
 def _late(found: Job) -> Grid:
@@ -40,9 +60,10 @@ def _late(found: Job) -> Grid:
             late_because(one),
             visible(one.why, most=200),
         )
-        for one in found.stragglers
+        for one in found.stragglers[:_MOST_LATE]
     )
-    return Grid("Late ranks", columns, rows, is_wordy=True)
+    note = left_out(len(found.stragglers), len(rows), "the JSON answer")
+    return Grid("Late ranks", columns, rows, note, is_wordy=True)
 
 
 def _waits(found: Job) -> Grid:
@@ -54,6 +75,7 @@ def _waits(found: Job) -> Grid:
         Column("pipeline", "waiting for other pipeline stages"),
         Column("late", "what others wait for it on the binding chain"),
     )
+    shown = shown_places(found)
     rows = tuple(
         cells(
             visible(one.name, most=40),
@@ -62,33 +84,9 @@ def _waits(found: Job) -> Grid:
                 (one.residence_ns, one.transfer_ns, one.peer_wait_ns, one.pipeline_wait_ns, one.late_ns),
             ),
         )
-        for one in found.members
+        for one in (found.members[place] for place in shown)
     )
-    return Grid("Time in collectives, of the typical step", columns, rows)
-
-
-def _heat(analysis: Analysis, found: Job) -> Figure:
-    """Communication of each rank in each step: who waits is dark, whom all wait for is pale."""
-    ranks, names = analysis.ranks[:_MOST_RANKS], [one.name for one in found.members[:_MOST_RANKS]]
-    steps = sorted({step.index for rank in ranks for step in rank.steps})[:_MOST_STEPS]
-    owned = [{step.index: step.walls.communication for step in rank.steps} for rank in ranks]
-    trace = {
-        "type": "heatmap",
-        "x": steps,
-        "y": [visible(name, most=20) for name in names],
-        "z": [[own[step] / 1e6 if step in own else None for step in steps] for own in owned],
-        "colorscale": [[0, "#fff6e0"], [1, "#8a4b00"]],
-        "colorbar": {"title": {"text": "ms"}},
-        "hovertemplate": f"%{{y}}, {analysis.anchor.window} %{{x}}: %{{z:.3f}} ms<extra></extra>",
-    }
-    layout = {
-        "xaxis": {"title": {"text": analysis.anchor.window}, "type": "category"},
-        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
-    }
-    more = len(analysis.ranks) - len(ranks)
-    left_out = f"; the first {_MOST_RANKS} of {len(analysis.ranks)} ranks" if more else ""
-    caption = (
-        f"Communication by rank and {analysis.anchor.window}: those that wait are dark, a late one is"
-        f" pale{left_out}"
+    note = left_out(
+        len(found.members), len(rows), "the JSON answer; listed are those that wait most and least"
     )
-    return Figure("job", caption, (trace,), layout, _ROW_PX * len(ranks) + _FRAME_PX)
+    return Grid("Time in collectives, of the typical step", columns, rows, note)

@@ -1,11 +1,14 @@
 """Where in the program: phases by NVTX range, and ranks side by side."""
 
+from collections.abc import Sequence
+
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.kinds import Wall
 from wallscope.render import figures
 from wallscope.render.blocks import Cell, Column, Grid, Section, text
 from wallscope.render.details import rank_name
+from wallscope.render.sections.job import MOST_RANKS, left_out, shown_places
 from wallscope.render.terminal import chosen
 
 _MOST_ROWS = 60
@@ -69,9 +72,17 @@ def ranks(analysis: Analysis) -> Section | None:
                 for part in rank.typical.walls.parts()
             ),
         )
-        for rank in analysis.ranks
+        for rank in (analysis.ranks[place] for place in _shown(analysis))
     )
     shown = rank_name(analysis.ranks[analysis.diagnosis.rank_index])
     answer = f"{len(analysis.ranks)} ranks; the page speaks of {shown}, {chosen(analysis)}."
-    grid = Grid(f"Who pays for the {analysis.anchor.typical} of each rank", columns, rows)
+    note = left_out(len(analysis.ranks), len(rows), "the JSON answer")
+    grid = Grid(f"Who pays for the {analysis.anchor.typical} of each rank", columns, rows, note)
     return Section("ranks", "Is it every rank?", answer, (grid,))
+
+
+def _shown(analysis: Analysis) -> Sequence[int]:
+    """The places of the ranks that are listed: all, unless there are very many."""
+    if analysis.job is None:
+        return range(min(len(analysis.ranks), MOST_RANKS))
+    return shown_places(analysis.job)

@@ -1,0 +1,173 @@
+"""What communication owns of each rank's steps, by what it did: moved bytes, or waited for whom.
+
+What collectives own of a step is known of each kind of operation, what each waits from its meeting. They are
+laid beside each other in order of time: a step is owned by those that began first, waiting before moving.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.analysis import CauseTime, Rank
+from wallscope.model.catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, is_part, undivided
+from wallscope.model.profile import Profile
+from wallscope.profile.splitting import MOVES, moved, undivided_profile
+from wallscope.ranks.typical import Steps
+from wallscope.timeline.apportioning import apportioned
+from wallscope.timeline.spans import Times
+
+PARTS = (PEER_WAIT, PIPELINE_WAIT, TRANSFER)
+
+
+def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
+    """The profile with what collectives own split as far as they were; `rows` are its own (`waits.split`).
+
+    Where nothing was matched it stays one cause an axis.
+    """
+    whole = undivided_profile(profile)
+    if rows.is_empty() or not rows["is_whole"].any():
+        return whole
+    steps = whole.steps.sort("input", "start_ns").select("input", "step").with_row_index("at")
+    axes = whole.keys.select("key", "axis").filter(pl.col("axis").is_not_null())
+    owned = (
+        whole.owned.join(axes, on="key")
+        .filter(pl.col("cause") == pl.format("communication/{}/" + UNSPLIT, pl.col("axis").cast(pl.String)))
+        .join(steps, on=["input", "step"])
+        .sort("input", "key", "at")
+    )
+    supply = (
+        rows.filter(pl.col("key").is_not_null())
+        .join(steps, on=["input", "step"], how="left")
+        .sort("input", "key", "place")
+    )
+    given = supply.partition_by("input", "key", as_dict=True)
+    first = dict(steps.group_by("input").agg(pl.col("at").min()).iter_rows())
+    found = [
+        _moves(own, given[at], first[at[0]])
+        for at, own in owned.partition_by("input", "key", as_dict=True, maintain_order=True).items()
+        if at in given
+    ]
+    return moved(whole, pl.concat(found)) if found else whole
+
+
+def _moves(owned: pl.DataFrame, supply: pl.DataFrame, first: int) -> pl.DataFrame:
+    """What one kind of operation owns of each step, and which part of it was which (`MOVES`).
+
+    `first` is the place of the first step (`at`) of the capture: what began before all steps counts there.
+    """
+    at, own_ns = owned["at"].to_numpy(), owned["owned_ns"].to_numpy()
+    begins = supply["at"].fill_null(first).to_numpy()
+    laid = _parts(supply)
+    given_ns = np.concatenate(([0], laid.sum(axis=1)[np.argsort(begins, kind="stable")].cumsum()))
+    given_ns = given_ns[np.searchsorted(np.sort(begins), at, side="right")]
+    missing_ns = np.maximum(np.maximum.accumulate(own_ns.cumsum() - given_ns), 0)
+    until_ns = _until(laid, own_ns.cumsum() - missing_ns)
+    count, parts = until_ns.shape
+    return pl.DataFrame(
+        {
+            "input": np.repeat(owned["input"].to_numpy(), parts),
+            "step": np.repeat(owned["step"].to_numpy(), parts),
+            "key": np.repeat(owned["key"].to_numpy(), parts),
+            "cause": [owned["cause"][0]] * (count * parts),
+            "to": [f"{owned['cause'][0].rpartition('/')[0]}/{part}" for part in PARTS] * count,
+            "moved_ns": np.diff(until_ns, axis=0, prepend=0).ravel(),
+        },
+        schema=MOVES,
+    ).filter(pl.col("moved_ns") > 0)
+
+
+def _parts(supply: pl.DataFrame) -> Times:
+    """What each collective owns by what it did then, in that order: `PARTS`, and what was not matched."""
+    is_whole, is_pipeline = supply["is_whole"].to_numpy(), supply["is_pipeline"].to_numpy()
+    blocking_ns = supply["blocking_ns"].to_numpy()
+    waits_ns = np.where(is_whole, supply["blocking_wait_ns"].fill_null(0).to_numpy(), 0)
+    moving_ns = np.where(is_whole, blocking_ns - waits_ns, 0)
+    unknown_ns = np.where(is_whole, 0, blocking_ns)
+    return np.stack(
+        [np.where(is_pipeline, 0, waits_ns), np.where(is_pipeline, waits_ns, 0), moving_ns, unknown_ns],
+        axis=1,
+    )
+
+
+def _until(laid: Times, taken_ns: Times) -> Times:
+    """How much of each of `PARTS` lies before some points of the line on which all follow each other."""
+    line = np.concatenate(([0], laid.ravel().cumsum()))
+    before = np.searchsorted(line, taken_ns, side="right") - 1
+    found = []
+    for place in range(len(PARTS)):
+        alone = np.zeros_like(laid)
+        alone[:, place] = laid[:, place]
+        upto = np.concatenate(([0], alone.ravel().cumsum()))
+        grows = np.append(np.diff(upto) > 0, False)
+        found.append(upto[before] + np.where(grows[before], taken_ns - line[before], 0))
+    return np.stack(found, axis=1)
+
+
+def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: Steps, *, is_alone: bool) -> Rank:
+    """The rank with the causes that its profile has now; those of one operation own what it owned.
+
+    What a part could win is at most what the whole could, and at most what all such parts take. `is_alone`
+    says that the ceiling of the whole held waiting: where ranks were played together, it did not.
+    """
+    own = profile.owned.join(steps.ordinary, on=["input", "step"], how="semi")
+    sums = dict(own.group_by("cause").agg(pl.col("owned_ns").sum()).sort("cause").iter_rows())
+    bounds = _bounds(rows, steps)
+    listed = [
+        replace(part, recoverable_ns=_recoverable(part, bounds, is_alone=is_alone))
+        if is_part(part.cause)
+        else part
+        for whole in _undivided(rank.causes)
+        for part in _divided(whole, sums, max(rank.typical.step_ns, 1))
+    ]
+    return replace(rank, causes=tuple(sorted(listed, key=lambda cause: (-cause.typical_ns, cause.cause))))
+
+
+def _undivided(causes: Sequence[CauseTime]) -> list[CauseTime]:
+    """The causes with parts of one operation together; the whole could win what the best part could."""
+    found: dict[str, CauseTime] = {}
+    for cause in causes:
+        name = undivided(cause.cause)
+        known = found.get(name)
+        if known is None:
+            found[name] = replace(cause, cause=name)
+            continue
+        won = [one.recoverable_ns for one in (known, cause) if one.recoverable_ns is not None]
+        found[name] = replace(
+            known,
+            typical_ns=known.typical_ns + cause.typical_ns,
+            share=known.share + cause.share,
+            recoverable_ns=max(won, default=None),
+        )
+    return list(found.values())
+
+
+def _divided(whole: CauseTime, sums: dict[str, int], step_ns: int) -> list[CauseTime]:
+    """A cause of the typical step as its parts, by what these own of all such steps."""
+    parts = {cause: ns for cause, ns in sums.items() if undivided(cause) == whole.cause}
+    if not any(map(is_part, parts)):
+        return [whole]
+    total = sum(parts.values())
+    typical = apportioned(
+        {cause: Fraction(ns * whole.typical_ns, total) for cause, ns in parts.items()}, whole.typical_ns
+    )
+    return [replace(whole, cause=cause, typical_ns=ns, share=ns / step_ns) for cause, ns in typical.items()]
+
+
+def _bounds(rows: pl.DataFrame, steps: Steps) -> dict[str, int]:
+    """What collectives last in the typical step by cause, whether they block or not."""
+    whole = rows.filter("is_whole")
+    found = {}
+    for axis, own in whole.group_by(pl.col("axis").cast(pl.String)):
+        waiting = PIPELINE_WAIT if own["is_pipeline"].any() else PEER_WAIT
+        for part, column in ((waiting, "wait_ns"), (TRANSFER, "transfer_ns")):
+            found[f"communication/{axis[0]}/{part}"] = steps.mean_ns(own, column)
+    return found
+
+
+def _recoverable(part: CauseTime, bounds: dict[str, int], *, is_alone: bool) -> int | None:
+    if part.recoverable_ns is None or not (is_alone or part.cause.endswith(TRANSFER)):
+        return None
+    return min(part.recoverable_ns, bounds.get(part.cause, part.recoverable_ns))
