@@ -9,20 +9,21 @@ from wallscope.errors import InputError
 
 _EXPORTS = (".sqlite", ".sqlite3")
 _REPORTS = (".nsys-rep", ".qdrep")
+_ANSWERS = (".json",)
 _TABLES = (".parquet", ".arrow")
 
 
 def is_many(paths: Sequence[Path]) -> bool:
-    """Whether several exports are asked for: several paths, a folder of exports, or a pattern."""
+    """Whether several exports are asked for: several paths, a folder of exports, a pattern, or answers."""
     (first, *others) = paths
-    return bool(others) or _holds_exports(first) or _is_pattern(first)
+    return bool(others) or first.suffix in _ANSWERS or _holds_exports(first) or _is_pattern(first)
 
 
 def exports_of(paths: Sequence[Path]) -> tuple[Path, ...]:
     """The exports, in the order given; those of a folder or pattern by name, numbers by value.
 
-    A folder stands for the exports in it, for the reports where it has none. The same file given twice
-    counts once.
+    A folder stands for the exports in it; for the reports where it has none, and for the answers in JSON
+    where it has neither. The same file given twice counts once.
 
     Raises:
         InputError: a folder holds no export, or a pattern matches nothing.
@@ -63,7 +64,8 @@ def _is_export_folder(path: Path) -> bool:
 def _inside(folder: Path) -> list[Path]:
     entries = sorted(folder.iterdir(), key=_natural)
     exports = [entry for entry in entries if entry.suffix in _EXPORTS or _is_export_folder(entry)]
-    return exports or [entry for entry in entries if entry.suffix in _REPORTS]
+    reports = [entry for entry in entries if entry.suffix in _REPORTS]
+    return exports or reports or [entry for entry in entries if entry.suffix in _ANSWERS]
 
 
 def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:

@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from wallscope.cache import Cache
-from wallscope.errors import InputError, WallscopeError
+from wallscope.errors import InputError, OptionError, WallscopeError
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
@@ -25,11 +25,21 @@ _THREADS = "POLARS_MAX_THREADS"
 
 
 def analysed(path: Path, options: Options, cache: Cache | None = None) -> Outcome:
-    """The answer about one export, out of the cache if it is there, or why there is none."""
+    """The answer about one export, out of the cache if it is there, or why there is none.
+
+    An answer in JSON is itself.
+    """
     from wallscope.answers import answered  # noqa: PLC0415  # workers load it, not those who start them
+    from wallscope.answers.given import ANSWER, given_answer  # noqa: PLC0415  # same
 
     try:
-        return answered(path, options, _silent, cache).analysis
+        if path.suffix != ANSWER:
+            return answered(path, options, _silent, cache).analysis
+        if options != Options(reader=options.reader):
+            raise OptionError(
+                f"{path} — is an answer: what selects or explains comes too late — analyse its export again"
+            )
+        return given_answer(path)
     except WallscopeError as error:
         return error
 
