@@ -203,6 +203,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     streams: Mapping[int, str] | None = None,
     step_facts: StepFacts | None = None,
     jobs: int = 1,
+    dask: str | None = None,
 ) -> Result:
     """Analyse an export, or several as one job, as `wallscope analyze` does.
 
@@ -219,6 +220,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         streams: what a CUDA stream communicates for, as `{20: "ep"}`.
         step_facts: what you know of a step: its unprofiled length, tokens, FLOPs.
         jobs: how many exports of a job are analysed side by side.
+        dask: address of a Dask cluster that analyses them instead.
 
     Raises:
         WallscopeError: one of its children, each with a line that says what to do.
@@ -235,8 +237,9 @@ def analyze(  # noqa: PLR0913  # options are parameters
     paths = [Path(path)] if isinstance(path, str | PathLike) else [Path(one) for one in path]
     if not paths:
         raise OptionError("no path — names no export — give one or several")
-    if is_many(paths):
-        return Result(analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs), None)
+    if dask is not None or is_many(paths):
+        job = analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs, dask=dask)
+        return Result(job, None)
     found = pipeline.accounted(paths[0], options, lambda _: None)
     return Result(found.analysis, found)
 

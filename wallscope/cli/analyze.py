@@ -7,7 +7,7 @@ import typer
 
 from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, judge, read_gates
-from wallscope.cli.job import Exports, Jobs, KeepGoing, analyze_job, is_job
+from wallscope.cli.job import Dask, Exports, Jobs, KeepGoing, analyze_job, check_one_way, is_job
 from wallscope.cli.output import print_out
 from wallscope.cli.outputs import (
     CsvFolder,
@@ -116,6 +116,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
     jobs: Jobs = 1,
+    dask: Dask = None,
     keep_going: KeepGoing = False,
     fail_on: FailOn = None,
     no_cache: NoCache = False,
@@ -129,6 +130,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
     outputs.check(inputs=(*files, kernels, config))
+    check_one_way(jobs, dask)
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -139,9 +141,11 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
-    if is_job(files):
+    if dask is not None or is_job(files):
         cache = cache_of(refused=no_cache)
-        found_job = analyze_job(files, options, outputs, jobs=jobs, keep_going=keep_going, cache=cache)
+        found_job = analyze_job(
+            files, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
+        )
         judge(limits, found_job)
         return
     (file,) = files

@@ -9,6 +9,7 @@ import typer
 from wallscope.cli.output import print_out
 from wallscope.cli.outputs import Outputs
 from wallscope.cli.progress import reported
+from wallscope.errors import OptionError
 
 if TYPE_CHECKING:
     from wallscope.cache import Cache
@@ -30,6 +31,14 @@ Jobs = Annotated[
     int,
     typer.Option("--jobs", "-j", metavar="N", min=1, help="How many exports are analysed side by side."),
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Analyse on a Dask cluster instead: tcp://HOST:PORT of its scheduler, or the file it wrote.",
+    ),
+]
 
 
 def is_job(files: Sequence[Path]) -> bool:
@@ -39,12 +48,23 @@ def is_job(files: Sequence[Path]) -> bool:
     return is_many(files)
 
 
+def check_one_way(jobs: int, dask: str | None) -> None:
+    """Refuse processes and a cluster at once.
+
+    Raises:
+        OptionError: both are asked for.
+    """
+    if jobs > 1 and dask is not None:
+        raise OptionError("--jobs and --dask — are two ways to analyse side by side — give one of them")
+
+
 def analyze_job(  # noqa: PLR0913  # options are parameters
     files: Sequence[Path],
     options: "Options",
     outputs: Outputs,
     *,
     jobs: int,
+    dask: str | None,
     keep_going: bool,
     cache: "Cache | None",
 ) -> "Analysis":
@@ -62,7 +82,9 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     outputs.check_job()
     with reported() as progress:
         exports = exports_of(files)
-        analysis = analyzed_job(exports, options, progress, jobs=jobs, keep_going=keep_going, cache=cache)
+        analysis = analyzed_job(
+            exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
+        )
     outputs.write(Answer(analysis, document(analysis)))
     if not outputs.takes_standard_output:
         print_out(summary(analysis))

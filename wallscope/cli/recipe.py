@@ -1,7 +1,5 @@
 """`wallscope install-recipe`: jobs analysed by `nsys recipe`, in its modes and on its clusters."""
 
-import json
-import shlex
 import stat
 import sys
 from pathlib import Path
@@ -19,7 +17,9 @@ def install_recipe(
     ],
 ) -> None:
     """Put a recipe for `nsys recipe` into a folder: it runs this wallscope on the reports of a job."""
-    from wallscope.cli.folders import check_folder, write_folder  # noqa: PLC0415  # keeps --help fast
+    import shlex  # noqa: PLC0415  # keeps --help fast
+
+    from wallscope.cli.folders import check_folder, write_folder  # noqa: PLC0415  # same
     from wallscope.cli.output import print_out  # noqa: PLC0415  # same
     from wallscope.render.foreign import visible  # noqa: PLC0415  # same
 
@@ -32,7 +32,9 @@ def install_recipe(
 
 
 def _write(place: Path) -> None:
-    from wallscope.shipped import report  # noqa: PLC0415  # keeps --help fast
+    import json  # noqa: PLC0415  # keeps --help fast
+
+    from wallscope.shipped import report  # noqa: PLC0415  # same
 
     for name in (_METADATA, _MODULE):
         (place / name).write_text(report(f"recipe/{name}"), encoding="utf-8")
@@ -42,6 +44,8 @@ def _write(place: Path) -> None:
 
 def _is_ours(place: Path) -> bool:
     """Whether a folder holds this recipe and nothing else, so that it may be replaced."""
+    import json  # noqa: PLC0415  # keeps --help fast
+
     known = {_METADATA, _MODULE, _COMMAND}
     entries = {entry.name: entry.lstat().st_mode for entry in place.iterdir() if entry.name != _COMPILED}
     if not entries.keys() <= known or not all(map(stat.S_ISREG, entries.values())):

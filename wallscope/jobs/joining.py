@@ -9,6 +9,7 @@ from pathlib import Path
 from wallscope.analysis import dominant
 from wallscope.cache import Cache
 from wallscope.errors import InputError, WallscopeError
+from wallscope.jobs.cluster import outcomes_on
 from wallscope.jobs.findings import job_findings, merged_findings
 from wallscope.jobs.workers import analysed, outcomes
 from wallscope.model.analysis import Analysis
@@ -39,17 +40,23 @@ def analyzed_job(  # noqa: PLR0913  # what the user may ask for
     progress: Progress,
     *,
     jobs: int = 1,
+    dask: str | None = None,
     keep_going: bool = False,
     cache: Cache | None = None,
 ) -> Analysis:
     """The answer about the job that some exports are of.
 
-    Exports that tell a rank again, or are of another job than most, are left out and named.
+    They are analysed by `jobs` processes at once, or by the cluster at `dask`. Exports that tell a rank
+    again, or are of another job than most, are left out and named.
 
     Raises:
-        WallscopeError: an export cannot be analysed; with `keep_going` only if none can.
+        WallscopeError: an export cannot be analysed; with `keep_going` only if none can; no cluster.
     """
-    found = outcomes(paths, options, jobs, progress, partial(analysed, cache=cache))
+    one = partial(analysed, cache=cache)
+    if dask is None:
+        found = outcomes(paths, options, jobs, progress, one)
+    else:
+        found = outcomes_on(dask, paths, options, progress, one)
     failed = [
         (path, outcome)
         for path, outcome in zip(paths, found, strict=True)
