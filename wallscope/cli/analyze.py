@@ -123,13 +123,15 @@ def analyze(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.answers import answer_of, answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.answers import answer_of  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.remote import answer_to, fetched, source_of  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
-    outputs.check(inputs=(*files, kernels, config))
+    sources = tuple(map(source_of, files))
+    outputs.check(inputs=(*(source for source in sources if isinstance(source, Path)), kernels, config))
     check_one_way(jobs, dask)
     limits = read_gates(fail_on)
     options = Options(
@@ -141,23 +143,25 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
-    if dask is not None or is_job(files):
+    if dask is not None or is_job(sources):
         cache = cache_of(refused=no_cache)
         found_job = analyze_job(
-            files, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
+            sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
         judge(limits, found_job)
         return
-    (file,) = files
+    (source,) = sources
     with reported() as progress:
         if outputs.are_of_parts:
             from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
-            made = accounted(file, options, progress)
-            outputs.write_parts(made, progress)
-            found = answer_of(made, progress, with_page=html is not None)
+            with fetched(source) as file:
+                made = accounted(file, options, progress)
+                outputs.write_parts(made, progress)
+                found = answer_of(made, progress, with_page=html is not None)
         else:
-            found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
+            cache = cache_of(refused=no_cache)
+            found = answer_to(source, options, progress, cache, with_page=html is not None)
     outputs.write(found)
     if not outputs.takes_standard_output:
         print_out(summary(found.analysis))

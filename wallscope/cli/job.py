@@ -1,7 +1,5 @@
 """`wallscope analyze` of several exports: one job."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,16 +10,19 @@ from wallscope.cli.progress import reported
 from wallscope.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wallscope.cache import Cache
+    from wallscope.jobs.remote import Source
     from wallscope.model.analysis import Analysis
     from wallscope.model.options import Options
 
 Exports = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
         metavar="FILE...",
         help="A .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed;"
-        " several, a folder of exports or a pattern: the ranks of one job.",
+        " several, a folder of exports or a pattern: the ranks of one job. URLs too, as s3://runs/*.sqlite.",
     ),
 ]
 KeepGoing = Annotated[
@@ -41,7 +42,7 @@ Dask = Annotated[
 ]
 
 
-def is_job(files: Sequence[Path]) -> bool:
+def is_job(files: "Sequence[Source]") -> bool:
     """Whether several exports are asked for, or a folder or pattern of some."""
     from wallscope.jobs.inputs import is_many  # noqa: PLC0415  # keeps --help fast
 
@@ -59,7 +60,7 @@ def check_one_way(jobs: int, dask: str | None) -> None:
 
 
 def analyze_job(  # noqa: PLR0913  # options are parameters
-    files: Sequence[Path],
+    files: "Sequence[Source]",
     options: "Options",
     outputs: Outputs,
     *,

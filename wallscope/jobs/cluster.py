@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from wallscope import __version__
 from wallscope.errors import InputError, OptionError
+from wallscope.jobs.remote import Source
 from wallscope.jobs.workers import One, Outcome
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
@@ -31,7 +32,7 @@ _ONE_AT_A_TIME = Lock()
 
 
 def outcomes_on(
-    address: str, paths: Sequence[Path], options: Options, progress: Progress, one: One
+    address: str, paths: Sequence[Source], options: Options, progress: Progress, one: One
 ) -> list[Outcome]:
     """What became of each export, in order; workers see the exports by the same absolute paths.
 
@@ -58,7 +59,7 @@ def outcomes_on(
     return [found[place] or _killed(path) for place, path in enumerate(paths)]
 
 
-def _alone_in_process(one: One, path: Path, options: Options) -> Outcome:
+def _alone_in_process(one: One, path: Source, options: Options) -> Outcome:
     with _ONE_AT_A_TIME:
         return one(path, options)
 
@@ -98,7 +99,7 @@ def _outcome(future: "Future", address: str) -> Outcome | None:
     return outcome
 
 
-def _killed(path: Path) -> InputError:
+def _killed(path: Source) -> InputError:
     return InputError(f"{path} — its workers were killed, time and again — give workers more memory")
 
 

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from wallscope.analysis import dominant
 from wallscope.cache import Cache
 from wallscope.errors import InputError, WallscopeError
 from wallscope.jobs.cluster import outcomes_on
 from wallscope.jobs.findings import job_findings, merged_findings
+from wallscope.jobs.remote import Source
 from wallscope.jobs.workers import analysed, outcomes
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Progress, Severity
@@ -26,7 +26,7 @@ _APART_NS = 600_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    path: Path
+    path: Source
     analysis: Analysis
 
     @property
@@ -35,7 +35,7 @@ class _Given:
 
 
 def analyzed_job(  # noqa: PLR0913  # what the user may ask for
-    paths: Sequence[Path],
+    paths: Sequence[Source],
     options: Options,
     progress: Progress,
     *,
@@ -77,7 +77,7 @@ def analyzed_job(  # noqa: PLR0913  # what the user may ask for
 
 
 def _with_hint(
-    failed: Sequence[tuple[Path, WallscopeError]], count: int, *, keep_going: bool
+    failed: Sequence[tuple[Source, WallscopeError]], count: int, *, keep_going: bool
 ) -> WallscopeError:
     _, first = failed[0]
     more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
