@@ -54,6 +54,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "info",
         "capture-help",
         "cache",
+        "install-recipe",
     ]
     for command in commands:
         text = wallscope(command, "--help", columns=140).out

@@ -32,7 +32,11 @@ def test_the_wheel_holds_every_shipped_file(folder, wheel):
             if name.startswith(f"wallscope/{folder}/")
         }
 
-    assert shipped == {path.name: path.read_bytes() for path in (ROOT / folder).iterdir()}
+    assert shipped == {
+        path.relative_to(ROOT / folder).as_posix(): path.read_bytes()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.slow

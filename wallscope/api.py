@@ -4,6 +4,7 @@ import wallscope
 result = wallscope.analyze("run.sqlite")
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.files import write_chunks
 from wallscope.jobs.inputs import exports_of, is_many
 from wallscope.jobs.joining import analyzed_job
+from wallscope.jobs.remote import fetched, source_of
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.exported import TABLES
@@ -203,12 +205,13 @@ def analyze(  # noqa: PLR0913  # options are parameters
     streams: Mapping[int, str] | None = None,
     step_facts: StepFacts | None = None,
     jobs: int = 1,
+    dask: str | None = None,
 ) -> Result:
     """Analyse an export, or several as one job, as `wallscope analyze` does.
 
     Args:
         path: a .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed; several,
-            a folder of exports or a pattern: the ranks of one job.
+            a folder of exports or a pattern: the ranks of one job. URLs that fsspec knows too.
         rank: only the rank of this number.
         device: only ranks on this CUDA device.
         steps: only this step, or these from first to last, both included.
@@ -219,6 +222,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         streams: what a CUDA stream communicates for, as `{20: "ep"}`.
         step_facts: what you know of a step: its unprofiled length, tokens, FLOPs.
         jobs: how many exports of a job are analysed side by side.
+        dask: address of a Dask cluster that analyses them instead.
 
     Raises:
         WallscopeError: one of its children, each with a line that says what to do.
@@ -232,12 +236,15 @@ def analyze(  # noqa: PLR0913  # options are parameters
         step_facts=step_facts or StepFacts(),
         configuration=_path(config),
     )
-    paths = [Path(path)] if isinstance(path, str | PathLike) else [Path(one) for one in path]
+    named = [path] if isinstance(path, str | PathLike) else path
+    paths = [source_of(os.fspath(one)) for one in named]
     if not paths:
         raise OptionError("no path — names no export — give one or several")
-    if is_many(paths):
-        return Result(analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs), None)
-    found = pipeline.accounted(paths[0], options, lambda _: None)
+    if dask is not None or is_many(paths):
+        job = analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs, dask=dask)
+        return Result(job, None)
+    with fetched(paths[0]) as file:
+        found = pipeline.accounted(file, options, lambda _: None)
     return Result(found.analysis, found)
 
 

@@ -7,11 +7,11 @@ import shutil
 import polars as pl
 import pytest
 
-from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record, WaitEvent, Work, stepped
+from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
-from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
 from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
+from tests.jobs.simulated import LATE, RANKS, thread, write_job
 from wallscope.analysis import accounted
 from wallscope.cache import Cache
 from wallscope.errors import InputError
@@ -22,32 +22,6 @@ from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
 from wallscope.profile import unpacked
 from wallscope.render.document import document
-
-RANKS = 4
-LATE = 2
-
-
-def thread(rank, ranks, slow):
-    def one(_):
-        met = all_to_all(100, participants=tuple(range(ranks)))
-        factor = slow if rank == LATE else 1.0
-        through = (Record("done", COMMUNICATION), WaitEvent(NULL_STREAM, "done"))
-        return gemm(300 * factor), *behind_compute(met), *through, gemm(200 * factor), Work(2_000)
-
-    return (HostThread("python", stepped(STEPS, one)),)
-
-
-def write_job(folder, ranks=RANKS, slow=1.2):
-    folder.mkdir()
-    played = run(Program(tuple(thread(rank, ranks, slow) for rank in range(ranks))))
-    for rank in range(ranks):
-        write_run(played, folder / f"run_rank{rank}.sqlite", ranks=[rank])
-    return folder
-
-
-@pytest.fixture(scope="module")
-def job_folder(tmp_path_factory):
-    return write_job(tmp_path_factory.mktemp("job") / "a")
 
 
 @pytest.fixture(scope="module")

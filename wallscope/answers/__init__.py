@@ -1,6 +1,9 @@
 """An answer out of the cache, or worked out and kept there; either way the same bytes."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,7 @@ from wallscope.render.document import document
 if TYPE_CHECKING:
     from wallscope.analysis import Accounted
 
-__all__ = ["Answer", "answer_of", "answered"]
+__all__ = ["Answer", "answer_of", "answered", "answered_copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +40,55 @@ def answered(
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    name = None if cache is None else name_of(path, options)
+    return _kept_or_made(
+        partial(name_of, path, options),
+        partial(_worked_out, path, options, progress, with_page=with_page),
+        progress,
+        cache,
+        with_page=with_page,
+    )
+
+
+def answered_copy(  # noqa: PLR0913  # as above, and how the copy is named and got
+    name: Callable[[], str | None],
+    copied: Callable[[], AbstractContextManager[Path]],
+    options: Options,
+    progress: Progress,
+    cache: Cache | None,
+    *,
+    with_page: bool = False,
+) -> Answer:
+    """The same for an export that is not on this machine: it is copied only if its answer is not kept.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+
+    def made() -> Answer:
+        with copied() as path:
+            return _worked_out(path, options, progress, with_page=with_page)
+
+    return _kept_or_made(name, made, progress, cache, with_page=with_page)
+
+
+def _kept_or_made(
+    named: Callable[[], str | None],
+    make: Callable[[], Answer],
+    progress: Progress,
+    cache: Cache | None,
+    *,
+    with_page: bool,
+) -> Answer:
+    """The answer that bears a name in the cache; else the one made, kept if its name is the same then."""
+    name = None if cache is None else named()
     if cache is None or name is None:
-        return _worked_out(path, options, progress, with_page=with_page)
+        return make()
     found = _kept(cache, name, with_page=with_page)
     if found is not None:
         progress("the answer is in the cache")
         return found
-    made = _worked_out(path, options, progress, with_page=with_page)
-    if name_of(path, options) == name:
+    made = make()
+    if named() == name:
         cache.keep(Kind.ANSWERS, name, made.text.encode())
         if made.page is not None:
             cache.keep(Kind.PAGES, name, made.page.encode())

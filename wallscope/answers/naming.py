@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -34,20 +34,32 @@ def name_of(path: Path, options: Options) -> str | None:
     noticed: neither SQLite nor nsys writes so; who patches bytes and sets the time back must say --no-cache.
     """
     try:
-        known = [
-            _program(),
-            _libraries(),
-            path.name,
-            _folder(path) if path.is_dir() else _file(path),
-            options.step_range,
-            asdict(options.selection),
-            sorted(options.streams.items()),
-            asdict(options.step_facts),
-            options.reader,
-            *(_named(file) for file in (options.kernels, options.configuration)),
-        ]
+        return _digest(path.name, _folder(path) if path.is_dir() else _file(path), options)
     except (OSError, ValueError):
         return None
+
+
+def name_of_version(name: str, version: list[str], options: Options) -> str | None:
+    """The same for an export that is not on this machine, of which its place tells a version."""
+    try:
+        return _digest(name, version, options)
+    except (OSError, ValueError):
+        return None
+
+
+def _digest(name: str, content: Sequence[object], options: Options) -> str:
+    known = [
+        _program(),
+        _libraries(),
+        name,
+        content,
+        options.step_range,
+        asdict(options.selection),
+        sorted(options.streams.items()),
+        asdict(options.step_facts),
+        options.reader,
+        *(_named(file) for file in (options.kernels, options.configuration)),
+    ]
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=20).hexdigest()
 
 

@@ -21,6 +21,7 @@ from wallscope.cli.explain import explain
 from wallscope.cli.history import history
 from wallscope.cli.info import info
 from wallscope.cli.proof import at, gaps
+from wallscope.cli.recipe import install_recipe
 from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
 from wallscope.cli.tuning import tune
@@ -54,6 +55,7 @@ app.command()(explain)
 app.command()(info)
 app.command("capture-help")(capture_help)
 app.command()(cache)
+app.command("install-recipe")(install_recipe)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback protocol

@@ -7,7 +7,7 @@ import typer
 
 from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.gates import FailOn, judge, read_gates
-from wallscope.cli.job import Exports, Jobs, KeepGoing, analyze_job, is_job
+from wallscope.cli.job import Dask, Exports, Jobs, KeepGoing, analyze_job, check_one_way, is_job
 from wallscope.cli.output import print_out
 from wallscope.cli.outputs import (
     CsvFolder,
@@ -116,19 +116,23 @@ def analyze(  # noqa: PLR0913  # options are parameters
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
     jobs: Jobs = 1,
+    dask: Dask = None,
     keep_going: KeepGoing = False,
     fail_on: FailOn = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.answers import answer_of, answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.answers import answer_of  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.remote import answer_to, fetched, source_of  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
-    outputs.check(inputs=(*files, kernels, config))
+    sources = tuple(map(source_of, files))
+    outputs.check(inputs=(*(source for source in sources if isinstance(source, Path)), kernels, config))
+    check_one_way(jobs, dask)
     limits = read_gates(fail_on)
     options = Options(
         kernels,
@@ -139,21 +143,25 @@ def analyze(  # noqa: PLR0913  # options are parameters
         config,
         reader,
     )
-    if is_job(files):
+    if dask is not None or is_job(sources):
         cache = cache_of(refused=no_cache)
-        found_job = analyze_job(files, options, outputs, jobs=jobs, keep_going=keep_going, cache=cache)
+        found_job = analyze_job(
+            sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
+        )
         judge(limits, found_job)
         return
-    (file,) = files
+    (source,) = sources
     with reported() as progress:
         if outputs.are_of_parts:
             from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
-            made = accounted(file, options, progress)
-            outputs.write_parts(made, progress)
-            found = answer_of(made, progress, with_page=html is not None)
+            with fetched(source) as file:
+                made = accounted(file, options, progress)
+                outputs.write_parts(made, progress)
+                found = answer_of(made, progress, with_page=html is not None)
         else:
-            found = answered(file, options, progress, cache_of(refused=no_cache), with_page=html is not None)
+            cache = cache_of(refused=no_cache)
+            found = answer_to(source, options, progress, cache, with_page=html is not None)
     outputs.write(found)
     if not outputs.takes_standard_output:
         print_out(summary(found.analysis))

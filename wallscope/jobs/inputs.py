@@ -4,34 +4,59 @@ import glob
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from wallscope.errors import InputError
+from wallscope.jobs.remote import Source, Url, listed
 
 _EXPORTS = (".sqlite", ".sqlite3")
 _REPORTS = (".nsys-rep", ".qdrep")
+_ANSWERS = (".json",)
 _TABLES = (".parquet", ".arrow")
+_Entry = TypeVar("_Entry", Path, Url)
 
 
-def is_many(paths: Sequence[Path]) -> bool:
-    """Whether several exports are asked for: several paths, a folder of exports, or a pattern."""
+def is_many(paths: Sequence[Source]) -> bool:
+    """Whether several exports are asked for: several paths, a folder of exports, a pattern, or answers."""
     (first, *others) = paths
-    return bool(others) or _holds_exports(first) or _is_pattern(first)
+    if others or first.suffix in _ANSWERS:
+        return True
+    if isinstance(first, Url):
+        return not _is_file(first)
+    return _holds_exports(first) or _is_pattern(first)
 
 
-def exports_of(paths: Sequence[Path]) -> tuple[Path, ...]:
+def exports_of(paths: Sequence[Source]) -> tuple[Source, ...]:
     """The exports, in the order given; those of a folder or pattern by name, numbers by value.
 
-    A folder stands for the exports in it, for the reports where it has none. The same file given twice
-    counts once.
+    A folder stands for the exports in it; for the reports where it has none, and for the answers in JSON
+    where it has neither. The same file given twice counts once.
 
     Raises:
-        InputError: a folder holds no export, or a pattern matches nothing.
+        InputError: a folder holds no export, a pattern matches nothing, or a URL cannot be listed.
     """
-    found: dict[Path, Path] = {}
+    found: dict[Source, Source] = {}
     for path in paths:
-        for export in _exports(path):
-            found.setdefault(export.resolve(), export)
+        for export in _behind(path) if isinstance(path, Url) else _exports(path):
+            found.setdefault(export if isinstance(export, Url) else export.resolve(), export)
     return tuple(found.values())
+
+
+def _behind(url: Url) -> list[Url]:
+    """The exports that a URL means: itself, what fits its pattern, or what lies in its folder."""
+    if _is_file(url):
+        return [url]
+    entries = sorted(listed(url), key=_natural)
+    if url.is_pattern and not entries:
+        raise InputError(f"{url} — matches no file — check the pattern")
+    found = entries if url.is_pattern else _first_kind(entries)
+    if not found:
+        raise InputError(f"{url} — holds no export — give a folder of .sqlite exports")
+    return found
+
+
+def _is_file(url: Url) -> bool:
+    return url.suffix in (*_EXPORTS, *_REPORTS, *_ANSWERS) and not url.is_pattern
 
 
 def _exports(path: Path) -> Iterator[Path]:
@@ -63,10 +88,16 @@ def _is_export_folder(path: Path) -> bool:
 def _inside(folder: Path) -> list[Path]:
     entries = sorted(folder.iterdir(), key=_natural)
     exports = [entry for entry in entries if entry.suffix in _EXPORTS or _is_export_folder(entry)]
-    return exports or [entry for entry in entries if entry.suffix in _REPORTS]
+    return exports or _first_kind(entries)
 
 
-def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:
+def _first_kind(entries: Sequence[_Entry]) -> list[_Entry]:
+    """The exports; the reports where there are none, the answers where there are neither."""
+    kinds = ([entry for entry in entries if entry.suffix in kind] for kind in (_EXPORTS, _REPORTS, _ANSWERS))
+    return next((found for found in kinds if found), [])
+
+
+def _natural(path: Source) -> tuple[list[tuple[int, str]], str]:
     """Names in order, the numbers in them by value.
 
     >>> sorted([Path("r10.sqlite"), Path("r9.sqlite")], key=_natural)[0].name

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from wallscope.analysis import dominant
 from wallscope.cache import Cache
 from wallscope.errors import InputError, WallscopeError
+from wallscope.jobs.cluster import outcomes_on
 from wallscope.jobs.findings import job_findings, merged_findings
+from wallscope.jobs.remote import Source
 from wallscope.jobs.speaking import told_again
 from wallscope.jobs.workers import analysed, outcomes
 from wallscope.model.analysis import Analysis
@@ -26,7 +27,7 @@ _APART_NS = 600_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    path: Path
+    path: Source
     analysis: Analysis
 
     @property
@@ -35,22 +36,28 @@ class _Given:
 
 
 def analyzed_job(  # noqa: PLR0913  # what the user may ask for
-    paths: Sequence[Path],
+    paths: Sequence[Source],
     options: Options,
     progress: Progress,
     *,
     jobs: int = 1,
+    dask: str | None = None,
     keep_going: bool = False,
     cache: Cache | None = None,
 ) -> Analysis:
     """The answer about the job that some exports are of.
 
-    Exports that tell a rank again, or are of another job than most, are left out and named.
+    They are analysed by `jobs` processes at once, or by the cluster at `dask`. Exports that tell a rank
+    again, or are of another job than most, are left out and named.
 
     Raises:
-        WallscopeError: an export cannot be analysed; with `keep_going` only if none can.
+        WallscopeError: an export cannot be analysed; with `keep_going` only if none can; no cluster.
     """
-    found = outcomes(paths, options, jobs, progress, partial(analysed, cache=cache))
+    one = partial(analysed, cache=cache)
+    if dask is None:
+        found = outcomes(paths, options, jobs, progress, one)
+    else:
+        found = outcomes_on(dask, paths, options, progress, one)
     failed = [
         (path, outcome)
         for path, outcome in zip(paths, found, strict=True)
@@ -71,7 +78,7 @@ def analyzed_job(  # noqa: PLR0913  # what the user may ask for
 
 
 def _with_hint(
-    failed: Sequence[tuple[Path, WallscopeError]], count: int, *, keep_going: bool
+    failed: Sequence[tuple[Source, WallscopeError]], count: int, *, keep_going: bool
 ) -> WallscopeError:
     _, first = failed[0]
     more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""

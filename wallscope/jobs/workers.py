@@ -10,32 +10,42 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
-from pathlib import Path
 
 from wallscope.cache import Cache
-from wallscope.errors import InputError, WallscopeError
+from wallscope.errors import InputError, OptionError, WallscopeError
+from wallscope.jobs.remote import Source, answer_to, fetched
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
 
 Outcome = Analysis | WallscopeError
-One = Callable[[Path, Options], Outcome]
+One = Callable[[Source, Options], Outcome]
 _MOST_TRIES = 2
 _THREADS = "POLARS_MAX_THREADS"
 
 
-def analysed(path: Path, options: Options, cache: Cache | None = None) -> Outcome:
-    """The answer about one export, out of the cache if it is there, or why there is none."""
-    from wallscope.answers import answered  # noqa: PLC0415  # workers load it, not those who start them
+def analysed(source: Source, options: Options, cache: Cache | None = None) -> Outcome:
+    """The answer about one export, out of the cache if it is there, or why there is none.
+
+    An answer in JSON is itself.
+    """
+    from wallscope.answers.given import ANSWER, given_answer  # noqa: PLC0415  # workers load it, not who starts them
 
     try:
-        return answered(path, options, _silent, cache).analysis
+        if source.suffix != ANSWER:
+            return answer_to(source, options, _silent, cache).analysis
+        if options != Options(reader=options.reader):
+            raise OptionError(
+                f"{source} — is an answer: what selects or explains comes too late — analyse its export again"
+            )
+        with fetched(source) as path:
+            return given_answer(path)
     except WallscopeError as error:
         return error
 
 
 def outcomes(
-    paths: Sequence[Path], options: Options, jobs: int, progress: Progress, one: One = analysed
+    paths: Sequence[Source], options: Options, jobs: int, progress: Progress, one: One = analysed
 ) -> list[Outcome]:
     """What became of each export, in order; `jobs` processes work at once, none beside this one for 1."""
     found: dict[int, Outcome] = {}
@@ -52,7 +62,7 @@ def outcomes(
 
 
 def _side_by_side(
-    paths: Sequence[Path], options: Options, jobs: int, one: One
+    paths: Sequence[Source], options: Options, jobs: int, one: One
 ) -> Iterator[tuple[int, Outcome]]:
     """Outcomes as they come. Those whose pool broke are tried again, each alone: one of them broke it."""
     pending = list(range(len(paths)))
@@ -80,7 +90,7 @@ def _side_by_side(
         yield place, _alone(paths[place], options, one)
 
 
-def _alone(path: Path, options: Options, one: One) -> Outcome:
+def _alone(path: Source, options: Options, one: One) -> Outcome:
     for _ in range(_MOST_TRIES):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             try:

@@ -1,0 +1,106 @@
+"""Answers that a user gives: read as they were written, or refused in a line."""
+
+import json
+
+import pytest
+
+from fixtures.scenario import scenarios
+from wallscope.analysis import analyze
+from wallscope.answers.given import given_answer
+from wallscope.errors import InputError, WallscopeError
+from wallscope.jobs.joining import analyzed_job
+from wallscope.model.options import Options
+from wallscope.model.selection import Selection
+from wallscope.render.document import document
+
+
+def silent(_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    path = tmp_path_factory.mktemp("given") / "run.sqlite"
+    next(one for one in scenarios() if one.name == "communication-partly-hidden").write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def written(export):
+    path = export.with_suffix(".json")
+    path.write_text(document(analyze(export, Options(), silent)))
+    return path
+
+
+def test_an_answer_is_read_as_it_was_written(written):
+    assert document(given_answer(written)) == written.read_text()
+
+
+def test_a_job_of_answers_is_that_of_their_exports(export, written):
+    jobs = [analyzed_job([path], Options(), silent) for path in (export, written)]
+
+    assert document(jobs[0]) == document(jobs[1])
+
+
+def without(key):
+    return lambda answer: answer.pop(key)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda answer: answer.update(schema="wallscope.analysis/0"), "is wallscope.analysis/0, not"),
+        (lambda answer: answer.update(schema=["?"]), r"is \['\?'\], not"),
+        (
+            lambda answer: answer["ranks"][0].update(device="first"),
+            "is no whole answer: ranks.0.device is not as it should be",
+        ),
+        (without("diagnosis"), "is no whole answer: diagnosis is not as it should be"),
+        (without("schema"), "is no answer in JSON"),
+        (lambda answer: answer.update(ranks=[]), "is about no rank"),
+        (lambda answer: answer.update(inputs=answer["inputs"] * 2), "is about 2 exports"),
+        (lambda answer: answer["ranks"][0].update(profile=None), "lacks the profile of a rank"),
+        (lambda answer: answer["ranks"][0]["profile"].update(data="eJw="), "its profile is damaged"),
+    ],
+    ids=[
+        "version",
+        "odd version",
+        "wrong type",
+        "lacks a part",
+        "no schema",
+        "no rank",
+        "of a job",
+        "no profile",
+        "damaged profile",
+    ],
+)
+def test_what_is_no_such_answer_is_refused_in_a_line(written, tmp_path, change, said):
+    answer = json.loads(written.read_text())
+    change(answer)
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(answer))
+
+    with pytest.raises(WallscopeError, match=rf"changed.json — {said}.* — .*") as told:
+        given_answer(path)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'"x"'])
+def test_what_is_no_json_is_refused_in_a_line(tmp_path, content):
+    path = tmp_path / "odd.json"
+    path.write_bytes(content)
+
+    with pytest.raises(InputError, match=r"odd.json — is no answer in JSON — make it with"):
+        given_answer(path)
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"absent.json — cannot be read: No such file"):
+        given_answer(tmp_path / "absent.json")
+
+
+def test_what_selects_comes_too_late_for_an_answer(written):
+    with pytest.raises(
+        WallscopeError, match=r"run.json — is an answer: what selects or explains comes too late"
+    ):
+        analyzed_job([written], Options(selection=Selection(rank=1)), silent)

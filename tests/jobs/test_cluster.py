@@ -1,0 +1,125 @@
+"""Exports analysed on a Dask cluster: the same bytes whatever happens to workers, and what is said else."""
+
+import os
+import signal
+
+import pytest
+
+from tests.jobs.dying import dies_always, dies_once
+from tests.jobs.simulated import RANKS
+from wallscope.cache import Cache, Kind
+from wallscope.errors import OptionError
+from wallscope.jobs.cluster import outcomes_on
+from wallscope.jobs.inputs import exports_of
+from wallscope.jobs.joining import analyzed_job
+from wallscope.model.options import Options
+from wallscope.render.document import document
+
+
+def silent(_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    """A cluster of two processes; an export counts as a killer when two workers died of it."""
+    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    import dask
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=2, dashboard_address=None, silence_logs="CRITICAL"
+        ) as cluster,
+    ):
+        yield cluster.scheduler_address
+
+
+@pytest.fixture(scope="module")
+def exports(job_folder):
+    return exports_of([job_folder])
+
+
+@pytest.fixture(scope="module")
+def expected(exports):
+    return document(analyzed_job(exports, Options(), silent))
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_bytes(address, exports, expected):
+    assert document(analyzed_job(exports, Options(), silent, dask=address)) == expected
+
+
+@pytest.mark.slow
+def test_so_it_does_when_a_worker_is_killed(address, exports, expected):
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(address, set_as_default=False) as client:
+        workers = client.run(os.getpid)
+        killed = []
+
+        def kill_one(said):
+            if said.startswith("1 of") and not killed:
+                killed.append(workers.popitem()[1])
+                os.kill(killed[0], signal.SIGKILL)
+
+        found = analyzed_job(exports, Options(), kill_one, dask=address)
+
+    assert killed
+    assert document(found) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [(dies_once, "b"), (dies_always, "its workers were killed, time and again")],
+    ids=["once", "always"],
+)
+def test_an_export_that_kills_its_workers_takes_nothing_with_it(address, tmp_path, one, said):
+    paths = [tmp_path / name for name in "abcd"]
+    found = [str(outcome) for outcome in outcomes_on(address, paths, Options(), silent, one)]
+
+    assert [found[place] for place in (0, 2, 3)] == ["a", "c", "d"]
+    assert said in found[1]
+
+
+@pytest.mark.slow
+def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expected, tmp_path):
+    cache = Cache(tmp_path / "kept")
+
+    def interrupt(said):
+        if said.startswith("2 of"):
+            raise KeyboardInterrupt
+
+    def kept():
+        return {entry.name: entry.stat().st_ino for entry in (cache.folder / Kind.ANSWERS).iterdir()}
+
+    with pytest.raises(KeyboardInterrupt):
+        analyzed_job(exports, Options(), interrupt, dask=address, cache=cache)
+    before = kept()
+    found = analyzed_job(exports, Options(), silent, dask=address, cache=cache)
+
+    assert len(before) >= 2
+    assert before.items() <= kept().items()
+    assert len(kept()) == RANKS
+    assert document(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("nowhere", "is no address of a scheduler — write tcp://HOST:PORT"),
+        ("http://127.0.0.1:80", "is no address of a scheduler"),
+        ("tcp://127.0.0.1:1", "cannot be reached: Connection refused — start the scheduler"),
+        ("tcp://127.0.0.1:x", "is no address of a scheduler"),
+        ("odd.json", "is no address of a scheduler"),
+        ("scheduler.json", "cannot be reached: Connection refused"),
+    ],
+)
+def test_an_address_without_a_cluster_is_said_in_a_line(exports, tmp_path, monkeypatch, named, said):
+    pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    (tmp_path / "odd.json").write_text("[]")
+    (tmp_path / "scheduler.json").write_text('{"address": "tcp://127.0.0.1:1"}')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=said) as told:
+        analyzed_job(exports, Options(), silent, dask=named)
+    assert "\n" not in str(told.value)
