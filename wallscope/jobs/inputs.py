@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wallscope.errors import InputError
+from wallscope.files import real
 
 _EXPORTS = (".sqlite", ".sqlite3")
 _REPORTS = (".nsys-rep", ".qdrep")
@@ -30,7 +31,7 @@ def exports_of(paths: Sequence[Path]) -> tuple[Path, ...]:
     found: dict[Path, Path] = {}
     for path in paths:
         for export in _exports(path):
-            found.setdefault(export.resolve(), export)
+            found.setdefault(real(export), export)
     return tuple(found.values())
 
 
