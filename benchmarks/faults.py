@@ -14,7 +14,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,11 +35,11 @@ _NAME = "faults"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """An input, what became of it, and how long that took."""
+    """An input, what became of it, and the CPU time that it took, where that is known."""
 
     one: Input
     outcome: Outcome
-    seconds: float
+    cpu_seconds: float | None
 
 
 def read_journal(path: Path) -> dict[Input, Tried]:
@@ -52,12 +51,12 @@ def read_journal(path: Path) -> dict[Input, Tried]:
         except ValueError:
             continue
         one = Input(told["subject"], told["kind"], told["seed"])
-        found[one] = Tried(one, Outcome(Ending(told["ending"]), told["text"]), told["seconds"])
+        found[one] = Tried(one, Outcome(Ending(told["ending"]), told["text"]), told["cpu_seconds"])
     return found
 
 
 def _write_line(journal: TextIO, tried: Tried) -> None:
-    told = asdict(tried.one) | asdict(tried.outcome) | {"seconds": round(tried.seconds, 3)}
+    told = asdict(tried.one) | asdict(tried.outcome) | {"cpu_seconds": tried.cpu_seconds}
     journal.write(f"{json.dumps(told)}\n")
     journal.flush()
 
@@ -77,9 +76,8 @@ def try_all(chosen: Sequence[Input], jobs: int, journal: TextIO | None) -> list[
                 if one is None:
                     break
                 path = one.write(good, folder)
-                began_s = time.monotonic()
-                outcome = judge.judge(path, one.subject, one.seed)
-                tried = Tried(one, outcome, time.monotonic() - began_s)
+                told = judge.judge(path, one.subject, one.seed)
+                tried = Tried(one, told.outcome, told.cpu_seconds)
                 shutil.rmtree(path.parent)
                 with lock:
                     found.append(tried)

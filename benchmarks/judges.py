@@ -3,14 +3,26 @@
 import gc
 import multiprocessing
 import resource
+import time
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.judging import Ending, Outcome, judged, make_shipped_parts_once
 
-SECONDS, MEMORY_BYTES = 60, 2 << 30
+CPU_SECONDS, MEMORY_BYTES = 60, 2 << 30
+_WALL_SECONDS = 300
+"""Whoever waits for nothing takes no CPU time; a loaded machine takes long over little."""
 _RETIRE = 500
 """Inputs after which a process is replaced: what it takes in memory is then of few inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of an input, and what CPU time it took, where that is known."""
+
+    outcome: Outcome
+    cpu_seconds: float | None
 
 
 class Judge:
@@ -20,26 +32,29 @@ class Judge:
         self._process: multiprocessing.process.BaseProcess | None = None
         self._asked = 0
 
-    def judge(self, path: Path, subject: str, turn: int) -> Outcome:
+    def judge(self, path: Path, subject: str, turn: int) -> Judged:
         """What becomes of one input."""
         if self._process is None:
             self._begin()
         self._pipe.send((path, subject, turn))
         self._asked += 1
-        if not self._pipe.poll(SECONDS):
+        if not self._pipe.poll(_WALL_SECONDS):
             self.end()
-            return Outcome(Ending.BROKEN, f"takes longer than {SECONDS} s")
-        outcome: Outcome
+            return Judged(Outcome(Ending.BROKEN, f"not done after {_WALL_SECONDS} s"), None)
+        judgement: tuple[Outcome, float, int]
         try:
-            outcome, peak_bytes = self._pipe.recv()
+            judgement = self._pipe.recv()
         except EOFError:
             self.end()
-            return Outcome(Ending.BROKEN, "the process died")
+            return Judged(Outcome(Ending.BROKEN, "the process died"), None)
+        outcome, cpu_seconds, peak_bytes = judgement
         if self._asked >= _RETIRE or peak_bytes > MEMORY_BYTES:
             self.end()
         if peak_bytes > MEMORY_BYTES:
-            return Outcome(Ending.BROKEN, f"takes {peak_bytes >> 20:,} MiB")
-        return outcome
+            outcome = Outcome(Ending.BROKEN, f"takes {peak_bytes >> 20:,} MiB")
+        if cpu_seconds > CPU_SECONDS:
+            outcome = Outcome(Ending.BROKEN, f"takes {cpu_seconds:.0f} s of CPU time")
+        return Judged(outcome, cpu_seconds)
 
     def _begin(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -62,6 +77,9 @@ def _serve(pipe: Connection) -> None:
     make_shipped_parts_once()
     gc.freeze()
     while True:
-        outcome = judged(*pipe.recv())
+        asked = pipe.recv()
+        began_s = time.process_time()
+        outcome = judged(*asked)
+        cpu_seconds = time.process_time() - began_s
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        pipe.send((outcome, peak_bytes))
+        pipe.send((outcome, cpu_seconds, peak_bytes))
