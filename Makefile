@@ -59,8 +59,8 @@ bench: $(BULK) $(BULK_ONE)  ## measure reading and whole commands on a million k
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes minutes
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 2000 --jobs 2 --write docs/diff.md
 
-faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours
-	$(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --write docs/robustness.md
+faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, stopped it goes on where it was
+	nice $(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --journal build/faults.jsonl --write docs/robustness.md
 
 screenshots: .venv/stamp  ## take the pictures of the README again; wants Chromium
 	$(BIN)/python -m benchmarks.screenshots docs/images

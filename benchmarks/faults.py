@@ -1,163 +1,98 @@
 """Broken and hostile inputs by the thousand, and what becomes of them.
 
-    python -m benchmarks.faults --inputs 20000 --jobs 2 --write docs/robustness.md
+    python -m benchmarks.faults --inputs 20000 --journal build/faults.jsonl --write docs/robustness.md
 
-Good inputs are mutated one way each (`fixtures/mutation`): exports, JSON answers, configurations and files of
-kernel rules. The same arguments give the same inputs. Each is judged by a process with a watchdog on its time
-and a bound on its memory. Exit code 1 if any outcome is neither an answer that holds nor one clear line.
+Good inputs are mutated one way each (`fixtures/mutation`): exports, folders of tables, jobs, stores, JSON
+answers, configurations and files of kernel rules. The same arguments give the same inputs. Each is judged by
+a process with a watchdog on its time and a bound on its memory. What became of one is in the journal at once:
+begun again with the same journal, only the rest is tried, with `--again` also what was broken. Exit code 1
+if any outcome is neither an answer that holds nor one clear line.
 """
 
 import argparse
-import multiprocessing
-import resource
+import json
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import count, islice
-from multiprocessing.connection import Connection
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
+from threading import Lock
+from typing import TextIO
 
-from benchmarks.judging import Ending, Outcome, judged
-from fixtures.mutation import MUTATIONS, mutated
-from fixtures.mutation.good import CONFIGURATIONS, RULES
-from fixtures.scenario import scenarios
-from fixtures.simulation.random_programs import random_program
-from fixtures.simulation.run import run
-from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, analyze
-from wallscope.render.document import document
+from benchmarks.inputs import Input, good_inputs, inputs
+from benchmarks.judges import Judge
+from benchmarks.judging import Ending, Outcome
+from benchmarks.marks import put
+from fixtures.mutation import MUTATIONS
 
-SECONDS, MEMORY_BYTES = 60, 2 << 30
-PROGRAMS = ((3, "3.25.0"), (5, "3.28.1"), (6, "3.24.0"))
-"""Seeds of random programs, and the schema that their exports are written in."""
-BEGIN, END = "<!-- faults -->", "<!-- end of faults -->"
-_RETIRE = 200
-"""Inputs after which a process is replaced: what it takes in memory is then of few inputs."""
+_NAME = "faults"
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """One mutated input: what it is, which good one it was, what was done to it."""
+class Tried:
+    """An input, what became of it, and the CPU time that it took, where that is known."""
 
-    subject: str
-    kind: str
-    seed: int
-
-    def write(self, good: Mapping[str, Sequence[Path]], folder: Path) -> Path:
-        """Make it, alone in a new folder."""
-        chosen = good[self.subject][self.seed % len(good[self.subject])]
-        path = Path(tempfile.mkdtemp(dir=folder)) / chosen.name
-        mutated(chosen, path, self.subject, self.kind, self.seed)
-        return path
+    one: Input
+    outcome: Outcome
+    cpu_seconds: float | None
 
 
-def good_inputs(folder: Path) -> dict[str, list[Path]]:
-    """The inputs that are mutated, by subject."""
-    exports = [folder / f"run{number}.sqlite" for number in range(len(PROGRAMS))]
-    for path, (seed, schema) in zip(exports, PROGRAMS, strict=True):
-        write_run(run(random_program(seed)), path, has_os_calls=True, schema=schema)
-    next(one for one in scenarios() if one.name == "dispatcher").write(folder / "small.sqlite")
-    answers = [folder / "run0.json", folder / "run1.json"]
-    for export, answer in zip(exports, answers, strict=False):
-        answer.write_text(document(analyze(export, Options(), lambda _: None)), encoding="utf-8")
-    configurations = [folder / name for name in CONFIGURATIONS]
-    for path in configurations:
-        path.write_text(CONFIGURATIONS[path.name], encoding="utf-8")
-    (folder / "rules.toml").write_text(RULES, encoding="utf-8")
-    return {
-        "export": exports,
-        "answer": answers,
-        "configuration": configurations,
-        "kernel rules": [folder / "rules.toml"],
-    }
-
-
-def inputs() -> Iterator[Input]:
-    """Endless inputs, each kind in turn."""
-    for seed in count():
-        for subject, kinds in MUTATIONS.items():
-            for kind in kinds:
-                yield Input(subject, kind, seed)
-
-
-class Judge:
-    """A process that judges, and is replaced when it takes too long, dies or has grown."""
-
-    def __init__(self) -> None:
-        self._process: multiprocessing.process.BaseProcess | None = None
-        self._asked = 0
-
-    def judge(self, path: Path, subject: str) -> Outcome:
-        """What becomes of one input."""
-        if self._process is None:
-            self._begin()
-        self._pipe.send((path, subject))
-        self._asked += 1
-        if not self._pipe.poll(SECONDS):
-            self.end()
-            return Outcome(Ending.BROKEN, f"takes longer than {SECONDS} s")
-        outcome: Outcome
+def read_journal(path: Path) -> dict[Input, Tried]:
+    """What was tried before; the last word on an input counts, a line that was cut is none."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
-            outcome, peak_bytes = self._pipe.recv()
-        except EOFError:
-            self.end()
-            return Outcome(Ending.BROKEN, "the process died")
-        if self._asked >= _RETIRE or peak_bytes > MEMORY_BYTES:
-            self.end()
-        if peak_bytes > MEMORY_BYTES:
-            return Outcome(Ending.BROKEN, f"takes {peak_bytes >> 20:,} MiB")
-        return outcome
-
-    def _begin(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._asked = 0
-
-    def end(self) -> None:
-        """Let the process go."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-            self._process = None
+            told = json.loads(line)
+        except ValueError:
+            continue
+        one = Input(told["subject"], told["kind"], told["seed"])
+        found[one] = Tried(one, Outcome(Ending(told["ending"]), told["text"]), told["cpu_seconds"])
+    return found
 
 
-def _serve(pipe: Connection) -> None:
-    while True:
-        outcome = judged(*pipe.recv())
-        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        pipe.send((outcome, peak_bytes))
+def _write_line(journal: TextIO, tried: Tried) -> None:
+    told = asdict(tried.one) | asdict(tried.outcome) | {"cpu_seconds": tried.cpu_seconds}
+    journal.write(f"{json.dumps(told)}\n")
+    journal.flush()
 
 
-def tried(chosen: Sequence[Input], jobs: int) -> list[tuple[Input, Outcome]]:
-    """All inputs with what became of them."""
+def try_all(chosen: Sequence[Input], jobs: int, journal: TextIO | None) -> list[Tried]:
+    """All inputs with what became of them, each written down at once."""
+    lock, waiting, found = Lock(), iter(chosen), list[Tried]()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         good = good_inputs(folder)
 
-        def share(number: int) -> list[tuple[Input, Outcome]]:
-            judge, found = Judge(), []
-            for one in chosen[number::jobs]:
+        def work(_: int) -> None:
+            judge = Judge()
+            while True:
+                with lock:
+                    one = next(waiting, None)
+                if one is None:
+                    break
                 path = one.write(good, folder)
-                found.append((one, judge.judge(path, one.subject)))
+                told = judge.judge(path, one.subject, one.seed)
+                tried = Tried(one, told.outcome, told.cpu_seconds)
                 shutil.rmtree(path.parent)
+                with lock:
+                    found.append(tried)
+                    if journal is not None:
+                        _write_line(journal, tried)
             judge.end()
-            return found
 
         with ThreadPoolExecutor(jobs) as pool:
-            return [pair for found in pool.map(share, range(jobs)) for pair in found]
+            list(pool.map(work, range(jobs)))
+    return found
 
 
-def table(found: Sequence[tuple[Input, Outcome]]) -> str:
+def table(found: Iterable[Tried]) -> str:
     """The table of the docs: for each kind, how many inputs ended in which way."""
-    counted = Counter((one.subject, one.kind, outcome.ending) for one, outcome in found)
+    counted = Counter((tried.one.subject, tried.one.kind, tried.outcome.ending) for tried in found)
     rows = [
         (f"{subject}: {kind}", [counted[subject, kind, ending] for ending in Ending])
         for subject, kinds in MUTATIONS.items()
@@ -174,28 +109,36 @@ def table(found: Sequence[tuple[Input, Outcome]]) -> str:
 
 def main() -> int:
     """Print the table and each fault, or write the table into a page."""
-    parser = argparse.ArgumentParser(description="What becomes of broken and hostile exports.")
+    parser = argparse.ArgumentParser(description="What becomes of broken and hostile inputs.")
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--skip", type=int, default=0, help="inputs left out before the first")
     parser.add_argument("--subject", choices=list(MUTATIONS), help="one subject alone")
     parser.add_argument("--kind", help="one kind alone")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--journal", type=Path, help="what became of each, kept; begun again, it goes on")
+    parser.add_argument("--again", action="store_true", help="try anew what the journal calls broken")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     wanted = (
         one for one in inputs() if options.kind in (None, one.kind) and options.subject in (None, one.subject)
     )
     chosen = list(islice(wanted, options.skip, options.skip + options.inputs))
-    found = tried(chosen, options.jobs)
-    faults = [(one, outcome) for one, outcome in found if outcome.ending is Ending.BROKEN]
-    for one, outcome in faults:
-        sys.stderr.write(f"{one.subject}: {one.kind}, seed {one.seed}: {outcome.text}\n")
-    if options.write is None:
-        sys.stdout.write(table(found))
-    else:
-        before, _, rest = options.write.read_text(encoding="utf-8").partition(BEGIN)
-        text = f"{before}{BEGIN}\n\n{table(found)}\n{END}{rest.partition(END)[2]}"
-        options.write.write_text(text, encoding="utf-8")
+    known = {} if options.journal is None else read_journal(options.journal)
+    if options.again:
+        known = {one: tried for one, tried in known.items() if tried.outcome.ending is not Ending.BROKEN}
+    with ExitStack() as opened:
+        journal = None
+        if options.journal is not None:
+            options.journal.parent.mkdir(parents=True, exist_ok=True)
+            journal = opened.enter_context(options.journal.open("a", encoding="utf-8"))
+        fresh = try_all([one for one in chosen if one not in known], options.jobs, journal)
+    known |= {tried.one: tried for tried in fresh}
+    found = [known[one] for one in chosen]
+    faults = [tried for tried in found if tried.outcome.ending is Ending.BROKEN]
+    for fault in faults:
+        one = fault.one
+        sys.stderr.write(f"{one.subject}: {one.kind}, seed {one.seed}: {fault.outcome.text}\n")
+    put(options.write, _NAME, table(found))
     return 1 if faults else 0
 
 

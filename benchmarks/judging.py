@@ -1,25 +1,40 @@
 """What wallscope makes of one input that may be broken: an answer that holds, a refusal, or a fault of ours.
 
 The commands are run as a user runs them, in this process. An answer holds if every step's budget and walls
-add up to its length, the JSON is JSON, and reading by pages and by SQLite give the same; a comparison with
-itself finds no change. A refusal is exit code 2 and one line that names the file and says what to do. In both
-cases the file and its folder are as they were.
+add up to its length, the JSON is JSON, and reading by pages and by SQLite give the same rows; a comparison
+with itself finds no change; what is published is harmless (`benchmarks.published`). A refusal is exit code 2
+and one line that names the file and says what to do. In both cases the input and its folder are as they were.
 """
 
 import hashlib
 import io
 import json
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import polars as pl
+
+from benchmarks.published import HarmfulError, check_csv, check_markdown, check_page, check_text, check_trace
+from wallscope import analysis
 from wallscope.cli import main
+from wallscope.errors import WallscopeError
+from wallscope.model.capture import Capture, Progress
+from wallscope.model.reader import Reader
+from wallscope.nsys import read_capture
+from wallscope.render import offline
+
+BASE, HEAD = "a" * 40, "b" * 40
+"""The commits that a store is given."""
 
 
 class Ending(StrEnum):
@@ -48,21 +63,34 @@ class _Ran:
     line: str
 
 
-def judged(path: Path, subject: str) -> Outcome:
-    """What becomes of one input, which must lie in a folder of its own; `subject` is one of `SUBJECTS`."""
-    before = _folder(path)
+def judged(path: Path, subject: str, turn: int) -> Outcome:
+    """What becomes of one input, which must lie in a folder of its own; `subject` is one of `SUBJECTS`.
+
+    `turn` says by its remainder which outputs are made beside JSON, where all would take long.
+    """
+    before = _contents(path)
     with tempfile.TemporaryDirectory() as aside:
         try:
-            line = SUBJECTS[subject](path, Path(aside))
-        except BrokenError as error:
+            line = SUBJECTS[subject](path, Path(aside), turn)
+        except (BrokenError, HarmfulError) as error:
             return Outcome(Ending.BROKEN, str(error))
-    if _folder(path) != before:
+    if _contents(path) != before:
         return Outcome(Ending.BROKEN, "the input or its folder was changed")
     return Outcome(Ending.REFUSED, line) if line else Outcome(Ending.ANSWERED)
 
 
-def _folder(path: Path) -> Mapping[str, str]:
-    return {one.name: hashlib.blake2b(one.read_bytes()).hexdigest() for one in path.parent.iterdir()}
+def make_shipped_parts_once() -> None:
+    """Compress plotly and compile templates once for all pages of this process: no input changes them."""
+    offline._deflated = cache(offline._deflated)  # noqa: SLF001  # a page of a fresh process does it anew
+    offline._environment = cache(offline._environment)  # noqa: SLF001
+
+
+def _contents(path: Path) -> Mapping[str, str]:
+    """What lies beside and below the input: a digest of each file, the kind of anything else."""
+    return {
+        str(one): hashlib.blake2b(one.read_bytes()).hexdigest() if one.is_file() else str(one.lstat().st_mode)
+        for one in sorted(path.parent.rglob("*"))
+    }
 
 
 def _command(path: Path, *arguments: str | Path) -> _Ran:
@@ -70,6 +98,7 @@ def _command(path: Path, *arguments: str | Path) -> _Ran:
 
     Raises:
         BrokenError: it neither answers nor refuses in one line.
+        HarmfulError: what it prints holds letters that a terminal obeys.
     """
     out, err = io.StringIO(), io.StringIO()
     argv = ["wallscope", *map(str, arguments)]
@@ -78,6 +107,8 @@ def _command(path: Path, *arguments: str | Path) -> _Ran:
     said = err.getvalue().strip()
     if code not in {0, 1, 2}:
         raise BrokenError(f"exit code {code}: {said}")
+    check_text(out.getvalue(), "standard output")
+    check_text(said, "standard error")
     is_line = "\n" not in said and said.count(" — ") > 1 and path.name in said
     if code == 2 and not is_line:  # the exit code of bad input
         raise BrokenError(f"refused without a clear line: {said}")
@@ -92,41 +123,134 @@ def _code() -> int:
     raise BrokenError("the command came back without an exit code")
 
 
-def _export(path: Path, aside: Path) -> str:
-    """Analysed by both readers, with each output."""
-    by_pages, by_sqlite = aside / "pages.json", aside / "sqlite.json"
-    ran = _command(path, "analyze", path, "--no-cache", "--json", by_pages, "--html", aside / "page.html")
-    plain = _command(path, "analyze", path, "--no-cache", "--json", by_sqlite, "--reader", "sqlite")
-    if ran.code != plain.code:
-        raise BrokenError(f"readers differ: pages {ran.line or 'answers'} — sqlite {plain.line or 'answers'}")
-    if ran.line:
-        return ran.line
-    _check_sums(_read(by_pages))
-    if by_pages.read_bytes() != by_sqlite.read_bytes():
-        raise BrokenError("pages and sqlite give different answers")
-    return ""
+def _export(path: Path, aside: Path, turn: int) -> str:
+    """Analysed and read by both readers, with JSON and now and then other outputs."""
+    others: tuple[str | Path, ...] = (
+        ("--html", aside / "page.html", "--markdown", aside / "page.md"),
+        ("--perfetto", aside / "trace.pftrace"),
+        ("--csv", aside / "tables", "--parquet", aside / "more tables"),
+        (),
+        (),
+    )[turn % 5]
+    readers = _BothReaders()
+    with mock.patch.object(analysis, "read_capture", readers.read):
+        ran = _command(path, "analyze", path, "--no-cache", "--json", aside / "answer.json", *others)
+    if readers.difference:
+        raise BrokenError(readers.difference)
+    if not ran.line:
+        answer = _read(aside / "answer.json")
+        _check_sums(answer)
+        _check_published(aside, answer)
+    return ran.line
 
 
-def _answer(path: Path, aside: Path) -> str:
+class _BothReaders:
+    """Reads by pages and by SQLite in the place of the one reader, and says how they differ."""
+
+    def __init__(self) -> None:
+        self.difference = ""
+
+    def read(self, path: Path, progress: Progress, _: Reader) -> Capture:
+        by_sqlite: Capture | WallscopeError
+        try:
+            by_sqlite = read_capture(path, progress, Reader.SQLITE)
+        except WallscopeError as error:
+            by_sqlite = error
+        try:
+            by_pages = read_capture(path, progress, Reader.PAGES)
+        except WallscopeError as error:
+            if isinstance(by_sqlite, Capture):
+                self.difference = f"only reading by pages refuses: {error}"
+            raise
+        if isinstance(by_sqlite, WallscopeError):
+            self.difference = f"only reading by SQLite refuses: {by_sqlite}"
+        else:
+            unlike = [one.name for one in fields(Capture) if not _same(by_pages, by_sqlite, one.name)]
+            self.difference = f"readers differ in {', '.join(unlike)}" if unlike else ""
+        return by_pages
+
+
+def _same(one: Capture, other: Capture, part: str) -> bool:
+    ours, theirs = getattr(one, part), getattr(other, part)
+    return bool(ours.equals(theirs) if isinstance(ours, pl.DataFrame) else ours == theirs)
+
+
+def _check_published(aside: Path, answer: Mapping[str, Any]) -> None:
+    checks = {"page.html": check_page, "page.md": check_markdown, "tables": check_csv}
+    for name, check in checks.items():
+        if (aside / name).exists():
+            check(aside / name)
+    if (aside / "trace.pftrace").exists():
+        check_trace(aside / "trace.pftrace", answer)
+
+
+def _table_folder(path: Path, aside: Path, _: int) -> str:
+    """Analysed as a folder of tables."""
+    ran = _command(path, "analyze", path, "--no-cache", "--json", aside / "answer.json")
+    if not ran.line:
+        _check_sums(_read(aside / "answer.json"))
+    return ran.line
+
+
+def _job(path: Path, aside: Path, _: int) -> str:
+    """Analysed together; then without those that cannot be."""
+    strict, lenient = aside / "strict.json", aside / "lenient.json"
+    ran = _command(path, "analyze", path, "--no-cache", "--json", strict)
+    kept = _command(path, "analyze", path, "--no-cache", "--keep-going", "--json", lenient)
+    for made in (strict, lenient):
+        if made.exists():
+            _check_sums(_read(made))
+    if not ran.line and (kept.line or strict.read_bytes() != lenient.read_bytes()):
+        raise BrokenError("leaving out what cannot be analysed changes what can")
+    return ran.line
+
+
+def _store(path: Path, aside: Path, _: int) -> str:
+    """Listed and compared; a copy is recorded into and swept, by an answer that lies beside the folder."""
+    listed = _command(path, "history", "step", "--store", path, "--json", aside / "history.json")
+    if not listed.line:
+        _read(aside / "history.json")
+    compared = _command(path, "diff", f"{BASE}..{HEAD}", "--store", path, "--json", aside / "diff.json")
+    if not compared.line:
+        _read(aside / "diff.json")
+    copy = aside / path.name
+    shutil.copytree(path, copy, symlinks=True, ignore=_no_plain_files)
+    answer = path.parent.parent / "run0.json"
+    recorded = _command(path, "record", answer, "--commit", "c" * 40, "--store", copy, "--keep", "1")
+    return listed.line or compared.line or recorded.line
+
+
+def _no_plain_files(folder: str, names: list[str]) -> list[str]:
+    """What no copy can be made of."""
+    paths = {name: os.path.join(folder, name) for name in names}  # noqa: PTH118  # as shutil asks
+    return [
+        name
+        for name, path in paths.items()
+        if not (os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path))  # noqa: PTH112, PTH113, PTH114
+    ]
+
+
+def _answer(path: Path, aside: Path, _: int) -> str:
     """Compared with itself, and recorded."""
     ran = _command(path, "diff", path, path, "--json", aside / "diff.json", "--markdown", aside / "diff.md")
-    recorded = _command(path, "record", path, "--commit", "a" * 40, "--store", aside / "store")
+    recorded = _command(path, "record", path, "--commit", BASE, "--store", aside / "store")
     if not ran.line:
         found = _read(aside / "diff.json")
+        check_markdown(aside / "diff.md")
         changes = [change["delta_ns"] for change in (found["deltas"] or {}).get("walls", ())]
         if any(changes) or found["verdict"] in {"regression", "improvement"}:
             raise BrokenError(f"a comparison with itself finds {found['verdict']}, {changes}")
     return ran.line or recorded.line
 
 
-def _configuration(path: Path, aside: Path) -> str:
+def _configuration(path: Path, aside: Path, _: int) -> str:
     ran = _command(path, "check-config", path, "--json", aside / "check.json")
     if not ran.line:
         _read(aside / "check.json")
     return ran.line
 
 
-def _rules(path: Path, aside: Path) -> str:
+def _rules(path: Path, aside: Path, _: int) -> str:
     """Applied to a small export, which lies beside the folder of the input."""
     small = path.parent.parent / "small.sqlite"
     return _command(path, "kernels", small, "--kernels", path, "--json", aside / "kernels.json").line
@@ -152,8 +276,11 @@ def _check_sums(answer: Mapping[str, Any]) -> None:
                 raise BrokenError(f"step {step['index']} of rank {rank['rank']} does not add up: {step}")
 
 
-SUBJECTS: Mapping[str, Callable[[Path, Path], str]] = {
+SUBJECTS: Mapping[str, Callable[[Path, Path, int], str]] = {
     "export": _export,
+    "table folder": _table_folder,
+    "job": _job,
+    "store": _store,
     "answer": _answer,
     "configuration": _configuration,
     "kernel rules": _rules,

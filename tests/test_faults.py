@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from benchmarks.faults import Input, good_inputs, inputs
+from benchmarks.inputs import Input, good_inputs, inputs
 from benchmarks.judging import Ending, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
@@ -28,7 +28,7 @@ def good(tmp_path_factory):
 
 
 def outcome(good, one):
-    return judged(one.write(good, good["export"][0].parent), one.subject)
+    return judged(one.write(good, good["export"][0].parent), one.subject, one.seed)
 
 
 @pytest.mark.parametrize(("subject", "kind"), QUICK)

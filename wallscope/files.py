@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and where they really are."""
 
 import os
 import stat
@@ -34,6 +34,11 @@ def write_chunks(target: Path, chunks: Iterable[bytes]) -> None:
     finally:
         if aside is not None:
             aside.unlink(missing_ok=True)
+
+
+def real(path: Path) -> Path:
+    """The path without links, as far as they lead anywhere."""
+    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a link that leads to itself
 
 
 def _mode(target: Path) -> int:

@@ -189,3 +189,23 @@ def test_a_terminal_without_unicode_still_shows_the_answer(started, export):
 
     assert ran.code == 0
     assert "Of its 5.0 ?s: 5.0 ?s" in ran.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("run.sqlite", "--csv", "circle"), id="a folder of results"),
+        pytest.param(("run.sqlite", "--csv", "circle/tables"), id="a folder in it"),
+        pytest.param(("run.sqlite", "--kernels", "circle", "--csv", "tables"), id="rules"),
+        pytest.param(("run.sqlite", "circle"), id="an export of a job"),
+    ],
+)
+@pytest.mark.usefixtures("export")
+def test_a_link_that_leads_to_itself_is_refused(arguments, wallscope, tmp_path):
+    (tmp_path / "circle").symlink_to("circle")
+
+    ran = wallscope("analyze", *arguments)
+
+    assert ran.code == 2
+    assert "Too many levels of symbolic links" in ran.err or "is no folder" in ran.err
+    assert ran.err.count("\n") == 1

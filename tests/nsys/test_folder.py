@@ -1,6 +1,4 @@
 import os
-import sqlite3
-from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fixtures.export import SCHEMAS, ExportWriter, global_pid
+from fixtures.folders import folder_of, write_table
 from wallscope.errors import InputError
 from wallscope.model.capture import Capture, Export
 from wallscope.nsys import read_capture, read_contents
@@ -17,12 +16,6 @@ from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.tables import Wanted
 
 FORMATS = (".parquet", ".arrow")
-UNSIGNED = {
-    *("globalPid", "globalTid", "endGlobalTid", "globalVid", "contextId", "streamId", "graphNodeId"),
-    *("nameId", "shortName", "demangledName", "mangledName", "rangeId", "category", "domainId"),
-    *("utcEpochNs", "uint64Value", "duration"),
-}
-SMALL = {"gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "copyKind"}
 REAL = (
     "a40_cutlass",
     "fuser_h200",
@@ -31,44 +24,6 @@ REAL = (
     "nsysai_h100_2gpu_1s",
     "tf_2020_report23",
 )
-
-
-def write_table(frame: pl.DataFrame, path: Path, rows_a_batch: int = 1_000) -> None:
-    if path.suffix == ".parquet":
-        frame.write_parquet(path, row_group_size=rows_a_batch)
-    else:
-        batches = [frame.slice(start, rows_a_batch) for start in range(0, len(frame), rows_a_batch)]
-        pl.concat(batches or [frame], rechunk=False).write_ipc_stream(
-            path, compat_level=pl.CompatLevel.oldest()
-        )
-
-
-def folder_of(export: Path, suffix: str, rows_a_batch: int = 1_000) -> Path:
-    """The tables of an .sqlite export in the types that nsys gives them in folders."""
-    folder = export.with_suffix(f"{suffix}dir")
-    folder.mkdir()
-    with closing(sqlite3.connect(f"{export.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        for (table,) in tables:
-            declared = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
-            schema = {name: signed_type(table, name, kind) for _, name, kind, *_ in declared}
-            rows = connection.execute(f'SELECT * FROM "{table}"').fetchall()
-            frame = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
-                pl.col(name).cast(pl.UInt64, wrap_numerical=True)
-                for name, kind in schema.items()
-                if name in UNSIGNED and kind == pl.Int64
-            )
-            write_table(frame, folder / f"{table}{suffix}", rows_a_batch)
-    return folder
-
-
-def signed_type(table: str, column: str, kind: str) -> type[pl.DataType]:
-    if kind == "TEXT":
-        return pl.String
-    if kind == "REAL":
-        return pl.Float64
-    return pl.Int32 if column in SMALL or (table, column) == ("StringIds", "id") else pl.Int64
 
 
 def write(path: Path, schema: str = "3.25.0", *, lazy: bool = True) -> Path:

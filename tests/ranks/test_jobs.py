@@ -128,6 +128,16 @@ def test_clocks_of_two_nodes_are_laid_on_each_other(offset_ms, drift_ppm, has_co
     assert max(-job.clock.residual_p05_ns, job.clock.residual_p95_ns) < 10 * US
 
 
+def test_ranks_of_one_host_whose_clocks_differ_by_a_number_each_are_laid_on_each_other():
+    apart_ns = (0, 300 * US, -120 * US, 40 * US)
+    slow = {"slow": 1.08}
+    ranks = plain(4, lambda rank, _: slow if rank == 3 else {})
+    job = judged(ranks, [Host("node-0", own) for own in apart_ns])
+
+    assert max(-job.clock.residual_p05_ns, job.clock.residual_p95_ns) < 10 * US
+    assert [(one.rank, one.reason) for one in job.stragglers] == [(3, "slower-kernels")]
+
+
 def pipeline(micro_batches, stages, replicas, changed):
     """Forward only: each stage works and hands on; its replicas reduce gradients at the end of the step."""
 

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -6,6 +7,8 @@ from rich.console import Console
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope.analysis import Options, analyze
+from wallscope.cli.output import print_out
+from wallscope.model.capture import Finding, Severity
 from wallscope.nsys import read_contents
 from wallscope.render.contents import contents_listing
 from wallscope.render.terminal import summary
@@ -66,3 +69,22 @@ def test_names_chosen_by_an_attacker_are_shown_and_do_nothing(tmp_path):
     assert r"evil\x1b[31mred\r\n::set-output name=x::y\u202e[bold]markup" in shown
     assert all(letter.isprintable() or letter == "\n" for letter in shown)
     assert not any(line.startswith("::") for line in shown.split("\n"))
+
+
+def test_names_of_calls_in_causes_and_findings_are_not_obeyed(tmp_path, capsys):
+    spoken = "cudaMemcpyAsync\u202egnp.exe\x1b[2J"
+    path = tmp_path / "run.sqlite"
+    next(scenario for scenario in scenarios() if scenario.name == "graph-mode").write(path)
+    found = analyze(path, Options(), lambda _: None)
+    finding = Finding("odd", Severity.WARNING, f"{spoken} was seen", f"leave {spoken} out")
+    told = replace(
+        found,
+        diagnosis=replace(found.diagnosis, paragraph=f"Without host/{spoken} all is well. Yes."),
+        capture=replace(found.capture, findings=(finding,)),
+    )
+
+    print_out(summary(told))
+
+    shown = capsys.readouterr().out
+    assert not {"\u202e", "\x1b"} & set(shown)
+    assert shown.count("\\u202egnp.exe\\x1b[2J") == 3

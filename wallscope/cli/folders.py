@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wallscope.cli.output import status_of
 from wallscope.errors import OutputError
+from wallscope.files import real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ def check_folder(
     if status is not None and not stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{target} — is no folder — name a new or an empty one")
     _check_apart(target, inputs)
-    if not target.resolve().parent.is_dir():
+    if not real(target).parent.is_dir():
         raise OutputError(f"{target} — the folder around it does not exist — make it first")
     if status is not None and any(target.iterdir()) and not is_ours(target):
         raise OutputError(f"{target} — holds other files — name a new or an empty folder")
@@ -33,11 +34,11 @@ def check_folder(
 
 def _check_apart(target: Path, inputs: tuple[Path | None, ...]) -> None:
     """Refuse a folder that holds an input or lies in one."""
-    place = target.resolve()
+    place = real(target)
     for path in inputs:
-        if path is not None and path.resolve().is_relative_to(place):
+        if path is not None and real(path).is_relative_to(place):
             raise OutputError(f"{target} — is an input or holds one — name another folder")
-        if path is not None and path.is_dir() and place.is_relative_to(path.resolve()):
+        if path is not None and path.is_dir() and place.is_relative_to(real(path)):
             raise OutputError(f"{target} — lies in a folder that is an input — name a folder elsewhere")
 
 
@@ -50,7 +51,7 @@ def write_folder(target: Path, write: "Callable[[Path], None]") -> None:
     import shutil  # noqa: PLC0415  # keeps --help fast
     import tempfile  # noqa: PLC0415  # same
 
-    place = target.resolve()
+    place = real(target)
     aside: Path | None = None
     try:
         aside = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name[:100]}."))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wallscope.errors import OutputError
-from wallscope.files import write_chunks
+from wallscope.files import real, write_chunks
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,8 +19,11 @@ _STANDARD_OUTPUT = "-"
 
 
 def print_out(answer: "RenderableType") -> None:
-    """Print to standard output, as wide as the terminal, 80 columns elsewhere."""
+    """Print to standard output, as wide as the terminal, 80 columns elsewhere; no letter of it is obeyed."""
     from rich.console import Console  # noqa: PLC0415  # keeps --help fast
+    from rich.segment import SegmentLines  # noqa: PLC0415
+
+    from wallscope.render.foreign import spelled  # noqa: PLC0415
 
     page = io.StringIO()
     console = Console(
@@ -31,7 +34,11 @@ def print_out(answer: "RenderableType") -> None:
         emoji=False,
         soft_wrap=False,
     )
-    console.print(answer)
+    lines = [
+        [segment._replace(text=spelled(segment.text)) for segment in line]
+        for line in console.render_lines(answer, pad=False)
+    ]
+    console.print(SegmentLines(lines, new_lines=True))
     _to_standard_output("\n".join(line.rstrip() for line in page.getvalue().split("\n")))
 
 
@@ -62,8 +69,8 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
         raise OutputError(f"{target} — is no regular file — name another file")
     if status is not None and any(path and path.exists() and target.samefile(path) for path in inputs):
         raise OutputError(f"{target} — is an input — name another file")
-    folders = [path.resolve() for path in inputs if path is not None and path.is_dir()]
-    if any(target.resolve().is_relative_to(folder) for folder in folders):
+    folders = [real(path) for path in inputs if path is not None and path.is_dir()]
+    if any(real(target).is_relative_to(folder) for folder in folders):
         raise OutputError(f"{target} — lies in a folder that is an input — name a file elsewhere")
     if not target.absolute().parent.is_dir():
         raise OutputError(f"{target} — its folder does not exist — make it first")
@@ -94,7 +101,7 @@ def check_different(targets: dict[str, Path | None]) -> None:
         if target is None:
             continue
         is_standard = str(target) == _STANDARD_OUTPUT
-        place = _STANDARD_OUTPUT if is_standard else target.resolve()
+        place = _STANDARD_OUTPUT if is_standard else real(target)
         if place in taken:
             said = "standard output" if is_standard else str(target)
             raise OutputError(f"{said} — is named by {taken[place]} and by {option} — name two places")

@@ -10,7 +10,7 @@ import typer
 from wallscope.cli.folders import check_folder, holds_only, write_folder
 from wallscope.cli.output import check_different, check_output, write_whole
 from wallscope.errors import OptionError, OutputError
-from wallscope.files import write_chunks
+from wallscope.files import real, write_chunks
 
 if TYPE_CHECKING:
     from wallscope.analysis import Accounted
@@ -93,7 +93,7 @@ class Outputs:
             check_folder(folder, inputs, partial(_is_ours, kind=kind))
             others = [place for name, place in places.items() if place and name != option]
             for other in others:
-                if folder and other.resolve().is_relative_to(folder.resolve()):
+                if folder and real(other).is_relative_to(real(folder)):
                     raise OutputError(f"{other} — lies in the folder of {option} — name a place elsewhere")
 
     @property

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from wallscope.errors import InputError
+from wallscope.files import real
 from wallscope.jobs.remote import Source, Url, listed
 
 _EXPORTS = (".sqlite", ".sqlite3")
@@ -38,7 +39,7 @@ def exports_of(paths: Sequence[Source]) -> tuple[Source, ...]:
     found: dict[Source, Source] = {}
     for path in paths:
         for export in _behind(path) if isinstance(path, Url) else _exports(path):
-            found.setdefault(export if isinstance(export, Url) else export.resolve(), export)
+            found.setdefault(export if isinstance(export, Url) else real(export), export)
     return tuple(found.values())
 
 

@@ -196,8 +196,8 @@ def _decoded(found: Records, layout: _Layout) -> dict[str, Numbers | pl.Series]:
     """The values of records, of the wanted columns."""
     flat, starts, ends = found.flat, found.starts, found.ends
     header_bytes = flat.take(starts)
-    if header_bytes.max() > 127:
-        raise UnusualError("a record has a long header")
+    if not 2 <= header_bytes.min() <= header_bytes.max() <= 127:
+        raise UnusualError("a record has a long header, or an empty one, which SQLite takes for damage")
     # 2.1: the types stand in the header, one behind the other, and so do the values behind it
     header_ends = starts + header_bytes
     type_at, value_at = starts + 1, header_ends.copy()

@@ -119,9 +119,9 @@ def read(
             f"{source.path} — table {table.name} has no column {missing[0]} — export the report again"
         )
     integers = [column for column in there if column in table.columns]
-    found = pl.DataFrame(schema={column: declared[column] for column in there})
-    if there:
-        found = source.tables.frame(Wanted(table.name, integers, there[len(integers) :], keys), progress)
+    if not there:
+        return pl.DataFrame(schema=declared)
+    found = source.tables.frame(Wanted(table.name, integers, there[len(integers) :], keys), progress)
     absent = [pl.lit(None, kind).alias(name) for name, kind in declared.items() if name not in there]
     return found.with_columns(absent).select(list(declared))
 

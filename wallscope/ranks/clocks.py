@@ -138,9 +138,9 @@ def _shifted(rows: pl.DataFrame, shift: npt.NDArray[np.float64]) -> pl.DataFrame
 
 def _of_members(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
     """What has to be added to the times of each rank, so that its ends are those of its peers."""
-    telling = _telling(rows)
-    middle = pl.col("end_ns").median().over("meeting")
-    own = telling.group_by("member").agg(added=(middle - pl.col("end_ns")).median())
+    missing = pl.col("end_ns").median().over("meeting") - pl.col("end_ns")
+    telling = _telling(rows).select("member", added=missing)  # inside of agg, over would see one member alone
+    own = telling.group_by("member").agg(pl.col("added").median())
     added = rows.select("member").join(own, on="member", how="left", maintain_order="left")["added"]
     return added.fill_null(0.0).to_numpy()
 

@@ -11,8 +11,14 @@ def visible(text: str, most: int = 200) -> str:
     >>> visible("ncclDevKernel\x1b[31m"), visible("a\u202eb"), visible("abcdef", most=4)
     ('ncclDevKernel\\x1b[31m', 'a\\u202eb', 'abc…')
     """
-    cut = text if len(text) <= most else text[: most - 1] + "…"
-    return "".join(_spelled(letter) if unicodedata.category(letter) in _UNSAFE else letter for letter in cut)
+    return spelled(text if len(text) <= most else text[: most - 1] + "…")
+
+
+def spelled(text: str) -> str:
+    """All of the text, with the letters spelled out that cannot be seen."""
+    if text.isprintable():
+        return text
+    return "".join(_spelled(letter) if unicodedata.category(letter) in _UNSAFE else letter for letter in text)
 
 
 def _spelled(letter: str) -> str:

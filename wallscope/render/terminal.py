@@ -14,7 +14,7 @@ from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.throughput import Throughput
 from wallscope.render.details import details, rank_name
 from wallscope.render.fixes import fixes
-from wallscope.render.foreign import visible
+from wallscope.render.foreign import spelled, visible
 from wallscope.render.grids import titled
 from wallscope.render.job import job_sections, job_verdict
 from wallscope.render.walls import causes, walls
@@ -88,7 +88,7 @@ def headline(export: Export, analysis: Analysis) -> Text:
         ", ".join(models) or "GPU unknown",
         _supplied(analysis),
     ]
-    return Text(" · ".join(parts))
+    return Text(visible(" · ".join(parts)))
 
 
 def exports(analysis: Analysis) -> str:
@@ -171,7 +171,7 @@ def throughput_lines(found: Throughput) -> Iterator[str]:
 
 def _verdict(paragraph: str) -> Text:
     """The paragraph with its first sentence in bold."""
-    first, point, rest = paragraph.partition(". ")
+    first, point, rest = spelled(paragraph).partition(". ")
     return Text.assemble((f"{first}{point.strip()}", "bold"), f" {rest}" if rest else "")
 
 
@@ -188,7 +188,7 @@ def limits(findings: tuple[Finding, ...], most: int | None = None) -> Group:
     table.add_column()
     graded = sorted(findings, key=lambda entry: order.index(entry.severity))
     for finding in graded[:most]:
-        body = Text(finding.message)
+        body = Text(spelled(finding.message))
         if finding.cure:
             body.append(f" → {finding.cure}", style="dim")
         table.add_row(Text("•", style=_SEVERITY[finding.severity]), body)

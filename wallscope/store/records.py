@@ -26,6 +26,7 @@ from wallscope.store.files import ASIDE
 from wallscope.store.places import place_of
 
 _COMMIT = re.compile(r"[0-9a-f]{4,64}")
+_OBJECT = re.compile(r"[0-9a-f]{64}")
 _RECORDS, _OBJECTS = "records", "objects"
 _GRACE_S = 3_600
 _MOST_SHOWN = 5
@@ -210,6 +211,7 @@ def _record(content: bytes, path: str) -> Record:
         record = TypeAdapter(Record).validate_json(content)
     except (ValueError, ValidationError, RecursionError) as error:
         raise StoreError(f"{path} — is damaged — delete it and record the run again") from error
-    if not 0 <= record.speaks < len(record.ranks):
+    is_named = all(_OBJECT.fullmatch(rank.object) for rank in record.ranks)  # else it could be any file
+    if not is_named or not 0 <= record.speaks < len(record.ranks):
         raise StoreError(f"{path} — is damaged — delete it and record the run again")
     return record
