@@ -11,12 +11,14 @@ from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, C
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.diagnosis import Dominant
+from wallscope.model.fixes import first_screen
 from wallscope.model.options import Options
 from wallscope.model.report import Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
 from wallscope.profile import profiled, profiles
 from wallscope.ranks import Together, lanes, together
+from wallscope.replays import Replays
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.inner import inner_unit
@@ -78,6 +80,7 @@ class Accounted:
     evidence: Evidence
     facts: OperationFacts
     place: int
+    replays: Replays
     together: Together | None = None
 
 
@@ -113,7 +116,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    from wallscope.fixes import with_fixes  # noqa: PLC0415  # rules need pydantic, other commands do not
+    from wallscope.fixes import asked_of_replay, with_fixes  # noqa: PLC0415  # rules need pydantic
     from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
     from wallscope.fixes.seen import seen  # noqa: PLC0415
 
@@ -172,7 +175,12 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, told, trace, names)
-    return Accounted(profiled(fixed, own), parts, evidence, facts, place, known)
+    replays = Replays(parts, facts, evidence, place, ranks[place])
+    asked = {fix.id: asked_of_replay(fix) for fix in first_screen(fixed.fixes or ())}
+    if any(asked.values()):
+        progress("playing steps again")
+        fixed = replays.with_answers(fixed, asked)
+    return Accounted(profiled(fixed, own), parts, evidence, facts, place, replays, known)
 
 
 def dominant(walls: Times, unresolved: Times) -> Dominant:

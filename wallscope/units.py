@@ -26,6 +26,17 @@ def duration(time_ns: int | None) -> str:
     return f"{time_ns} ns"
 
 
+def change(before_ns: int, after_ns: int) -> str:
+    """A time that becomes another, with the unit told once where both have it.
+
+    >>> change(48_400_000, 31_000_000), change(1_200_000, 900_000)
+    ('48.4 → 31.0 ms', '1.2 ms → 900.0 µs')
+    """
+    before, after = duration(before_ns), duration(after_ns)
+    value, _, unit = before.partition(" ")
+    return f"{value if after.endswith(f' {unit}') else before} → {after}"
+
+
 def signed_duration(time_ns: int) -> str:
     """A difference of times, with its sign.
 

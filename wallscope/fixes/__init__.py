@@ -14,9 +14,16 @@ from wallscope.fixes.seen import merged
 from wallscope.fixes.settings import with_settings
 from wallscope.model.analysis import Analysis
 from wallscope.model.configuration import RunConfiguration, TraceFacts
-from wallscope.model.fixes import Precondition, Setting
+from wallscope.model.fixes import Fix, Precondition, Setting
+from wallscope.model.whatif import Question
 
-__all__ = ["explained", "with_divided_fixes", "with_fixes"]
+__all__ = ["asked_of_replay", "explained", "with_divided_fixes", "with_fixes"]
+
+
+def asked_of_replay(fix: Fix) -> tuple[Question, ...]:
+    """What a replay of the steps is asked, together, for what a fix would win; may be nothing."""
+    rule = next(rule for rule in shipped_rules() if rule.id == fix.id)
+    return rule.questions(fix.causes)
 
 
 def with_fixes(analysis: Analysis, told: RunConfiguration, trace: TraceFacts, names: pl.Series) -> Analysis:

@@ -6,13 +6,13 @@ written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -20,6 +20,7 @@ from wallscope.fixes.predicates import MEASURES, Conditions
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.fixes import ExpectedGain, Setting, System
 from wallscope.model.kinds import Wall
+from wallscope.model.whatif import Question, QuestionKind
 
 PRESSURE = "memory-pressure"
 """Stands among the causes of a rule that answers memory running out, which owns no time."""
@@ -63,7 +64,9 @@ class Rule:
 
     `causes` are patterns of cause ids; `order` ranks rules that answer the same cause, lower first;
     `settings` has lines by system. `active` names what proves that it runs, `compare` what to hold fixed
-    beside the usual. `facts` are ids of the fact tables that it rests on.
+    beside the usual. `replay` is what a replay of the steps is asked, together, for what the fix would win:
+    options of `wallscope whatif`, with `CAUSES` for those that it answers. `facts` are ids of the fact tables
+    that it rests on.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -83,6 +86,7 @@ class Rule:
     gain: Gain | None = None
     caveats: tuple[_Text, ...] = ()
     compare: str = ""
+    replay: tuple[str, ...] = ()
     facts: tuple[_FactId, ...] = ()
 
     def answers(self, cause: str) -> bool:
@@ -92,6 +96,28 @@ class Rule:
     def all_settings(self) -> tuple[Setting, ...]:
         """The settings one by one, in the order of the file."""
         return tuple(_setting(system, line) for system, lines in self.settings.items() for line in lines)
+
+    def questions(self, causes: Sequence[str]) -> tuple[Question, ...]:
+        """What a replay is asked, where it answers these causes."""
+        return tuple(question for line in self.replay for question in _questions(line, causes))
+
+
+def _questions(line: str, causes: Sequence[str]) -> Iterator[Question]:
+    """One for each cause where the target is `CAUSES`, else the only one.
+
+    >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"])]
+    ['--scale host/file=0', '--scale host/lock=0']
+
+    Raises:
+        ValueError: it is no option of `wallscope whatif`.
+    """
+    match = _REPLAY.fullmatch(line)
+    kind = next((kind for kind in get_args(QuestionKind) if match and match["kind"] == kind), None)
+    if match is None or kind is None or (kind == "scale") == (match["share"] is None):
+        raise ValueError(f"replay {line!r} asks nothing")
+    share = None if match["share"] is None else float(match["share"])
+    for target in causes if match["target"] == "CAUSES" else (match["target"],):
+        yield Question(kind, target, share)
 
 
 def _setting(system: System, line: str) -> Setting:
@@ -130,6 +156,10 @@ def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
 def _problems(rule: Rule) -> Iterator[str]:
     if unknown := sorted(rule.when.measures() - set(MEASURES)):
         yield f"unknown measurements {unknown}"
+    try:
+        rule.questions(rule.causes)
+    except ValueError as error:
+        yield str(error)
     causes = [*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in catalogue()), PRESSURE]
     for pattern in rule.causes:
         fixed = pattern if not pattern.startswith("host/queue-drained/") else "host/queue-drained/*"
@@ -142,4 +172,5 @@ def _problems(rule: Rule) -> Iterator[str]:
             yield f"{system} settings without a value: {bad}"
 
 
+_REPLAY = re.compile(r"--(?P<kind>\w+) (?P<target>.+?)(=(?P<share>[\d.]+))?")
 _VERBATIM: tuple[System, ...] = ("pytorch", "program", "launcher")

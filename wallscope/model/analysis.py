@@ -18,6 +18,7 @@ from wallscope.model.kinds import ComputeCategory, Wall
 from wallscope.model.memory import Memory
 from wallscope.model.metrics import GpuMetrics
 from wallscope.model.walls import Walls as Walls  # noqa: PLC0414  # told here too: a part of the contract
+from wallscope.model.whatif import Replay
 
 SCHEMA: Final = "wallscope.analysis/1"
 ENOUGH_STEPS: Final = 5
@@ -242,7 +243,10 @@ class CaptureQuality:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """One object a run of `analyze`; `job` is what several ranks tell together, `None` of one alone."""
+    """One object a run of `analyze`; `job` is what several ranks tell together, `None` of one alone.
+
+    `replay` is `None` where no fix that is shown first can be asked for.
+    """
 
     schema: Literal["wallscope.analysis/1"]
     wallscope_version: str
@@ -254,3 +258,4 @@ class Analysis:
     opportunities: tuple[Opportunity, ...] = ()
     fixes: tuple[Fix, ...] | None = None
     job: Job | None = None
+    replay: Replay | None = None

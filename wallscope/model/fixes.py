@@ -1,9 +1,11 @@
 """What could be done about a loss: settings, their preconditions, and how to see that they work."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
 from wallscope.model.kinds import Wall
+from wallscope.model.whatif import Answer
 
 System = Literal["megatron-bridge", "megatron-lm", "pytorch", "program", "environment", "launcher", "nsys"]
 Met = Literal["met", "unmet", "unknown"]
@@ -62,7 +64,8 @@ class Fix:
     """One remedy for one or several causes, ranked.
 
     `causes` are those of this run that it answers; `recoverable_ns` is the largest ceiling among them, `None`
-    where none was worked out. It is `blocked` while a precondition is unmet.
+    where none was worked out. It is `blocked` while a precondition is unmet. `replay` is what the step would
+    take if all of what the fix is for came true, `None` where that was not asked (`Analysis.replay`).
     """
 
     id: str
@@ -80,3 +83,20 @@ class Fix:
     verify: str
     source: str
     next_wall: str | None = None
+    replay: Answer | None = None
+
+
+_SHOWN, _OF_ONE_CAUSE = 5, 2
+
+
+def first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """The fixes that are shown first, in their order: not more than two of a cause before others."""
+    taken: Counter[str] = Counter()
+    first: list[int] = []
+    for place, fix in enumerate(found):
+        cause = fix.causes[0] if fix.causes else fix.wall
+        taken[cause] += 1
+        if taken[cause] <= _OF_ONE_CAUSE:
+            first.append(place)
+    others = [place for place in range(len(found)) if place not in first]
+    return tuple(found[place] for place in sorted([*first, *others][:_SHOWN]))

@@ -6,9 +6,9 @@ Times are integer nanoseconds of the typical step, shares are 0 to 1, `None` is 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from wallscope.model.analysis import Walls
 from wallscope.model.capture import Export
 from wallscope.model.kinds import Wall
+from wallscope.model.walls import Walls
 
 WHATIF_SCHEMA: Final = "wallscope.whatif/1"
 
@@ -32,11 +32,16 @@ class Question:
             case "without":
                 return f"without {self.target}"
             case "graph":
-                return f"{self.target} as CUDA graphs"
+                return f"{'all launches' if self.target == '*' else self.target} as CUDA graphs"
             case "hide":
                 return f"nobody waits for {self.target}"
             case "overlap":
                 return f"{self.target} on a stream of its own"
+
+    @property
+    def option(self) -> str:
+        """The question as `wallscope whatif` takes it."""
+        return f"--{self.kind} {self.target}" + ("" if self.share is None else f"={self.share:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,21 @@ class Answer:
     next_wall: Wall
     next_cause: str
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The steps that were played again to tell what fixes would win.
+
+    `ranks` are played together; where it is one of several, the others come as late as they did. `refused`
+    says why no fix has an answer, `None` where they have; `check` is `None` where nothing was played.
+    """
+
+    steps: int
+    operations: int
+    ranks: int
+    check: SelfCheck | None
+    refused: str | None
 
 
 @dataclass(frozen=True, slots=True)

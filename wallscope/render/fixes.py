@@ -8,34 +8,47 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.fixes import Fix, Met, Setting, System
+from wallscope.model.fixes import Fix, Met, Setting, System, first_screen
+from wallscope.model.whatif import Answer, Replay
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.grids import titled
 
-_MOST_FIXES = 5
-_MOST_OF_ONE_CAUSE = 2
 _MOST_SETTINGS = 3
+_MOST_QUESTIONS = 2
+_LEAST_WON = 0.001
 _BESIDE: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: tuple[Met, ...] = ("met", "unmet", "unknown")
 
 
-def fixes(found: tuple[Fix, ...], unit: str) -> RenderableType:
-    """At most five fixes, not more than two that answer the same cause first; the rest is counted."""
+def fixes(found: tuple[Fix, ...], unit: str, replay: Replay | None = None) -> RenderableType:
+    """At most five fixes, not more than two that answer the same cause first; the rest is counted.
+
+    `replay` is what was played again to tell what they would win; `None` where nothing was.
+    """
     title = f"Do, by what the {unit} could win at most; ceilings do not add up"
-    return titled(title, _Fixes(first_screen(found), found))
+    return titled(title, _Fixes(first_screen(found), found, replay))
 
 
-def first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """The fixes that are shown first, in their order: not more than two of a cause before others."""
-    taken: Counter[str] = Counter()
-    first: list[int] = []
-    for place, fix in enumerate(found):
-        cause = fix.causes[0] if fix.causes else fix.wall
-        taken[cause] += 1
-        if taken[cause] <= _MOST_OF_ONE_CAUSE:
-            first.append(place)
-    others = [place for place in range(len(found)) if place not in first]
-    return tuple(found[place] for place in sorted([*first, *others][:_MOST_FIXES]))
+def replayed(answer: Answer) -> str:
+    """What the step would take if all that a fix is for came true, and what is the wall then."""
+    asked = " and ".join(one.text for one in answer.questions[:_MOST_QUESTIONS])
+    if len(answer.questions) > _MOST_QUESTIONS:
+        asked += f" and {len(answer.questions) - _MOST_QUESTIONS} more"
+    before_ns = answer.step_ns + answer.won_ns
+    if abs(answer.won_ns) < _LEAST_WON * before_ns:
+        return f"replay: wins nothing, {answer.next_wall} is the wall ({asked})"
+    return f"replay: {units.change(before_ns, answer.step_ns)}, then {answer.next_wall} is the wall ({asked})"
+
+
+def replay_line(replay: Replay) -> str:
+    """How good the replays of fixes are, or why there are none."""
+    if replay.refused is not None or replay.check is None:
+        return f"No replay beside the ceilings: {replay.refused}."
+    beside = "" if replay.ranks == 1 else f" of {replay.ranks} ranks"
+    return (
+        f"Replay: {units.number(replay.operations)} operations{beside} played again, all that a fix is for"
+        f" come true; told of the other steps alone {units.percent(replay.check.error_median)} off."
+    )
 
 
 def checked(fix: Fix) -> str:
@@ -50,6 +63,7 @@ class _Fixes:
 
     shown: tuple[Fix, ...]
     found: tuple[Fix, ...]
+    replay: Replay | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False, expand=False)
@@ -65,6 +79,8 @@ class _Fixes:
             table.add_row("-", Text(f"Held back: {fix.title}", style=WALL_COLOURS[fix.wall]), "")
             for line in _obstacles(fix):
                 table.add_row("", line, "")
+        if self.replay is not None:
+            table.add_row("", Text(replay_line(self.replay), style="dim"), "")
         if left := len(self.found) - len(self.shown):
             table.add_row(
                 "", Text(f"{left} more in the JSON; wallscope explain {self.shown[0].id}", style="dim"), ""
@@ -93,9 +109,11 @@ def _lines(fix: Fix) -> list[Text]:
     lines = []
     if fix.settings:
         lines.append(Text(_settings(fix.settings)))
+    if fix.replay is not None:
+        lines.append(Text(replayed(fix.replay)))
     lines += _obstacles(fix)
     told = [f"preconditions: {checked(fix)}"] if fix.preconditions else []
-    told += [f"then {fix.next_wall} is next"] if fix.next_wall else []
+    told += [f"then {fix.next_wall} is next"] if fix.next_wall and fix.replay is None else []
     if told:
         lines.append(Text("; ".join(told), style="dim"))
     return lines

@@ -7,10 +7,10 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.catalogue import meaning
 from wallscope.model.diagnosis import WallShare
-from wallscope.model.fixes import Fix
+from wallscope.model.fixes import Fix, first_screen
 from wallscope.model.kinds import Wall
 from wallscope.render.details import rank_name
-from wallscope.render.fixes import checked, first_screen
+from wallscope.render.fixes import checked, replay_line, replayed
 from wallscope.render.markdown_text import code, escaped, table
 from wallscope.render.terminal import chosen, headline, steps_found, throughput_lines
 
@@ -86,6 +86,8 @@ def _fixes(analysis: Analysis) -> list[str]:
     lines = [f"#### First fixes; ceilings of the {analysis.anchor.typical}, which do not add up", ""]
     for number, fix in enumerate(shown, start=1):
         lines += [f"{number}. {line}" if place == 0 else line for place, line in enumerate(_fix(fix))]
+    if analysis.replay is not None:
+        lines += ["", escaped(replay_line(analysis.replay), 400)]
     if left := len(found) - len(shown):
         lines += ["", f"{left} more in the JSON answer."]
     return lines
@@ -104,6 +106,8 @@ def _fix(fix: Fix) -> Iterator[str]:
     for entry in [entry for entry in fix.preconditions if entry.status == "unmet"][:_MOST_UNMET]:
         cure = f" → {escaped(entry.unblock)}" if entry.unblock else ""
         yield f"   - **blocked:** {escaped(entry.text)}{cure}"
+    if fix.replay is not None:
+        yield f"   - {escaped(replayed(fix.replay), 300)}"
     if fix.preconditions:
         yield f"   - preconditions: {checked(fix)}{_to_check(fix)}"
 

@@ -7,14 +7,13 @@ from typing import Final
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.comparison import Comparison
-from wallscope.model.fixes import Fix
+from wallscope.model.fixes import Fix, first_screen
 from wallscope.model.kinds import Wall
 from wallscope.render import figures
 from wallscope.render.blocks import Figure
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.comparison_text import headline as compared
 from wallscope.render.comparison_text import verdict_word
-from wallscope.render.fixes import first_screen
 from wallscope.render.foreign import visible
 from wallscope.render.terminal import headline
 

@@ -6,12 +6,12 @@ from typing import Any
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.diagnosis import Dominant
-from wallscope.model.fixes import Fix
+from wallscope.model.fixes import Fix, first_screen
 from wallscope.model.kinds import Wall
 from wallscope.model.report import Report
 from wallscope.render.blocks import Section
 from wallscope.render.details import rank_name
-from wallscope.render.fixes import checked, first_screen
+from wallscope.render.fixes import checked, replay_line, replayed
 from wallscope.render.offline import offline
 from wallscope.render.sections.causes import causes
 from wallscope.render.sections.job import job
@@ -97,6 +97,7 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "more_opportunities": max(len(analysis.opportunities) - _MOST_OPPORTUNITIES, 0),
         "fixes": fixes[:_MOST_FIXES],
         "more_fixes": fixes[_MOST_FIXES:],
+        "replay": "" if analysis.replay is None else replay_line(analysis.replay),
         "findings": tuple(graded[:_MOST_LIMITS]),
         "more_findings": max(len(graded) - _MOST_LIMITS, 0),
     }
@@ -130,6 +131,8 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "unknown": [needed for needed in fix.preconditions if needed.status == "unknown"],
         "unmet": [needed for needed in fix.preconditions if needed.status == "unmet"],
         "checked": checked(fix),
+        "replayed": "" if fix.replay is None else replayed(fix.replay),
+        "asked": "" if fix.replay is None else " ".join(one.option for one in fix.replay.questions),
     }
 
 

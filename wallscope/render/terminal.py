@@ -56,7 +56,7 @@ def _summary(analysis: Analysis) -> Iterator[RenderableType]:
         yield losses
     if analysis.fixes:
         yield Text()
-        yield fixes(analysis.fixes, whole)
+        yield fixes(analysis.fixes, whole, analysis.replay)
     yield Text()
     yield limits(analysis.capture.findings, _MOST_LIMITS)
     for section in (*_of_job(analysis), *details(analysis, shown, whole)):

@@ -7,9 +7,8 @@ capture back: how far it does not, tells how little it can be believed.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -266,32 +265,34 @@ class Replay:
         its last call.
         """
         pieces = self._pieces
-        issuing_of: dict[int, list[int]] = {}
-        for row, call in enumerate(pieces.call):
-            if call >= 0 and call in issuing:
-                issuing_of.setdefault(pieces.process[pieces.thread[row]], []).append(row)
-        ends_of = {process: [pieces.end_ns[row] for row in rows] for process, rows in issuing_of.items()}
+        call, ends_ns = np.array(pieces.call, np.int64), np.array(pieces.end_ns, np.int64)
+        starts_ns, threads = np.array(pieces.start_ns, np.int64), np.array(pieces.thread, np.int64)
+        process = np.array([pieces.process[thread] for thread in pieces.thread], np.int64)
+        issues = np.flatnonzero((call >= 0) & np.isin(call, np.fromiter(issuing, np.int64)))
         found = {}
-        for thread, rows in self._outside_calls():
-            process = pieces.process[thread]
-            begin_ns, until_ns = pieces.start_ns[rows[0]], pieces.end_ns[rows[-1]]
-            place = bisect_left(ends_of.get(process, []), until_ns) - 1
-            if place < 0 or ends_of[process][place] <= begin_ns:
+        for thread, rows in self._rows_of.items():
+            issued = issues[process[issues] == pieces.process[thread]]
+            if not issued.size or (threads[issued] == thread).all():
                 continue
-            other = pieces.thread[issuing_of[process][place]]
-            if other != thread:
+            own = np.array(rows, np.int64)
+            first, last = _runs(call[own] < 0)
+            place = np.searchsorted(ends_ns[issued], ends_ns[own[last]]) - 1
+            has_gone_on = (place >= 0) & (ends_ns[issued[place]] > starts_ns[own[first]])
+            has_gone_on &= threads[issued[place]] != thread
+            for run in np.flatnonzero(has_gone_on).tolist():
+                other = pieces.thread[int(issued[place[run]])]
+                until_ns = int(ends_ns[own[last[run]]])
                 left = self._rows_of[other][bisect_left(self._ends_of[other], until_ns) - 1]
-                row = next(row for row in rows if pieces.end_ns[row] > pieces.end_ns[left])
+                between = rows[first[run] : last[run] + 1]
+                row = next(row for row in between if pieces.end_ns[row] > pieces.end_ns[left])
                 found[row] = (left, pieces.end_ns[row] - pieces.end_ns[left])
         return found
 
-    def _outside_calls(self) -> Iterator[tuple[int, list[int]]]:
-        """The pieces between two calls of a thread, together; of a thread that is alone, none matter."""
-        call = self._pieces.call
-        for thread, rows in self._rows_of.items():
-            for is_outside, between in groupby(rows, key=lambda row: call[row] < 0):
-                if is_outside:
-                    yield thread, list(between)
+
+def _runs(is_so: npt.NDArray[np.bool_]) -> tuple[Rows, Rows]:
+    """The first and the last place of each run of what is so."""
+    edge = np.diff(np.concatenate(([0], is_so.astype(np.int8), [0])))
+    return np.flatnonzero(edge > 0), np.flatnonzero(edge < 0) - 1
 
 
 class _Places:

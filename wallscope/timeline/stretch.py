@@ -24,7 +24,7 @@ class Stretch:
             `path` (null outside ranges).
         steps: the windows of one rank (`STEPS`) with the operations `first` and `behind` that begin them
             and the next; answers are about `typical` ones, `checked` ones tell how good they are.
-        call_name, call_role: of each call, by number.
+        call_name, call_role: of each call, by number; its text, its `CallRole`.
         releasing: calls that give memory back, and the last work before each.
         ranges, paths: `NESTED` with `text`, and `PATHS`.
         rank_id: whose steps they are.
@@ -42,3 +42,9 @@ class Stretch:
     ranges: pl.DataFrame
     paths: pl.DataFrame
     rank_id: int
+
+    def roles(self) -> list[str | None]:
+        """The role of the call that each piece is in, by row; `None` outside calls."""
+        known = pl.Series(self.pieces.call, dtype=pl.Int64).to_frame("call")
+        row = pl.when(pl.col("call") >= 0).then("call").cast(pl.UInt32)
+        return self.call_role.gather(known.select(row)[:, 0]).cast(pl.String).to_list()

@@ -19,7 +19,7 @@ from wallscope.walls.stretches import (
     releasing,
 )
 
-_MOST_OPERATIONS = 160_000
+MOST_PLAYED = 160_000
 _COMPUTING = ("compute", "opaque_graph")
 _PLAYED = pl.Schema(
     {
@@ -39,14 +39,16 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     phases: Phases,
     kernel_names: pl.DataFrame,
     place: int,
+    most: int = MOST_PLAYED,
 ) -> Stretch:
     """The steps of one of the ranks, by its place; `partners` (`PARTNERS`) are collectives between ranks.
 
-    Neighbouring steps from the first typical one on, as many as are played quickly; one more stands before.
+    Neighbouring steps from the first typical one on, as many as hold at most so many operations, but one at
+    least; one more stands before.
     """
     shown = ranks[place]
     together = next(group for group in connected(ranks, partners) if shown in group)
-    chosen = neighbouring(shown, _MOST_OPERATIONS // len(together))
+    chosen = neighbouring(shown, most // len(together))
     begin_ns, until_ns = _issued(chosen, together)
     waits = evidence.waits
     everyone = pl.concat([rank.operations for rank in together])
@@ -65,8 +67,8 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
         causes=found["cause"].to_list(),
         operations=_described(own, evidence, phases, kernel_names),
         steps=_steps(chosen, shown, own, replay),
-        call_name=evidence.names_of_calls.cast(pl.String),
-        call_role=evidence.calls["role"].cast(pl.String),
+        call_name=evidence.names_of_calls,
+        call_role=evidence.calls["role"],
         releasing=given_back,
         ranges=phases.tree,
         paths=phases.paths,
@@ -81,6 +83,14 @@ def _issued(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int,
     held = [chosen, *(rank.windows.filter(is_alongside) for rank in together)]
     issued = pl.concat([one.select("issue_start_ns", "issue_end_ns") for one in held]).to_numpy()
     return int(issued[:, 0].min()), int(issued[:, 1].max())
+
+
+def held_operations(rank: RankWindows, most: int) -> int:
+    """How many operations of a rank are played where there should be at most so many."""
+    chosen = neighbouring(rank, most)
+    begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
+    is_held = pl.col("start_ns").is_between(begin_ns, end_ns, closed="left")
+    return int(rank.operations.select(is_held.sum()).item())
 
 
 def waiting_most(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
@@ -102,12 +112,14 @@ def _described(
     own: pl.DataFrame, evidence: Evidence, phases: Phases, kernel_names: pl.DataFrame
 ) -> pl.DataFrame:
     """The operations with their causes, their names, and the range and path of each."""
+    op = own["op"]
+    inside = evidence.projected["range"].gather(op)
     paths = phases.tree.select(pl.col("range").cast(pl.Int32), "path")
+    paths = paths.filter(pl.col("range").is_in(inside.unique().implode()))
     return (
         own.with_columns(
-            cause=evidence.causes.cause.gather(own["op"]), before=evidence.causes.before.gather(own["op"])
+            cause=evidence.causes.cause.gather(op), before=evidence.causes.before.gather(op), range=inside
         )
-        .join(evidence.projected.select("op", "range"), on="op", how="left", maintain_order="left")
         .join(paths, on="range", how="left", maintain_order="left")
         .join(kernel_names, on="name", how="left", maintain_order="left")
     )

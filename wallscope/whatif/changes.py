@@ -1,5 +1,7 @@
 """From questions to changes of a stretch."""
 
+from fnmatch import fnmatchcase
+
 import numpy as np
 import polars as pl
 
@@ -11,7 +13,7 @@ from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft, followers, next_in_stream, rows_of_calls, thinking_before
 from wallscope.whatif.graphs import graph
-from wallscope.whatif.targets import DRAINED, Target, find, targets
+from wallscope.whatif.targets import COMMUNICATION, DRAINED, Target, find, targets
 
 WITHOUT = ("allocator", "synchronisation", "recompute", "offload", "jitter")
 _ALLOCATOR, _RECOMPUTE, _OFFLOAD = "memory/allocator", "memory/recompute", "memory/offload"
@@ -24,6 +26,8 @@ class Changes:
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
         self.targets = targets(stretch)
+        texts = stretch.ranges["text"].drop_nulls().unique(maintain_order=True)
+        self._range_names = [*folded(texts).unique(maintain_order=True), *texts]
 
     def known(self, question: Question) -> Question:
         """The question with its target spelled as it is known.
@@ -38,14 +42,37 @@ class Changes:
                     raise OptionError(f"--scale {name} — a wait is there or not — write {name}=0")
             case "without":
                 name = find(question.target, WITHOUT, "--without")
+            case "graph" if "*" in question.target and self.has(question):
+                name = question.target
             case "graph":
-                texts = self._stretch.ranges["text"].drop_nulls().unique(maintain_order=True)
-                name = find(question.target, [*folded(texts).unique(maintain_order=True), *texts], "--graph")
+                name = find(question.target, self._range_names, "--graph")
             case "hide" | "overlap":
                 moving = [one for one in self.targets if self._moves(one)]
                 wanted = _OF_NAME.get(question.target, question.target)
                 name = find(wanted, moving, f"--{question.kind}")
         return Question(question.kind, name, question.share)
+
+    def has(self, question: Question) -> bool:
+        """Whether there is what a question is about, by the very name that it bears."""
+        match question.kind:
+            case "scale":
+                return question.target in self.targets
+            case "without":
+                return bool(self._lost(question.target))
+            case "graph":
+                return any(fnmatchcase(name, question.target) for name in [*self._range_names, ""])
+            case "hide" | "overlap":
+                return question.target in self.targets and self._moves(question.target)
+
+    def _lost(self, name: str) -> object:
+        """What there is of something that may be gone."""
+        match name:
+            case "synchronisation":
+                return self._stretch.waits.blocking.keys() & set(self._stretch.pieces.call)
+            case "jitter":
+                return self.targets.get(COMMUNICATION)
+            case _:
+                return self.targets.get(f"memory/{name}")
 
     def put(self, question: Question, draft: Draft) -> tuple[str, ...]:
         """Change what a question is about; returns what was changed and assumed."""

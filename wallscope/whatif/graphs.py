@@ -1,5 +1,7 @@
 """A range of the program captured into CUDA graphs: one launch for all that a thread launches in it."""
 
+import re
+
 import numpy as np
 import polars as pl
 
@@ -25,7 +27,7 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
     inside = {call: number_of for op, call, number_of in instance.iter_rows() if op in stretch.replay.places}
     issuing = set(stretch.operations["call"].to_list())
     awaited, pieces = stretch.replay.order.awaited, stretch.pieces
-    roles = stretch.call_role.to_list()
+    roles = stretch.roles()
     graphs = launches = 0
     for rows in rows_by_thread(stretch).values():
         run: list[int] = []
@@ -33,7 +35,7 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
         for row in [*rows, -1]:
             call = pieces.call[row] if row >= 0 else -1
             of = inside.get(call, _OUTSIDE)
-            is_open = row >= 0 and row not in awaited and (call < 0 or roles[call] not in _NEVER_CAPTURED)
+            is_open = row >= 0 and row not in awaited and roles[row] not in _NEVER_CAPTURED
             is_end = not is_open or (call in issuing and of != together)
             if is_end and run:
                 held = _until_last_launch(run, inside, pieces.call)
@@ -58,10 +60,16 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
 
 
 def _instances(stretch: Stretch, name: str) -> pl.DataFrame:
-    """Operations issued inside ranges of a name: op, call and which of those ranges, -1 where unclear."""
+    """Operations issued inside ranges of a name: op, call and which of those ranges, -1 where unclear.
+
+    Of a name with `*` in it all that it matches; `*` alone is the whole step.
+    """
+    if name == "*":
+        return _steps(stretch)
     tree = stretch.ranges.sort("range")
     texts = tree["text"].fill_null("")
-    is_named = ((texts == name) | (folded(texts) == name)).to_numpy()
+    pattern = f"^{'.*'.join(map(re.escape, name.split('*')))}$"
+    is_named = (texts.str.contains(pattern) | folded(texts).str.contains(pattern)).to_numpy()
     found = np.where(is_named, np.arange(len(tree)), -1)
     above = tree["parent"].to_numpy().astype(np.int64)
     while (above >= 0).any():
@@ -72,6 +80,14 @@ def _instances(stretch: Stretch, name: str) -> pl.DataFrame:
     under = _under(stretch, set(tree.filter(pl.Series(is_named))["path"].to_list()))
     by_path = own["path"].is_in(list(under)).fill_null(value=False)
     return own.select("op", "call").with_columns(of).filter((of >= 0) | by_path)
+
+
+def _steps(stretch: Stretch) -> pl.DataFrame:
+    """All operations that calls issue, with the number of the step that the host was at work for."""
+    own = stretch.operations.filter(pl.col("call") >= 0).select("op", "call")
+    issued_ns = stretch.waits.calls.start_ns[own["call"].to_numpy()]
+    begun_ns = stretch.steps["issue_start_ns"].sort().to_numpy()
+    return own.with_columns(of=pl.Series(np.searchsorted(begun_ns, issued_ns, side="right"), dtype=pl.Int64))
 
 
 def _under(stretch: Stretch, paths: set[int]) -> set[int]:
@@ -85,12 +101,12 @@ def _under(stretch: Stretch, paths: set[int]) -> set[int]:
 
 def _cost(stretch: Stretch) -> tuple[int, str]:
     """What the launch of a graph takes on the host, and where that is from."""
-    roles, waits = stretch.call_role.to_list(), stretch.waits
+    waits = stretch.waits
+    of_role = list(zip(stretch.pieces.call, stretch.roles(), strict=True))
     graphs, launches = (
         [
             waits.call_end_ns[call] - waits.call_start_ns[call]
-            for call in set(stretch.pieces.call)
-            if call >= 0 and roles[call] == str(role)
+            for call in {call for call, own in of_role if own == str(role)}
         ]
         for role in (CallRole.GRAPH, CallRole.LAUNCH)
     )

@@ -151,7 +151,9 @@ def _pieces(stretch: Stretch) -> tuple[pl.DataFrame, pl.DataFrame]:
     slack = order.slack
     held = [row for row in slack.return_ns if not order.awaited[row].is_idle]
     call = np.array(pieces.call, np.int64)
-    name = np.where(call >= 0, names.rank("dense").to_numpy()[call.clip(0)], -1) if call.size else call
+    called = names.gather(pl.Series(call[call >= 0], dtype=pl.UInt32)).rank("dense")
+    name = np.full(call.size, -1, np.int64)
+    name[call >= 0] = called.to_numpy()
     frame = pl.DataFrame(
         {
             "row": np.arange(call.size),

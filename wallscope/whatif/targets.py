@@ -102,8 +102,7 @@ def _rows(stretch: Stretch, is_so: Callable[[str], bool]) -> list[int]:
 
 
 def _launching(stretch: Stretch) -> list[int]:
-    roles = stretch.call_role.to_list()
-    return [row for row, call in enumerate(stretch.pieces.call) if call >= 0 and roles[call] in _LAUNCHING]
+    return [row for row, role in enumerate(stretch.roles()) if role in _LAUNCHING]
 
 
 def _waiting(stretch: Stretch) -> frozenset[int]:

@@ -1,0 +1,87 @@
+"""The steps of a rank played again beside the answer about it: what fixes would win, what bounds a step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import polars as pl
+
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.frames import PARTNERS
+from wallscope.model.whatif import Question, Replay
+from wallscope.timeline.partners import partners
+from wallscope.units import number
+from wallscope.walls.accounting import Divided, rank_windows
+from wallscope.walls.attribution import Evidence
+from wallscope.walls.evidence import OperationFacts
+from wallscope.walls.playable import held_operations, playable
+from wallscope.walls.stretches import RankWindows
+from wallscope.walls.typical import typical_steps
+from wallscope.whatif import NO_STEP, Player, answers_of_fixes, refusal
+
+_FEWEST_WINDOWS = 2
+_MOST_OPERATIONS = 30_000
+_TOO_MANY = 60_000
+"""What is played for an answer that did not ask for it; `wallscope whatif` plays more."""
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Plays the steps of the rank at `place` when it is first asked."""
+
+    parts: Divided
+    facts: OperationFacts
+    evidence: Evidence
+    place: int
+    rank: Rank
+
+    @cached_property
+    def player(self) -> Player | str:
+        """What plays them, or why they are not played."""
+        return self._made()
+
+    def with_answers(self, analysis: Analysis, asked: Mapping[str, tuple[Question, ...]]) -> Analysis:
+        """The analysis with what those of its fixes would win that ask something."""
+        player = self.player
+        if isinstance(player, str):
+            return replace(analysis, replay=Replay(0, 0, 0, None, player))
+        check = player.check
+        refused = refusal(check)
+        answers = {} if refused else answers_of_fixes(player, asked)
+        stretch = player.stretch
+        told = Replay(
+            steps=int(stretch.steps["typical"].sum()),
+            operations=len(stretch.replay.ops),
+            ranks=stretch.operations["rank_id"].n_unique(),
+            check=check,
+            refused=refused,
+        )
+        fixes = tuple(replace(fix, replay=answers.get(fix.id)) for fix in analysis.fixes or ())
+        return replace(analysis, replay=told, fixes=fixes)
+
+    def _made(self) -> Player | str:
+        parts = self.parts
+        rank_id = parts.capture.ranks["rank_id"][self.place]
+        is_own = pl.col("rank_id") == rank_id
+        windows = parts.windows.filter(is_own)
+        if len(windows) < _FEWEST_WINDOWS:
+            return NO_STEP
+        shown = RankWindows(rank_id, parts.operations.filter(is_own), windows, typical_steps(windows))
+        alone = held_operations(shown, _MOST_OPERATIONS)
+        if alone > _TOO_MANY:
+            return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
+        count = len(parts.capture.ranks)
+        if count > 1 and count * held_operations(shown, _MOST_OPERATIONS // count) <= _MOST_OPERATIONS:
+            ranks, between, place = rank_windows(parts), self._partners(), self.place
+        else:
+            ranks, between, place = [shown], PARTNERS.to_frame(), 0
+        stretch = playable(
+            self.evidence, ranks, between, parts.phases, parts.capture.names, place, _MOST_OPERATIONS
+        )
+        if not stretch.steps["typical"].any():
+            return NO_STEP
+        tax = self.rank.communication.overlap_tax
+        return Player(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio)
+
+    def _partners(self) -> pl.DataFrame:
+        return partners(self.parts.operations, self.facts.collectives)

@@ -1,0 +1,139 @@
+"""A stretch played unchanged and with changes: how good the replay is, and what each change wins."""
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.kinds import OperationClass
+from wallscope.model.whatif import Answer, Question, SelfCheck
+from wallscope.timeline.play import Change, Played
+from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
+from wallscope.timeline.stretch import Stretch
+from wallscope.units import percent
+from wallscope.whatif.changes import Changes
+from wallscope.whatif.draft import Draft
+from wallscope.whatif.path import named, next_wall, paths, walls, walls_of_run
+from wallscope.whatif.slack import others_lags, own_lags, step_lengths
+
+NO_STEP = "no whole step with another behind it"
+_ROUNDS = 2
+
+
+def too_far_off(error: float, most: float) -> str:
+    """Why a replay is not believed."""
+    return (
+        f"played again by the lags of the other steps, steps are {percent(error)} off, over {percent(most)}"
+    )
+
+
+class Player:
+    """Plays a stretch unchanged once, then with changes; answers are about a step of `step_ns`.
+
+    `tax` is how much longer compute takes beside communication, `None` to leave that out.
+    """
+
+    def __init__(self, stretch: Stretch, step_ns: int, tax: float | None) -> None:
+        self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
+        self.names = named(stretch)
+        self._places_of: dict[OperationClass, Times] = {}
+        self._lags = own_lags(stretch)
+        self.unchanged = stretch.replay.play(Change(), self._lags)
+        self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
+        self.path = paths(stretch, self.names, self.unchanged, "typical")
+        of_cause = walls_of_run(self.names, self.unchanged, self.path)
+        self.walls = walls(of_cause, step_ns)
+        self.wall = next_wall(of_cause)[0]
+
+    @cached_property
+    def check(self) -> SelfCheck:
+        """How well the lags of the other steps tell each step."""
+        stretch = self.stretch
+        steps = stretch.steps.filter(pl.col("checked"))
+        captured_ns = (steps["end_ns"] - steps["start_ns"]).to_numpy()
+        own_ns = step_lengths(stretch, self.unchanged, "checked")
+        slack_ns = self.path.filter(pl.col("is_slack")).select(pl.col("end_ns") - pl.col("start_ns"))
+        whole_ns = int((self.path["end_ns"] - self.path["start_ns"]).sum())
+        told = SelfCheck(
+            steps=len(steps),
+            error_median=None,
+            error_p90=None,
+            own_error=float(np.abs(own_ns - captured_ns).sum() / captured_ns.sum()),
+            slack_share=int(slack_ns.sum().item()) / max(whole_ns, 1),
+            unmatched_share=1.0,
+            unresolved_wait_share=_unresolved_share(stretch),
+        )
+        if len(steps) < 2:
+            return told
+        others = others_lags(stretch)
+        played = stretch.replay.play(others.change, others.slack)
+        errors = np.abs(step_lengths(stretch, played, "checked") - captured_ns) / captured_ns
+        return replace(
+            told,
+            error_median=float(np.median(errors)),
+            error_p90=float(np.quantile(errors, 0.9)),
+            unmatched_share=others.unmatched_share,
+        )
+
+    def answer(self, changes: Changes, questions: tuple[Question, ...]) -> Answer:
+        """What the typical step takes with some changes."""
+        draft = Draft(self.stretch)
+        notes = [note for one in questions for note in changes.put(one, draft)]
+        played = self.stretch.replay.play(draft.change(), self._lags)
+        if any(one.kind in {"overlap", "hide"} for one in questions):
+            played, note = self._interfering(draft, played)
+            notes.append(note)
+        length_ns = float(step_lengths(self.stretch, played, "typical").mean())
+        step_ns = max(round(self._step_ns * length_ns / self._length_ns), 0)
+        path = paths(self.stretch, self.names, played, "typical")
+        of_cause = walls_of_run(self.names, played, path)
+        wall, cause = next_wall(of_cause)
+        return Answer(
+            questions=questions,
+            step_ns=step_ns,
+            won_ns=self._step_ns - step_ns,
+            speedup=self._step_ns / max(step_ns, 1),
+            walls=walls(of_cause, step_ns),
+            next_wall=wall,
+            next_cause=cause,
+            notes=tuple(dict.fromkeys(notes)),
+        )
+
+    def _interfering(self, draft: Draft, played: Played) -> tuple[Played, str]:
+        """The run with compute slowed where communication has come to run beside it."""
+        if self._tax is None:
+            return played, "compute beside communication is taken to be as fast as alone"
+        before_ns = self._beside_ns(self.unchanged)
+        order, ops = self.stretch.replay.order, self.stretch.replay.ops
+        compute = self._of_class(OperationClass.COMPUTE)
+        for _ in range(_ROUNDS):
+            more_ns = (self._tax - 1) * (self._beside_ns(played) - before_ns)
+            draft.set_operations(
+                (ops[place], max(order.operation_ns[place] + round(ns), 0))
+                for place, ns in zip(compute.tolist(), more_ns.tolist(), strict=True)
+                if round(ns)
+            )
+            played = self.stretch.replay.play(draft.change(), self._lags)
+        return played, f"compute beside communication takes {self._tax:.2f} times as long, as measured here"
+
+    def _of_class(self, kind: OperationClass) -> Times:
+        """Places of the operations of a class."""
+        if kind not in self._places_of:
+            ops = pl.DataFrame({"op": self.stretch.replay.ops}, schema={"op": pl.UInt32})
+            known = ops.join(self.stretch.operations, on="op", how="left", maintain_order="left")
+            self._places_of[kind] = np.flatnonzero((known["class"] == kind).to_numpy())
+        return self._places_of[kind]
+
+    def _beside_ns(self, played: Played) -> Times:
+        """How long each compute operation ran beside communication in a run."""
+        starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
+        moving = self._of_class(OperationClass.COMMUNICATION)
+        compute = self._of_class(OperationClass.COMPUTE)
+        beside = union(ordered(starts[moving], ends[moving]))
+        return covered_ns(beside, Spans(starts[compute], ends[compute]))
+
+
+def _unresolved_share(stretch: Stretch) -> float | None:
+    resolved = stretch.waits.resolved_share
+    return None if resolved is None else 1 - resolved
