@@ -67,7 +67,7 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
         causes=found["cause"].to_list(),
         operations=_described(own, evidence, phases, kernel_names),
         steps=_steps(chosen, shown, own, replay),
-        call_name=evidence.names_of_calls,
+        call_name=evidence.names_of_calls.cast(pl.String),
         call_role=evidence.calls["role"],
         releasing=given_back,
         ranges=phases.tree,
