@@ -39,3 +39,17 @@ def test_the_first_error_in_order_is_raised() -> None:
 def test_few_items_need_no_thread(items: list[int]) -> None:
     found = cores.side_by_side(lambda item: (item, threading.current_thread()), items)
     assert found == tuple((item, threading.main_thread()) for item in items)
+
+
+@pytest.mark.parametrize("processors", [1, 4])
+def test_both_are_done(monkeypatch: pytest.MonkeyPatch, processors: int) -> None:
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: processors)
+    assert cores.both(lambda: 1, lambda: "a") == (1, "a")
+
+
+def test_what_the_second_raises_is_raised() -> None:
+    def failing() -> int:
+        raise ValueError("second")
+
+    with pytest.raises(ValueError, match="second"):
+        cores.both(lambda: 1, failing)

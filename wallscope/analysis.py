@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from wallscope import __version__
+from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Progress
@@ -21,6 +22,7 @@ from wallscope.ranks import Together, lanes, together
 from wallscope.replays import Replays
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
+from wallscope.timeline.dependencies import dependencies
 from wallscope.timeline.inner import inner_unit
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.partners import partners
@@ -179,8 +181,11 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     asked = {fix.id: asked_of_replay(fix) for fix in first_screen(fixed.fixes or ())}
     if any(asked.values()):
         progress("playing steps again")
-        fixed = replays.with_answers(fixed, asked)
-    return Accounted(profiled(fixed, own), parts, evidence, facts, place, replays, known)
+        answer, packed = both(lambda: replays.with_answers(fixed, asked), lambda: profiled(analysis, own))
+        answer = replace(answer, ranks=packed.ranks)
+    else:
+        answer = profiled(fixed, own)
+    return Accounted(answer, parts, evidence, facts, place, replays, known)
 
 
 def dominant(walls: Times, unresolved: Times) -> Dominant:
@@ -200,8 +205,12 @@ def gathered(
     progress("resolving dependencies")
     phases = parts.phases
     around = RangePaths(parts.projected, phases.tree, phases.paths, phases.names)
-    facts = operation_facts(parts.operations, division.windows, parts.capture, around, options.streams)
-    return facts, evidence_of(parts.operations, parts.capture, facts, phases, parts.projected)
+    capture, operations = parts.capture, parts.operations
+    facts, waits = both(
+        lambda: operation_facts(operations, division.windows, capture, around, options.streams),
+        lambda: dependencies(capture),
+    )
+    return facts, evidence_of(operations, capture, waits, facts, phases, parts.projected)
 
 
 def proven(path: Path, options: Options, progress: Progress) -> Proof:

@@ -12,6 +12,7 @@ import polars as pl
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
+_Other = TypeVar("_Other")
 _MOST_THREADS = 4
 """More would wait for Python's lock most of the time, and each holds tables of its own."""
 
@@ -28,3 +29,12 @@ def side_by_side(work: Callable[[_Item], _Found], items: Iterable[_Item]) -> tup
         return tuple(work(item) for item in waiting)
     with ThreadPoolExecutor(threads) as pool:
         return tuple(pool.map(work, waiting))
+
+
+def both(first: Callable[[], _Found], second: Callable[[], _Other]) -> tuple[_Found, _Other]:
+    """What two pieces of work make that need nothing of each other."""
+    if pl.thread_pool_size() == 1:
+        return first(), second()
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(second)
+        return first(), beside.result()

@@ -23,6 +23,7 @@ from wallscope.model.frames import (
     THREADS,
     WINDOWS,
 )
+from wallscope.timeline.dependencies import dependencies
 from wallscope.timeline.paths import nested
 from wallscope.timeline.projection import projection
 from wallscope.walls.attribution import Evidence, attributed
@@ -292,7 +293,7 @@ def evidence(trace: Trace) -> Evidence:
     tree, paths, names = nested(held.ranges, held.range_names, held.calls, held.threads)
     of_process = tree.join(held.threads.select("thread", "process"), on="thread", maintain_order="left")
     projected = projection(held.operations, held.calls, tree, held.threads)
-    return evidence_of(ops, held, facts, Phases(of_process, paths, names), projected)
+    return evidence_of(ops, held, dependencies(held), facts, Phases(of_process, paths, names), projected)
 
 
 def slices(trace: Trace, edges: list[int]) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from wallscope.cores import side_by_side
 from wallscope.model.kinds import OperationClass
 from wallscope.timeline.play import Change
 from wallscope.timeline.replay import Replay
@@ -67,11 +68,13 @@ def ceilings(
     evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame
 ) -> tuple[Ceilings, ...]:
     """The ceilings of each rank; `partners` (`PARTNERS`) are the collectives between them."""
-    stretch_of: dict[int, _Stretch] = {}
-    for group in connected(ranks, partners):
-        for together in _alongside(group):
-            stretch = _Stretch(evidence, together, partners)
-            stretch_of |= {rank.rank_id: stretch for rank, _ in together}
+    groups = [together for group in connected(ranks, partners) for together in _alongside(group)]
+    stretches = side_by_side(lambda together: _Stretch(evidence, together, partners), groups)
+    stretch_of = {
+        rank.rank_id: stretch
+        for together, stretch in zip(groups, stretches, strict=True)
+        for rank, _ in together
+    }
     return tuple(Ceilings(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
 
 

@@ -12,7 +12,7 @@ from wallscope.model.kinds import LINK_KINDS, Axis, CallRole, LinkKind
 from wallscope.timeline.axes import RangePaths, axes
 from wallscope.timeline.collectives import collectives
 from wallscope.timeline.copies import away, copy_causes
-from wallscope.timeline.dependencies import dependencies
+from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.passes import passes, with_autograd_threads
 from wallscope.timeline.recompute import recompute
 from wallscope.timeline.spans import Numbers
@@ -63,12 +63,16 @@ def operation_facts(
     )
 
 
-def evidence(
-    operations: pl.DataFrame, capture: Capture, facts: OperationFacts, phases: Phases, projected: pl.DataFrame
+def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
+    operations: pl.DataFrame,
+    capture: Capture,
+    waits: Dependencies,
+    facts: OperationFacts,
+    phases: Phases,
+    projected: pl.DataFrame,
 ) -> Evidence:
     """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks."""
     again = facts.recomputed["op"]
-    waits = dependencies(capture)
     names_of_calls = _names_of_calls(capture)
     of_ranks = [own for own in operations.partition_by("rank_id") if not own.is_empty()]
     is_node = capture.operations["graph_node"].is_not_null().to_numpy()
