@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from tests.walls.brute_trace import Op, Trace, operations
-from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES
+from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES, SLICES
 from wallscope.model.kinds import CopyCause
 from wallscope.walls.causes import caused, operation_causes
 
@@ -46,7 +46,10 @@ def test_what_each_operation_stands_for():
 
 def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
     """Wall and cause of one piece."""
-    piece = pl.DataFrame({"kind": [kind], "op": [op], "next_op": [next_op], "state": [state]})
+    columns = ("kind", "op", "next_op", "state")
+    piece = pl.DataFrame(
+        [(kind, op, next_op, state)], schema={name: SLICES[name] for name in columns}, orient="row"
+    )
     on_thread = pl.Series("on_thread", [outside], dtype=pl.String)
     row = caused(piece, causes(), on_thread, IN_GRAPH).row(0, named=True)
     assert row["wall"] == row["cause"].split("/")[0]

@@ -43,7 +43,7 @@ class _ByCorrelation:
         key = process * self._width + code
         self._table: Rows | None = None
         if self._processes * self._width <= _ROOMY * key.size + _ROOMY:
-            self._table = np.full(self._processes * self._width, -1)
+            self._table = np.full(self._processes * self._width + 1, -1, np.int32)  # the last for none
             self._table[key[::-1]] = call[::-1]  # the last to be written, which is the first, stays
         else:
             order = np.argsort(key, kind="stable")
@@ -72,7 +72,7 @@ class _ByCorrelation:
         is_known &= (process >= 0) & (process < self._processes)
         key = np.where(is_known, process * self._width + code, 0)
         if self._table is not None:
-            return np.where(is_known, np.append(self._table, -1)[key], -1)
+            return np.where(is_known, self._table[key], -1)
         place = np.minimum(np.searchsorted(self._keys, key), self._keys.size - 1)
         return np.where(is_known & (self._keys[place] == key), self._calls[place], -1)
 
@@ -104,7 +104,8 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
     Calls that end before they start are left out. Correlation ids are unique inside a process alone;
     of several calls under one id the first counts.
     """
-    raw = raw.filter(pl.col("end") >= pl.col("start"))
+    is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
+    raw = raw if is_timed.all() else raw.filter(is_timed)
     string_id = raw["nameId"].fill_null(NAMELESS)
     texts = texts_of(source, string_id).with_columns(pl.col("text").str.replace(_VERSION, ""))
     names = numbered(texts["text"])

@@ -93,37 +93,45 @@ def device_work(
     """
     texts = texts_of(source, raw["string_id"])
     names = numbered(texts["text"])
-    keyed = raw.join(
-        ranks.select("rank_id", "process", deviceId=pl.col("device").cast(pl.Int64)),
-        on=["process", "deviceId"],
-        nulls_equal=True,
-        maintain_order="left",
-    ).join(
-        texts.join(names, on="text").select("name", "string_id"),
-        on="string_id",
-        how="left",
-        maintain_order="left",
+    rank_id = _looked_up(raw, ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64)))
+    streams = _streams(raw.select("contextId", "streamId").with_columns(rank_id))
+    rows = raw.with_columns(
+        rank_id,
+        _looked_up(raw.with_columns(rank_id), streams),
+        _looked_up(raw, texts.join(names, on="text").select("string_id", "name")),
+        call=made.issuing(raw),
+        start_ns=pl.col("start") - time_shift_ns,
+        end_ns=pl.col("end") - time_shift_ns,
     )
-    rows = (
-        keyed.sort("rank_id", "start", "row", maintain_order=True)
-        .with_row_index("op")
-        .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
-        .join(
-            _streams(keyed),
-            on=["rank_id", "contextId", "streamId"],
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
-    )
-    rows = rows.with_columns(made.issuing(rows).alias("call"))
+    at = rows.select("rank_id", "start", "row").with_row_index("at")
+    order = at.sort("rank_id", "start", "row", maintain_order=True)["at"]
+    kind = rows["kind"].gather(order)
     return DeviceWork(
         names=names,
-        operations=rows.select(OPERATIONS.names()).cast(OPERATIONS),
-        copies=_copies(rows),
-        kernels=_kernels(rows),
+        operations=_gathered(rows, order, OPERATIONS),
+        copies=_gathered(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
+        kernels=_gathered(rows, order, KERNELS, kind == OperationKind.KERNEL),
         streams=rows.select(_STREAM).unique().sort("stream"),
     )
+
+
+def _looked_up(rows: pl.DataFrame, told: pl.DataFrame) -> pl.Series:
+    """The one column of `told` that rows lack, found by the others; null where those are not told."""
+    keys = [column for column in told.columns if column in rows.columns]
+    found = rows.select(keys).join(told, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return found.drop(keys).to_series()
+
+
+def _gathered(
+    rows: pl.DataFrame, order: pl.Series, schema: pl.Schema, held: pl.Series | None = None
+) -> pl.DataFrame:
+    """Rows in order, numbered (`op`), with the columns of a schema; those that are held alone."""
+    op = pl.int_range(len(order), dtype=pl.UInt32, eager=True)
+    if held is not None:
+        op = op.filter(held)
+        order = order.filter(held)
+    told = [pl.col(name).gather(order) for name in schema if name != "op"]
+    return rows.select(told).with_columns(op=op).select(schema.names()).cast(schema)
 
 
 def _table(source: Database, table: catalog.Table, progress: Progress) -> pl.DataFrame:
@@ -177,13 +185,3 @@ def _streams(rows: pl.DataFrame) -> pl.DataFrame:
     """Dense stream ids over (rank, context, stream id)."""
     keys = ["rank_id", "contextId", "streamId"]
     return rows.select(keys).unique().sort(keys).with_row_index("stream")
-
-
-def _copies(rows: pl.DataFrame) -> pl.DataFrame:
-    moved = rows.filter(pl.col("kind").is_in([OperationKind.COPY, OperationKind.FILL]))
-    return moved.select(COPIES.names()).cast(COPIES)
-
-
-def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    kernels = rows.filter(pl.col("kind") == OperationKind.KERNEL)
-    return kernels.select(KERNELS.names()).cast(KERNELS)

@@ -24,6 +24,8 @@ _UNRESOLVED = {
     DeviceState.EXPOSED_COMMUNICATION: "communication/unresolved",
     DeviceState.EXPOSED_COPY: "memory/unresolved",
 }
+_CAUSE_OF_KIND = pl.Series([_OF_KIND.get(kind) for kind in LinkKind], dtype=pl.String)
+_OF_STATE = pl.Series([_UNRESOLVED.get(state, "unattributed/unresolved") for state in DeviceState])
 _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _TOLD_BY = ["class", "category", "axis", "copied", "again"]
 
@@ -130,26 +132,18 @@ def caused(
     same_graph = (in_graph.gather(op) == in_graph.gather(next_op)) & (in_graph.gather(op) >= 0)
     in_order = (causes.chain.gather(op) == causes.chain.gather(next_op)) | same_graph
     both = causes.computes.gather(op) & causes.computes.gather(next_op)
-    kind, state = pieces["kind"].cast(pl.String), pieces["state"].cast(pl.String)
-    peer = causes.computes.gather(op) & (kind == str(LinkKind.OPERATION))
+    kind = pieces["kind"]
     told = pl.DataFrame(
         {
             "kind": kind,
-            "state": state,
             "of_op": of_op,
             "handing_over": handing_over,
+            "unresolved": _OF_STATE.gather(pieces["state"].to_physical()),
+            "of_kind": _CAUSE_OF_KIND.gather(kind.to_physical()),
             "is_gap": in_order & both,
-            "is_peer": peer,
+            "is_peer": causes.computes.gather(op) & (kind == str(LinkKind.OPERATION)),
             "on_thread": on_thread,
         }
-    )
-    of_kind = pl.col("kind").replace_strict(
-        {str(key): cause for key, cause in _OF_KIND.items()}, default=None, return_dtype=pl.String
-    )
-    unresolved = pl.col("state").replace_strict(
-        {str(key): cause for key, cause in _UNRESOLVED.items()},
-        default="unattributed/unresolved",
-        return_dtype=pl.String,
     )
     cause = (
         pl.when(pl.col("is_peer"))
@@ -159,10 +153,10 @@ def caused(
         .when(pl.col("kind") == str(LinkKind.HAND_OVER))
         .then(pl.when("is_gap").then(pl.lit(KERNEL_GAP)).otherwise("handing_over"))
         .when(pl.col("kind") == str(LinkKind.UNRESOLVED))
-        .then(unresolved)
+        .then("unresolved")
         .when(pl.col("on_thread").is_not_null())
         .then("on_thread")
-        .otherwise(of_kind)
+        .otherwise("of_kind")
     )
     found = told.select(cause=cause)["cause"]
     each = found.unique()

@@ -13,6 +13,7 @@ from wallscope.walls.chain import Issuers, Walker
 
 _COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _NEVER = 2**62
+_KINDS = pl.Series([LinkKind.LAUNCH_LATENCY, LinkKind.HAND_OVER], dtype=pl.Enum(LinkKind))
 
 
 def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Numbers) -> pl.DataFrame:
@@ -51,7 +52,7 @@ def _bound_before(gaps: Spans, op: Rows, waits: Dependencies) -> tuple[npt.NDArr
             "gap": op[rows],
             "start_ns": gaps.start_ns[rows],
             "end_ns": gaps.end_ns[rows],
-            "kind": np.where(handed, str(LinkKind.HAND_OVER), str(LinkKind.LAUNCH_LATENCY)),
+            "kind": _KINDS.gather(pl.Series(handed.astype(np.uint8))),
             "op": np.where(handed, before[rows], op[rows]),
             "next_op": np.where(handed, op[rows], nobody),
             "call": np.where(handed, nobody, call[rows]),

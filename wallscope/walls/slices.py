@@ -18,6 +18,9 @@ from wallscope.walls.budget import spans_of
 _ABSENT = {LinkKind.OPERATION: Absent.BLOCKING} | dict.fromkeys(
     (LinkKind.HAND_OVER, LinkKind.UNRESOLVED), Absent.DEPENDENCY_STALLED
 )
+_ABSENT_OF_KIND = pl.Series(
+    [_ABSENT.get(kind, Absent.LAUNCH_STARVED) for kind in LinkKind], dtype=pl.Enum(Absent)
+)
 _IDENTITIES = ["gap", "next_op", "call", "thread"]
 
 
@@ -99,27 +102,17 @@ def slices(
 
 def _framed(pieces: _Pieces, links: pl.DataFrame) -> pl.DataFrame:
     """The pieces with the columns of their links; where compute ran, these are -1 or null."""
-    own = pl.DataFrame(
-        {
-            "start_ns": pieces.start_ns,
-            "end_ns": pieces.end_ns,
-            "op": pieces.op.astype(np.int32),
-            "link": pl.Series(pieces.link, dtype=pl.Int64),
-        }
+    link = pl.Series(pieces.link, dtype=pl.Int64)
+    row = link.set(link < 0, None)
+    told = links.select(pl.col(*_IDENTITIES, "kind", "slack_ns").gather(row))
+    return told.with_columns(
+        pl.col(_IDENTITIES).fill_null(-1),
+        start_ns=pieces.start_ns,
+        end_ns=pieces.end_ns,
+        op=pieces.op.astype(np.int32),
+        link=link,
+        absent=_ABSENT_OF_KIND.gather(told["kind"].to_physical()),
     )
-    told = links.select(*_IDENTITIES, "kind", "slack_ns").with_row_index("link").cast({"link": pl.Int64})
-    return (
-        own.join(told, on="link", how="left", maintain_order="left")
-        .with_columns(pl.col(_IDENTITIES).fill_null(-1))
-        .with_columns(absent=_absent())
-    )
-
-
-def _absent() -> pl.Expr:
-    told = {str(kind): str(absent) for kind, absent in _ABSENT.items()}
-    kind = pl.col("kind").cast(pl.String)
-    reason = kind.replace_strict(told, default=str(Absent.LAUNCH_STARVED), return_dtype=pl.String)
-    return pl.when(kind.is_not_null()).then(reason).cast(pl.Enum(Absent))
 
 
 def _owned(operations: pl.DataFrame, recomputed: pl.Series) -> _Pieces:
