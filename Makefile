@@ -6,7 +6,7 @@ BULK := build/bulk_1m.sqlite
 BULK_ONE := build/bulk_1m_one_rank.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden bench bench-diff faults screenshots clean
+.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ bench: $(BULK) $(BULK_ONE)  ## measure reading and whole commands on a million k
 	$(BIN)/python -m benchmarks.read $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.commands $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.commands $(BULK_ONE) --rounds $(ROUNDS) --name one-rank --into docs/performance.md
+
+bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks.md; takes minutes
+	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/ranks.md
 
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes minutes
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 2000 --jobs 2 --write docs/diff.md

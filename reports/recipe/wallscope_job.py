@@ -48,6 +48,7 @@ class WallscopeJob(recipe.Recipe):
 
         outputs = ["--json", self.add_output_file("job.json", "JSON")]
         outputs += ["--markdown", self.add_output_file("job.md", "Markdown")]
+        outputs += ["--html", self.add_output_file("job.html", "HTML")]
         joining = [*analyze, *map(str, answers), "--keep-going", *outputs]
         joined = subprocess.run(joining, check=False, **CAPTURED)
         if joined.returncode:

@@ -158,7 +158,12 @@ def test_it_joins_what_can_be_analysed_and_says_what_cannot(run_recipe, exports,
     assert [entry["name"] for entry in answer["inputs"]] == ["run.sqlite"]
     assert answer["anchor"]["selected_time_ns"] == [0, 10**9]
     assert "1 export left out" in answer["job"]["verdict"]
-    assert (output / "job.nsys-analysis").is_file()
+    assert {path.name for path in output.iterdir() if path.is_file()} == {
+        "job.json",
+        "job.md",
+        "job.html",
+        "job.nsys-analysis",
+    }
 
 
 def test_without_any_answer_it_ends_with_a_line_for_each(run_recipe, exports, caplog):
@@ -217,7 +222,7 @@ def test_nsys_runs_it_on_a_report_and_an_export(installed, exports, traces, tmp_
     assert "is the wall: " in ran.stdout
     assert [entry["name"] for entry in answer["inputs"]] == ["run.sqlite"]
     told = json.loads((tmp_path / "out" / "out.nsys-analysis").read_text())
-    assert told["Outputs"] == {"job.json": "JSON", "job.md": "Markdown"}
+    assert told["Outputs"] == {"job.json": "JSON", "job.md": "Markdown", "job.html": "HTML"}
     assert told["Mode"] == mode
 
 

@@ -20,6 +20,7 @@ from wallscope.jobs.joining import analyzed_job
 from wallscope.jobs.reporting import job_report
 from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
+from wallscope.model.selection import Selection
 from wallscope.profile import unpacked
 from wallscope.render.document import document
 
@@ -51,13 +52,11 @@ def test_the_late_rank_and_its_cause_are_named(answer):
     assert "one-rank" not in codes(answer)
 
 
-def test_a_late_rank_of_one_export_is_the_same(answer, tmp_path):
-    played = run(Program(tuple(thread(rank, RANKS, 1.2) for rank in range(RANKS))))
-    write_run(played, tmp_path / "all.sqlite")
-    whole = analyze([tmp_path / "all.sqlite"])
+def test_a_late_rank_of_one_export_is_the_same(answer, whole):
+    found = analyze([whole])
 
-    assert whole.job.stragglers[0].place == LATE
-    assert [one.peer_wait_ns for one in whole.job.members] == [one.peer_wait_ns for one in answer.job.members]
+    assert found.job.stragglers[0].place == LATE
+    assert [one.peer_wait_ns for one in found.job.members] == [one.peer_wait_ns for one in answer.job.members]
 
 
 def test_a_missing_rank_limits_the_verdict(job_folder):
@@ -87,6 +86,43 @@ def test_exports_of_another_job_are_left_out(job_folder, tmp_path):
 
     assert found.job.ranks == RANKS
     assert "it is of a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """All ranks of the job in one export, which does not tell their numbers."""
+    played = run(Program(tuple(thread(rank, RANKS, 1.2) for rank in range(RANKS))))
+    path = tmp_path_factory.mktemp("whole") / "all.sqlite"
+    write_run(played, path)
+    return path
+
+
+def test_an_export_of_many_ranks_is_kept_before_one_that_tells_one_of_them(job_folder, whole):
+    found = analyze([job_folder / "run_rank1.sqlite", whole])
+
+    assert found.job.ranks == RANKS
+    assert codes(found)["export-left-out"] == (
+        "run_rank1.sqlite is left out: all.sqlite is of the same capture."
+    )
+
+
+def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
+    other = write_job(tmp_path / "b", ranks=2)
+    answer = json.loads(document(analyze([whole])))
+    answer["capture"]["world_size"] = RANKS
+    (tmp_path / "all.json").write_text(json.dumps(answer))
+    found = analyze([*exports_of([other]), tmp_path / "all.json"])
+
+    assert found.job.ranks == RANKS
+    assert "it is of a job of 2 ranks, not 4" in codes(found)["export-left-out"]
+
+
+def test_an_error_that_names_no_file_is_told_with_it(job_folder):
+    exports = exports_of([job_folder])
+    late = Options(selection=Selection(steps=(400, 500)))
+
+    with pytest.raises(InputError, match=r"run_rank0.sqlite — --steps 400-500 — are not in this export"):
+        analyzed_job(exports[:1], late, lambda _: None)
 
 
 @pytest.fixture

@@ -34,6 +34,17 @@ class _Given:
     def numbers(self) -> frozenset[int]:
         return frozenset(rank.rank for rank in self.analysis.ranks if rank.rank is not None)
 
+    @property
+    def processes(self) -> frozenset[tuple[str | int | None, ...]]:
+        """What one capture alone holds: processes on devices, with the host and start of the session."""
+        export = self.analysis.inputs[0]
+        if export.hostname is None or export.session_start_utc_ns is None:
+            return frozenset()
+        session = (export.hostname, export.session_start_utc_ns)
+        return frozenset(
+            (*session, rank.pid, rank.device) for rank in self.analysis.ranks if rank.pid is not None
+        )
+
 
 def analyzed_job(  # noqa: PLR0913  # what the user may ask for
     paths: Sequence[Source],
@@ -71,7 +82,7 @@ def analyzed_job(  # noqa: PLR0913  # what the user may ask for
         if isinstance(outcome, Analysis)
     ]
     progress("matching collectives")
-    left_out = [_left_out(path.name, str(error).partition(" — ")[2] or str(error)) for path, error in failed]
+    left_out = [_left_out(path.name, _why(path, error)) for path, error in failed]
     kept, others = _of_one_job(given)
     kept, again = _once(kept)
     return joined([one.analysis for one in kept], (*left_out, *others, *again))
@@ -80,10 +91,16 @@ def analyzed_job(  # noqa: PLR0913  # what the user may ask for
 def _with_hint(
     failed: Sequence[tuple[Source, WallscopeError]], count: int, *, keep_going: bool
 ) -> WallscopeError:
-    _, first = failed[0]
+    path, first = failed[0]
+    named = str(first) if str(first).startswith(str(path)) else f"{path} — {first}"
     more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
     hint = "" if keep_going else "; --keep-going analyses the others"
-    return InputError(f"{first}{more}{hint}")
+    return InputError(f"{named}{more}{hint}")
+
+
+def _why(path: Source, error: WallscopeError) -> str:
+    """What an error says of an export, without its name where it begins with it."""
+    return str(error).removeprefix(f"{path} — ")
 
 
 def _left_out(name: str, why: str) -> Finding:
@@ -91,8 +108,11 @@ def _left_out(name: str, why: str) -> Finding:
 
 
 def _of_one_job(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
-    """The exports of the job that most are of, and findings about the others."""
-    sizes = Counter(one.analysis.capture.world_size for one in given if one.analysis.capture.world_size)
+    """The exports of the job that most ranks are of, and findings about the others."""
+    sizes: Counter[int] = Counter()
+    for one in given:
+        if one.analysis.capture.world_size:
+            sizes[one.analysis.capture.world_size] += len(one.analysis.ranks)
     kept, findings = list(given), []
     if len(sizes) > 1:
         (size, _) = max(sizes.items(), key=lambda entry: (entry[1], entry[0]))
@@ -120,21 +140,24 @@ def _of_one_job(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
 
 
 def _once(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
-    """The exports without those that tell again what an earlier one told."""
+    """The exports without those that tell a rank again: of two, that of more ranks stays, or the first."""
     kept: list[_Given] = []
     findings: list[Finding] = []
-    for one in given:
+    for one in sorted(given, key=lambda one: -len(one.analysis.ranks)):
         print_of = one.analysis.inputs[0].fingerprint
         same = next((other for other in kept if other.analysis.inputs[0].fingerprint == print_of), None)
         taken = next((other for other in kept if one.numbers & other.numbers), None)
+        again = next((other for other in kept if one.processes & other.processes), None)
         if same is not None:
             findings.append(_left_out(one.path.name, f"it has the content of {same.path.name}"))
         elif taken is not None:
             ranks = ", ".join(map(str, sorted(one.numbers & taken.numbers)))
             findings.append(_left_out(one.path.name, f"rank {ranks} is told by {taken.path.name} already"))
+        elif again is not None:
+            findings.append(_left_out(one.path.name, f"{again.path.name} is of the same capture"))
         else:
             kept.append(one)
-    return kept, findings
+    return [one for one in given if any(one is other for other in kept)], findings
 
 
 def joined(analyses: Sequence[Analysis], findings: tuple[Finding, ...] = ()) -> Analysis:
