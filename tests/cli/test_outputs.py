@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.model.exported import TABLES
+from wallscope.model.exported_job import JOB_TABLES
 from wallscope.render import exported
 
 FORMULA = '=HYPERLINK("https://x.invalid")'
@@ -38,7 +39,11 @@ def test_both_kinds_of_folder_hold_the_same_tables_as_their_manifest_says(called
     for kind in ("csv", "parquet"):
         folder = tmp_path / kind
         manifest = json.loads((folder / "manifest.json").read_text())
-        assert {path.name for path in folder.iterdir()} == exported.files(kind)
+        assert {path.name for path in folder.iterdir()} == {
+            *(f"{table.name}.{kind}" for table in TABLES),
+            "manifest.json",
+            "README.md",
+        }
         for told in manifest["tables"]:
             read = pl.read_csv if kind == "csv" else pl.read_parquet
             rows = read(folder / told["file"])
@@ -181,17 +186,16 @@ def job(tmp_path):
     return paths
 
 
-def test_a_job_has_its_markdown_and_no_tables(called, job, tmp_path):
+def test_a_job_has_its_markdown_and_its_tables(called, job, tmp_path):
     ran = called("analyze", *job, "--markdown", "-")
 
     assert ran.code == 0
     assert ran.out.startswith("### wallscope: ")
     assert "2 exports" in ran.out
-    for option in ("--csv", "--parquet", "--perfetto"):
-        refused = called("analyze", *job, option, tmp_path / "o")
-        assert refused.code == 2
-        assert refused.err.startswith(f"wallscope: {option} — is made of one export")
-    assert not (tmp_path / "o").exists()
+    assert called("analyze", *job, "--csv", tmp_path / "o").code == 0
+    told = json.loads((tmp_path / "o" / "manifest.json").read_text())["tables"]
+    assert {table.name for table in JOB_TABLES} < {table["name"] for table in told}
+    assert not {"slices", "gaps"} & {table["name"] for table in told}
 
 
 def test_a_trace_that_fails_half_way_leaves_nothing(called, export, tmp_path, monkeypatch):
@@ -209,4 +213,4 @@ def test_a_trace_that_fails_half_way_leaves_nothing(called, export, tmp_path, mo
 def test_the_page_about_columns_is_what_a_folder_tells():
     page = Path(__file__).parents[2] / "docs" / "tables.md"
 
-    assert page.read_text(encoding="utf-8") == exported.columns_as_markdown(TABLES)
+    assert page.read_text(encoding="utf-8") == exported.columns_as_markdown((*TABLES, *JOB_TABLES))

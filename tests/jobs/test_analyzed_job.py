@@ -17,11 +17,12 @@ from wallscope.cache import Cache
 from wallscope.errors import InputError
 from wallscope.jobs.inputs import exports_of, is_many
 from wallscope.jobs.joining import analyzed_job
-from wallscope.jobs.reporting import job_report
+from wallscope.jobs.reporting import job_report, rejoined
 from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
 from wallscope.profile import unpacked
+from wallscope.ranks import earliest_ns, tracks
 from wallscope.render.document import document
 
 
@@ -206,8 +207,50 @@ def test_the_page_of_a_job_is_made_from_profiles_alone(job_folder, called, tmp_p
     assert "Rank 2 is late on 5 of 5 steps" in (tmp_path / "job.md").read_text(encoding="utf-8")
 
 
+def test_tables_and_trace_of_a_job(job_folder, called, tmp_path):
+    places = {
+        "--csv": tmp_path / "csv",
+        "--parquet": tmp_path / "parquet",
+        "--perfetto": tmp_path / "t.pftrace",
+    }
+    named = [str(part) for pair in places.items() for part in pair]
+    for _ in range(2):  # the second time over what is there
+        assert called("analyze", job_folder, "--no-cache", *named).code == 0
+    manifest = json.loads((tmp_path / "csv" / "manifest.json").read_text())
+    assert manifest["source"] == f"{RANKS} exports"
+    for told in manifest["tables"]:
+        frame = pl.read_parquet(tmp_path / "parquet" / f"{told['name']}.parquet")
+        assert (len(frame), frame.columns) == (told["rows"], [column["name"] for column in told["columns"]])
+    meetings = pl.read_parquet(tmp_path / "parquet" / "meetings.parquet")
+    assert (meetings["residence_ns"] == meetings["wait_ns"] + meetings["transfer_ns"]).all()
+    assert set(meetings.filter("is_last", pl.col("step") > 0)["rank"]) == {LATE}
+    late = pl.read_csv(tmp_path / "csv" / "late_ranks.csv")
+    assert late.select("rank", "cause_wall", "reason").rows() == [(LATE, "compute", "slower-kernels")]
+    assert (tmp_path / "t.pftrace").stat().st_size > 1_000
+
+
+def test_the_tracks_of_ranks_are_on_one_clock(answer):
+    drawn = tracks(rejoined(answer))
+
+    assert [track.name for track in drawn if track.parent is None] == [
+        f"rank {rank}" for rank in range(RANKS)
+    ]
+    waits = [
+        (track.slices["end_ns"] - track.slices["start_ns"]).filter(
+            track.slices["name"] == f"waits for rank {LATE}"
+        )
+        for track in drawn
+        if track.name == "collectives"
+    ]
+    assert [len(own) for own in waits] == [0 if rank == LATE else STEPS - 1 for rank in range(RANKS)]
+    assert set(waits[0]) == {100_000}
+    steps = [track.slices for track in drawn if track.name == "steps"]
+    assert all((own["start_ns"][1:] == own["end_ns"][:-1]).all() for own in steps)
+    assert earliest_ns(drawn) <= min(own["start_ns"][0] for own in steps)
+
+
 def test_lanes_show_who_came_last(answer):
-    lanes = job_report(answer).lanes
+    lanes = job_report(answer, rejoined(answer)).lanes
 
     assert lanes["member"].unique().sort().to_list() == list(range(RANKS))
     assert set(lanes["last"]) == {LATE}

@@ -80,13 +80,13 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.render.terminal import summary  # noqa: PLC0415
 
-    outputs.check_job()
     with reported() as progress:
         exports = exports_of(files)
         analysis = analyzed_job(
             exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
-    outputs.write(Answer(analysis, document(analysis), outputs.page_of_job(analysis)))
+        page = outputs.write_parts_of_job(analysis, progress)
+    outputs.write(Answer(analysis, document(analysis), page))
     if not outputs.takes_standard_output:
         print_out(summary(analysis))
     return analysis

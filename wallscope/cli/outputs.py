@@ -9,14 +9,17 @@ import typer
 
 from wallscope.cli.folders import check_folder, holds_only, write_folder
 from wallscope.cli.output import check_different, check_output, write_whole
-from wallscope.errors import OptionError, OutputError
+from wallscope.errors import OutputError
 from wallscope.files import real, write_chunks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from wallscope.analysis import Accounted
     from wallscope.answers import Answer
     from wallscope.model.analysis import Analysis
     from wallscope.model.capture import Progress
+    from wallscope.model.trace import Track
     from wallscope.render.exported import Format
 
 _STANDARD_OUTPUT = "-"
@@ -129,7 +132,6 @@ class Outputs:
         """
         from wallscope.analysis import exported  # noqa: PLC0415  # only when asked for
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
-        from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # same
 
         wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
         tables = exported(found)
@@ -141,33 +143,43 @@ class Outputs:
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
             traced = tables.traced()
-            pieces = perfetto(traced.tracks(), traced.earliest_ns())
-            is_packed = self.perfetto.suffix == ".gz"
-            write_chunks(self.perfetto, gzipped(pieces) if is_packed else pieces)
+            self._write_trace(traced.tracks(), traced.earliest_ns())
 
-    def page_of_job(self, analysis: "Analysis") -> str | None:
-        """The page of a job of several exports, where one was asked for."""
-        if self.html is None:
-            return None
-        from wallscope.jobs.reporting import job_report  # noqa: PLC0415  # only when asked for
-        from wallscope.render.page import page  # noqa: PLC0415  # same
+    def write_parts_of_job(self, analysis: "Analysis", progress: "Progress") -> str | None:
+        """Write tables and trace of a job of several exports; its page, where one was asked for.
 
-        return page(job_report(analysis))
-
-    def check_job(self) -> None:
-        """Refuse what draws or lists one export alone.
+        All is made from the profiles of its ranks.
 
         Raises:
-            OptionError: one of these was asked for.
+            OutputError: a file cannot be written.
         """
-        single = {
-            "--csv": self.csv,
-            "--parquet": self.parquet,
-            "--perfetto": self.perfetto,
-        }
-        for option, place in single.items():
-            if place is not None:
-                raise OptionError(f"{option} — is made of one export — give it that of one rank alone")
+        if not self.are_of_parts and self.html is None:
+            return None
+        from wallscope.jobs.reporting import job_report, rejoined, tables_of  # noqa: PLC0415  # when asked for
+        from wallscope.ranks import earliest_ns, tracks  # noqa: PLC0415  # same
+        from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
+        from wallscope.render.page import page  # noqa: PLC0415  # same
+
+        known = rejoined(analysis)
+        tables, frame = tables_of(analysis, known)
+        writer = partial(write_tables, source=f"{len(analysis.inputs)} exports", frame=frame, tables=tables)
+        wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
+        for kind, folder in wanted:
+            if folder is not None:
+                progress(f"writing {folder.name}")
+                write_folder(folder, partial(writer, kind=kind))
+        if self.perfetto is not None:
+            progress(f"writing {self.perfetto.name}")
+            drawn = tracks(known)
+            self._write_trace(drawn, earliest_ns(drawn))
+        return None if self.html is None else page(job_report(analysis, known))
+
+    def _write_trace(self, tracks: "Iterable[Track]", earliest_ns: int) -> None:
+        from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # only when asked for
+
+        if self.perfetto is not None:
+            pieces = perfetto(tracks, earliest_ns)
+            write_chunks(self.perfetto, gzipped(pieces) if self.perfetto.suffix == ".gz" else pieces)
 
 
 def _is_ours(folder: Path, kind: "Format") -> bool:

@@ -1,10 +1,17 @@
 """What is looked at of a job of several exports, from the profiles of its ranks alone."""
 
+from collections.abc import Callable
+
+import polars as pl
+
 from wallscope.analysis import dominant
 from wallscope.model.analysis import Analysis
+from wallscope.model.exported import TABLES, Table
+from wallscope.model.exported_job import JOB_TABLES
 from wallscope.model.report import Report
 from wallscope.profile import unpacked
-from wallscope.ranks import Together, lanes, together
+from wallscope.ranks import Together, job_frame, lanes, together
+from wallscope.walls.exported import ANSWER_TABLES, answer_frame
 
 
 def rejoined(analysis: Analysis) -> Together:
@@ -21,10 +28,16 @@ def rejoined(analysis: Analysis) -> Together:
     return together(profiles, dominant, analysis.capture.world_size)
 
 
-def job_report(analysis: Analysis) -> Report:
-    """The answer about a job with how its ranks met; timelines and gaps are of one export alone.
+def tables_of(analysis: Analysis, known: Together) -> tuple[tuple[Table, ...], Callable[[str], pl.DataFrame]]:
+    """The tables that tell of a job, and what makes each: of its answer, and of its ranks together."""
+    of_job = {table.name for table in JOB_TABLES}
 
-    Raises:
-        ProfileError: a profile is of another version.
-    """
-    return Report(analysis, (), (), lanes(rejoined(analysis)))
+    def frame(name: str) -> pl.DataFrame:
+        return job_frame(known, name) if name in of_job else answer_frame(analysis, name)
+
+    return (*(table for table in TABLES if table.name in ANSWER_TABLES), *JOB_TABLES), frame
+
+
+def job_report(analysis: Analysis, known: Together) -> Report:
+    """The answer about a job with how its ranks met; timelines and gaps are of one export alone."""
+    return Report(analysis, (), (), lanes(known))

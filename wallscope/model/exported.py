@@ -37,22 +37,23 @@ class Table:
         return pl.Schema({column.name: column.kind for column in self.columns})
 
 
-def _named(kind: pl.DataType, /, **meanings: str) -> tuple[Column, ...]:
+def named(kind: pl.DataType, /, **meanings: str) -> tuple[Column, ...]:
+    """Columns of one type, and what stands in each."""
     return tuple(Column(name, kind, meaning) for name, meaning in meanings.items())
 
 
-_WHO = _named(
+_WHO = named(
     _I32,
     rank="number of the rank in the job",
     pid="its process",
     device="CUDA ordinal inside the process",
 )
-_SPAN = _named(_I64, start_ns="begin", end_ns="end", duration_ns="end - start")
-_STEP = _named(_I64, step="number of the step")
-_WALL = _named(_TEXT, wall="who pays", cause="wall/cause[/detail]; docs/causes.md tells each")
-_OP = _named(_I64, op="number of the device operation, as in `operations`")
+_SPAN = named(_I64, start_ns="begin", end_ns="end", duration_ns="end - start")
+_STEP = named(_I64, step="number of the step")
+_WALL = named(_TEXT, wall="who pays", cause="wall/cause[/detail]; docs/causes.md tells each")
+_OP = named(_I64, op="number of the device operation, as in `operations`")
 _WALL_TIMES = tuple(Column(f"{wall}_wall_ns", _I64, f"what {wall} pays for") for wall in Wall)
-_BUDGET = _named(
+_BUDGET = named(
     _I64,
     compute_ns="compute ran",
     opaque_graph_ns="a CUDA graph that was traced as a whole ran, no compute",
@@ -60,7 +61,7 @@ _BUDGET = _named(
     exposed_copy_ns="a copy or fill ran, none of those",
     idle_ns="nothing ran",
 )
-_KIND = _named(
+_KIND = named(
     _TEXT,
     kind="kernel, copy, fill or graph",
     name="the kernel, or kind and direction of a copy",
@@ -68,13 +69,13 @@ _KIND = _named(
     category="what it calculates, communicates or where it copies",
     backend="library of a communication operation",
 )
-_AXIS = _named(
+_AXIS = named(
     _TEXT,
     operation="what it does",
     axis="dimension of the job that it serves",
     evidence="what tells the axis",
 )
-_CALL = _named(_I64, call="number of the API call, as in `calls`")
+_CALL = named(_I64, call="number of the API call, as in `calls`")
 
 TABLES = (
     Table(
@@ -82,9 +83,9 @@ TABLES = (
         "a rank: one process on one device",
         (
             *_WHO,
-            *_named(_TEXT, rank_source="what told the number", gpu="model of the GPU"),
-            *_named(_I64, steps="how many steps it has", steady_steps="of these, how many count"),
-            *_named(_I64, typical_step_ns="mean of the steady steps", outside_ns="before the first step"),
+            *named(_TEXT, rank_source="what told the number", gpu="model of the GPU"),
+            *named(_I64, steps="how many steps it has", steady_steps="of these, how many count"),
+            *named(_I64, typical_step_ns="mean of the steady steps", outside_ns="before the first step"),
             *_WALL_TIMES,
             *_BUDGET,
         ),
@@ -94,14 +95,14 @@ TABLES = (
         "a step of a rank; budget and walls sum to its duration, each",
         (
             *(*_WHO, *_STEP, *_SPAN, *_BUDGET, *_WALL_TIMES),
-            *_named(
+            *named(
                 _I64,
                 launch_starved_ns="no compute: too little was issued",
                 blocking_ns="no compute: an operation was in the way",
                 dependency_stalled_ns="no compute: work was handed over",
             ),
-            *_named(_YES, steady="counts for the typical step"),
-            *_named(_TEXT, reason="why it does not count"),
+            *named(_YES, steady="counts for the typical step"),
+            *named(_TEXT, reason="why it does not count"),
         ),
     ),
     Table(
@@ -109,10 +110,10 @@ TABLES = (
         "a cause in the typical step of a rank",
         (
             *(*_WHO, *_WALL),
-            *_named(_I64, typical_ns="what it owns of the typical step"),
-            *_named(_REAL, step_share="the same over the step"),
-            *_named(_I64, recoverable_ns="ceiling: what the step would get shorter without it"),
-            *_named(_I64, unresolved_ns="part of it whose owner is not known"),
+            *named(_I64, typical_ns="what it owns of the typical step"),
+            *named(_REAL, step_share="the same over the step"),
+            *named(_I64, recoverable_ns="ceiling: what the step would get shorter without it"),
+            *named(_I64, unresolved_ns="part of it whose owner is not known"),
         ),
     ),
     Table(
@@ -120,8 +121,8 @@ TABLES = (
         "what a cause owns of one step, by what the device did",
         (
             *(*_WHO, *_STEP, *_WALL),
-            *_named(_TEXT, state="what the device did", absent="why no compute ran"),
-            *_named(_I64, owned_ns="sums to the step"),
+            *named(_TEXT, state="what the device did", absent="why no compute ran"),
+            *named(_I64, owned_ns="sums to the step"),
         ),
     ),
     Table(
@@ -129,10 +130,10 @@ TABLES = (
         "a stretch of a step with one owner; the slices of a step tile it",
         (
             *(*_WHO, *_STEP, *_SPAN),
-            *_named(_TEXT, state="what the device did", absent="why no compute ran"),
+            *named(_TEXT, state="what the device did", absent="why no compute ran"),
             *_WALL,
-            *_named(_TEXT, link="what bound the device; null where it computed"),
-            *_named(
+            *named(_TEXT, link="what bound the device; null where it computed"),
+            *named(
                 _I64,
                 op="operation that ran, handed over or was launched",
                 next_op="operation that waited for it",
@@ -141,7 +142,7 @@ TABLES = (
                 tid="thread that held",
                 slack_ns="how much earlier the next constraint would have bound",
             ),
-            *_named(_TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"),
+            *named(_TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"),
         ),
     ),
     Table(
@@ -149,11 +150,11 @@ TABLES = (
         "a stretch without compute inside a step",
         (
             *(*_WHO, *_STEP, *_SPAN),
-            *_named(_TEXT, wall="of the cause", cause="the one that owns most of it"),
-            *_named(_I64, cause_ns="what that cause owns", links="slices of the gap"),
-            *_named(_I64, ended_by_op="operation that ends it; null where the step ends"),
-            *_named(_TEXT, ended_by="its name", path="NVTX ranges around its issue"),
-            *_named(_I64, call_start_ns="when its issuing call began"),
+            *named(_TEXT, wall="of the cause", cause="the one that owns most of it"),
+            *named(_I64, cause_ns="what that cause owns", links="slices of the gap"),
+            *named(_I64, ended_by_op="operation that ends it; null where the step ends"),
+            *named(_TEXT, ended_by="its name", path="NVTX ranges around its issue"),
+            *named(_I64, call_start_ns="when its issuing call began"),
         ),
     ),
     Table(
@@ -161,13 +162,13 @@ TABLES = (
         "a device operation: kernel, copy, fill or graph",
         (
             *(*_OP, *_WHO),
-            *_named(_I64, stream="as CUDA numbers it", context="of the stream"),
+            *named(_I64, stream="as CUDA numbers it", context="of the stream"),
             *(*_SPAN, *_KIND),
-            *_named(_TEXT, axis="dimension of the job that communication serves"),
-            *_named(_I64, bytes="of copies and fills", graph_node="inside a CUDA graph"),
+            *named(_TEXT, axis="dimension of the job that communication serves"),
+            *named(_I64, bytes="of copies and fills", graph_node="inside a CUDA graph"),
             *_CALL,
-            *_named(_I64, call_start_ns="when the issuing call began"),
-            *_named(_TEXT, path="NVTX ranges around its issue", path_by="how the range was found"),
+            *named(_I64, call_start_ns="when the issuing call began"),
+            *named(_TEXT, path="NVTX ranges around its issue", path_by="how the range was found"),
         ),
     ),
     Table(
@@ -175,22 +176,22 @@ TABLES = (
         "a CUDA API call",
         (
             *_CALL,
-            *_named(_I32, pid="its process", tid="its thread"),
+            *named(_I32, pid="its process", tid="its thread"),
             *_SPAN,
-            *_named(_TEXT, name="of the function", role="launch, graph, sync, copy, alloc, event or other"),
-            *_named(_I64, correlation="Nsight's number, unique inside a process"),
+            *named(_TEXT, name="of the function", role="launch, graph, sync, copy, alloc, event or other"),
+            *named(_I64, correlation="Nsight's number, unique inside a process"),
         ),
     ),
     Table(
         "ranges",
         "an NVTX range",
         (
-            *_named(_I64, range="number of the range"),
-            *_named(_I32, pid="its process", tid="its thread"),
+            *named(_I64, range="number of the range"),
+            *named(_I32, pid="its process", tid="its thread"),
             *_SPAN,
-            *_named(_TEXT, name="its text", path="folded names from the outermost range inwards"),
-            *_named(_I64, parent="range around it on the thread"),
-            *_named(_YES, clipped="open when the capture ended", crosses="ended on another thread"),
+            *named(_TEXT, name="its text", path="folded names from the outermost range inwards"),
+            *named(_I64, parent="range around it on the thread"),
+            *named(_YES, clipped="open when the capture ended", crosses="ended on another thread"),
         ),
     ),
     Table(
@@ -198,8 +199,8 @@ TABLES = (
         "a range path in the typical step of a rank",
         (
             *_WHO,
-            *_named(_TEXT, name="innermost name", path="folded names from the outermost inwards"),
-            *_named(
+            *named(_TEXT, name="innermost name", path="folded names from the outermost inwards"),
+            *named(
                 _I64,
                 count="ranges that begin in the step",
                 host_ns="their time on the host",
@@ -217,12 +218,12 @@ TABLES = (
         "a kernel name in the typical step of a rank",
         (
             *_WHO,
-            *_named(_TEXT, name="of the kernel", **{"class": "who pays"}, category="what it calculates"),
-            *_named(_TEXT, backend="library of communication"),
-            *_named(_REAL, count="kernels that begin in a step, the mean"),
-            *_named(_I64, work_ns="added-up durations inside the step"),
-            *_named(_REAL, step_share="work over the step"),
-            *_named(_I64, median_ns="of durations", least_ns="of durations", most_ns="of durations"),
+            *named(_TEXT, name="of the kernel", **{"class": "who pays"}, category="what it calculates"),
+            *named(_TEXT, backend="library of communication"),
+            *named(_REAL, count="kernels that begin in a step, the mean"),
+            *named(_I64, work_ns="added-up durations inside the step"),
+            *named(_REAL, step_share="work over the step"),
+            *named(_I64, median_ns="of durations", least_ns="of durations", most_ns="of durations"),
         ),
     ),
     Table(
@@ -230,10 +231,10 @@ TABLES = (
         "a communication operation on the device",
         (
             *(*_OP, *_WHO, *_SPAN),
-            *_named(_TEXT, name="its kernel or copy", backend="its library"),
+            *named(_TEXT, name="its kernel or copy", backend="its library"),
             *_AXIS,
-            *_named(_TEXT, communicator="its hash, hexadecimal", source="what told the facts of the call"),
-            *_named(
+            *named(_TEXT, communicator="its hash, hexadecimal", source="what told the facts of the call"),
+            *named(
                 _I64,
                 participants="ranks that take part",
                 peers="ranks that it sends to or receives from",
@@ -247,15 +248,15 @@ TABLES = (
         "communication of one kind, axis and library in the typical step of a rank",
         (
             *(*_WHO, *_AXIS),
-            *_named(_TEXT, backend="library"),
-            *_named(
+            *named(_TEXT, backend="library"),
+            *named(
                 _I64,
                 count="operations",
                 work_ns="durations added up",
                 exposed_ns="beside nothing",
                 bytes="sent",
             ),
-            *_named(_REAL, bus_bandwidth_bytes_per_s="over the duration, which includes waiting for peers"),
+            *named(_REAL, bus_bandwidth_bytes_per_s="over the duration, which includes waiting for peers"),
         ),
     ),
     Table(
@@ -263,12 +264,12 @@ TABLES = (
         "copies of one direction in the typical step of a rank",
         (
             *_WHO,
-            *_named(_TEXT, direction="from where to where"),
-            *_named(_YES, pinned="whether the host memory is"),
-            *_named(
+            *named(_TEXT, direction="from where to where"),
+            *named(_YES, pinned="whether the host memory is"),
+            *named(
                 _I64, count="copies", bytes="moved", work_ns="durations added up", exposed_ns="beside nothing"
             ),
-            *_named(_REAL, bulk_bandwidth_bytes_per_s="of copies of 64 KiB and more"),
+            *named(_REAL, bulk_bandwidth_bytes_per_s="of copies of 64 KiB and more"),
         ),
     ),
     Table(
@@ -276,9 +277,9 @@ TABLES = (
         "compute of one category in the typical step of a rank",
         (
             *_WHO,
-            *_named(_TEXT, category="what is calculated"),
-            *_named(_I64, kernels="how many", work_ns="durations added up"),
-            *_named(_REAL, work_share="of all such work"),
+            *named(_TEXT, category="what is calculated"),
+            *named(_I64, kernels="how many", work_ns="durations added up"),
+            *named(_REAL, work_share="of all such work"),
         ),
     ),
     Table(
@@ -286,9 +287,9 @@ TABLES = (
         "calls of one name that drained the queue in the typical step of a rank",
         (
             *_WHO,
-            *_named(_TEXT, name="of the function", path="commonest NVTX ranges around"),
-            *_named(_REAL, count="calls that end in the step"),
-            *_named(_I64, waited_ns="how long the host stood in them", drained_ns="what they cost the step"),
+            *named(_TEXT, name="of the function", path="commonest NVTX ranges around"),
+            *named(_REAL, count="calls that end in the step"),
+            *named(_I64, waited_ns="how long the host stood in them", drained_ns="what they cost the step"),
         ),
     ),
     Table(
@@ -296,40 +297,38 @@ TABLES = (
         "a sampled metric of the GPU of a rank, in its typical step",
         (
             *_WHO,
-            *_named(_TEXT, metric="what is measured"),
-            *_named(_REAL, mean_share="of the peak"),
-            *_named(_I64, samples="how many"),
+            *named(_TEXT, metric="what is measured"),
+            *named(_REAL, mean_share="of the peak"),
+            *named(_I64, samples="how many"),
         ),
     ),
     Table(
         "opportunities",
         "a ceiling: what removing one cause could win at most; they do not add up",
         (
-            *_named(_TEXT, id="its name"),
+            *named(_TEXT, id="its name"),
             *_WALL,
-            *_named(_I64, recoverable_ns="what the step would get shorter", step_ceiling_ns="the step then"),
-            *_named(_REAL, speedup_ceiling="step over that"),
-            *_named(_TEXT, status="how it is known", evidence="what tells it"),
+            *named(_I64, recoverable_ns="what the step would get shorter", step_ceiling_ns="the step then"),
+            *named(_REAL, speedup_ceiling="step over that"),
+            *named(_TEXT, status="how it is known", evidence="what tells it"),
         ),
     ),
     Table(
         "fixes",
         "a remedy, the most worthwhile first",
         (
-            *_named(_I64, place="1 is the first"),
-            *_named(
-                _TEXT, fix="its name", title="what to do", wall="of its causes", causes="that it answers"
-            ),
-            *_named(_YES, blocked="a precondition is unmet"),
-            *_named(_I64, recoverable_ns="largest ceiling among its causes"),
-            *_named(_REAL, speedup_ceiling="the same as a ratio"),
-            *_named(_TEXT, verify="how to see that it works", source="where it is documented"),
+            *named(_I64, place="1 is the first"),
+            *named(_TEXT, fix="its name", title="what to do", wall="of its causes", causes="that it answers"),
+            *named(_YES, blocked="a precondition is unmet"),
+            *named(_I64, recoverable_ns="largest ceiling among its causes"),
+            *named(_REAL, speedup_ceiling="the same as a ratio"),
+            *named(_TEXT, verify="how to see that it works", source="where it is documented"),
         ),
     ),
     Table(
         "settings",
         "a setting of a fix",
-        _named(
+        named(
             _TEXT,
             fix="as in `fixes`",
             system="whose setting",
@@ -340,7 +339,7 @@ TABLES = (
     Table(
         "preconditions",
         "what must hold before a fix can work",
-        _named(
+        named(
             _TEXT,
             fix="as in `fixes`",
             precondition="its name",
@@ -353,10 +352,8 @@ TABLES = (
         "findings",
         "something about the capture that limits a claim",
         (
-            *_named(
-                _TEXT, code="its name", severity="how much", message="what", cure="how to capture better"
-            ),
-            *_named(_I64, covers_ns="time concerned"),
+            *named(_TEXT, code="its name", severity="how much", message="what", cure="how to capture better"),
+            *named(_I64, covers_ns="time concerned"),
         ),
     ),
 )

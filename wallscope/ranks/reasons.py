@@ -37,13 +37,17 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The wall and cause that made a rank late; `ratio` is how much longer that takes than on its peers."""
+    """The wall and cause that made a rank late; `ratio` is how much longer that takes than on its peers.
+
+    `over_ns` is how much longer it takes in a step.
+    """
 
     wall: Wall | None
     cause: str | None
     reason: Reason
     ratio: float | None
     sentence: str
+    over_ns: int = 0
 
 
 def why(late: Side, others: Sequence[Side], more_ns: Mapping[Wall, int]) -> Why:
@@ -61,7 +65,9 @@ def why(late: Side, others: Sequence[Side], more_ns: Mapping[Wall, int]) -> Why:
     if cause is None:
         return Why(wall, None, _REASON[wall], None, f"{wall} takes longer, of no one cause")
     ratio = (over_ns + usual_ns) / usual_ns if usual_ns > 0 else None
-    return Why(wall, cause, _REASON[wall], ratio, f"{duration(over_ns)} more {meaning(cause)} a step")
+    return Why(
+        wall, cause, _REASON[wall], ratio, f"{duration(over_ns)} more {meaning(cause)} a step", over_ns
+    )
 
 
 def _cause(late: Side, others: Sequence[Side], wall: Wall) -> tuple[str | None, int, int]:
@@ -118,7 +124,7 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
     added_ns = float(both.filter(~same)["over"].sum())
     if added_ns >= _MOST_OF * over_ns:
         said = f"it runs other kernels than its peers: {duration(round(added_ns))} more a step"
-        return Why(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, said)
+        return Why(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, said, round(over_ns))
     alike = both.filter(same & (pl.col("work_usual") > 0))
     ratio, dense, expert = (
         _ratio(alike.filter(which)) for which in (pl.lit(value=True), ~is_expert, is_expert)
@@ -133,14 +139,14 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
             f"its experts' kernels take {signed_percent(expert - 1)}{_tokens(late, others)}, the others"
             f" {signed_percent((dense or 1.0) - 1)}: more tokens"
         )
-        return Why(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, said)
+        return Why(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, said, round(over_ns))
     assert ratio is not None  # noqa: S101  # over_ns > 0 with like counts
     uneven = _unevenness(alike, ratio)
     if uneven <= _SLOWED_ALIKE:
         said = f"the same kernels take {signed_percent(ratio - 1)}, all alike: a slower GPU clock"
-        return Why(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, said)
+        return Why(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, said, round(over_ns))
     said = f"as many kernels take {signed_percent(ratio - 1)}, {most['category'][0]} most: more work in each"
-    return Why(Wall.COMPUTE, cause, Reason.LONGER_KERNELS, ratio, said)
+    return Why(Wall.COMPUTE, cause, Reason.LONGER_KERNELS, ratio, said, round(over_ns))
 
 
 def _work(side: Side) -> pl.DataFrame:

@@ -96,13 +96,30 @@ def _judged(ranks: Ranks, place: int) -> Straggler | None:
 def _reason(
     ranks: Ranks, place: int, late: pl.DataFrame, more_ns: Mapping[Wall, int], *, repeated: bool
 ) -> Why:
-    """One that is always late is laid beside its peers, one that is late in turn beside its other steps."""
+    """One that is always late is laid beside its peers, one that is late in turn beside its other steps.
+
+    What kept it until its first collective may lie at the end of the step before: a step begins with its
+    first kernel.
+    """
     profile, steps = ranks.profiles[place], late.select("input", "step")
-    others = [ranks.side(other) for other in ranks.like(place)]
-    if not repeated:
-        rest = ranks.steps[place].deciding.join(steps, on=["input", "step"], how="anti")
-        others = [Side(profile, rest)] if len(rest) else others
-    return why(Side(profile, steps), others, more_ns)
+    peers = [ranks.side(other) for other in ranks.like(place)]
+    if repeated:
+        return why(Side(profile, steps), peers, more_ns)
+    every = ranks.steps[place].deciding
+    told = []
+    for own in (steps, _before(steps, every)):
+        rest = every.join(own, on=["input", "step"], how="anti")
+        told.append(why(Side(profile, own), [Side(profile, rest)] if len(rest) else peers, more_ns))
+    return max(told, key=lambda one: (one.cause is not None, one.over_ns))
+
+
+def _before(steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
+    """The step before each, of those that decide; the steps themselves where there is none."""
+    following = every.sort("input", "step").with_columns(
+        pl.struct("input", "step").shift(-1).over("input").alias("next")
+    )
+    found = following.join(steps, left_on="next", right_on=pl.struct("input", "step"), how="semi")
+    return found.select("input", "step") if len(found) else steps
 
 
 def slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple[Straggler, ...]:

@@ -1,7 +1,7 @@
 """Tables as files in a folder: CSV or Parquet, with a manifest and a page that tell their columns."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -9,6 +9,7 @@ import polars as pl
 
 from wallscope import __version__
 from wallscope.model.exported import TABLES, Table
+from wallscope.model.exported_job import JOB_TABLES
 from wallscope.render.tables import guarded
 
 Format = Literal["csv", "parquet"]
@@ -20,7 +21,7 @@ _ROWS_A_GROUP = 262_144
 
 def files(kind: Format) -> frozenset[str]:
     """The names of all files that a folder of that kind holds."""
-    return frozenset({MANIFEST, _ABOUT, *(f"{table.name}.{kind}" for table in TABLES)})
+    return frozenset({MANIFEST, _ABOUT, *(f"{table.name}.{kind}" for table in (*TABLES, *JOB_TABLES))})
 
 
 def is_ours(manifest: str, kind: Format) -> bool:
@@ -32,10 +33,16 @@ def is_ours(manifest: str, kind: Format) -> bool:
     return isinstance(told, dict) and told.get("schema") == TABLES_SCHEMA and told.get("format") == kind
 
 
-def write_tables(folder: Path, kind: Format, source: str, frame: Callable[[str], pl.DataFrame]) -> None:
-    """Write every table into an empty folder, one by one; `source` is the export, `frame` makes a table."""
+def write_tables(
+    folder: Path,
+    kind: Format,
+    source: str,
+    frame: Callable[[str], pl.DataFrame],
+    tables: Sequence[Table] = TABLES,
+) -> None:
+    """Write tables into an empty folder, one by one; `source` is the export, `frame` makes a table."""
     row_counts = {}
-    for table in TABLES:
+    for table in tables:
         made = frame(table.name)
         path = folder / f"{table.name}.{kind}"
         if kind == "csv":
@@ -43,12 +50,12 @@ def write_tables(folder: Path, kind: Format, source: str, frame: Callable[[str],
         else:
             made.write_parquet(path, compression="zstd", row_group_size=_ROWS_A_GROUP)
         row_counts[table.name] = len(made)
-    (folder / MANIFEST).write_text(_manifest(kind, source, row_counts), encoding="utf-8")
-    (folder / _ABOUT).write_text(columns_as_markdown(TABLES), encoding="utf-8")
+    (folder / MANIFEST).write_text(_manifest(kind, source, row_counts, tables), encoding="utf-8")
+    (folder / _ABOUT).write_text(columns_as_markdown(tables), encoding="utf-8")
 
 
-def _manifest(kind: Format, source: str, row_counts: dict[str, int]) -> str:
-    tables = [
+def _manifest(kind: Format, source: str, row_counts: dict[str, int], tables: Sequence[Table]) -> str:
+    listed = [
         {
             "name": table.name,
             "file": f"{table.name}.{kind}",
@@ -59,14 +66,14 @@ def _manifest(kind: Format, source: str, row_counts: dict[str, int]) -> str:
                 for column in table.columns
             ],
         }
-        for table in TABLES
+        for table in tables
     ]
     told = {
         "schema": TABLES_SCHEMA,
         "format": kind,
         "wallscope_version": __version__,
         "source": source,
-        "tables": tables,
+        "tables": listed,
     }
     return json.dumps(told, indent=1, ensure_ascii=True) + "\n"
 
