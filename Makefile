@@ -6,7 +6,7 @@ BULK := build/bulk_1m.sqlite
 BULK_ONE := build/bulk_1m_one_rank.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults screenshots clean
+.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults floors huge screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -64,6 +64,21 @@ bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write d
 
 faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, stopped it goes on where it was
 	nice $(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --journal build/faults.jsonl --write docs/robustness.md
+
+floors: build/floors/stamp  ## the tests with the oldest dependencies that pyproject.toml allows
+	build/floors/bin/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+build/floors/stamp: pyproject.toml
+	$(PYTHON) -m venv build/floors
+	build/floors/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/floors/bin/uv pip install --quiet --python build/floors/bin/python --resolution lowest-direct --editable '.[dev]'
+	@touch $@
+
+HUGE := build/huge_10gb.sqlite
+huge: $(BULK)  ## measure an export of 10 GB, and write docs/robustness.md; wants 11 GB of disk
+	$(BIN)/python -m fixtures.huge $(BULK) $(HUGE) --gigabytes 10
+	$(BIN)/python -m benchmarks.huge $(BULK) $(HUGE) --into docs/robustness.md
+	rm $(HUGE)
 
 screenshots: .venv/stamp  ## take the pictures of the README again; wants Chromium
 	$(BIN)/python -m benchmarks.screenshots docs/images

@@ -7,9 +7,12 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
+from polars.testing import assert_frame_equal
 
 from fixtures.bulk import main, write_bulk
 from fixtures.export import SCHEMAS
+from fixtures.huge import write_huge
+from wallscope.nsys import read_capture
 
 KERNELS, RANKS, STEPS = 4_000, 2, 3
 PID_MASK = ~0xFF_FFFF
@@ -371,3 +374,18 @@ def test_the_command_line_says_in_one_line_how_big_the_export_is(tmp_path, capsy
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{path}: 0.")
     assert " MB, 200 kernels, " in line
+
+
+def test_a_huge_export_is_the_bulk_export_with_what_else_the_machine_did(tmp_path):
+    bulk, huge = tmp_path / "bulk.sqlite", tmp_path / "huge.sqlite"
+    write_bulk(bulk, kernels=KERNELS, ranks=RANKS, steps=STEPS)
+    write_huge(bulk, huge, 0.01, switches=2_000, samples=900)
+    first, again = (read_capture(path, lambda _: None) for path in (bulk, huge))
+
+    assert huge.stat().st_size > 10_000_000
+    assert_frame_equal(again.operations, first.operations)
+    assert (len(first.cpu_samples), len(again.cpu_samples)) == (0, 900)
+    assert len(again.host_events) > len(first.host_events)
+    with closing(sqlite3.connect(huge)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("SELECT COUNT(*) FROM SCHED_EVENTS").fetchall() == [(2_000,)]

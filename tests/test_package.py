@@ -1,9 +1,11 @@
 """What ships: every query and report is inside the wheel, and reads the same from there."""
 
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,18 @@ def test_the_project_names_no_registry_host():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
     assert all("@" not in entry and "://" not in entry for entry in project["project"]["dependencies"])
+
+
+def test_each_dependency_has_one_floor_and_no_ceiling():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    floors = defaultdict(set)
+    for entry in (entry for group in groups for entry in group):
+        name, mark, floor = entry.partition(">=")
+        floors[name.lower()].add((mark, floor))
+
+    assert {
+        name: found
+        for name, found in floors.items()
+        if len(found) > 1 or not all(re.fullmatch(r"\d+(\.\d+)*", floor) for _, floor in found)
+    } == {}

@@ -93,12 +93,25 @@ def _from_numbers(
     return rows, metrics.select(*key, spelled=pl.coalesce("metricName", number))
 
 
+def _sample_types(source: Database) -> pl.DataFrame | None:
+    """The types of generic events that may be samples; `None` where nothing tells."""
+    if not source.has(_TEXTS.name, "typeId", "data"):
+        return None
+    found = source.rows("sample_types")
+    return pl.DataFrame(
+        {"typeId": [kind for (kind,) in found if isinstance(kind, int)]}, {"typeId": pl.Int64}
+    )
+
+
 def _from_texts(source: Database, progress: Progress) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Samples by `key` and how each is `spelled`; pairs of a text that are no numbers are left out.
 
-    These rows often have the raw time alone, which is the time of the session there.
+    These rows often have the raw time alone, which is the time of the session there. Of the other generic
+    events, which may be gigabytes, none is kept in memory.
     """
-    rows = read(source, _TEXTS, progress).filter(pl.col("data").str.contains(_IS_SAMPLE))
+    rows = read(source, _TEXTS, progress, _sample_types(source)).filter(
+        pl.col("data").str.contains(_IS_SAMPLE)
+    )
     pairs = rows.select(
         "typeId", at=pl.coalesce("timestamp", "rawTimestamp"), pair=pl.col("data").str.extract_all(_PAIR)
     ).explode("pair")
