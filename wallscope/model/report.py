@@ -1,6 +1,6 @@
 """What pages show beside the answer: timelines of single steps and the longest gaps; steps of both sides."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import polars as pl
@@ -10,6 +10,7 @@ from wallscope.model.comparison import Comparison
 from wallscope.model.kinds import DeviceState, Wall
 from wallscope.model.profile import ProfiledInput, Work
 from wallscope.model.proof import Gap
+from wallscope.model.whatif import CriticalPath, SelfCheck
 
 SHOWN_OPERATIONS = pl.Schema(
     {
@@ -49,13 +50,27 @@ SHOWN_SLICES = pl.Schema(
 )
 """The slices of one step, which tile it, in order of time."""
 
+SHOWN_PATH = pl.Schema(
+    {
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "bound": pl.String(),  # operation, hand-over, launch-latency, piece (of a thread), return, earlier
+        "wall": pl.Enum(Wall),
+        "cause": pl.String(),
+        "name": pl.String(),  # the operation or the call; empty outside calls
+    }
+)
+"""Stretches of the critical paths of steps, in order of time; those of a step tile it."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepTimeline:
-    """One step of one rank: `SHOWN_OPERATIONS`, `SHOWN_HOST` twice, `SHOWN_SLICES`.
+    """One step of one rank: `SHOWN_OPERATIONS`, `SHOWN_HOST` twice, `SHOWN_SLICES`, `SHOWN_PATH`.
 
     `role` is `typical` for the one whose duration is nearest the typical step's, `worst` for the longest
-    steady one. `threads_left_out` counts threads whose calls and ranges are not listed.
+    steady one. `threads_left_out` counts threads whose calls and ranges are not listed; `path` is empty where
+    the step was not played again.
     """
 
     role: Literal["typical", "worst"]
@@ -67,15 +82,29 @@ class StepTimeline:
     ranges: pl.DataFrame
     slices: pl.DataFrame
     threads_left_out: int
+    path: pl.DataFrame = field(default_factory=SHOWN_PATH.to_frame)
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedPath:
+    """The critical path of the typical step, how good its replay is, and `SHOWN_PATH` of the played steps."""
+
+    told: CriticalPath
+    check: SelfCheck
+    steps: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer with what is looked at: timelines and gaps of the rank that the diagnosis speaks of."""
+    """The answer with what is looked at: timelines, gaps and path of the rank that the diagnosis speaks of.
+
+    `path` says why there is none, where there is none.
+    """
 
     analysis: Analysis
     timelines: tuple[StepTimeline, ...]
     gaps: tuple[Gap, ...]
+    path: PlayedPath | str = ""
 
 
 SIDE_STEPS = pl.Schema(
