@@ -12,7 +12,7 @@ window.wallscopeTimeline = (buffer) => {
   const texts = head.texts;
 
   let step = steps[0], from = 0, to = step.length, gutter = 0, chosen = null, hits = [], hit = -1, wanted = "";
-  let pixels = 0, isAsked = false;
+  let pixels = 0, isAsked = false, onPath = null;
 
   const below = (values, limit) => {
     let low = 0, high = values.length;
@@ -45,6 +45,10 @@ window.wallscopeTimeline = (buffer) => {
   const place = (ns) => gutter + ((ns - from) / (to - from)) * pixels;
   const moment = (x) => from + ((x - gutter) / pixels) * (to - from);
   const isHit = (number) => wanted && matching.has(number);
+  const isWall = (lane) => lane.kind !== "host";
+  const pathLane = (shown) => shown.lanes.find((lane) => lane.kind === "path");
+  // What the path goes through ends where a stretch of the path does.
+  const isOffPath = (lane, i) => onPath && lane.kind !== "path" && !onPath.has(lane.end[i]);
   let matching = new Set();
 
   const label = (text, x, y, width, colour) => {
@@ -93,9 +97,11 @@ window.wallscopeTimeline = (buffer) => {
       if (lane.end[i] <= from) { i++; continue; }
       const left = Math.max(place(lane.start[i]), gutter), right = Math.min(place(lane.end[i]), gutter + pixels);
       const width = Math.max(right - left, 1);
-      pen.fillStyle = lane.kind === "stream" ? COLOURS[lane.wall[i]] : lane.depth < 0 ? faint[1] : faint[lane.depth % 2 ? 0 : 2];
+      pen.globalAlpha = isOffPath(lane, i) ? 0.22 : 1;
+      pen.fillStyle = isWall(lane) ? COLOURS[lane.wall[i]] : lane.depth < 0 ? faint[1] : faint[lane.depth % 2 ? 0 : 2];
       if (isHit(lane.name[i])) pen.fillStyle = "#D55E00";
       pen.fillRect(left, y + 1, width > 3 ? width - 0.5 : width, ROW - 3);
+      pen.globalAlpha = 1;
       if (right - left < 1) {
         const next = moment(Math.floor(left) + 1);
         let step2 = 1;
@@ -108,14 +114,14 @@ window.wallscopeTimeline = (buffer) => {
         i = Math.max(low, i + 1);
         continue;
       }
-      const light = lane.kind === "stream" ? (lane.wall[i] === 0 ? "#fff" : "#000") : ink;
+      const light = isWall(lane) && !isOffPath(lane, i) ? (lane.wall[i] === 0 ? "#fff" : "#000") : ink;
       label(texts[lane.name[i]], left, y + 13, right - left, isHit(lane.name[i]) ? "#000" : light);
       i++;
     }
   };
 
   const laneTop = (index) => HEAD + BAND + 8 + index * ROW;
-  const laneName = (lane) => lane.kind === "stream" ? lane.lane : lane.depth < 0 ? `${lane.lane} calls` : lane.depth === 0 ? "ranges" : "";
+  const laneName = (lane) => isWall(lane) ? lane.lane : lane.depth < 0 ? `${lane.lane} calls` : lane.depth === 0 ? "ranges" : "";
 
   const draw = () => {
     isAsked = false;
@@ -388,11 +394,22 @@ window.wallscopeTimeline = (buffer) => {
   document.getElementById("out").addEventListener("click", () => zoom(2));
   document.getElementById("all").addEventListener("click", () => show(0, step.length));
   document.getElementById("gap").addEventListener("click", longestGap);
+  const pathButton = document.getElementById("onpath");
+  const dimOthers = (isOn) => {
+    const lane = pathLane(step);
+    onPath = isOn && lane ? new Set(lane.end) : null;
+    pathButton.setAttribute("aria-pressed", String(Boolean(onPath)));
+    pathButton.disabled = !lane;
+    ask();
+  };
+  pathButton.hidden = !steps.some(pathLane);
+  pathButton.addEventListener("click", () => dimOthers(!onPath));
   const choose = (number) => {
     document.getElementById("step").value = String(number);
     step = steps[number];
     chosen = null;
     show(0, step.length);
+    dimOthers(Boolean(onPath));
     search(document.getElementById("find").value);
   };
   const lead = (wanted) => {

@@ -14,7 +14,7 @@ from wallscope.model.configuration import RunConfiguration
 from wallscope.model.diagnosis import Dominant
 from wallscope.model.fixes import first_screen
 from wallscope.model.options import Options
-from wallscope.model.report import Report
+from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
 from wallscope.profile import profiled, profiles
@@ -96,20 +96,25 @@ def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
 
 
 def report_of(found: Accounted, progress: Progress) -> Report:
-    """The answer with the timelines and the longest gaps of the rank that the diagnosis speaks of."""
+    """The answer with timelines, longest gaps and critical path of the rank that the diagnosis speaks of."""
     progress("drawing timelines")
     parts, place = found.parts, found.place
     shown = replace(parts.capture, ranks=parts.capture.ranks.slice(place, 1))
     slices = all_slices(replace(parts, capture=shown), found.evidence)
     proof = Proof(shown, parts.phases, parts.projected, slices)
     timelines = step_timelines(parts, slices, place, found.analysis.ranks[place])
-    shown_lanes = () if found.together is None else (lanes(found.together),)
-    return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS), *shown_lanes)
+    progress("seeking what bounds the step")
+    path = found.replays.path
+    if not isinstance(path, str):
+        steps = path.steps
+        timelines = tuple(replace(one, path=steps.filter(pl.col("step") == one.step)) for one in timelines)
+    met = MEETING_LANES.to_frame() if found.together is None else lanes(found.together)
+    return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS), path, met)
 
 
 def exported(found: Accounted) -> Exported:
     """The tables behind the answer, each made when it is asked for."""
-    return Exported(found.analysis, found.parts, found.evidence, found.facts)
+    return Exported(found.analysis, found.parts, found.evidence, found.facts, found.replays.shown_path)
 
 
 def accounted(path: Path, options: Options, progress: Progress) -> Accounted:

@@ -8,18 +8,20 @@ import polars as pl
 
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.frames import PARTNERS
+from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.whatif import Question, Replay
 from wallscope.timeline.partners import partners
-from wallscope.units import number
+from wallscope.timeline.paths import path_texts
+from wallscope.units import number, percent
 from wallscope.walls.accounting import Divided, rank_windows
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.evidence import OperationFacts
 from wallscope.walls.playable import held_operations, playable
 from wallscope.walls.stretches import RankWindows
 from wallscope.walls.typical import typical_steps
-from wallscope.whatif import NO_STEP, Player, answers_of_fixes, refusal
+from wallscope.whatif import NO_STEP, Player, answers_of_fixes, composition, refusal
 
-_FEWEST_WINDOWS = 2
+_FEWEST_WINDOWS, _LARGEST_OWN_ERROR = 2, 0.01
 _MOST_OPERATIONS = 30_000
 _TOO_MANY = 60_000
 """What is played for an answer that did not ask for it; `wallscope whatif` plays more."""
@@ -58,6 +60,28 @@ class Replays:
         )
         fixes = tuple(replace(fix, replay=answers.get(fix.id)) for fix in analysis.fixes or ())
         return replace(analysis, replay=told, fixes=fixes)
+
+    @cached_property
+    def path(self) -> PlayedPath | str:
+        """What bounds the typical step, or why that is not known."""
+        player = self.player
+        if isinstance(player, str):
+            return player
+        off = player.check.own_error
+        if off > _LARGEST_OWN_ERROR:
+            return f"played again with nothing changed, steps are {percent(off)} off"
+        phases = self.parts.phases
+        texts = path_texts(phases.paths, phases.names, phases.paths["path"])
+        told = composition(player.stretch, player.names, player.unchanged, player.path, texts)
+        wall = pl.col("cause").str.split("/").list.first()
+        steps = player.path.with_columns(pl.col("bound").cast(pl.String), wall=wall)
+        return PlayedPath(told, player.check, steps.select(SHOWN_PATH.names()).cast(SHOWN_PATH))
+
+    def shown_path(self) -> tuple[int, pl.DataFrame]:
+        """The rank that is played, and `SHOWN_PATH` of its steps; empty where they are not."""
+        path = self.path
+        steps = SHOWN_PATH.to_frame() if isinstance(path, str) else path.steps
+        return self.parts.capture.ranks["rank_id"][self.place], steps
 
     def _made(self) -> Player | str:
         parts = self.parts

@@ -9,6 +9,7 @@ import pytest
 
 from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
+from fixtures.simulation.story import STEPS
 from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
 from tests.jobs.simulated import LATE, RANKS, thread, write_job

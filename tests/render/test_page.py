@@ -95,9 +95,10 @@ def test_numbers_of_the_first_screen_are_those_of_the_answer(report):
 def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(report):
     sections = [attributes["id"] for tag, attributes in elements(page(report)) if tag == "section"]
 
-    assert sections[:5] == ["verdict", "steps", "causes", "timeline", report.analysis.diagnosis.dominant_wall]
-    assert set(sections[4:8]) == {"communication", "memory", "host", "compute"}
-    assert sections[8:] == ["phases", "limits", "computed"]
+    assert sections[:5] == ["verdict", "steps", "causes", "path", "timeline"]
+    assert sections[5] == report.analysis.diagnosis.dominant_wall
+    assert set(sections[5:9]) == {"communication", "memory", "host", "compute"}
+    assert sections[9:] == ["phases", "limits", "computed"]
 
 
 def told_by(report, **changed):
@@ -170,7 +171,7 @@ def test_figures_hold_no_markup_of_names(hostile):
     specs = re.findall(r'data-chart="[\w-]+">(.*?)</script>', hostile)
     tags = {tag for spec in map(json.loads, specs) for tag in re.findall(r"<(\w+)", json.dumps(spec))}
 
-    assert len(specs) == 3
+    assert len(specs) == 5
     assert tags <= {"br", "extra"}
 
 
@@ -182,6 +183,39 @@ def test_slices_of_a_timeline_tile_its_step_and_add_up_to_its_walls(report):
 
     assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
     assert [int(length[wall == place].sum()) for place in range(5)] == list(told.walls.parts())
+
+
+def test_the_critical_path_tiles_its_step_in_its_lane(report):
+    head, columns = unpacked(pack(report.timelines).base64)
+    step = head["steps"][0]
+    assert (step["lanes"][0]["kind"], step["lanes"][0]["lane"]) == ("path", "critical path")
+    start, length, _, _, wall = columns[:5]
+
+    assert start[0] == 0
+    assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
+    assert int(length.sum()) == step["length"]
+    assert {str(list(Wall)[place]) for place in set(wall)} == {part.name for part in report.path.told.walls}
+
+
+def test_each_bar_of_the_path_is_the_step(report):
+    (spec,) = re.findall(r'data-chart="chart-path">(.*?)</script>', page(report), re.DOTALL)
+    for kind in ("walls", "causes", "ranges", "operations"):
+        parts_ms = [trace["x"][0] for trace in json.loads(spec)["traces"] if trace["y"] == [kind]]
+        assert sum(parts_ms) == pytest.approx(report.path.told.step_ns / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        pytest.param("two steps hold too much", "Not known: two steps hold too much.", id="why"),
+        pytest.param("", None, id="nothing to say"),
+    ],
+)
+def test_a_path_that_is_not_known_says_why(report, path, said):
+    text = page(replace(report, path=path))
+
+    assert ('<section id="path">' in text) is (said is not None)
+    assert said is None or said in text
 
 
 def test_a_timeline_with_too_much_detail_is_merged_and_says_so(report, monkeypatch):

@@ -97,6 +97,20 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     opened.context.close()
 
 
+def test_what_the_critical_path_does_not_go_through_turns_pale(browser, file):
+    opened = Opened(browser, file, 1280, "light")
+    tab = opened.tab
+    canvas = "document.getElementById('canvas').toDataURL()"
+    drawn = f"new Promise((done) => requestAnimationFrame(() => done({canvas})))"
+    tab.locator("#canvas").scroll_into_view_if_needed()
+    whole = tab.evaluate(drawn)
+    tab.click("#onpath")
+
+    assert tab.get_attribute("#onpath", "aria-pressed") == "true"
+    assert tab.evaluate(drawn) != whole
+    opened.context.close()
+
+
 def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
     opened = Opened(browser, file, 1280, "light")
     tab = opened.tab

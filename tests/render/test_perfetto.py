@@ -142,15 +142,15 @@ def test_the_tracks_are_those_of_the_capture(both):
     rank = next(trace.path(number)[1] for number in trace.tracks if len(trace.path(number)) == 2)
     paths = [trace.path(number) for number in trace.tracks]
 
-    assert paths[:8] == [
+    assert paths[:9] == [
         (process,),
         (process, rank),
         *(
             (process, rank, name)
-            for name in ("steps", "walls", "causes", "device state", "stream 7", "stream 13")
+            for name in ("steps", "walls", "causes", "device state", "critical path", "stream 7", "stream 13")
         ),
     ]
-    assert [path[-1] for path in paths[8:]] == [paths[8][-1], "NVTX", "CUDA API"]
+    assert [path[-1] for path in paths[9:]] == [paths[9][-1], "NVTX", "CUDA API"]
     (thread,) = (track.thread for track in trace.tracks.values() if track.HasField("thread"))
     assert (thread.pid, trace.tracks[1].process.pid) == (1000, 1000)
 
@@ -174,6 +174,18 @@ def test_a_band_tiles_each_step_and_sums_to_the_answer(both, track, kinds, part)
         assert [one.start_ns for one in own] == [step.start_ns, *(one.end_ns for one in own[:-1])]
         assert own[-1].end_ns == step.end_ns
         assert tuple(sums[kind] for kind in kinds) == getattr(step, part).parts()
+
+
+def test_the_critical_path_tiles_the_steps_that_were_played(both):
+    found, trace = both
+    path = found.replays.path
+    band = trace.named("critical path")
+    lengths = {step.index: step.end_ns - step.start_ns for step in found.analysis.ranks[0].steps}
+
+    assert sum(one.end_ns - one.start_ns for one in band) == sum(
+        lengths[step] for step in set(path.steps["step"])
+    )
+    assert {one.category for one in band} == {part.name for part in path.told.walls}
 
 
 def test_causes_sum_to_their_walls(both):

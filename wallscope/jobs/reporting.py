@@ -40,4 +40,4 @@ def tables_of(analysis: Analysis, known: Together) -> tuple[tuple[Table, ...], C
 
 def job_report(analysis: Analysis, known: Together) -> Report:
     """The answer about a job with how its ranks met; timelines and gaps are of one export alone."""
-    return Report(analysis, (), (), lanes(known))
+    return Report(analysis, (), (), lanes=lanes(known))

@@ -10,6 +10,7 @@ from wallscope.model.comparison import Comparison
 from wallscope.model.kinds import DeviceState, Wall
 from wallscope.model.profile import ProfiledInput, Work
 from wallscope.model.proof import Gap
+from wallscope.model.whatif import CriticalPath, SelfCheck
 
 SHOWN_OPERATIONS = pl.Schema(
     {
@@ -49,6 +50,19 @@ SHOWN_SLICES = pl.Schema(
 )
 """The slices of one step, which tile it, in order of time."""
 
+SHOWN_PATH = pl.Schema(
+    {
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "bound": pl.String(),  # operation, hand-over, launch-latency, piece (of a thread), return, earlier
+        "wall": pl.Enum(Wall),
+        "cause": pl.String(),
+        "name": pl.String(),  # the operation or the call; empty outside calls
+    }
+)
+"""Stretches of the critical paths of steps, in order of time; those of a step tile it."""
+
 
 MEETING_LANES = pl.Schema(
     {
@@ -69,10 +83,11 @@ MEETING_LANES = pl.Schema(
 
 @dataclass(frozen=True, slots=True)
 class StepTimeline:
-    """One step of one rank: `SHOWN_OPERATIONS`, `SHOWN_HOST` twice, `SHOWN_SLICES`.
+    """One step of one rank: `SHOWN_OPERATIONS`, `SHOWN_HOST` twice, `SHOWN_SLICES`, `SHOWN_PATH`.
 
     `role` is `typical` for the one whose duration is nearest the typical step's, `worst` for the longest
-    steady one. `threads_left_out` counts threads whose calls and ranges are not listed.
+    steady one. `threads_left_out` counts threads whose calls and ranges are not listed; `path` is empty where
+    the step was not played again.
     """
 
     role: Literal["typical", "worst"]
@@ -84,18 +99,30 @@ class StepTimeline:
     ranges: pl.DataFrame
     slices: pl.DataFrame
     threads_left_out: int
+    path: pl.DataFrame = field(default_factory=SHOWN_PATH.to_frame)
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedPath:
+    """The critical path of the typical step, how good its replay is, and `SHOWN_PATH` of the played steps."""
+
+    told: CriticalPath
+    check: SelfCheck
+    steps: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer with what is looked at: timelines and gaps of the rank that the diagnosis speaks of.
+    """The answer with what is looked at: timelines, gaps and path of the rank that the diagnosis speaks of.
 
-    A job of several exports has neither. `lanes` (`MEETING_LANES`) show how ranks met.
+    A job of several exports has none of these. `path` says why there is none, where there is none. `lanes`
+    (`MEETING_LANES`) show how ranks met.
     """
 
     analysis: Analysis
     timelines: tuple[StepTimeline, ...]
     gaps: tuple[Gap, ...]
+    path: PlayedPath | str = ""
     lanes: pl.DataFrame = field(default_factory=MEETING_LANES.to_frame)
 
 

@@ -15,6 +15,7 @@ from wallscope.render.fixes import checked, replay_line, replayed
 from wallscope.render.offline import offline
 from wallscope.render.sections.causes import causes
 from wallscope.render.sections.job import job
+from wallscope.render.sections.path import path
 from wallscope.render.sections.phases import phases, ranks
 from wallscope.render.sections.proof import GRAVITY, computed, limits
 from wallscope.render.sections.steps import steps
@@ -57,6 +58,7 @@ def _sections(report: Report, rank: Rank, packed: Pack) -> Iterator[Section]:
         survey(analysis),
         clocks(analysis),
         causes(analysis, rank),
+        path(report, rank),
         timeline(report, packed) if report.timelines else None,
         *walls(analysis, rank),
         phases(analysis, rank),

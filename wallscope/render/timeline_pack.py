@@ -97,7 +97,7 @@ class _Packer:
         tick_ns = max(1, -(-length_ns // (2**32 - 1)))
         lanes: list[dict[str, Any]] = []
         hidden, merged_below_ns = 0, 0
-        for kind, rows in (("stream", _operations(timeline)), ("host", _host(timeline))):
+        for kind, rows in _lanes(timeline):
             order = {lane: place for place, lane in enumerate(rows["lane"].unique(maintain_order=True))}
             kept, grain_ns = _coarse(_clipped(rows, timeline, order), room // 2, length_ns)
             merged_below_ns = max(merged_below_ns, grain_ns)
@@ -127,6 +127,25 @@ class _Packer:
         self.columns += [self.texts.numbers(slices[name]) for name in told]
         slack_ns = slices["slack_ns"].fill_null(-1).to_numpy()
         self.columns.append(np.clip(slack_ns // tick_ns, -1, 2**32 - 2) + 1)
+
+
+def _lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
+    """The rows of all lanes by their kind, in order: the critical path, streams, threads."""
+    return ("path", _path(timeline)), ("stream", _operations(timeline)), ("host", _host(timeline))
+
+
+def _path(timeline: StepTimeline) -> pl.DataFrame:
+    """The stretches of the path by what they are, else by their causes."""
+    name = pl.when(pl.col("name") == "").then("cause").otherwise("name")
+    return timeline.path.select(
+        "start_ns",
+        "end_ns",
+        name=name,
+        what="cause",
+        wall=pl.col("wall").to_physical().cast(pl.UInt32),
+        lane=pl.lit("critical path"),
+        depth=pl.lit(0, pl.Int32),
+    )
 
 
 def _host(timeline: StepTimeline) -> pl.DataFrame:

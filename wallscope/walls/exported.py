@@ -25,12 +25,16 @@ _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 
 @dataclass(frozen=True)
 class Exported:
-    """Makes tables on demand, those of the selected steps and time; the slices are kept between calls."""
+    """Makes tables on demand, those of the selected steps and time; the slices are kept between calls.
+
+    `path` finds a rank, by its id, and the critical paths of its steps (`SHOWN_PATH`).
+    """
 
     analysis: Analysis
     parts: Divided
     evidence: Evidence
     facts: OperationFacts
+    path: Callable[[], tuple[int, pl.DataFrame]] | None = None
 
     def frame(self, name: str) -> pl.DataFrame:
         """The table of that name, with the columns and types of its declaration.
@@ -51,7 +55,8 @@ class Exported:
 
     def traced(self) -> Traced:
         """The same as tracks of a trace."""
-        return Traced(self.parts, self._slices, self._named)
+        path = None if self.path is None else self.path()
+        return Traced(self.parts, self._slices, self._named, path)
 
     @cached_property
     def _named(self) -> Named:

@@ -17,11 +17,15 @@ _CAUSE = ("step", "cause", "wall", "state", "absent", "kind", "gap", "who", "cal
 
 @dataclass(frozen=True)
 class Traced:
-    """Makes the tracks one after the other; `slices` (`SLICES`) are those of the selected steps."""
+    """Makes the tracks one after the other; `slices` (`SLICES`) are those of the selected steps.
+
+    `path` is a rank, by its id, with the critical paths of its steps (`SHOWN_PATH`).
+    """
 
     parts: Divided
     slices: pl.DataFrame
     named: Named
+    path: tuple[int, pl.DataFrame] | None = None
 
     def earliest_ns(self) -> int:
         """When the first thing on any track begins."""
@@ -60,6 +64,8 @@ class Traced:
         yield Track("walls", place, slices=_runs(slices, ("step", "wall"), "wall"))
         yield Track("causes", place, slices=self._causes(slices))
         yield Track("device state", place, slices=_runs(slices, ("step", "state"), "state"))
+        if self.path is not None and self.path[0] == rank["rank_id"] and len(self.path[1]):
+            yield Track("critical path", place, slices=_of_path(self.path[1]))
         operations = self.named.shown_operations.filter(is_own)
         numbers = self.parts.capture.streams.filter(is_own).select("stream", "number")
         streams = operations.select("stream").unique().join(numbers, on="stream", how="left")
@@ -172,6 +178,12 @@ class Traced:
             return rows
         own = stretches.filter(pl.col("rank_id") == rank["rank_id"]).row(0, named=True)
         return rows.filter((pl.col("at_ns") >= own["from_ns"]) & (pl.col("at_ns") < own["until_ns"]))
+
+
+def _of_path(path: pl.DataFrame) -> pl.DataFrame:
+    """The stretches of a path by what they are, with their causes."""
+    own = pl.when(pl.col("name") == "").then("cause").otherwise("name")
+    return _traced(path, "cause", "bound", "step", name=own, category=pl.col("wall").cast(pl.String))
 
 
 def _runs(slices: pl.DataFrame, keys: tuple[str, ...], name: str, *kept: str) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """What questions can be about in a stretch: names, what each stands for, and the nearest to a wrong one."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -47,14 +47,17 @@ def targets(stretch: Stretch) -> dict[str, Target]:
         found[f"collective:{kind}"] = Target(_ops(part))
     for (category,), part in compute.partition_by("category", as_dict=True).items():
         found[f"category:{category}"] = Target(_ops(part))
-    found[LAUNCH] = Target(rows=frozenset(_launching(stretch)), is_latency=True)
-    found[THINK] = Target(rows=frozenset(_rows(stretch, _is_thinking)))
+    pieces = pl.DataFrame(
+        {"cause": stretch.causes, "role": stretch.roles()}, schema={"cause": pl.String, "role": pl.String}
+    ).with_row_index("row")
+    is_thinking = (pl.col("cause") == FRAMEWORK) | pl.col("cause").str.starts_with(DRAINED)
+    found[LAUNCH] = Target(rows=_rows(pieces, pl.col("role").is_in(sorted(_LAUNCHING))), is_latency=True)
+    found[THINK] = Target(rows=_rows(pieces, is_thinking))
     causes: dict[str, Target] = {}
     for (cause,), part in own.partition_by("cause", as_dict=True).items():
         causes[str(cause)] = Target(_ops(part))
     waiting = _waiting(stretch)
-    told = pl.DataFrame({"cause": stretch.causes}, schema={"cause": pl.String}).with_row_index("row")
-    for cause, rows in told.group_by("cause").agg("row").sort("cause").iter_rows():
+    for cause, rows in pieces.group_by("cause").agg("row").sort("cause").iter_rows():
         held = causes.get(cause, Target())
         causes[cause] = Target(held.ops, frozenset(rows) - waiting, is_return=cause == SYNCHRONISATION)
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
@@ -93,16 +96,8 @@ def _ops(frame: pl.DataFrame) -> frozenset[int]:
     return frozenset(frame["op"].to_list())
 
 
-def _is_thinking(cause: str) -> bool:
-    return cause == FRAMEWORK or cause.startswith(DRAINED)
-
-
-def _rows(stretch: Stretch, is_so: Callable[[str], bool]) -> list[int]:
-    return [row for row, cause in enumerate(stretch.causes) if is_so(cause)]
-
-
-def _launching(stretch: Stretch) -> list[int]:
-    return [row for row, role in enumerate(stretch.roles()) if role in _LAUNCHING]
+def _rows(pieces: pl.DataFrame, which: pl.Expr) -> frozenset[int]:
+    return frozenset(pieces.filter(which)["row"].to_list())
 
 
 def _waiting(stretch: Stretch) -> frozenset[int]:

@@ -35,8 +35,19 @@ def timeline(report: Report, packed: Pack) -> Section:
             f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
         )
     shown = {each.step for each in report.timelines}
-    canvas = Canvas(steps, " ".join(packed.notes), _longest(report.gaps, unit, shown))
+    canvas = Canvas(
+        steps, " ".join((*packed.notes, *_pathless(report, unit))), _longest(report.gaps, unit, shown)
+    )
     return Section("timeline", "Show me", answer, (canvas, _gaps(report.gaps, unit, shown)))
+
+
+def _pathless(report: Report, unit: str) -> list[str]:
+    """Steps that bear no critical path, where others do."""
+    missing = [f"{unit} {each.step}" for each in report.timelines if not len(each.path)]
+    has_some = len(missing) < len(report.timelines)
+    return (
+        [f"The critical path of {' and '.join(missing)} was not worked out."] if missing and has_some else []
+    )
 
 
 def _longest(gaps: Sequence[Gap], unit: str, shown: set[int]) -> Cell | None:
