@@ -6,7 +6,7 @@ BULK := build/bulk_1m.sqlite
 BULK_ONE := build/bulk_1m_one_rank.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults floors huge screenshots clean
+.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults feed floors huge screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -64,6 +64,17 @@ bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write d
 
 faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, stopped it goes on where it was
 	nice $(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --journal build/faults.jsonl --write docs/robustness.md
+
+SECONDS ?= 60
+guided: build/guided/stamp  ## feed parsers for SECONDS each with what atheris finds out; not for every Python
+	for parser in configuration rules record profile; do \
+		build/guided/venv/bin/python -m benchmarks.guided $$parser build/guided/$$parser -max_total_time=$(SECONDS) || exit 1; \
+	done
+
+build/guided/stamp: pyproject.toml
+	$(PYTHON) -m venv build/guided/venv
+	build/guided/venv/bin/python -m pip install --quiet --disable-pip-version-check --editable . atheris
+	@touch $@
 
 floors: build/floors/stamp  ## the tests with the oldest dependencies that pyproject.toml allows
 	build/floors/bin/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder

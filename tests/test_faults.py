@@ -1,30 +1,49 @@
 """Broken and hostile inputs: an answer that holds, or one clear line; the whole table is a benchmark."""
 
+import json
+import sys
+from dataclasses import asdict
 from itertools import islice
 
 import pytest
 
+from benchmarks import faults, published
+from benchmarks.faults import Tried
 from benchmarks.inputs import Input, good_inputs, inputs
-from benchmarks.judging import Ending, judged
+from benchmarks.judging import Ending, Outcome, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
 
 QUICK = [
     *(
         (subject, kind)
-        for subject in ("answer", "configuration", "kernel rules")
+        for subject in ("table folder", "store", "answer", "configuration", "kernel rules")
         for kind in MUTATIONS[subject]
     ),
     *(("export", kind) for kind in BYTE_MUTATIONS),
 ]
 
-FOUND = [("export", "ranges nested deeply", 43)]
-"""Inputs that once broke something, by subject, kind and seed."""
+FOUND = [
+    ("export", "bits flipped in a page's head", 3, Ending.REFUSED),
+    ("export", "hostile names", 11, Ending.ANSWERED),
+    ("job", "no plain file", 0, Ending.REFUSED),
+    ("store", "object that is elsewhere", 2, Ending.REFUSED),
+]
+"""Inputs that once broke something, by subject, kind and seed, and how they end now."""
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
     return good_inputs(tmp_path_factory.mktemp("good"))
+
+
+def contents(path):
+    """The bytes of a file; of a folder what lies in it, by name."""
+    if path.is_file():
+        return path.read_bytes()
+    return {
+        str(one.relative_to(path)): one.read_bytes() if one.is_file() else None for one in path.rglob("*")
+    }
 
 
 def outcome(good, one):
@@ -38,9 +57,11 @@ def test_a_broken_input_is_answered_or_refused_in_one_line(good, subject, kind):
     assert found.ending in {Ending.ANSWERED, Ending.REFUSED}, found.text
 
 
-@pytest.mark.parametrize(("subject", "kind", "seed"), FOUND)
-def test_what_once_broke_something_is_answered(good, subject, kind, seed):
-    assert outcome(good, Input(subject, kind, seed)).ending is Ending.ANSWERED
+@pytest.mark.parametrize(("subject", "kind", "seed", "ending"), FOUND)
+def test_what_once_broke_something_ends_well(good, subject, kind, seed, ending):
+    found = outcome(good, Input(subject, kind, seed))
+
+    assert found.ending is ending, found.text
 
 
 @pytest.mark.slow
@@ -51,14 +72,83 @@ def test_three_hundred_broken_inputs_are_answered_or_refused_in_one_line(good):
     assert {found.ending for _, found in tried} == {Ending.ANSWERED, Ending.REFUSED}
 
 
+@pytest.fixture
+def journal(tmp_path):
+    return tmp_path / "journal.jsonl"
+
+
+def written(one, ending):
+    return f"{json.dumps(asdict(one) | {'ending': ending, 'text': '', 'cpu_seconds': 0.1})}\n"
+
+
+def test_a_run_that_was_stopped_goes_on_and_tries_again_what_was_broken(journal, monkeypatch, capsys):
+    first, second, third = islice((one for one in inputs() if one.subject == "kernel rules"), 3)
+    cut = written(third, "answered")[:20]
+    journal.write_text(written(first, "answered") + written(second, "broken") + cut, encoding="utf-8")
+    tried = []
+
+    def trying(chosen, *_):
+        tried.extend(chosen)
+        return [Tried(one, Outcome(Ending.REFUSED), 0.1) for one in chosen]
+
+    monkeypatch.setattr(faults, "try_all", trying)
+    arguments = ["--subject", "kernel rules", "--inputs", "3", "--journal", str(journal)]
+    monkeypatch.setattr(sys, "argv", ["faults", *arguments])
+    assert faults.main() == 1
+    assert tried == [third]
+
+    tried.clear()
+    monkeypatch.setattr(sys, "argv", ["faults", *arguments, "--again"])
+    assert faults.main() == 0
+    assert tried == [second, third]
+    assert "| all | 3 | 1 | 2 | 0 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        pytest.param("a\x1b[2J", "holds", id="terminal"),
+        pytest.param("a\u202eb", "holds", id="right to left"),
+    ],
+)
+def test_letters_that_are_obeyed_are_found(text, fault):
+    with pytest.raises(published.HarmfulError, match=fault):
+        published.check_text(text, "standard output")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("page.html", "<img src=x>"),
+        ("page.html", "<p onclick='x()'>"),
+        ("page.html", "<a href='javascript:x()'>"),
+        ("page.html", "<script>x()</script>"),
+        ("page.md", "<script>x()</script>"),
+        ("tables", "name\n=1+1\n"),
+        ("tables", "name,other\nx\n"),
+    ],
+)
+def test_what_acts_is_found(name, text, tmp_path):
+    checks = {"page.html": published.check_page, "page.md": published.check_markdown}
+    path = tmp_path / name
+    if name == "tables":
+        path.mkdir()
+        (path / "steps.csv").write_text(text, encoding="utf-8")
+    else:
+        path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(published.HarmfulError):
+        checks.get(name, published.check_csv)(path)
+
+
 def test_an_input_of_each_kind_differs_from_the_good_one(good):
     same = [
         (subject, kind)
         for subject, kinds in MUTATIONS.items()
         for kind in kinds
         if all(
-            Input(subject, kind, seed).write(good, good["export"][0].parent).read_bytes()
-            == good[subject][seed % len(good[subject])].read_bytes()
+            contents(Input(subject, kind, seed).write(good, good["export"][0].parent))
+            == contents(good[subject][seed % len(good[subject])])
             for seed in range(4)
         )
     ]

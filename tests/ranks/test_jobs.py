@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks import job_of
+from wallscope.ranks.clocks import _residuals
 from wallscope.walls.diagnosis import decided
 
 STEPS, LAYERS = 10, 4
@@ -253,3 +255,9 @@ def test_groups_inside_nodes_and_across_them_are_told_apart(has_communicators):
         ("tp", 4),
         ("dp-gradient", 4),
     }
+
+
+def test_meetings_of_one_rank_tell_nothing_of_clocks():
+    alone = pl.DataFrame({"meeting": [0, 1], "operation": ["all-reduce"] * 2, "end_ns": [5, 9]})
+
+    assert _residuals(alone) == (None, None)

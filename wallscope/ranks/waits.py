@@ -36,7 +36,7 @@ def split(rows: pl.DataFrame) -> pl.DataFrame:
     """
     joined = pl.col("start_ns").max().over("meeting")
     meets = joined < pl.col("end_ns").min().over("meeting") + _tolerance()
-    has_all = (pl.col("participants").is_null() | (pl.col("participants") <= pl.len().over("meeting"))).all()
+    has_all = (pl.col("participants").is_null() | (pl.col("participants") <= pl.len())).all()
     is_whole = (
         pl.col("meeting").is_not_null()
         & pl.col("is_tied").all().over("meeting")
