@@ -6,7 +6,7 @@ BULK := build/bulk_1m.sqlite
 BULK_ONE := build/bulk_1m_one_rank.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults feed floors huge screenshots clean
+.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults floors guided huge screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
