@@ -9,11 +9,13 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from wallscope.nsys.catalog import CALLS, COPIES, FILLS, KERNELS, RANGES, Table
 
-TABLES = (KERNELS, COPIES, FILLS, CALLS, RANGES)
+BESIDE = ((KERNELS, COPIES, FILLS), (CALLS, RANGES))  # as an analysis reads them, on two threads
+TABLES = (*BESIDE[0], *BESIDE[1])
 
 
 def raw_file(path: Path) -> Callable[[], object]:
@@ -64,14 +66,19 @@ def by_sqlite(path: Path) -> Callable[[], object]:
 
 
 def _tables(path: Path, reader: str) -> Callable[[], object]:
-    from wallscope.model.reader import Reader  # noqa: PLC0415  # the other ways do without
+    from wallscope.cores import both  # noqa: PLC0415  # the other ways do without
+    from wallscope.model.reader import Reader  # noqa: PLC0415
     from wallscope.nsys.connection import opened  # noqa: PLC0415
-    from wallscope.nsys.tables import database, read  # noqa: PLC0415
+    from wallscope.nsys.tables import Database, database, read  # noqa: PLC0415
 
     def work() -> object:
         with opened(path, reader=Reader(reader)) as tables:
             source = database(path, tables)
-            return [read(source, table, lambda _: None) for table in TABLES]
+            first, second = (partial(read_all, source, own) for own in BESIDE)
+            return both(first, second)
+
+    def read_all(source: Database, own: tuple[Table, ...]) -> object:
+        return [read(source, table, lambda _: None) for table in own]
 
     return work
 

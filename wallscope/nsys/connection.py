@@ -10,10 +10,11 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from wallscope.model.capture import Progress
 from wallscope.model.reader import Reader
 from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import check_file, is_folder
+from wallscope.nsys.pages import HAS_OWN_PLACES
 from wallscope.nsys.records import NULL, columns, nullable, text
 from wallscope.nsys.report import located
 from wallscope.nsys.tables import Tables, Wanted, quoted
@@ -36,6 +38,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
 _ROWS_A_CHUNK = 100_000
+_SERIALIZED = 3  # by PEP 249: threads may share a connection
 
 
 def _silent(_what: str) -> None:
@@ -58,7 +61,9 @@ def opened(path: Path, progress: Progress = _silent, *, reader: Reader = Reader.
     check_file(place)
     with place.open("rb", buffering=0) as stream:
         try:
-            connection = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+            connection = sqlite3.connect(
+                f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
         except sqlite3.Error as error:
             raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
         try:
@@ -78,6 +83,7 @@ class SqliteTables:
     connection: sqlite3.Connection
     columns: Mapping[str, tuple[str, ...]]
     stream: io.FileIO | None
+    lock: AbstractContextManager[object]
 
     def selected(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -95,10 +101,11 @@ class SqliteTables:
 
     def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         """Columns of a table, int64 or text, in row order: from pages, or by SQLite stretch by stretch."""
-        if self.stream:
-            found = columns(self.stream, self.connection, wanted, progress)
-            if found is not None:
-                return found
+        with self.lock:
+            found = columns(self.stream, self.connection, wanted, progress) if self.stream else None
+            return self._by_sqlite(wanted, progress) if found is None else found
+
+    def _by_sqlite(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         nothing = {
             **dict.fromkeys(wanted.integers, pl.Int64()),
             **dict.fromkeys(wanted.texts, pl.String()),
@@ -129,7 +136,8 @@ def _sqlite_tables(path: Path, connection: sqlite3.Connection, stream: io.FileIO
         table: tuple(str(name) for (name,) in connection.execute(query("columns"), (table,)))
         for table in tables
     }
-    return SqliteTables(path, connection, names, stream)
+    lock = nullcontext() if HAS_OWN_PLACES and sqlite3.threadsafety == _SERIALIZED else Lock()
+    return SqliteTables(path, connection, names, stream, lock)
 
 
 def _selection(wanted: Wanted) -> tuple[str, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.capture import Capture, Presence, Progress
 from wallscope.model.kinds import OperationKind
@@ -45,13 +46,15 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         export = export_identity(source, facts)
         check_room(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
-        raw, untimed_rows = raw_operations(source, progress)
+        (raw, untimed_rows), (raw_calls, raw_ranges) = both(
+            lambda: raw_operations(source, progress),
+            lambda: [read(source, table, progress) for table in (catalog.CALLS, catalog.RANGES)],
+        )
         if raw.is_empty():
             raise NothingToAnalyzeError(
                 f"{path} — no device operation has a usable time — capture again and end after a device"
                 " synchronisation"
             )
-        raw_calls, raw_ranges = (read(source, table, progress) for table in (catalog.CALLS, catalog.RANGES))
         raw, of_threads = _who(source, raw, raw_calls, raw_ranges)
         made = calls(source, raw_calls, of_threads, shift_ns)
         del raw_calls  # the largest table: it would stay beside those made from it

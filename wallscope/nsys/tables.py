@@ -45,7 +45,7 @@ class Tables(Protocol):
         """Number of rows of a table, which must be there."""
 
     def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
-        """Columns of a table, which must be there, int64 or text, in row order."""
+        """Columns of a table, which must be there, int64 or text, in row order; threads may ask at once."""
 
 
 @dataclass(frozen=True, slots=True)
