@@ -54,20 +54,24 @@ def _orphans(capture: Capture) -> pl.DataFrame:
     it. Unified memory migrates pages without a call.
     """
     migrations = capture.copies.filter(pl.col("direction").is_in([str(kind) for kind in _MIGRATIONS]))
-    issued = capture.operations.join(migrations, on="op", how="anti")
+    orphans = capture.operations.filter(pl.col("call") < 0).join(migrations, on="op", how="anti")
+    if orphans.is_empty():
+        return orphans.with_columns(early=pl.lit(value=False))
     first_known = (
-        issued.filter(pl.col("call") >= 0)
+        capture.operations.filter(pl.col("call") >= 0)
+        .join(migrations, on="op", how="anti")
         .group_by("rank_id", "stream")
         .agg(first_known_ns=pl.col("start_ns").min())
     )
     first_calls = (
-        capture.calls.join(capture.threads, on="thread")
-        .group_by("process")
+        capture.calls.group_by("thread")
         .agg(first_call_ns=pl.col("start_ns").min())
+        .join(capture.threads, on="thread")
+        .group_by("process")
+        .agg(pl.col("first_call_ns").min())
     )
     return (
-        issued.filter(pl.col("call") < 0)
-        .join(first_known, on=["rank_id", "stream"], how="left")
+        orphans.join(first_known, on=["rank_id", "stream"], how="left")
         .join(capture.ranks.select("rank_id", "process"), on="rank_id", how="left")
         .join(first_calls, on="process", how="left")
         .with_columns(
@@ -114,7 +118,7 @@ def _without_work(capture: Capture) -> tuple[Finding, ...]:
     )
     # several calls may share one correlation id: a tool's wrapper around the CUDA call
     key = ["process", "correlation"]
-    with_work = calls.filter(pl.Series(works[:-1])).select(key)
+    with_work = calls.select(key).filter(pl.Series(works[:-1]))
     launches = calls.filter(is_launch).unique(key, keep="first", maintain_order=True)
     missing = launches.join(with_work, on=key, how="anti")
     missing = missing.join(_still_queued(capture, calls), on="process", how="left").filter(

@@ -57,11 +57,12 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             )
         raw, of_threads = _who(source, raw, raw_calls, raw_ranges)
         made = calls(source, raw_calls, of_threads, shift_ns)
-        del raw_calls  # the largest table: it would stay beside those made from it
+        del raw_calls  # large: it would stay beside what is made from it, as would those below
         held, range_names = ranges(source, raw_ranges, of_threads, shift_ns)
         exchanged = collectives(source, of_threads, shift_ns, progress)
         of_ranks = ranks(source, export, raw, exchanged.communicators)
         work = device_work(source, raw, of_ranks.ranks, made, shift_ns)
+        del raw
         during, host_names = host_events(source, of_threads, shift_ns, progress)
         sampled, metric_names = samples(source, shift_ns, progress, SPELLED)
         graphs, graph_findings = findings.graph_tracing(
