@@ -8,12 +8,13 @@ import polars as pl
 from wallscope import __version__
 from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, CrossCheck, DroppedStep, Rank
-from wallscope.model.capture import Capture, Progress
+from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank
+from wallscope.model.capture import Capture, Finding, Progress
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.diagnosis import Dominant
 from wallscope.model.fixes import first_screen
 from wallscope.model.options import Options
+from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
@@ -23,7 +24,6 @@ from wallscope.replays import Replays
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.dependencies import dependencies
-from wallscope.timeline.inner import inner_unit
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
 from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import nested, path_texts
@@ -33,6 +33,7 @@ from wallscope.timeline.spans import Times
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import Divided, accounts, all_slices, rank_windows, rank_work
+from wallscope.walls.anchoring import anchor_of
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.budget import budgets
 from wallscope.walls.chain_findings import chain_findings
@@ -66,7 +67,6 @@ __all__ = [
     "stepped",
 ]
 
-_AGREEMENT = 0.05
 _MOST_GAPS = 12
 
 
@@ -127,14 +127,54 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
     from wallscope.fixes.seen import seen  # noqa: PLC0415
 
-    read = None if options.configuration is None else read_configuration(options.configuration)
+    configuration = RunConfiguration()
+    odd: tuple[Finding, ...] = ()
+    if options.configuration is not None:
+        read = read_configuration(options.configuration)
+        configuration, odd = read.configuration, read.findings
     parts, division = divide(path, options, progress)
+    parts = replace(parts, capture=replace(parts.capture, findings=(*odd, *parts.capture.findings)))
     facts, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
+    spoken = _spoken(parts, division, facts, evidence, options, configuration)
+    analysis, own = spoken.analysis, spoken.profiles
+    trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
+    names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
+    fixed = with_fixes(analysis, configuration, trace, names)
+    replays = Replays(parts, facts, evidence, spoken.place, analysis.ranks[spoken.place])
+    asked = {fix.id: asked_of_replay(fix) for fix in first_screen(fixed.fixes or ())}
+    if any(asked.values()):
+        progress("playing steps again")
+        answer, packed = both(lambda: replays.with_answers(fixed, asked), lambda: profiled(analysis, own))
+        answer = replace(answer, ranks=packed.ranks)
+    else:
+        answer = profiled(fixed, own)
+    return Accounted(answer, parts, evidence, facts, spoken.place, replays, spoken.together)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """The answer without fixes and packed profiles, the profiles, and the place of the rank that speaks."""
+
+    analysis: Analysis
+    profiles: tuple[Profile, ...]
+    place: int
+    together: Together | None
+
+
+def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
+    parts: Divided,
+    division: Division,
+    facts: OperationFacts,
+    evidence: Evidence,
+    options: Options,
+    configuration: RunConfiguration,
+) -> _Spoken:
+    """The ranks accounted for, and the one that speaks for them; what accounts are made from is let go."""
     found = accounts(parts, facts, evidence)
     ranks = tuple(account.rank for account in found)
     place = least_computing(ranks, parts.unmarked_places())
-    anchor = _anchor(parts, division)
+    anchor = anchor_of(parts, division)
 
     def speaking(place: int) -> Analysis:
         shown = found[place]
@@ -150,7 +190,6 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
                     *accounting_findings(ranks, anchor, parts),
                     *throughput_findings(anchor, options.step_facts),
                     *chain_findings(shown, evidence.waits, parts, anchor),
-                    *(() if read is None else read.findings),
                     *parts.capture.findings,
                 ),
                 launch_correlation_share=_launch_correlation_share(parts.capture),
@@ -166,31 +205,19 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
         )
 
     analysis = speaking(place)
-    told = RunConfiguration() if read is None else read.configuration
-    own = profiles(analysis, tuple(account.tables for account in found), options.step_facts, told)
-    known = None
-    if len(ranks) > 1:
-        known = together(own, dominant, parts.capture.world_size)
-        if known.job.collectives.matched:
-            ranks = known.split(ranks, [len(ranks)] * len(ranks))
-            own = known.profiles
-            found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
-            if _may_speak(parts, ranks, known.job.critical_place):
-                place = known.job.critical_place
-            analysis = speaking(place)
-        analysis = replace(analysis, job=known.job)
-    trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
-    names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
-    fixed = with_fixes(analysis, told, trace, names)
-    replays = Replays(parts, facts, evidence, place, ranks[place])
-    asked = {fix.id: asked_of_replay(fix) for fix in first_screen(fixed.fixes or ())}
-    if any(asked.values()):
-        progress("playing steps again")
-        answer, packed = both(lambda: replays.with_answers(fixed, asked), lambda: profiled(analysis, own))
-        answer = replace(answer, ranks=packed.ranks)
-    else:
-        answer = profiled(fixed, own)
-    return Accounted(answer, parts, evidence, facts, place, replays, known)
+    tables = tuple(account.tables for account in found)
+    own = profiles(analysis, tables, options.step_facts, configuration)
+    if len(ranks) == 1:
+        return _Spoken(analysis, own, place, None)
+    known = together(own, dominant, parts.capture.world_size)
+    if known.job.collectives.matched:
+        ranks = known.split(ranks, [len(ranks)] * len(ranks))
+        found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
+        if _may_speak(parts, ranks, known.job.critical_place):
+            place = known.job.critical_place
+        analysis = speaking(place)
+        own = known.profiles
+    return _Spoken(replace(analysis, job=known.job), own, place, known)
 
 
 def dominant(walls: Times, unresolved: Times) -> Dominant:
@@ -311,8 +338,8 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
 
     progress("finding steps")
     capture = replace(capture, ranks=selected_ranks(capture.ranks, options.selection))
-    is_selected = pl.col("rank_id").is_in(capture.ranks["rank_id"].implode())
-    operations = operations.filter(is_selected)
+    is_selected = operations["rank_id"].is_in(capture.ranks["rank_id"].implode())
+    operations = operations if is_selected.all() else operations.filter(is_selected)
     host = Host(capture.calls, capture.call_names, capture.threads)
     division = divided(operations, capture.ranks, host, ranges, options.step_range)
     windows = budgets(operations, selected_windows(division.windows, options.selection))
@@ -328,36 +355,6 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
         left_out=len(capture.ranks) - len(kept),
     )
     return divided_capture, division
-
-
-def _anchor(parts: Divided, division: Division) -> Anchor:
-    """What divided the capture, with the steps of the busiest rank that do not count as steady."""
-    own = parts.windows.filter(pl.col("rank_id") == division.busiest.rank_id)
-    dropped = own.filter(pl.col("reason").is_not_null()).select("step", "reason")
-    selected = own.filter(pl.col("selected"))
-    is_step = division.unit == "step"
-    return Anchor(
-        kind=division.kind,
-        unit=division.unit,
-        name=division.name,
-        steps=division.steps,
-        dropped=tuple(DroppedStep(step, reason) for step, reason in dropped.iter_rows()),
-        inner=inner_unit(division.busiest, selected, parts.phases.tree) if is_step else None,
-        cross_check=_cross_check(division),
-        selected_time_ns=parts.selection.time_ns,
-    )
-
-
-def _cross_check(division: Division) -> CrossCheck | None:
-    """What the kernel sequence says of the busiest rank's steps.
-
-    Bursts of optimizer kernels lie between steps: there is one more or one less of them.
-    """
-    if division.check is None:
-        return None
-    allowed = max(_AGREEMENT * division.steps, 1 if division.kind == "optimizer" else 0)
-    agrees = abs(division.check - division.steps) <= allowed
-    return CrossCheck("kernel-sequence", division.check, agrees=agrees)
 
 
 def _launch_correlation_share(capture: Capture) -> float | None:

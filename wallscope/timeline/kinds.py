@@ -23,6 +23,7 @@ from wallscope.model.kinds import (
     OperationClass,
     OperationKind,
 )
+from wallscope.timeline.numbered import by_operation
 
 _KEYS = {"pattern", "category", "operation", "backend", "why"}
 _LONGEST_PATTERN = 2_000
@@ -145,9 +146,10 @@ def classified(operations: pl.DataFrame, copies: pl.DataFrame, kinds: pl.DataFra
     peer = pl.col("direction") == CopyDirection.PEER
     is_copy = pl.col("kind").is_in([OperationKind.COPY, OperationKind.FILL])
     is_graph = pl.col("kind") == OperationKind.GRAPH
+    told = kinds.sort("name")
+    of_kernels = [told[column].gather(operations["name"]) for column in told.columns if column != "name"]
     return (
-        operations.join(kinds, on="name", how="left", maintain_order="left")
-        .join(copies.select("op", "direction"), on="op", how="left", maintain_order="left")
+        operations.with_columns(*of_kernels, direction=by_operation(copies, "direction", len(operations)))
         .with_columns(
             pl.when(is_graph)
             .then(pl.lit(OperationClass.OPAQUE_GRAPH, CLASS))

@@ -6,9 +6,11 @@ the ranges and waits of the thread, and by whether a blocking call had left the 
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from wallscope.model.kinds import CopyCause, DeviceState, LinkKind, OperationClass, Wall
+from wallscope.timeline.numbered import by_operation
 
 FRAMEWORK = "host/framework"
 KERNEL_GAP = "compute/kernel-gap"
@@ -56,15 +58,16 @@ def operation_causes(
         copies: `COPY_CAUSES`.
         recomputed: numbers of the operations that repeat forward work.
     """
-    everyone = pl.select(op=pl.int_range(count, dtype=pl.UInt32))
-    known = (
-        everyone.join(
-            operations.select("op", "stream", "class", "category"), on="op", how="left", maintain_order="left"
-        )
-        .join(axes.select("op", "axis"), on="op", how="left", maintain_order="left")
-        .join(copies.select("op", copied="cause"), on="op", how="left", maintain_order="left")
-        .with_columns(again=pl.col("op").is_in(recomputed.implode()))
-        .select("stream", *_TOLD_BY)
+    again = np.zeros(count, np.bool_)
+    again[recomputed.to_numpy()] = True
+    own = {column: by_operation(operations, column, count) for column in ("stream", "class", "category")}
+    known = pl.DataFrame(
+        {
+            **own,
+            "axis": by_operation(axes, "axis", count),
+            "copied": by_operation(copies, "cause", count),
+            "again": again,
+        }
     )
     told = known.join(
         _told(known.select(_TOLD_BY).unique()),
