@@ -21,6 +21,7 @@ from wallscope.files import write_chunks
 from wallscope.jobs.inputs import exports_of, is_many
 from wallscope.jobs.joining import analyzed_job
 from wallscope.jobs.remote import fetched, source_of
+from wallscope.jobs.reporting import job_report, rejoined
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.exported import TABLES
@@ -47,7 +48,8 @@ AnyPath = str | PathLike[str]
 class Result:
     """One analysed export, or a job of several: `analysis` is the answer as in the JSON.
 
-    The rest is made when asked for. Of a job there are the tables of the answer, and no report.
+    The rest is made when asked for. Of a job there are the tables of the answer, and a report without
+    timelines and gaps.
     """
 
     analysis: Analysis
@@ -103,22 +105,17 @@ class Result:
 
     @cached_property
     def report(self) -> str:
-        """The whole report as one page of HTML that works offline.
-
-        Raises:
-            OptionError: several exports were analysed.
-        """
+        """The whole report as one page of HTML that works offline; of a job without timelines and gaps."""
         from wallscope.render.page import page  # noqa: PLC0415  # jinja2 is for this alone
 
         if self._found is None:
-            raise OptionError("the report — is of one export — analyze that of one rank alone")
+            return page(job_report(self.analysis, rejoined(self.analysis)))
         return page(pipeline.report_of(self._found, lambda _: None))
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report.
 
         Raises:
-            OptionError: several exports were analysed.
             OutputError: the file cannot be written.
         """
         write_chunks(Path(path), (self.report.encode(),))

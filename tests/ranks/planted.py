@@ -155,6 +155,15 @@ def captured(planted, folder, clocks=None):
     return sorted(folder.glob("*.sqlite"))
 
 
+def captured_by_node(planted, folder, clocks, a_node):
+    """The exports of a program, one a node, with the ranks of each."""
+    played = run(planted)
+    for node, clock in enumerate(clocks):
+        own = range(node * a_node, (node + 1) * a_node)
+        write_run(played, folder / f"node{node}.sqlite", ranks=own, clock=clock)
+    return sorted(folder.glob("*.sqlite"))
+
+
 def judged(planted, folder, clocks=None):
     """What the whole tool says of the job, exports read one by one."""
     return analyzed_job(captured(planted, folder, clocks), Options(), lambda _: None)

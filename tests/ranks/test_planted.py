@@ -4,7 +4,19 @@ import pytest
 
 from fixtures.simulation.program import Why
 from fixtures.simulation.writing import HostClock
-from tests.ranks.planted import MS, US, USUAL, Rank, data_parallel, jittered, judged, pipelined
+from tests.ranks.planted import (
+    MS,
+    US,
+    USUAL,
+    Rank,
+    captured_by_node,
+    data_parallel,
+    jittered,
+    judged,
+    pipelined,
+)
+from wallscope.jobs.joining import analyzed_job
+from wallscope.model.options import Options
 
 SIZES = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 16))]
 PLANTED = {
@@ -112,3 +124,26 @@ def test_a_slow_replica_of_a_stage_is_named_across_nodes(tmp_path):
     assert found.stragglers[0].rank == 5
     assert str(found.stragglers[0].reason) == "slower-kernels"
     assert all(one.stage == one.place % 2 for one in found.members)
+
+
+def test_exports_of_whole_nodes_are_one_job(tmp_path):
+    """Collectives of all four ranks lack participants in each export: split where both are there."""
+    clocks = [HostClock("node-0"), HostClock("node-1", 31 * MS, -7.0)]
+    late = Rank(tokens=1.3)
+    planted = data_parallel(4, lambda rank, _: late if rank == 3 else USUAL)
+    exports = captured_by_node(planted, tmp_path, clocks, 2)
+    alone = analyzed_job(exports[:1], Options(), lambda _: None)
+    found = analyzed_job(exports, Options(), lambda _: None)
+
+    assert {one.cause for rank in alone.ranks for one in rank.causes if one.cause.endswith("wait")} == set()
+    assert [(one.place, str(one.reason)) for one in found.job.stragglers] == [(3, "more-tokens")]
+    assert found.job.critical_place == found.diagnosis.rank_index == 3
+    waits_ns = [
+        sum(one.typical_ns for one in rank.causes if one.cause.endswith("peer-wait")) for rank in found.ranks
+    ]
+    assert min(waits_ns[:3]) > 100 * US
+    assert waits_ns[3] < 5 * US
+    rank = found.ranks[3]
+    shares = (found.diagnosis.walls.compute.typical_ns, found.diagnosis.walls.communication.typical_ns)
+    assert shares == (rank.typical.walls.compute, rank.typical.walls.communication)
+    assert {entry.cause for entry in found.opportunities} <= {one.cause for one in rank.causes}

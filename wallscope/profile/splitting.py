@@ -26,12 +26,16 @@ def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
     """The profile with time under other causes; `moves` (`MOVES`) take no more than is there."""
     if moves.is_empty():
         return profile
+    names = pl.concat([moves["cause"].unique(), moves["to"].unique()]).unique()
+    is_touched = pl.col("cause").is_in(names.implode())
+    owned, causes = (
+        pl.concat([table.filter(~is_touched), change(table.filter(is_touched), moves)])
+        for table, change in ((profile.owned, _owned), (profile.causes, _causes))
+    )
     return replace(
         profile,
-        owned=_owned(profile.owned, moves).sort("input", "step", "key", "cause"),
-        causes=_causes(profile.causes, moves).sort(
-            "input", "step", "cause", "state", "absent", nulls_last=True
-        ),
+        owned=owned.sort("input", "step", "key", "cause"),
+        causes=causes.sort("input", "step", "cause", "state", "absent", nulls_last=True),
     )
 
 

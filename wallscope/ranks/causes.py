@@ -41,42 +41,53 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     supply = (
         rows.filter(pl.col("key").is_not_null())
         .join(steps, on=["input", "step"], how="left")
+        .join(steps.group_by("input").agg(first=pl.col("at").min()), on="input")
+        .with_columns(pl.col("at").fill_null(pl.col("first")))  # what began before all steps
         .sort("input", "key", "place")
     )
-    given = supply.partition_by("input", "key", as_dict=True)
-    first = dict(steps.group_by("input").agg(pl.col("at").min()).iter_rows())
-    found = [
-        _moves(own, given[at], first[at[0]])
-        for at, own in owned.partition_by("input", "key", as_dict=True, maintain_order=True).items()
-        if at in given
-    ]
-    return moved(whole, pl.concat(found)) if found else whole
-
-
-def _moves(owned: pl.DataFrame, supply: pl.DataFrame, first: int) -> pl.DataFrame:
-    """What one kind of operation owns of each step, and which part of it was which (`MOVES`).
-
-    `first` is the place of the first step (`at`) of the capture: what began before all steps counts there.
-    """
+    given, begins, laid = _spans(supply), supply["at"].to_numpy(), _parts(supply)
     at, own_ns = owned["at"].to_numpy(), owned["owned_ns"].to_numpy()
-    begins = supply["at"].fill_null(first).to_numpy()
-    laid = _parts(supply)
-    given_ns = np.concatenate(([0], laid.sum(axis=1)[np.argsort(begins, kind="stable")].cumsum()))
-    given_ns = given_ns[np.searchsorted(np.sort(begins), at, side="right")]
+    moved_ns = np.zeros((len(owned), len(PARTS)), np.int64)
+    for kind, mine in _spans(owned).items():
+        if kind in given:
+            parts = laid[given[kind]]
+            moved_ns[mine] = _shares(at[mine], own_ns[mine], begins[given[kind]], parts)
+    moves = [
+        owned.select("input", "step", "key", "cause").with_columns(
+            pl.Series("moved_ns", moved_ns[:, place]),
+            to=pl.format("communication/{}/" + part, owned["axis"].cast(pl.String)),
+        )
+        for place, part in enumerate(PARTS)
+    ]
+    found = pl.concat(moves).filter(pl.col("moved_ns") > 0).select(MOVES.names()).cast(MOVES)
+    return moved(whole, found)
+
+
+def _spans(rows: pl.DataFrame) -> dict[tuple[int, int], slice]:
+    """Where the rows of each kind of operation of a capture stand, which are together."""
+    counts = rows.group_by("input", "key", maintain_order=True).len()
+    ends = np.cumsum(counts["len"].to_numpy())
+    return {
+        (source, key): slice(int(end) - count, int(end))
+        for (source, key, count), end in zip(counts.iter_rows(), ends, strict=True)
+    }
+
+
+def _shares(at: Times, own_ns: Times, begins: Times, laid: Times) -> Times:
+    """What one kind of operation owns of some steps by `PARTS`: a row a step, a column a part.
+
+    Args:
+        at: the places of the steps, in order.
+        own_ns: what it owns of each.
+        begins: the place of the step that each operation begins in.
+        laid: what each owns by what it did (`_parts`).
+    """
+    order = np.argsort(begins, kind="stable")
+    given_ns = np.concatenate(([0], laid.sum(axis=1)[order].cumsum()))
+    given_ns = given_ns[np.searchsorted(begins[order], at, side="right")]
     missing_ns = np.maximum(np.maximum.accumulate(own_ns.cumsum() - given_ns), 0)
     until_ns = _until(laid, own_ns.cumsum() - missing_ns)
-    count, parts = until_ns.shape
-    return pl.DataFrame(
-        {
-            "input": np.repeat(owned["input"].to_numpy(), parts),
-            "step": np.repeat(owned["step"].to_numpy(), parts),
-            "key": np.repeat(owned["key"].to_numpy(), parts),
-            "cause": [owned["cause"][0]] * (count * parts),
-            "to": [f"{owned['cause'][0].rpartition('/')[0]}/{part}" for part in PARTS] * count,
-            "moved_ns": np.diff(until_ns, axis=0, prepend=0).ravel(),
-        },
-        schema=MOVES,
-    ).filter(pl.col("moved_ns") > 0)
+    return np.diff(until_ns, axis=0, prepend=0)
 
 
 def _parts(supply: pl.DataFrame) -> Times:

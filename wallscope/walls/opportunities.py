@@ -15,6 +15,7 @@ from wallscope.walls.host import DRAINED
 MATERIAL_SHARE = 0.005
 _NEXT_SHARE = 0.10
 _MOST_ASKED = 12
+_OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "played again with the other ranks of its export")
 
 
 def recoverable(causes: Iterable[CauseTime], ceilings: Ceilings) -> dict[str, int]:
@@ -46,13 +47,11 @@ def opportunities(rank: Rank, ceilings: Ceilings, inferred: frozenset[str]) -> t
 
 def divided(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
     """Opportunities of a rank whose causes were divided since, by what its causes are now."""
-    of_whole = {undivided(entry.cause): entry for entry in opportunities}
+    of_whole = {undivided(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
     return _listed(
-        _opportunity(rank, entry, known.status, known.evidence[-1])
+        _opportunity(rank, entry, *of_whole.get(undivided(entry.cause), _OF_OTHERS))
         for entry in rank.causes
-        if entry.recoverable_ns
-        and entry.recoverable_ns < rank.typical.step_ns
-        and (known := of_whole.get(undivided(entry.cause))) is not None
+        if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
     )
 
 
