@@ -79,7 +79,7 @@ def test_names_of_calls_in_causes_and_findings_are_not_obeyed(tmp_path, capsys):
     finding = Finding("odd", Severity.WARNING, f"{spoken} was seen", f"leave {spoken} out")
     told = replace(
         found,
-        diagnosis=replace(found.diagnosis, paragraph=f"Without host/{spoken} all is well. Yes."),
+        diagnosis=replace(found.diagnosis, verdict=f"Without host/{spoken} all is well. Yes."),
         capture=replace(found.capture, findings=(finding,)),
     )
 
