@@ -13,6 +13,7 @@ _OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Categories of letters that a terminal or an editor obeys and does not show."""
 _ACTING_TAGS = {"img", "iframe", "object", "embed", "base", "form", "video", "audio"}
 _FORMULA = re.compile(r"[=+@\t\r-]")
+_LONGEST_CELL = 16 << 20
 _WRITTEN_OUT = re.compile(r"<\s*(script|img|iframe)|javascript:", re.IGNORECASE)
 
 
@@ -87,6 +88,7 @@ def check_csv(folder: Path) -> None:
     Raises:
         HarmfulError: it is not so.
     """
+    csv.field_size_limit(_LONGEST_CELL)
     for path in sorted(folder.glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as stream:
             head, *rows = csv.reader(stream)

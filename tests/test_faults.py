@@ -28,6 +28,7 @@ FOUND = [
     ("export", "hostile names", 11, Ending.ANSWERED),
     ("job", "no plain file", 0, Ending.REFUSED),
     ("store", "object that is elsewhere", 2, Ending.REFUSED),
+    ("store", "record: value replaced", 16, Ending.REFUSED),
 ]
 """Inputs that once broke something, by subject, kind and seed, and how they end now."""
 

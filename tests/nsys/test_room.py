@@ -61,3 +61,16 @@ def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(room, "rooms", lambda _: iter((6_000,)))
     assert analyze(path, Options(), lambda _: None).ranks
+
+
+def test_rows_of_the_host_count_too(tmp_path, monkeypatch):
+    path = tmp_path / "run.sqlite"
+    with ExportWriter(path) as writer:
+        writer.gpu()
+        writer.kernel("k", 1_000, 1_500)
+        switch = {"start": 5, "cpu": 1, "isSchedIn": 1, "globalTid": 7}
+        writer.rows("SCHED_EVENTS", {name: [value] * 100 for name, value in switch.items()})
+    monkeypatch.setattr(room, "rooms", lambda _: iter((13_000,)))
+
+    with pytest.raises(InputError, match="needs at least"):
+        analyze(path, Options(), lambda _: None)

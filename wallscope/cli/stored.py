@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.errors import OptionError, StoreError
+from wallscope.render.foreign import visible
 
 if TYPE_CHECKING:
     from wallscope.compare import Side
@@ -89,10 +90,10 @@ def sides_of(store: "Store", base: str, head: str, labels: dict[str, str]) -> "t
         (ours, theirs) for ours in beds[0] for theirs in beds[1] if ours.machine == theirs.machine
     ]
     if not found:
-        shown = "; ".join(str(testbed) for records in recorded for testbed in _testbeds(records))
+        shown = "; ".join(visible(str(testbed)) for records in recorded for testbed in _testbeds(records))
         raise StoreError(f"{store} — {base} and {head} share no testbed ({shown}) — record both alike")
     if len(found) > 1:
-        shown = "; ".join(dict.fromkeys(str(testbed) for pair in found for testbed in pair))
+        shown = "; ".join(dict.fromkeys(visible(str(testbed)) for pair in found for testbed in pair))
         raise StoreError(
             f"{store} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
         )

@@ -15,10 +15,10 @@ _WHAT_AND_WHEN = ("start", "end", "globalTid", "nameId")
 _OS_CALLS = Table("OSRT_API", _WHAT_AND_WHEN)
 _PROFILER = Table("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
 _CUDA = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
-_SWITCHES = Table(
+SWITCHES = Table(
     "SCHED_EVENTS", ("start", "isSchedIn", "globalTid"), required=("start", "isSchedIn", "globalTid")
 )
-_SAMPLES = Table(
+SAMPLES = Table(
     "COMPOSITE_EVENTS", ("start", "globalTid", "cpuCycles"), required=("start", "globalTid", "cpuCycles")
 )
 _PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
@@ -77,7 +77,7 @@ def cpu_samples(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:
     """The samples of the threads (`CPU_SAMPLES`)."""
-    rows = _on_threads(read(source, _SAMPLES, progress), threads)
+    rows = _on_threads(read(source, SAMPLES, progress), threads)
     return (
         rows.with_columns(at_ns=pl.col("start") - time_shift_ns, cpu_cycles="cpuCycles")
         .sort("thread", "at_ns", maintain_order=True)
@@ -110,7 +110,7 @@ def _off_cpu(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.
     Switches in and out at one time cancel each other. Where a partner is missing, at the ends of the
     capture or inside, there is no span.
     """
-    switches = _on_threads(read(source, _SWITCHES, progress), threads).drop_nulls(["start", "isSchedIn"])
+    switches = _on_threads(read(source, SWITCHES, progress), threads).drop_nulls(["start", "isSchedIn"])
     onto = pl.when(pl.col("isSchedIn") != 0).then(1).otherwise(-1)
     return (
         switches.group_by("thread", "start")

@@ -46,7 +46,7 @@ def memory(source: Database, threads: pl.DataFrame, time_shift_ns: int, progress
         device_memory.filter(pool_bytes.is_null()).with_columns(change=sign * pl.col("bytes")),
     )
     used = pl.col("change").cum_sum().over(_WHERE)
-    earlier = used.min().over(_WHERE).clip(upper_bound=0)
+    earlier = pl.col("change").cum_sum().min().over(_WHERE).clip(upper_bound=0)
     return (
         pl.concat([others, in_pools])
         .sort(*_WHERE, "start", maintain_order=True)

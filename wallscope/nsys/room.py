@@ -12,11 +12,14 @@ from pathlib import Path
 
 from wallscope.errors import InputError
 from wallscope.nsys import catalog
+from wallscope.nsys.host import SAMPLES, SWITCHES
 from wallscope.nsys.tables import Tables
 from wallscope.units import size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 500, 130, 160
 """What a row costs while it is accounted for, at the least: three quarters of what a million kernels took."""
+_SWITCH_BYTES, _SAMPLE_BYTES = 140, 55
+"""What a row of the scheduler and a sample of the processor cost while they are read, likewise."""
 _MOST_OF_A_FILE = 12
 """No export needs that many times its size: rows are counted only where there is less."""
 
@@ -51,9 +54,14 @@ def check_room(path: Path, tables: Tables, size_bytes: int) -> None:
 
 
 def _needed_bytes(tables: Tables) -> int:
+    """What rows of the host take while they are read, or the others while accounted for: what is more."""
+    host = {SWITCHES.name: _SWITCH_BYTES, SAMPLES.name: _SAMPLE_BYTES}
     cost = {table.name: _OPERATION_BYTES for table in catalog.DEVICE_TABLES}
     cost |= {catalog.CALLS.name: _CALL_BYTES, catalog.RANGES.name: _RANGE_BYTES}
-    return sum(tables.row_count(name) * each for name, each in cost.items() if name in tables.columns)
+    return max(
+        sum(tables.row_count(name) * each for name, each in own.items() if name in tables.columns)
+        for own in (host, cost)
+    )
 
 
 def rooms(system: Path) -> Iterator[int]:

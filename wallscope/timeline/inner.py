@@ -67,7 +67,8 @@ def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Rows:
     is_unit = (is_named.fill_null(value=False) & ~tree["crosses"]).to_numpy()
     found = np.where(is_unit, np.arange(parent.size), -1)
     above = parent
-    while (above >= 0).any():
-        found = np.where((above >= 0) & is_unit[above], above, found)
-        above = np.where(above >= 0, parent[above], -1)
+    while (above >= 0).any():  # what lies twice as far above each time: ranges may lie a million deep
+        farther = np.where(above >= 0, found[above], -1)
+        found = np.where(farther >= 0, farther, found)
+        above = np.where(above >= 0, above[above], -1)
     return found
