@@ -1,14 +1,17 @@
 """Exports analysed on a Dask cluster: the same bytes whatever happens to workers, and what is said else."""
 
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
-from tests.jobs.dying import dies_always, dies_once
+from tests.jobs.dying import dies_always_later, dies_once_later, takes_long
 from tests.jobs.simulated import RANKS
 from wallscope.cache import Cache, Kind
 from wallscope.errors import OptionError
+from wallscope.jobs import cluster
 from wallscope.jobs.cluster import outcomes_on
 from wallscope.jobs.inputs import exports_of
 from wallscope.jobs.joining import analyzed_job
@@ -22,17 +25,17 @@ def silent(_):
 
 @pytest.fixture(scope="module")
 def address():
-    """A cluster of two processes; an export counts as a killer when two workers died of it."""
+    """A cluster of two processes; an export counts as a killer when a worker died of it."""
     distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
     import dask
 
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=2, dashboard_address=None, silence_logs="CRITICAL"
-        ) as cluster,
+            n_workers=2, threads_per_worker=2, dashboard_address=":0", silence_logs="CRITICAL"
+        ) as running,
     ):
-        yield cluster.scheduler_address
+        yield running.scheduler_address
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,19 @@ def expected(exports):
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(address, exports, expected):
     assert document(analyzed_job(exports, Options(), silent, dask=address)) == expected
+
+
+@pytest.mark.slow
+def test_what_cannot_be_analysed_is_said_in_the_same_words(address, job_folder, tmp_path, monkeypatch):
+    shutil.copytree(job_folder, tmp_path / "cut")
+    os.truncate(tmp_path / "cut" / "run_rank3.sqlite", 9_000)
+    monkeypatch.chdir(tmp_path)
+    exports = exports_of([Path("cut")])
+    one, other = (
+        analyzed_job(exports, Options(), silent, dask=dask, keep_going=True) for dask in (None, address)
+    )
+
+    assert document(one) == document(other)
 
 
 @pytest.mark.slow
@@ -71,7 +87,7 @@ def test_so_it_does_when_a_worker_is_killed(address, exports, expected):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "said"),
-    [(dies_once, "b"), (dies_always, "its workers were killed, time and again")],
+    [(dies_once_later, "b"), (dies_always_later, "its workers were killed, time and again")],
     ids=["once", "always"],
 )
 def test_an_export_that_kills_its_workers_takes_nothing_with_it(address, tmp_path, one, said):
@@ -102,6 +118,35 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expec
     assert before.items() <= kept().items()
     assert len(kept()) == RANKS
     assert document(found) == expected
+
+
+@pytest.mark.slow
+def test_a_cluster_that_stays_without_workers_is_given_up(exports, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    monkeypatch.setattr(cluster, "_WORKERLESS_S", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as empty,
+        pytest.raises(OptionError, match=r"has had no worker for 1.000 s — start some, and run it again"),
+    ):
+        analyzed_job(exports, Options(), silent, dask=empty.scheduler_address)
+
+
+@pytest.mark.slow
+def test_so_is_one_whose_last_worker_leaves(monkeypatch, tmp_path):
+    distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
+    monkeypatch.setattr(cluster, "_WORKERLESS_S", 1)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL"
+    ) as last:
+
+        def leave(said):
+            if said.startswith("1 of"):
+                last.scale(0)
+
+        with pytest.raises(OptionError, match="has had no worker"):
+            outcomes_on(
+                last.scheduler_address, [tmp_path / str(n) for n in range(9)], Options(), leave, takes_long
+            )
 
 
 @pytest.mark.parametrize(

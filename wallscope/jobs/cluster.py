@@ -7,6 +7,7 @@ others done, and then named. Workers hold one export at a time, whatever their n
 import json
 import logging
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -17,16 +18,20 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from wallscope import __version__
-from wallscope.errors import InputError, OptionError
+from wallscope.errors import InputError, OptionError, WallscopeError
 from wallscope.jobs.remote import Source
 from wallscope.jobs.workers import One, Outcome
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
+from wallscope.units import duration
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, as_completed
 
 _PATIENCE_S = 10
+_WORKERLESS_S = 600
+"""How long a cluster may be without workers: they queue, and are started anew."""
+_POLL_S, _ASK_S = 0.1, 1.0
 _VERSION = "wallscope:__version__"
 _ONE_AT_A_TIME = Lock()
 
@@ -46,17 +51,49 @@ def outcomes_on(
             return client.submit(_alone_in_process, one, paths[place].absolute(), options, pure=False)
 
         progress("waiting for a worker")
-        client.wait_for_workers(1)
+        _await_worker(client, address)
         _check_versions(client, address)
         places = {submitted(place): place for place in range(len(paths))}
         found: dict[int, Outcome | None] = {}
-        for future in as_completed(places, loop=client.loop):
+        for future in _as_they_come(as_completed(places, loop=client.loop), client, address):
             found[places[future]] = _outcome(future, address)
             future.release()
             progress(f"{len(found)} of {len(paths)} exports done")
         for place in sorted(place for place, outcome in found.items() if outcome is None):
-            found[place] = _outcome(submitted(place), address)
-    return [found[place] or _killed(path) for place, path in enumerate(paths)]
+            again = as_completed([submitted(place)], loop=client.loop)
+            for future in _as_they_come(again, client, address):
+                found[place] = _outcome(future, address)
+    return [_as_named(found[place] or _killed(path), path) for place, path in enumerate(paths)]
+
+
+def _await_worker(client: "Client", address: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_WORKERLESS_S)
+    except TimeoutError as error:
+        raise _workerless(address) from error
+
+
+def _as_they_come(ready: "as_completed", client: "Client", address: str) -> "Iterator[Future]":
+    """Futures as they are done, for as long as there is a worker, or one may come."""
+    seen_s = asked_s = time.monotonic()
+    while not ready.is_empty():
+        if ready.has_ready():
+            yield next(ready)
+            seen_s = time.monotonic()
+            continue
+        time.sleep(_POLL_S)
+        if time.monotonic() - asked_s > _ASK_S:
+            asked_s = time.monotonic()
+            seen_s = asked_s if client.scheduler_info()["workers"] else seen_s
+            if asked_s - seen_s > _WORKERLESS_S:
+                raise _workerless(address)
+
+
+def _workerless(address: str) -> OptionError:
+    return OptionError(
+        f"--dask {address} — has had no worker for {duration(_WORKERLESS_S * 10**9)} — start some, and run it"
+        " again: what is done is in the cache"
+    )
 
 
 def _alone_in_process(one: One, path: Source, options: Options) -> Outcome:
@@ -97,6 +134,13 @@ def _outcome(future: "Future", address: str) -> Outcome | None:
             f"--dask {address} — the cluster went away — run it again: what is done is in the cache"
         ) from error
     return outcome
+
+
+def _as_named(outcome: Outcome, path: Source) -> Outcome:
+    """An error speaks of the export as the user named it."""
+    if not isinstance(outcome, WallscopeError):
+        return outcome
+    return type(outcome)(str(outcome).replace(str(path.absolute()), str(path)))
 
 
 def _killed(path: Source) -> InputError:
