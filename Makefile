@@ -4,6 +4,7 @@ BIN := .venv/bin
 EXAMPLE := build/moe_step.sqlite
 BULK := build/bulk_1m.sqlite
 BULK_ONE := build/bulk_1m_one_rank.sqlite
+BULK_STEP := build/bulk_long_steps.sqlite
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults floors guided huge screenshots clean
@@ -50,11 +51,16 @@ $(BULK_ONE): .venv/stamp $(wildcard fixtures/bulk*.py fixtures/ddl/*.sql)
 	@mkdir -p build
 	$(BIN)/python -m fixtures.bulk $@ --kernels 1000000 --ranks 1 --steps 20
 
+$(BULK_STEP): .venv/stamp $(wildcard fixtures/bulk*.py fixtures/ddl/*.sql)
+	@mkdir -p build
+	$(BIN)/python -m fixtures.bulk $@ --kernels 800000 --ranks 1 --steps 4
+
 ROUNDS ?= 5
-bench: $(BULK) $(BULK_ONE)  ## measure reading and whole commands on a million kernels, and write docs/performance.md; takes minutes
+bench: $(BULK) $(BULK_ONE) $(BULK_STEP)  ## measure reading, whole commands and replays of a million kernels, and write docs/performance.md; takes minutes
 	$(BIN)/python -m benchmarks.read $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.commands $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.commands $(BULK_ONE) --rounds $(ROUNDS) --name one-rank --into docs/performance.md
+	$(BIN)/python -m benchmarks.replay $(BULK_STEP) --rounds $(ROUNDS) --into docs/performance.md
 
 bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks.md; takes minutes
 	$(BIN)/python -m benchmarks.jobs build/job --exports 64 --kernels 10000 --rounds 3 --into docs/ranks.md

@@ -73,7 +73,9 @@ def releasing(evidence: Evidence, called: pl.Series) -> dict[int, Tail]:
     """Calls that wait for an idle device to give memory back, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
     calls = called.filter(called >= 0).unique().sort().cast(pl.UInt32)
-    found = calls.filter(names.gather(calls).cast(pl.String).str.contains(_RELEASES)).to_list()
+    own = names.gather(calls).cast(pl.String)
+    distinct = own.unique()
+    found = calls.filter(own.is_in(distinct.filter(distinct.str.contains(_RELEASES)).implode())).to_list()
     tails: dict[int, Tail] = {}
     for call in found:
         streams = waits.order.process(int(evidence.activity.process[waits.call_thread[call]]))

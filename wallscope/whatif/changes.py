@@ -1,6 +1,7 @@
 """From questions to changes of a stretch."""
 
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -26,8 +27,12 @@ class Changes:
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
         self.targets = targets(stretch)
-        texts = stretch.ranges["text"].drop_nulls().unique(maintain_order=True)
-        self._range_names = [*folded(texts).unique(maintain_order=True), *texts]
+
+    @cached_property
+    def _range_names(self) -> list[str]:
+        """The names that ranges go by: folded, and as they are."""
+        texts = self._stretch.ranges["text"].drop_nulls().unique(maintain_order=True)
+        return [*folded(texts).unique(maintain_order=True), *texts]
 
     def known(self, question: Question) -> Question:
         """The question with its target spelled as it is known.

@@ -23,11 +23,11 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
     """
     stretch = draft.stretch
     instance = _instances(stretch, name)
-    cost_ns, source = _cost(stretch)
+    roles = stretch.roles()
+    cost_ns, source = _cost(stretch, roles)
     inside = {call: number_of for op, call, number_of in instance.iter_rows() if op in stretch.replay.places}
     issuing = set(stretch.operations["call"].to_list())
     awaited, pieces = stretch.replay.order.awaited, stretch.pieces
-    roles = stretch.roles()
     graphs = launches = 0
     for rows in rows_by_thread(stretch).values():
         run: list[int] = []
@@ -39,9 +39,9 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
             is_end = not is_open or (call in issuing and of != together)
             if is_end and run:
                 held = _until_last_launch(run, inside, pieces.call)
-                if len({pieces.call[one] for one in held} & inside.keys()) > 1:
+                if (count := len({pieces.call[one] for one in held} & inside.keys())) > 1:
                     graphs += 1
-                    launches += len({pieces.call[one] for one in held} & inside.keys())
+                    launches += count
                     _collapse(held, cost_ns, draft)
                 run = []
             if is_open and (run or of != _OUTSIDE):
@@ -99,16 +99,16 @@ def _under(stretch: Stretch, paths: set[int]) -> set[int]:
     return found
 
 
-def _cost(stretch: Stretch) -> tuple[int, str]:
+def _cost(stretch: Stretch, roles: list[str | None]) -> tuple[int, str]:
     """What the launch of a graph takes on the host, and where that is from."""
     waits = stretch.waits
-    of_role = list(zip(stretch.pieces.call, stretch.roles(), strict=True))
+    calls = stretch.pieces.call
     graphs, launches = (
         [
             waits.call_end_ns[call] - waits.call_start_ns[call]
-            for call in {call for call, own in of_role if own == str(role)}
+            for call in {call for call, own in zip(calls, roles, strict=True) if own == role}
         ]
-        for role in (CallRole.GRAPH, CallRole.LAUNCH)
+        for role in (str(CallRole.GRAPH), str(CallRole.LAUNCH))
     )
     if graphs:
         return int(np.median(graphs)), "median of the graph launches in this capture"

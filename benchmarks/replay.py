@@ -1,0 +1,82 @@
+"""Questions to a replay: how long each takes once the export is read and its dependencies are resolved.
+
+python -m benchmarks.replay FILE.sqlite --into docs/performance.md
+"""
+
+import argparse
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from benchmarks.marks import put, surroundings
+from wallscope.analysis import Options, divide, gathered
+from wallscope.model.whatif import Question
+from wallscope.timeline.partners import partners
+from wallscope.timeline.stretch import Stretch
+from wallscope.walls.accounting import rank_windows
+from wallscope.walls.playable import playable
+from wallscope.whatif.changes import Changes
+from wallscope.whatif.player import Player
+
+QUESTIONS = (
+    Question("scale", "communication", 0.0),
+    Question("scale", "think", 0.0),
+    Question("scale", "category:gemm", 0.5),
+    Question("without", "synchronisation"),
+    Question("graph", "*"),
+    Question("hide", "communication"),
+)
+_TAX, _STEP_NS = 1.1, 100_000_000
+
+
+def stretch_of(path: Path, most: int) -> Stretch:
+    """The steps of the first rank, as many as hold so many operations."""
+    parts, division = divide(path, Options(), lambda _: None)
+    facts, evidence = gathered(parts, division, Options(), lambda _: None)
+    between = partners(parts.operations, facts.collectives)
+    return playable(evidence, rank_windows(parts), between, parts.phases, parts.capture.names, 0, most)
+
+
+def timed(stretch: Stretch, rounds: int) -> dict[str, list[float]]:
+    """Seconds of CPU of each question, with its path and walls, and of what comes before."""
+    spent_s: defaultdict[str, list[float]] = defaultdict(list)
+    for _ in range(rounds):
+        began_s = time.process_time()
+        player = Player(stretch, _STEP_NS, _TAX)
+        spent_s["unchanged, with its path"].append(time.process_time() - began_s)
+        changes = Changes(stretch)
+        for question in QUESTIONS:
+            began_s = time.process_time()
+            player.answer(changes, (question,))
+            spent_s[question.text].append(time.process_time() - began_s)
+    return dict(spent_s)
+
+
+def table(spent_s: dict[str, list[float]]) -> str:
+    """The questions as a Markdown table."""
+    lines = ["| question | median CPU s | least CPU s |", "|---|---:|---:|"]
+    lines += [f"| {name} | {statistics.median(own):.2f} | {min(own):.2f} |" for name, own in spent_s.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, and put the table into a document between its marks, or on standard output."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.replay", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--operations", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--into", type=Path)
+    asked = parser.parse_args()
+    stretch = stretch_of(asked.file, asked.operations)
+    spent_s = timed(stretch, asked.rounds)
+    counts = f"{len(stretch.replay.ops):,} operations, {len(stretch.pieces.call):,} pieces of threads"
+    told = surroundings(asked.file, asked.rounds)
+    shown = told.replace("fresh processes each, in changing order", "rounds")
+    put(asked.into, "replay", f"{shown}\n\nPlayed: {counts}.\n\n{table(spent_s)}")
+
+
+if __name__ == "__main__":
+    main()
