@@ -140,9 +140,7 @@ class Model:
 
     def _ordered_with(self, stream: int) -> set[int]:
         flags = self.trace.flags
-        streams = {op.stream for op in self.trace.ops}  # nothing is known of streams that ran nothing
-        if stream not in streams:
-            return set()
+        streams = {op.stream for op in self.trace.ops} | set(flags)
         if flags.get(stream) == NULL:
             return {other for other in streams if flags.get(other) == BLOCKING}
         if flags.get(stream) == BLOCKING:
