@@ -14,13 +14,15 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from tests.conftest import ROOT
-from wallscope.analysis import Options, analyze
-from wallscope.errors import StepRangeError
+from wallscope.analysis import Options, analyze, what_if
+from wallscope.errors import NothingToAnalyzeError, StepRangeError
 from wallscope.model.analysis import Anchor, CrossCheck
+from wallscope.model.whatif import Asked
 from wallscope.nsys import read_capture
 from wallscope.shipped import query
 from wallscope.timeline.periods import period
 from wallscope.walls.findings import _disagreement
+from wallscope.walls.playable import NO_ISSUER
 
 STEP_NS = 100_000
 
@@ -364,3 +366,16 @@ def test_a_disagreement_names_what_disagrees():
     ]
 
     assert said == ["The ranges say", "Bursts of optimizer kernels give"]
+
+
+def test_steps_whose_calls_are_unknown_are_not_played(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        for index in range(9):
+            for kernel in range(44):
+                at = 1_000_000 + STEP_NS * index + 2_000 * kernel
+                writer.kernel(f"nvjet_{kernel}", at, at + 1_000)
+
+    with pytest.raises(NothingToAnalyzeError, match=f"sqlite — {NO_ISSUER} — capture with --trace=cuda"):
+        what_if(tmp_path / "run.sqlite", Options(), Asked(()), lambda _: None)
+    replay = answer(tmp_path / "run.sqlite").replay
+    assert replay is None or replay.refused == NO_ISSUER

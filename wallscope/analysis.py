@@ -283,13 +283,13 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
     ranks = rank_windows(parts)
     place = waiting_most(ranks, parts.unmarked_places())
     between = partners(parts.operations, facts.collectives)
-    stretch = playable(evidence, ranks, between, parts.phases, parts.capture.names, place)
     own = parts.capture.ranks.row(place, named=True)
     work = rank_work(parts, own["rank_id"])
     step_ns = round(float((work.steps.end_ns - work.steps.start_ns).mean()))
     tax = overlap_tax(work, parts.capture.kernels)
     texts = path_texts(parts.phases.paths, parts.phases.names, parts.phases.paths["path"])
     try:
+        stretch = playable(evidence, ranks, between, parts.phases, parts.capture.names, place)
         found = answered(stretch, asked, step_ns, None if tax is None else tax.ratio, texts)
     except NothingToAnalyzeError as error:
         raise NothingToAnalyzeError(f"{path} — {error}") from error

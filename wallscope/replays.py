@@ -6,6 +6,7 @@ from functools import cached_property
 
 import polars as pl
 
+from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.frames import PARTNERS
 from wallscope.model.report import SHOWN_PATH, PlayedPath
@@ -16,7 +17,7 @@ from wallscope.units import number, percent
 from wallscope.walls.accounting import Divided, rank_windows
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.evidence import OperationFacts
-from wallscope.walls.playable import held_operations, playable
+from wallscope.walls.playable import NO_ISSUER, held_operations, playable
 from wallscope.walls.stretches import RankWindows
 from wallscope.walls.typical import typical_steps
 from wallscope.whatif import NO_STEP, Player, answers_of_fixes, composition, refusal
@@ -99,9 +100,12 @@ class Replays:
             ranks, between, place = rank_windows(parts), self._partners(), self.place
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
-        stretch = playable(
-            self.evidence, ranks, between, parts.phases, parts.capture.names, place, _MOST_OPERATIONS
-        )
+        try:
+            stretch = playable(
+                self.evidence, ranks, between, parts.phases, parts.capture.names, place, _MOST_OPERATIONS
+            )
+        except NothingToAnalyzeError:
+            return NO_ISSUER
         if not stretch.steps["typical"].any():
             return NO_STEP
         tax = self.rank.communication.overlap_tax

@@ -140,7 +140,10 @@ class Model:
 
     def _ordered_with(self, stream: int) -> set[int]:
         flags = self.trace.flags
-        streams = {op.stream for op in self.trace.ops} | set(flags)
+        streams = {op.stream for op in self.trace.ops}  # of others that ran nothing nothing is known
+        streams |= {one for one, flag in flags.items() if flag == NULL}
+        if stream not in streams:
+            return set()
         if flags.get(stream) == NULL:
             return {other for other in streams if flags.get(other) == BLOCKING}
         if flags.get(stream) == BLOCKING:

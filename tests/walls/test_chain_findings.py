@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from fixtures.example import write_example
-from wallscope.analysis import Options, _anchor, divide, gathered
+from wallscope.analysis import Options, divide, gathered
 from wallscope.model.analysis import CauseTime, Walls
 from wallscope.model.selection import Selection
 from wallscope.walls.accounting import accounts
+from wallscope.walls.anchoring import anchor_of
 from wallscope.walls.chain_findings import chain_findings
 from wallscope.walls.verdict import least_computing
 
@@ -26,7 +27,7 @@ def known(tmp_path_factory):
     parts, division = divide(path, Options(), nothing)
     facts, evidence = gathered(parts, division, Options(), nothing)
     (account,) = accounts(parts, facts, evidence)
-    return account, evidence.waits, parts, _anchor(parts, division)
+    return account, evidence.waits, parts, anchor_of(parts, division)
 
 
 def codes(known, *, account=None, waits=None, parts=None):

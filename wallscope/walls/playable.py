@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 import polars as pl
 
+from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.frames import STEPS
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.stretch import Stretch
@@ -19,6 +20,7 @@ from wallscope.walls.stretches import (
     releasing,
 )
 
+NO_ISSUER = "no call is in the export that issued the operations of its steps"
 MOST_PLAYED = 160_000
 _COMPUTING = ("compute", "opaque_graph")
 _PLAYED = pl.Schema(
@@ -45,6 +47,9 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
 
     Neighbouring steps from the first typical one on, as many as hold at most so many operations, but one at
     least; one more stands before.
+
+    Raises:
+        NothingToAnalyzeError: nothing is known of the calls that issued them.
     """
     shown = ranks[place]
     together = next(group for group in connected(ranks, partners) if shown in group)
@@ -54,6 +59,8 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     everyone = pl.concat([rank.operations for rank in together])
     issued_ns = waits.calls.start_ns[everyone["call"].to_numpy()]
     own = everyone.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
+    if (own["call"] < 0).all():
+        raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
     drained = [evidence.drained[rank.rank_id] for rank in together]
     held = [one for one in drained if own.filter(pl.col("rank_id") == one.rank_id).height]
     found = pieces_between(evidence, issuing(own, held, waits), begin_ns, until_ns)
