@@ -67,16 +67,16 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback pr
 @app.callback()
 def options(
     *,
-    version: bool = typer.Option(  # the callback acts on it
+    version: bool = typer.Option(  # noqa: ARG001  # the callback acts on it
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Options before the command."""
+    tune()
 
 
 def main() -> None:
     """Run the command line; every error becomes one line and an exit code."""
-    tune()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows a question mark

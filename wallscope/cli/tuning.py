@@ -4,7 +4,6 @@ Memory that is given back to the system after each table comes back page by page
 time; so it is kept. Python's search for cycles walks over millions of objects that all live to the end.
 """
 
-import ctypes
 import gc
 import os
 import sys
@@ -21,6 +20,8 @@ def tune() -> None:
     os.environ.setdefault(_POLARS, "dirty_decay_ms:5000,narenas:2")
     gc.set_threshold(_CYCLES_AFTER, 50, 100)
     if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415  # keeps --help fast
+
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:
             mallopt(_MMAP_THRESHOLD, _LARGEST_TABLE_BYTES)
