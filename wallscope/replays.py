@@ -14,12 +14,10 @@ from wallscope.model.whatif import Question, Replay
 from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import path_texts
 from wallscope.units import number, percent
-from wallscope.walls.accounting import Divided, rank_windows
+from wallscope.walls.accounting import Divided, rank_windows, windows_of
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.evidence import OperationFacts
 from wallscope.walls.playable import NO_ISSUER, held_operations, playable
-from wallscope.walls.stretches import RankWindows
-from wallscope.walls.typical import typical_steps
 from wallscope.whatif import NO_STEP, Player, answers_of_fixes, composition, refusal
 
 _FEWEST_WINDOWS, _LARGEST_OWN_ERROR = 2, 0.01
@@ -86,12 +84,9 @@ class Replays:
 
     def _made(self) -> Player | str:
         parts = self.parts
-        rank_id = parts.capture.ranks["rank_id"][self.place]
-        is_own = pl.col("rank_id") == rank_id
-        windows = parts.windows.filter(is_own)
-        if len(windows) < _FEWEST_WINDOWS:
+        shown = windows_of(parts, parts.capture.ranks["rank_id"][self.place])
+        if len(shown.windows) < _FEWEST_WINDOWS:
             return NO_STEP
-        shown = RankWindows(rank_id, parts.operations.filter(is_own), windows, typical_steps(windows))
         alone = held_operations(shown, _MOST_OPERATIONS)
         if alone > _TOO_MANY:
             return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"

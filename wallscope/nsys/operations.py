@@ -93,11 +93,10 @@ def device_work(
     """
     texts = texts_of(source, raw["string_id"])
     names = numbered(texts["text"])
-    rank_id = _looked_up(raw, ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64)))
-    streams = _streams(raw.select("contextId", "streamId").with_columns(rank_id))
-    rows = raw.with_columns(
-        rank_id,
-        _looked_up(raw.with_columns(rank_id), streams),
+    pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
+    keyed = raw.with_columns(_looked_up(raw, pairs))
+    rows = keyed.with_columns(
+        _looked_up(keyed, _streams(keyed)),
         _looked_up(raw, texts.join(names, on="text").select("string_id", "name")),
         call=made.issuing(raw),
         start_ns=pl.col("start") - time_shift_ns,

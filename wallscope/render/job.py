@@ -139,24 +139,31 @@ def _stages(job: Job) -> Group:
     return titled("Pipeline stages, of the typical step", table)
 
 
-def _collectives(job: Job) -> Group:
-    table = grid("collective", "ranks", "a step", "moving", "waiting", "bus bandwidth")
+def kinds_of_collectives(job: Job) -> list[tuple[str, ...]]:
+    """Name, ranks, how many a step, moving, waiting and bus bandwidth of each kind, the longest first."""
     kinds = sorted(job.collectives.kinds, key=lambda kind: -(kind.transfer_ns + kind.wait_ns))
-    for kind in kinds[:_MOST_LATE]:
-        axis = "" if kind.axis == "unknown" else f"{kind.axis} "
-        table.add_row(
-            f"{axis}{kind.operation}",
+    return [
+        (
+            f"{'' if kind.axis == 'unknown' else f'{kind.axis} '}{kind.operation}",
             str(kind.participants),
             f"{kind.count:.0f}",
             units.milliseconds(kind.transfer_ns),
             units.milliseconds(kind.wait_ns),
             units.rate(kind.bus_bandwidth_bytes_per_s),
         )
+        for kind in kinds
+    ]
+
+
+def _collectives(job: Job) -> Group:
+    table = grid("collective", "ranks", "a step", "moving", "waiting", "bus bandwidth")
+    for row in kinds_of_collectives(job)[:_MOST_LATE]:
+        table.add_row(*row)
     own = job.collectives
     said = f"Matched collectives: {units.number(own.matched)}"
     said += f"; {units.number(own.unmatched)} operations without a partner" if own.unmatched else ""
     said += f"; {units.number(own.partial)} lack a participant" if own.partial else ""
-    return _with_rest(said, table, len(kinds), _MOST_LATE)
+    return _with_rest(said, table, len(job.collectives.kinds), _MOST_LATE)
 
 
 def clock_lines(clock: Clocks) -> tuple[str, ...]:

@@ -104,27 +104,26 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
 
 def rank_windows(divided: Divided) -> list[RankWindows]:
     """The ranks with their operations and windows."""
-    found = []
-    for rank_id in divided.capture.ranks["rank_id"]:
-        is_own = pl.col("rank_id") == rank_id
-        windows = divided.windows.filter(is_own)
-        found.append(RankWindows(rank_id, divided.operations.filter(is_own), windows, typical_steps(windows)))
-    return found
+    return [windows_of(divided, rank_id) for rank_id in divided.capture.ranks["rank_id"]]
+
+
+def windows_of(divided: Divided, rank_id: int) -> RankWindows:
+    """One rank with its operations and windows."""
+    is_own = pl.col("rank_id") == rank_id
+    windows = divided.windows.filter(is_own)
+    return RankWindows(rank_id, divided.operations.filter(is_own), windows, typical_steps(windows))
 
 
 def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:
     """The slices (`SLICES`) of all ranks."""
-    found = [SLICES.to_frame()]
-    for rank_id in divided.capture.ranks["rank_id"]:
-        is_own = pl.col("rank_id") == rank_id
-        found.append(attributed(evidence, divided.operations.filter(is_own), divided.windows.filter(is_own)))
-    return pl.concat(found)
+    of_ranks = (attributed(evidence, own.operations, own.windows) for own in rank_windows(divided))
+    return pl.concat([SLICES.to_frame(), *of_ranks])
 
 
 def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
     """The operations of a rank beside the steps of its typical step."""
-    is_own = pl.col("rank_id") == rank_id
-    return typical_work(divided.operations.filter(is_own), typical_steps(divided.windows.filter(is_own)))
+    own = windows_of(divided, rank_id)
+    return typical_work(own.operations, own.typical)
 
 
 def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceiling: Ceilings) -> Account:

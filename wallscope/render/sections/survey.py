@@ -6,7 +6,7 @@ from wallscope.model.job import Clock, Job
 from wallscope.model.kinds import Wall
 from wallscope.render.blocks import Block, Column, Grid, Lines, Section, cells, text
 from wallscope.render.foreign import visible
-from wallscope.render.job import clock_lines, listed
+from wallscope.render.job import clock_lines, kinds_of_collectives, listed
 from wallscope.render.sections.job import MOST_RANKS
 
 _WALLS = [wall for wall in Wall if wall is not Wall.UNATTRIBUTED]
@@ -115,18 +115,7 @@ def _kinds(found: Job) -> Grid:
         Column("waiting", "for ranks that came later"),
         Column("bus bandwidth", "what a link carries, over the time in which bytes move"),
     )
-    kinds = sorted(found.collectives.kinds, key=lambda kind: -(kind.transfer_ns + kind.wait_ns))
-    rows = tuple(
-        cells(
-            f"{'' if kind.axis == 'unknown' else f'{kind.axis} '}{kind.operation}",
-            str(kind.participants),
-            f"{kind.count:.0f}",
-            units.milliseconds(kind.transfer_ns),
-            units.milliseconds(kind.wait_ns),
-            units.rate(kind.bus_bandwidth_bytes_per_s),
-        )
-        for kind in kinds
-    )
+    rows = tuple(cells(*row) for row in kinds_of_collectives(found))
     return Grid("Matched collectives, of the typical step", columns, rows)
 
 
