@@ -13,6 +13,7 @@ from benchmarks.inputs import Input, good_inputs, inputs
 from benchmarks.judging import Ending, Outcome, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
+from wallscope.render.markdown_text import escaped
 
 QUICK = [
     *(
@@ -125,6 +126,7 @@ def test_letters_that_are_obeyed_are_found(text, fault):
         ("page.html", "<a href='javascript:x()'>"),
         ("page.html", "<script>x()</script>"),
         ("page.md", "<script>x()</script>"),
+        ("page.md", "a\u200bb"),
         ("tables", "name\n=1+1\n"),
         ("tables", "name,other\nx\n"),
     ],
@@ -140,6 +142,15 @@ def test_what_acts_is_found(name, text, tmp_path):
 
     with pytest.raises(published.HarmfulError):
         checks.get(name, published.check_csv)(path)
+
+
+def test_what_markdown_parts_from_its_sign_is_no_fault(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(f"{escaped('@all ::error:: $x https://x.invalid')}\n", encoding="utf-8")
+
+    published.check_markdown(path)
+
+    assert "\u200b" in path.read_text(encoding="utf-8")
 
 
 def test_an_input_of_each_kind_differs_from_the_good_one(good):

@@ -188,13 +188,14 @@ class Changes:
                 "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)
             ).iter_rows()
         )
+        passed = _Passed(moved, draft)
         for op, held_by in followers(self._stretch, moved).items():
             if op in moved:
                 continue
             is_free = [is_hidden or behind.get(one) == op for one in held_by]
             free = {one for one, is_so in zip(held_by, is_free, strict=True) if is_so}
             kept = [one for one in draft.producers(op) if one not in free]
-            draft.wait(op, [*kept, *_past(free, moved, draft)])
+            draft.wait(op, [*kept, *passed.before(free)])
         for op in moved if not is_hidden else ():
             before = [one for one in draft.producers(op) if behind.get(one) == op]
             is_false = [one for one in before if not is_computing.get(one) and one not in moved]
@@ -221,18 +222,45 @@ class Changes:
 _NONE = ("there is none of it in these steps",)
 
 
-def _past(free: set[int], through: set[int], draft: Draft) -> list[int]:
-    """What operations waited for, through those that are passed over."""
-    found: list[int] = []
-    open_ops, seen = list(free), set(free)
-    while open_ops:
-        op = open_ops.pop()
-        if op not in draft.stretch.replay.places:
-            continue
-        for producer in draft.producers(op):
-            if producer in through and producer not in seen:
-                seen.add(producer)
-                open_ops.append(producer)
-            elif producer not in seen:
-                found.append(producer)
-    return found
+class _Passed:
+    """What operations that are passed over waited for themselves.
+
+    Of each stream the last alone: what stands before it in its stream it waits for.
+    """
+
+    def __init__(self, through: set[int], draft: Draft) -> None:
+        self._through, self._draft = through, draft
+        self._places = draft.stretch.replay.places
+        self._stream = dict(draft.stretch.operations.select("op", "stream").iter_rows())
+        self._lasts: dict[int, dict[int, int]] = {}
+
+    def before(self, ops: set[int]) -> list[int]:
+        """What some of them waited for, which are not passed over."""
+        found: dict[int, int] = {}
+        for op in ops & self._places.keys():
+            self._add(self._before(op), found)
+        return list(found.values())
+
+    def _before(self, op: int) -> dict[int, int]:
+        """What one waited for, by stream; in a loop of its own, as one may wait for thousands in a row."""
+        open_ops = [op]
+        while open_ops:
+            producers = self._draft.producers(open_ops[-1])
+            passed = [one for one in producers if one in self._through and one in self._places]
+            unknown = [one for one in passed if one not in self._lasts]
+            if unknown:
+                open_ops += unknown
+                continue
+            found: dict[int, int] = {}
+            for one in passed:
+                self._add(self._lasts[one], found)
+            for one in producers:
+                if one not in self._through:
+                    self._add({self._stream[one]: one}, found)
+            self._lasts[open_ops.pop()] = found
+        return self._lasts[op]
+
+    def _add(self, more: dict[int, int], found: dict[int, int]) -> None:
+        for stream, op in more.items():
+            if stream not in found or self._places[found[stream]] < self._places[op]:
+                found[stream] = op
