@@ -5,21 +5,19 @@ python -m benchmarks.jobs FOLDER --exports 64 --kernels 10000 --into docs/ranks.
 
 import argparse
 import os
-import sqlite3
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.marks import put
-from fixtures.bulk import write_bulk
+from fixtures.bulk import write_bulk_job
 
 _STEPS = 10
-_RENAME = "UPDATE TARGET_INFO_SYSTEM_ENV SET value = ? WHERE name = 'Hostname'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +30,15 @@ class Spent:
 
 
 def make_exports(folder: Path, count: int, kernels: int) -> list[Path]:
-    """Exports of one rank and about so many kernels each, no two alike; those that are there stay."""
+    """Exports of the ranks of one job, of about so many kernels each; those that are there stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"rank{number}_{kernels}.sqlite" for number in range(count)]
-    for seed, path in enumerate(paths):
-        if not path.exists():
-            aside = path.with_suffix(".part")
-            aside.unlink(missing_ok=True)
-            write_bulk(aside, kernels=kernels, ranks=1, steps=_STEPS, seed=seed)
-            with closing(sqlite3.connect(aside)) as connection, connection:
-                connection.execute(_RENAME, (f"node-{seed}",))  # else all would be of one capture
-            aside.rename(path)
+    paths = [folder / f"rank{number:04}_of_{count}_{kernels}.sqlite" for number in range(count)]
+    if not all(path.exists() for path in paths):
+        with TemporaryDirectory(dir=folder) as aside:
+            written = [Path(aside) / path.name for path in paths]
+            write_bulk_job(written, kernels=kernels, steps=_STEPS)
+            for path, one in zip(paths, written, strict=True):
+                one.rename(path)
     return paths
 
 

@@ -11,7 +11,6 @@ from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank
 from wallscope.model.capture import Capture, Finding, Progress
 from wallscope.model.configuration import RunConfiguration
-from wallscope.model.diagnosis import Dominant
 from wallscope.model.fixes import first_screen
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
@@ -29,7 +28,6 @@ from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import nested, path_texts
 from wallscope.timeline.projection import projection
 from wallscope.timeline.selection import selected_ranks, selected_windows
-from wallscope.timeline.spans import Times
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
 from wallscope.walls.accounting import Divided, accounts, all_slices, rank_windows, rank_work
@@ -37,7 +35,7 @@ from wallscope.walls.anchoring import anchor_of
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.budget import budgets
 from wallscope.walls.chain_findings import chain_findings
-from wallscope.walls.diagnosis import decided
+from wallscope.walls.diagnosis import dominant_wall
 from wallscope.walls.evidence import OperationFacts, operation_facts
 from wallscope.walls.evidence import evidence as evidence_of
 from wallscope.walls.exported import Exported
@@ -59,7 +57,6 @@ __all__ = [
     "accounted",
     "analyze",
     "divide",
-    "dominant",
     "exported",
     "gathered",
     "proven",
@@ -209,7 +206,7 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     own = profiles(analysis, tables, options.step_facts, configuration)
     if len(ranks) == 1:
         return _Spoken(analysis, own, place, None)
-    known = together(own, dominant, parts.capture.world_size)
+    known = together(own, dominant_wall, parts.capture.world_size)
     if known.job.collectives.matched:
         ranks = known.split(ranks, [len(ranks)] * len(ranks))
         found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
@@ -218,11 +215,6 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
         analysis = speaking(place)
         own = known.profiles
     return _Spoken(replace(analysis, job=known.job), own, place, known)
-
-
-def dominant(walls: Times, unresolved: Times) -> Dominant:
-    """The dominant wall of some steps: ns of each wall, and of the time without an owner, in each."""
-    return decided(walls, unresolved).dominant
 
 
 def _may_speak(parts: Divided, ranks: tuple[Rank, ...], place: int) -> bool:

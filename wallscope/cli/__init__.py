@@ -24,10 +24,10 @@ from wallscope.cli.proof import at, gaps
 from wallscope.cli.recipe import install_recipe
 from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
-from wallscope.cli.tuning import tune
 from wallscope.cli.whatif import whatif
 from wallscope.errors import WallscopeError
 from wallscope.render.foreign import visible
+from wallscope.tuning import tune
 
 USAGE, INTERNAL = 2, 70
 _TRACKER = "https://github.com/wallscope/wallscope/issues"

@@ -38,8 +38,8 @@ _ONE_AT_A_TIME = Lock()
 
 def outcomes_on(
     address: str, paths: Sequence[Source], options: Options, progress: Progress, one: One
-) -> list[Outcome]:
-    """What became of each export, in order; workers see the exports by the same absolute paths.
+) -> Iterator[tuple[int, Outcome]]:
+    """What became of each export, as it comes; workers see the exports by the same absolute paths.
 
     Raises:
         OptionError: no cluster can be reached, it lacks this wallscope, or it went away.
@@ -54,16 +54,22 @@ def outcomes_on(
         _await_worker(client, address)
         _check_versions(client, address)
         places = {submitted(place): place for place in range(len(paths))}
-        found: dict[int, Outcome | None] = {}
-        for future in _as_they_come(as_completed(places, loop=client.loop), client, address):
-            found[places[future]] = _outcome(future, address)
+        killed = []
+        for count, future in enumerate(
+            _as_they_come(as_completed(places, loop=client.loop), client, address), start=1
+        ):
+            place, outcome = places[future], _outcome(future, address)
             future.release()
-            progress(f"{len(found)} of {len(paths)} exports done")
-        for place in sorted(place for place, outcome in found.items() if outcome is None):
+            progress(f"{count} of {len(paths)} exports done")
+            if outcome is None:
+                killed.append(place)
+            else:
+                yield place, _as_named(outcome, paths[place])
+        for place in sorted(killed):
             again = as_completed([submitted(place)], loop=client.loop)
             for future in _as_they_come(again, client, address):
-                found[place] = _outcome(future, address)
-    return [_as_named(found[place] or _killed(path), path) for place, path in enumerate(paths)]
+                path = paths[place]
+                yield place, _as_named(_outcome(future, address) or _killed(path), path)
 
 
 def _await_worker(client: "Client", address: str) -> None:

@@ -5,21 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from wallscope.analysis import dominant
 from wallscope.cache import Cache
-from wallscope.errors import InputError, WallscopeError
+from wallscope.errors import InputError, ProfileError, WallscopeError
 from wallscope.jobs.cluster import outcomes_on
 from wallscope.jobs.findings import job_findings, merged_findings
 from wallscope.jobs.remote import Source
 from wallscope.jobs.speaking import told_again
-from wallscope.jobs.workers import analysed, outcomes
+from wallscope.jobs.workers import Outcome, analysed, outcomes
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.job import Job
 from wallscope.model.options import Options
+from wallscope.model.profile import Profile
 from wallscope.profile import profiled, unpacked
 from wallscope.ranks import together
 from wallscope.units import plural
+from wallscope.walls.diagnosis import dominant_wall
 
 _APART_NS = 600_000_000_000
 """Captures of one job begin together; hosts' clocks and queues set apart by minutes at most."""
@@ -29,6 +30,7 @@ _APART_NS = 600_000_000_000
 class _Given:
     path: Source
     analysis: Analysis
+    profiles: tuple[Profile, ...]
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -66,26 +68,30 @@ def analyzed_job(  # noqa: PLR0913  # what the user may ask for
     """
     one = partial(analysed, cache=cache)
     if dask is None:
-        found = outcomes(paths, options, jobs, progress, one)
+        coming = outcomes(paths, options, jobs, progress, one)
     else:
-        found = outcomes_on(dask, paths, options, progress, one)
-    failed = [
-        (path, outcome)
-        for path, outcome in zip(paths, found, strict=True)
-        if isinstance(outcome, WallscopeError)
-    ]
+        coming = outcomes_on(dask, paths, options, progress, one)
+    read = {place: _read(paths[place], outcome) for place, outcome in coming}
+    found = [read[place] for place in range(len(paths))]
+    failed = [one for one in found if not isinstance(one, _Given)]
     if failed and (not keep_going or len(failed) == len(paths)):
         raise _with_hint(failed, len(paths), keep_going=keep_going)
-    given = [
-        _Given(path, outcome)
-        for path, outcome in zip(paths, found, strict=True)
-        if isinstance(outcome, Analysis)
-    ]
     progress("matching collectives")
     left_out = [_left_out(path.name, _why(path, error)) for path, error in failed]
-    kept, others = _of_one_job(given)
+    kept, others = _of_one_job([one for one in found if isinstance(one, _Given)])
     kept, again = _once(kept)
-    return joined([one.analysis for one in kept], (*left_out, *others, *again))
+    return _joined(kept, (*left_out, *others, *again))
+
+
+def _read(path: Source, outcome: Outcome) -> _Given | tuple[Source, WallscopeError]:
+    """An answer with its profiles, read while others are being worked out, or why there is none."""
+    if isinstance(outcome, WallscopeError):
+        return path, outcome
+    try:
+        packed = [rank.profile for rank in outcome.ranks if rank.profile is not None]
+        return _Given(path, outcome, tuple(unpacked(one, outcome.inputs[0].name) for one in packed))
+    except ProfileError as error:
+        return path, error
 
 
 def _with_hint(
@@ -160,19 +166,16 @@ def _once(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
     return [one for one in given if any(one is other for other in kept)], findings
 
 
-def joined(analyses: Sequence[Analysis], findings: tuple[Finding, ...] = ()) -> Analysis:
+def _joined(given: Sequence[_Given], findings: tuple[Finding, ...]) -> Analysis:
     """One answer out of those about the exports of one job; the diagnosis is that of the critical rank."""
-    ordered = sorted(analyses, key=_first_rank)
+    given = sorted(given, key=lambda one: _first_rank(one.analysis))
+    ordered = [one.analysis for one in given]
     ranks = tuple(replace(rank, input=number) for number, one in enumerate(ordered) for rank in one.ranks)
     owner = [number for number, one in enumerate(ordered) for _ in one.ranks]
     first_place = [owner.index(number) for number in range(len(ordered))]
     world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
-    profiles = tuple(
-        unpacked(rank.profile, ordered[number].inputs[0].name)
-        for rank, number in zip(ranks, owner, strict=True)
-        if rank.profile is not None
-    )
-    known = together(profiles, dominant, world_size)
+    profiles = tuple(profile for one in given for profile in one.profiles)
+    known = together(profiles, dominant_wall, world_size)
     job, ranks = known.job, known.split(ranks, [len(ordered[number].ranks) for number in owner])
     speaking = ordered[owner[job.critical_place]]
     place = first_place[owner[job.critical_place]] + speaking.diagnosis.rank_index

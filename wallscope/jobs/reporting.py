@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import polars as pl
 
-from wallscope.analysis import dominant
 from wallscope.model.analysis import Analysis
 from wallscope.model.exported import TABLES, Table
 from wallscope.model.exported_job import JOB_TABLES
 from wallscope.model.report import Report
 from wallscope.profile import unpacked
 from wallscope.ranks import Together, job_frame, lanes, together
+from wallscope.walls.diagnosis import dominant_wall
 from wallscope.walls.exported import ANSWER_TABLES, answer_frame
 
 
@@ -25,7 +25,7 @@ def rejoined(analysis: Analysis) -> Together:
         for rank in analysis.ranks
         if rank.profile is not None
     ]
-    return together(profiles, dominant, analysis.capture.world_size)
+    return together(profiles, dominant_wall, analysis.capture.world_size)
 
 
 def tables_of(analysis: Analysis, known: Together) -> tuple[tuple[Table, ...], Callable[[str], pl.DataFrame]]:

@@ -17,6 +17,7 @@ from wallscope.jobs.remote import Source, answer_to, fetched
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
+from wallscope.tuning import tune
 
 Outcome = Analysis | WallscopeError
 One = Callable[[Source, Options], Outcome]
@@ -46,33 +47,35 @@ def analysed(source: Source, options: Options, cache: Cache | None = None) -> Ou
 
 def outcomes(
     paths: Sequence[Source], options: Options, jobs: int, progress: Progress, one: One = analysed
-) -> list[Outcome]:
-    """What became of each export, in order; `jobs` processes work at once, none beside this one for 1."""
-    found: dict[int, Outcome] = {}
+) -> Iterator[tuple[int, Outcome]]:
+    """What became of each export, as it comes; `jobs` processes work at once, none beside this one for 1."""
     if jobs == 1 or len(paths) == 1:
         for place, path in enumerate(paths):
             progress(f"export {place + 1} of {len(paths)}: {path.name}")
-            found[place] = one(path, options)
+            yield place, one(path, options)
     else:
         with _threads(jobs):
-            for place, outcome in _side_by_side(paths, options, min(jobs, len(paths)), one):
-                found[place] = outcome
-                progress(f"{len(found)} of {len(paths)} exports done")
-    return [found[place] for place in range(len(paths))]
+            found = _side_by_side(paths, options, min(jobs, len(paths)), one)
+            for count, (place, outcome) in enumerate(found, start=1):
+                progress(f"{count} of {len(paths)} exports done")
+                yield place, outcome
 
 
 def _side_by_side(
     paths: Sequence[Source], options: Options, jobs: int, one: One
 ) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes as they come. Those whose pool broke are tried again, each alone: one of them broke it."""
+    """Outcomes as they come. Those whose pool broke are tried again, each alone: one of them broke it.
+
+    Each process has its next export waiting, so that none is idle while an outcome is looked at.
+    """
     pending = list(range(len(paths)))
     suspects: list[int] = []
     while pending:
-        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+        pool = _pool(jobs)
         running: dict[Future[Outcome], int] = {}
         try:
             while pending or running:
-                while pending and len(running) < jobs:
+                while pending and len(running) < 2 * jobs:
                     place = pending[0]
                     running[pool.submit(one, paths[place], options)] = place
                     del pending[0]
@@ -90,9 +93,13 @@ def _side_by_side(
         yield place, _alone(paths[place], options, one)
 
 
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=tune)
+
+
 def _alone(path: Source, options: Options, one: One) -> Outcome:
     for _ in range(_MOST_TRIES):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        with _pool(1) as pool:
             try:
                 return pool.submit(one, path, options).result()
             except BrokenProcessPool:

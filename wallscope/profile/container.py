@@ -107,12 +107,9 @@ def _columns(frame: pl.DataFrame) -> dict[str, Any]:
         column = frame[name]
         if dtype == pl.String or isinstance(dtype, pl.Enum):
             column = column.cast(pl.String)
-            texts = column.drop_nulls().unique().sort().to_list()
-            place = {text: number for number, text in enumerate(texts)}
-            columns[name] = {
-                "texts": texts,
-                "codes": [None if text is None else place[text] for text in column.to_list()],
-            }
+            texts = column.drop_nulls().unique().sort()
+            codes = column.cast(pl.Enum(texts)).to_physical()
+            columns[name] = {"texts": texts.to_list(), "codes": codes.to_list()}
         else:
             columns[name] = column.to_list()
     return columns
@@ -127,29 +124,24 @@ def _frame(columns: dict[str, Any], schema: pl.Schema, nullable: frozenset[str])
 
 def _column(content: Any, dtype: pl.DataType) -> pl.Series:
     if isinstance(content, dict):
-        texts = content["texts"]
-        told = [None if code is None else texts[_place(code)] for code in content["codes"]]
-        return pl.Series(told, dtype=pl.String, strict=True).cast(dtype)
+        texts = pl.Series(content["texts"], dtype=pl.String, strict=True)
+        codes = pl.Series(
+            content["codes"], dtype=pl.UInt32, strict=True
+        )  # what is below 0 is out of its range
+        return texts.cast(dtype).gather(codes)
     return pl.Series(content, dtype=dtype, strict=True)
-
-
-def _place(code: int) -> int:
-    if code < 0:
-        raise IndexError
-    return code
 
 
 def _is_sound(profile: Profile) -> bool:
     """Whether numbers point at what is there, and what is owned sums to each step."""
-    known = profile.steps.select("input", "step", length_ns=pl.col("end_ns") - pl.col("start_ns"))
+    known = profile.steps.select("input", "step", owned_ns=pl.col("end_ns") - pl.col("start_ns"))
     owned = profile.owned.group_by("input", "step").agg(pl.col("owned_ns").sum())
-    both = known.join(owned, on=["input", "step"], how="full", coalesce=True)
     has_keys = all(
         table["key"].is_empty() or int(table["key"].cast(pl.Int64).to_numpy().max()) < len(profile.keys)
         for table in (profile.work, profile.owned, profile.collectives.drop_nulls("key"))
     )
     return (
-        bool((both["length_ns"] == both["owned_ns"]).fill_null(value=False).all())
+        known.sort("input", "step").equals(owned.sort("input", "step"))
         and has_keys
         and known["input"].is_in(range(len(profile.header.inputs))).all()
         and profile.keys["key"].to_list() == list(range(len(profile.keys)))

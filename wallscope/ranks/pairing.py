@@ -15,11 +15,12 @@ from wallscope.timeline.partners import met, spread_ns
 from wallscope.timeline.spans import Times
 
 Indices = npt.NDArray[np.int64]
+Times64 = npt.NDArray[np.float64]
 Line = tuple[float, float]
 """Value at 0, and slope."""
 
 _FEWEST = 2
-_SAMPLED = 400
+_SAMPLED, _AT_ONCE = 400, 256
 _FARTHEST_SHIFT, _FEW = 256, 4
 _LEAST_ALIKE = 0.98
 _CLOSE_NS, _CLOSE_SHARE = 50_000, 0.25
@@ -96,7 +97,7 @@ def by_order(one: Series, other: Series, *, is_told: bool) -> Laid | None:
     return laid
 
 
-def line(at_ns: Times | npt.NDArray[np.float64], apart_ns: Times | npt.NDArray[np.float64]) -> Line:
+def line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
     """A straight line through most of some points, whatever the others do.
 
     The slope is the median over pairs of points half the series apart; 0 for few points or a short time.
@@ -113,12 +114,12 @@ def line(at_ns: Times | npt.NDArray[np.float64], apart_ns: Times | npt.NDArray[n
     return float(np.median(y - slope * x)), slope
 
 
-def tells_drift(at_ns: Times | npt.NDArray[np.float64]) -> bool:
+def tells_drift(at_ns: Times | Times64) -> bool:
     """Whether there are enough points, far enough apart, to tell a drift."""
     return bool(at_ns.size >= _FEWEST_FOR_DRIFT and np.ptp(at_ns) >= _SHORTEST_FOR_DRIFT_NS)
 
 
-def straightened(at_ns: Times, apart_ns: Times) -> npt.NDArray[np.float64]:
+def straightened(at_ns: Times, apart_ns: Times) -> Times64:
     """Distances without their line."""
     begin_ns = at_ns[0] if at_ns.size else 0
     value, slope = line(at_ns - begin_ns, apart_ns)
@@ -136,24 +137,76 @@ def _shift(one: Series, other: Series, farthest: int) -> int:
     None, if both are as long and keep one distance; else what makes the distances of ends vary least, of
     about equals none, else what makes them least.
     """
-    if len(one.rows) == len(other.rows) and _varies(one, other, 0)[0] <= _CLOSE_NS:
+    if len(one.rows) == len(other.rows) and _varies(one, other, np.zeros(1, np.int64))[0][0] <= _CLOSE_NS:
         return 0
     longer = max(len(one.rows), len(other.rows))
     most = min(longer - 1, abs(len(one.rows) - len(other.rows)) + farthest)
-    tried = {shift: _varies(one, other, shift) for shift in range(-most, most + 1)}
-    least = min(spread for spread, _ in tried.values())
-    good = [shift for shift, (spread, _) in tried.items() if spread <= _SAME_RATIO * least + _SAME_NS]
-    return min(good, key=lambda shift: (shift != 0, tried[shift][1], abs(shift)))
+    shifts = np.arange(-most, most + 1, dtype=np.int64)
+    spreads_ns, apart_ns = _varies(one, other, shifts)
+    good = np.flatnonzero(spreads_ns <= _SAME_RATIO * spreads_ns.min() + _SAME_NS)
+    best = np.lexsort((np.abs(shifts[good]), apart_ns[good], shifts[good] != 0))[0]
+    return int(shifts[good[best]])
 
 
-def _varies(one: Series, other: Series, shift: int) -> tuple[float, float]:
-    """How much the distances of ends vary, and how large they are; endless where too few remain."""
-    places, others = _beside(len(one.rows), len(other.rows), shift)
-    if 2 * places.size < min(len(one.rows), len(other.rows)) or not places.size:
-        return np.inf, np.inf
-    held = np.unique(np.linspace(0, places.size - 1, _SAMPLED).astype(np.int64))
-    places, others = places[held], others[held]
-    if (one.kinds[places] == other.kinds[others]).mean() < _LEAST_ALIKE:
-        return np.inf, np.inf
-    apart_ns = other.end_ns[others] - one.end_ns[places]
-    return spread_ns(straightened(one.end_ns[places], apart_ns)), float(abs(np.median(apart_ns)))
+def _varies(one: Series, other: Series, shifts: Indices) -> tuple[Times64, Times64]:
+    """How much the distances of ends vary at each shift, and how large they are.
+
+    Endless where too few remain, or are not of the same kinds.
+    """
+    first = np.maximum(0, -shifts)
+    counts = np.minimum(len(one.rows), len(other.rows) - shifts) - first
+    spreads_ns, apart_ns = np.full(shifts.size, np.inf), np.full(shifts.size, np.inf)
+    enough = np.flatnonzero((counts > 0) & (2 * counts >= min(len(one.rows), len(other.rows))))
+    widths = np.minimum(counts, _SAMPLED)
+    for width in np.unique(widths[enough]).tolist():
+        alike = enough[widths[enough] == width]
+        for rows in np.split(alike, range(_AT_ONCE, alike.size, _AT_ONCE)):
+            places = first[rows, None] + _sampled(counts[rows], width)
+            others = places + shifts[rows, None]
+            same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= _LEAST_ALIKE
+            at_ns = one.end_ns[places[same]]
+            own_ns = other.end_ns[others[same]] - at_ns
+            spreads_ns[rows[same]] = _spreads_ns(_all_straightened(at_ns, own_ns))
+            apart_ns[rows[same]] = np.abs(np.median(own_ns, axis=1))
+    return spreads_ns, apart_ns
+
+
+def _sampled(counts: Indices, width: int) -> Indices:
+    """So many numbers below each count, evenly spaced; a row for each."""
+    if width < _SAMPLED:
+        return np.broadcast_to(np.arange(width, dtype=np.int64), (counts.size, width))
+    return np.linspace(0, counts - 1, width, axis=-1).astype(np.int64)
+
+
+def _all_straightened(at_ns: Times, apart_ns: Times) -> Times64:
+    """`straightened`, row by row; each is in order of time."""
+    along_ns = (at_ns - at_ns[:, :1]).astype(np.float64)
+    slopes = np.zeros(len(at_ns))
+    drifting = np.flatnonzero([tells_drift(row) for row in along_ns])
+    if drifting.size:
+        slopes[drifting] = _slopes(along_ns[drifting], apart_ns[drifting].astype(np.float64))
+    lines = slopes[:, None] * along_ns
+    values = np.median(apart_ns - lines, axis=1)
+    return apart_ns - (values[:, None] + lines)
+
+
+def _slopes(x: Times64, y: Times64) -> Times64:
+    """The slope of `line`, row by row."""
+    half = x.shape[1] // 2
+    along = x[:, half:] - x[:, : x.shape[1] - half]
+    rise = y[:, half:] - y[:, : x.shape[1] - half]
+    is_apart = along > 0
+    if is_apart.all():
+        return np.asarray(np.median(rise / along, axis=1))
+    return np.array(
+        [
+            np.median(rise[row, held] / along[row, held]) if held.any() else 0.0
+            for row, held in enumerate(is_apart)
+        ]
+    )
+
+
+def _spreads_ns(apart_ns: Times64) -> Times64:
+    """`spread_ns`, row by row."""
+    middle_ns = np.median(apart_ns, axis=1, keepdims=True)
+    return np.asarray(np.percentile(np.abs(apart_ns - middle_ns), 75, axis=1))

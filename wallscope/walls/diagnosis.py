@@ -71,6 +71,11 @@ def decided(walls: Times, unresolved: Times) -> Decision:
     return Decision(dominant, runner_up, median[leads] - median[runner_up], led, len(walls), median)
 
 
+def dominant_wall(walls: Times, unresolved: Times) -> Dominant:
+    """What `decided` finds to be dominant."""
+    return decided(walls, unresolved).dominant
+
+
 def _reaches(share: float, least: float) -> bool:
     return share >= least - _ROUNDING
 

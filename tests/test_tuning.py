@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wallscope.cli.tuning import tune
+from wallscope.tuning import tune
 
 
 @pytest.fixture(autouse=True)
