@@ -108,3 +108,15 @@ def test_the_published_schema_is_that_of_the_nouns(request):
         )
 
     assert bare(json_schema(WhatIf)) == bare(json.loads(report("whatif.schema.json")))
+
+
+def test_the_page_is_written_beside_the_terminal_or_to_standard_output(called, export, tmp_path):
+    target = tmp_path / "answers.html"
+    beside = called("whatif", export, "--html", target)
+    alone = called("whatif", export, "--html", "-")
+    both = called("whatif", export, "--html", "-", "--json", "-")
+
+    assert (beside.code, alone.code, both.code) == (0, 0, 2)
+    assert "If …" in beside.out
+    assert alone.out == target.read_text(encoding="utf-8")
+    assert alone.out.startswith("<!DOCTYPE html>")

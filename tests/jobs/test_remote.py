@@ -120,8 +120,8 @@ def test_the_command_line_and_the_api_take_urls(called, expected, tmp_path):
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("memory://runs/absent.sqlite", "cannot be read: /runs/absent.sqlite — check the URL"),
-        ("memory://absent/", "cannot be listed: /absent — check the URL"),
+        ("memory://runs/absent.sqlite", "cannot be read: it is not there — check the URL"),
+        ("memory://absent/", "cannot be listed: it is not there — check the URL"),
         ("memory://runs/*.none", "matches no file — check the pattern"),
         ("nowhere://runs/a.sqlite", "cannot be read: Protocol not known: nowhere"),
         ("s3x::", "cannot be listed"),
@@ -132,6 +132,15 @@ def test_what_cannot_be_fetched_is_said_in_a_line(named, said):
     with pytest.raises(InputError, match=rf"^{named.replace('*', '.')} — {said}") as told:
         analyzed_job(exports_of([Url(named)]), Options(), silent)
     assert "\n" not in str(told.value)
+
+
+def test_an_error_that_only_names_the_url_is_told_by_what_it_came_of(memory, monkeypatch):
+    def refused(*_, **__):
+        raise FileNotFoundError("memory://runs/a.sqlite") from ConnectionError("Connection refused")
+
+    monkeypatch.setattr(type(memory), "info", refused)
+    with pytest.raises(InputError, match=r"cannot be read: Connection refused — check the URL"):
+        analyzed_job([Url("memory://runs/a.sqlite")], Options(), silent)
 
 
 def test_what_is_wrong_with_a_copy_is_said_of_its_url(memory, scratch):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.analyze import Export, KernelRules, ReadBy, StepRange, Streams, Verbose, stream_map
-from wallscope.cli.output import check_output, print_out, write_whole
+from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.errors import OptionError
@@ -96,6 +96,10 @@ def whatif(  # noqa: PLR0913  # options are parameters
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answers as JSON; - is standard output.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the answers as one HTML page; - is standard output."),
+    ] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
     stream: Streams = None,
@@ -116,7 +120,9 @@ def whatif(  # noqa: PLR0913  # options are parameters
     from wallscope.render.whatif import whatif_summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    check_output(json, inputs=(file, kernels))
+    for target in (json, html):
+        check_output(target, inputs=(file, kernels))
+    check_different({"--json": json, "--html": html})
     questions = (
         *(_scaled(text, "--scale") for text in scale or ()),
         *_named("without", without),
@@ -132,7 +138,11 @@ def whatif(  # noqa: PLR0913  # options are parameters
         found = what_if(file, options, asked, progress)
     if json is not None:
         write_whole(json, document(found))
-    if str(json) != "-":
+    if html is not None:
+        from wallscope.render.whatif_page import whatif_page  # noqa: PLC0415  # keeps the others fast
+
+        write_whole(html, whatif_page(found))
+    if "-" not in {str(json), str(html)}:
         print_out(whatif_summary(found))
 
 

@@ -222,7 +222,16 @@ def _told(url: Url, what: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # plugins raise what the clients below them raise
-        said = " ".join(str(error).replace(url.text, "it").split())[:200] or type(error).__name__
-        raise InputError(
-            f"{url} — {what}: {said} — check the URL, your rights, and that its fsspec plugin is installed"
-        ) from error
+        hint = "check the URL, your rights, and that its fsspec plugin is installed"
+        raise InputError(f"{url} — {what}: {_reason(error, url)} — {hint}") from error
+
+
+def _reason(error: BaseException, url: Url) -> str:
+    """What an error says of a URL; what it came of where it says no more than the URL."""
+    said = " ".join(str(error).replace(url.text, "it").split())[:200]
+    bare = url.text.partition("://")[2]
+    if said.strip("/") not in {"", "it", bare.strip("/")}:
+        return said
+    if error.__cause__ is not None:
+        return _reason(error.__cause__, url)
+    return "it is not there" if isinstance(error, FileNotFoundError) else type(error).__name__

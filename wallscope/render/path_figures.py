@@ -7,12 +7,15 @@ from wallscope import units
 from wallscope.model.analysis import Rank
 from wallscope.model.fixes import Fix
 from wallscope.model.kinds import Wall
-from wallscope.model.whatif import CriticalPath, PathPart
+from wallscope.model.walls import Walls
+from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
 from wallscope.render.blocks import Figure
 from wallscope.render.figures import ROW_PX, label, marker
 from wallscope.render.foreign import visible
 
 _NO_WALL = {"color": "rgba(128,128,128,0.45)"}
+_ON_WALL = {Wall.COMPUTE: "#fff"}
+"""Colours of letters on a wall's colour; black where none is named."""
 _MOST_NAME, _LONGEST_PATH = 40, 120
 
 
@@ -39,13 +42,32 @@ def composition(path: CriticalPath, whole: str) -> Figure:
 
 def with_fixes(rank: Rank, fixes: Sequence[Fix], whole: str) -> Figure | None:
     """What the step takes as it is and with each fix that was replayed, by wall; `None` without any."""
-    won = [(fix, fix.replay) for fix in fixes if fix.replay is not None]
+    won = [(fix.title, fix.replay) for fix in fixes if fix.replay is not None]
     if not won:
         return None
-    names = ["as captured", *(label(fix.title) for fix, _ in won)]
-    steps = [rank.typical.step_ns, *(answer.step_ns for _, answer in won)]
-    owned = [rank.typical.walls.parts(), *(answer.walls.parts() for _, answer in won)]
-    asked = ["", *(" and ".join(label(one.text) for one in answer.questions) for _, answer in won)]
+    caption = f"The {whole} played again with all that each fix is for come true, by wall, in ms"
+    return _played("fixes", caption, (rank.typical.step_ns, rank.typical.walls), won)
+
+
+def with_changes(found: WhatIf, answers: Sequence[Answer], name: str) -> Figure:
+    """What the step takes as it is and with each change, by wall."""
+    caption = f"The typical {found.unit} as captured, and played again with each change, by wall, in ms"
+    return _played(name, caption, (found.step_ns, found.walls), [(changed(one), one) for one in answers])
+
+
+def changed(answer: Answer) -> str:
+    """What was changed, in few words."""
+    return " + ".join(one.text for one in answer.questions)
+
+
+def _played(
+    name: str, caption: str, captured: tuple[int, Walls], answers: Sequence[tuple[str, Answer]]
+) -> Figure:
+    """A bar for the captured step and one for each answer, stacked by wall."""
+    names = ["as captured", *(label(title) for title, _ in answers)]
+    steps = [captured[0], *(answer.step_ns for _, answer in answers)]
+    owned = [captured[1].parts(), *(answer.walls.parts() for _, answer in answers)]
+    asked = ["", *(" and ".join(label(one.text) for one in answer.questions) for _, answer in answers)]
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",
@@ -76,8 +98,7 @@ def with_fixes(rank: Rank, fixes: Sequence[Fix], whole: str) -> Figure | None:
         },
         "legend": {"orientation": "h", "y": 1.12, "x": 0, "traceorder": "normal"},
     }
-    caption = f"The {whole} played again with all that each fix is for come true, by wall, in ms"
-    return Figure("fixes", caption, tuple(traces), layout, ROW_PX * (len(names) + 1) + 100)
+    return Figure(name, caption, tuple(traces), layout, ROW_PX * (len(names) + 1) + 100)
 
 
 def inner(path: str) -> str:
@@ -114,6 +135,7 @@ def _stacked(kind: str, parts: Sequence[PathPart]) -> list[dict[str, Any]]:
             "marker": (_NO_WALL if part.wall is None else marker(part.wall))
             | {"line": {"width": 1, "color": "rgba(255,255,255,0.8)"}},
         }
+        | ({} if part.wall is None else {"insidetextfont": {"color": _ON_WALL.get(part.wall, "#000")}})
         for part in parts
     ]
 

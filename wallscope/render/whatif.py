@@ -85,13 +85,19 @@ class _Answers:
         yield table
 
 
-def _notes(answers: tuple[Answer, ...]) -> Iterator[RenderableType]:
+def noted(answers: tuple[Answer, ...]) -> Iterator[tuple[str, str]]:
+    """What was changed and assumed, each once, with the question that it is of."""
     told: set[str] = set()
     for answer in answers:
         for note in answer.notes:
             if note not in told:
                 told.add(note)
-                yield Text(f"  {visible(answer.questions[0].text, most=40)}: {visible(note)}", style="dim")
+                yield visible(answer.questions[0].text, most=40), visible(note)
+
+
+def _notes(answers: tuple[Answer, ...]) -> Iterator[RenderableType]:
+    for asked, note in noted(answers):
+        yield Text(f"  {asked}: {note}", style="dim")
 
 
 class _Parts:

@@ -13,6 +13,10 @@ from wallscope.render.path_figures import inner
 
 _MOST_WALLS, _MOST_PARTS, _MOST_SLACK, _LONGEST_NAME = 3, 8, 12, 120
 _LONGEST_HINT = 2_000
+_APART = (
+    "The walls give a moment to compute wherever any runs; the path gives it to what the end of the step"
+    " waited for. So communication that compute hides has a share here where the step depends on it."
+)
 
 
 def path(report: Report, rank: Rank) -> Section | None:
@@ -23,21 +27,31 @@ def path(report: Report, rank: Rank) -> Section | None:
             return None
         return Section("path", "What bounds it?", f"Not known: {found}.", (), is_open=False)
     whole, told = analysis.anchor.typical, found.told
-    owned = [f"{one.name} {_time(one)} ({units.percent(one.share)})" for one in told.walls[:_MOST_WALLS]]
-    walls = ", ".join(owned)
-    answer = f"Moment by moment, back from its end, the {whole} is bound by {walls}."
     drawn = {each.step for each in report.timelines if len(each.path)}
-    blocks: list[Block] = [path_figures.composition(told, whole), _parts(told, whole)]
-    blocks += [
-        _segments(told, analysis.anchor.window, is_drawn=told.shown_step in drawn),
-        _slack(told, whole),
-    ]
+    blocks = path_blocks(told, whole, analysis.anchor.window, is_drawn=told.shown_step in drawn)
     fixes = path_figures.with_fixes(rank, first_screen(analysis.fixes or ()), whole)
     if fixes is not None:
         blocks.append(fixes)
     if analysis.replay is not None:
         blocks.append(Lines((replay_line(analysis.replay),)))
-    return Section("path", "What bounds it?", answer, tuple(blocks))
+    return Section("path", "What bounds it?", bound_by(told, whole), tuple(blocks))
+
+
+def bound_by(told: CriticalPath, whole: str) -> str:
+    """The largest walls of the path, in a sentence."""
+    owned = [f"{one.name} {_time(one)} ({units.percent(one.share)})" for one in told.walls[:_MOST_WALLS]]
+    return f"Moment by moment, back from its end, the {whole} is bound by {', '.join(owned)}."
+
+
+def path_blocks(told: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
+    """What the path is made of, where it is longest, and what is not on it."""
+    return [
+        path_figures.composition(told, whole),
+        Lines((_APART,)),
+        _parts(told, whole),
+        _segments(told, unit, is_drawn=is_drawn),
+        _slack(told, whole),
+    ]
 
 
 def _parts(told: CriticalPath, whole: str) -> Grid:

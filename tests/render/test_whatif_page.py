@@ -1,0 +1,140 @@
+"""The page of what-if answers: its numbers are those of the answers, and names in it are nothing but text."""
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.writing import write_run
+from tests.render.browsing import Opened, needs_axe, needs_chromium
+from tests.render.test_comparison_page import charts, rows
+from tests.render.test_page import HOSTILE, elements
+from wallscope import units
+from wallscope.analysis import Options, what_if
+from wallscope.model.kinds import Wall
+from wallscope.model.whatif import Asked, Question
+from wallscope.render.whatif_page import whatif_page
+
+STORY = "late host beside a long all-to-all"
+QUESTIONS = (Question("scale", "communication", 0.0), Question("scale", "think", 0.5), Question("graph", "*"))
+SWEEP = tuple(Question("scale", "communication", share) for share in (1.5, 0.5))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exports") / "run.sqlite"
+    program = next(story.program for story in stories() if story.name == STORY)
+    write_run(run(program), path, has_events=True)
+    return what_if(path, Options(), Asked(QUESTIONS, SWEEP), lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def hostile(found):
+    """The same where all names come from somebody who means harm."""
+    renamed = {"name": f"{HOSTILE} %{{x}}"}
+    path = replace(
+        found.path,
+        ranges=tuple(replace(one, **renamed) for one in found.path.ranges),
+        operations=tuple(replace(one, **renamed) for one in found.path.operations),
+        segments=tuple(replace(one, path=HOSTILE, **renamed) for one in found.path.segments),
+        slack=tuple(replace(one, **renamed) for one in found.path.slack),
+    )
+    answers = (replace(found.answers[0], questions=(Question("graph", HOSTILE),), notes=(HOSTILE,)),)
+    inputs = (replace(found.inputs[0], name=HOSTILE),)
+    return replace(found, inputs=inputs, path=path, answers=answers)
+
+
+def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
+    text = unescape(whatif_page(found))
+    told = re.findall(r'<li><b class="amount">(.*?)</b> <code>(.*?)</code>: (.*?), (.*?); then', text)
+    best = sorted(found.answers, key=lambda answer: -answer.won_ns)
+
+    assert f"takes {units.duration(found.step_ns)}, bound by {found.wall}</h1>" in text
+    assert told == [
+        (
+            units.signed_duration(-answer.won_ns),
+            " + ".join(one.text for one in answer.questions),
+            units.duration(answer.step_ns),
+            f"{answer.speedup:.3f}x",
+        )
+        for answer in best
+    ]
+
+
+@pytest.mark.parametrize(
+    ("caption", "name"), [("with each change", "answers"), ("with each degree", "sweep")]
+)
+def test_tables_and_figures_hold_each_answer(found, caption, name):
+    text, answers = whatif_page(found), getattr(found, name)
+    chart = charts(text)["changes" if name == "answers" else "sweep"]
+
+    assert [(row[1], row[2], row[4]) for row in rows(text, f"The typical {found.unit} {caption}")] == [
+        (
+            units.milliseconds(answer.step_ns),
+            units.signed_milliseconds(-answer.won_ns),
+            str(answer.next_wall),
+        )
+        for answer in answers
+    ]
+    for place, wall in enumerate(Wall):
+        drawn = [answer.walls.parts()[place] / 1e6 for answer in answers]
+        assert chart["traces"][place]["name"] == str(wall)
+        assert chart["traces"][place]["x"] == [found.walls.parts()[place] / 1e6, *drawn]
+
+
+def test_without_an_answer_it_is_said(found):
+    text = whatif_page(replace(found, answers=(), sweep=()))
+
+    assert text.count("No usual change wins a thousandth of it.") == 2
+    assert 'id="sweep"' not in text
+
+
+def test_what_is_unknown_of_the_replay_is_said_as_unknown(found):
+    check = replace(found.check, error_median=None, error_p90=None, unresolved_wait_share=None)
+    shown = dict(rows(whatif_page(replace(found, check=check, overlap_tax=None)), "What was played"))
+
+    assert sum(value == "unknown" for value in shown.values()) == 4
+
+
+def test_hostile_names_stay_text(hostile, found):
+    text, plain = whatif_page(hostile), whatif_page(found)
+
+    assert {tag for tag, _ in elements(text)} <= {tag for tag, _ in elements(plain)}
+    assert not any(name.startswith("on") for _, attributes in elements(text) for name in attributes)
+    assert not set("\x1b\u202e\u2028\r") & set(text)
+    assert text == whatif_page(hostile)
+    assert "default-src 'none'" in unescape(text)
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(
+    browser, hostile, tmp_path, width, scheme
+):
+    file = tmp_path / "whatif.html"
+    file.write_text(whatif_page(hostile), encoding="utf-8")
+    opened = Opened(browser, file, width, scheme)
+    opened.unfold()
+    is_whole = opened.is_quiet_and_whole(file)
+    drawn = opened.tab.locator(".plot .main-svg").count()
+    opened.context.close()
+
+    assert is_whole
+    assert drawn >= 3
+
+
+@needs_axe
+@needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_nothing_stands_in_the_way_of_a_screen_reader(browser, found, tmp_path, width, scheme):
+    file = tmp_path / "whatif.html"
+    file.write_text(whatif_page(found), encoding="utf-8")
+    opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
+    opened.unfold()
+    violations = opened.violations()
+    opened.context.close()
+
+    assert violations == []
