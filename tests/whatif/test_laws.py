@@ -13,7 +13,7 @@ from wallscope.timeline.play import Change
 from wallscope.timeline.play_back import latest_ends_ns
 from wallscope.walls.accounting import all_slices, rank_windows
 from wallscope.walls.playable import playable
-from wallscope.whatif.path import named, paths, walls_of_run
+from wallscope.whatif.path import named, path_frame, path_of, walls_of_run
 from wallscope.whatif.slack import others_lags, step_lengths
 
 SEEDS = (0, 3, 5, 8, 17)
@@ -51,7 +51,8 @@ def test_a_stretch_played_unchanged_is_the_capture(told, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_path_tiles_each_step(told, seed):
     stretch, _ = told[seed]
-    path = paths(stretch, named(stretch), stretch.replay.play(Change()), "typical")
+    names = named(stretch)
+    path = path_frame(stretch, names, path_of(stretch, names, stretch.replay.play(Change()), "typical"))
     tiles = path.group_by("step").agg(
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -67,7 +68,8 @@ def test_the_path_tiles_each_step(told, seed):
 def test_where_no_compute_ran_the_path_is_the_binding_chain(told, seed):
     """In the gaps whose end the path goes through: elsewhere it has another branch to follow."""
     stretch, slices = told[seed]
-    path = paths(stretch, named(stretch), stretch.replay.play(Change()), "typical")
+    names = named(stretch)
+    path = path_frame(stretch, names, path_of(stretch, names, stretch.replay.play(Change()), "typical"))
     on_path = set(path["led_to"].to_list()) | set(stretch.steps["behind"].to_list())
     absent = slices.filter(pl.col("kind").is_not_null() & pl.col("gap").is_in(list(on_path)))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
@@ -101,7 +103,7 @@ def _runs(rows, begin_ns, end_ns):
 def test_the_walls_of_the_replay_are_those_of_the_slices(told, seed):
     stretch, slices = told[seed]
     names, played = named(stretch), stretch.replay.play(Change())
-    of_cause = walls_of_run(names, played, paths(stretch, names, played, "typical"))
+    of_cause = walls_of_run(names, played, path_of(stretch, names, played, "typical"))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
     own = slices.filter(pl.col("step").is_in(steps.implode()))
     whole = sum(of_cause.values())

@@ -199,8 +199,10 @@ def _keyed(operations: pl.DataFrame, described: Described) -> pl.DataFrame:
 
 def _translated(column: str, categories: Iterable[str], texts: pl.Series) -> pl.Expr:
     """The place of what an enumeration says among the texts."""
-    places = {str(name): int(texts.search_sorted(str(name))) for name in categories}
-    return pl.col(column).replace_strict(places, default=None, return_dtype=pl.UInt32)
+    named = pl.Series([str(name) for name in categories])
+    return pl.col(column).replace_strict(
+        named, texts.search_sorted(named), default=None, return_dtype=pl.UInt32
+    )
 
 
 def _communicators(keyed: pl.DataFrame) -> tuple[Communicators, ...]:

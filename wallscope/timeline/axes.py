@@ -183,6 +183,8 @@ def _inwards(path: int, ranges: RangePaths) -> list[int]:
 
 def _or_else(told: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """Axes with those of `found` (`op`, `axis`, `evidence`) where none is known yet."""
+    if found.is_empty():
+        return told
     later = found.rename({"axis": "later_axis", "evidence": "later_evidence"}).with_columns(
         pl.col("later_axis").cast(_AXIS)
     )
@@ -272,8 +274,9 @@ def _shared(told: pl.DataFrame, apart: pl.Expr) -> pl.DataFrame:
     """
     for of, where in (("communicator", pl.col("communicator").is_not_null()), ("stream", apart)):
         beside = told.filter(where)
-        told = _or_else(told, _agreed(beside, of, [of, "operation"]))
-        told = _or_else(told, _agreed(beside, of, [of]))
+        if beside["axis"].null_count() not in {0, len(beside)}:
+            told = _or_else(told, _agreed(beside, of, [of, "operation"]))
+            told = _or_else(told, _agreed(beside, of, [of]))
     return told
 
 

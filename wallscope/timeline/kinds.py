@@ -6,7 +6,7 @@ first. Patterns are Rust regular expressions, run by polars in linear time.
 
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
@@ -111,30 +111,28 @@ def kernel_kinds(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataF
 
     A name that no rule knows is compute of category `other`, with `matched` false.
     """
-    found: list[pl.DataFrame] = []
-    left = names
-    for rule in rules:
-        if left.is_empty():
-            break
-        hit = left["text"].str.contains(rule.pattern)
-        if hit.any():
-            found.append(_kinds(left.filter(hit), rule, matched=True))
-            left = left.filter(~hit)
-    found.append(_kinds(left, KernelRule("", ComputeCategory.OTHER, None), matched=False))
-    return pl.concat(found).sort("name")
+    hits = names.select(
+        *(pl.col("text").str.contains(rule.pattern).alias(str(place)) for place, rule in enumerate(rules)),
+        **{str(len(rules)): pl.repeat(value=True, n=pl.len())},
+    )
+    deciding = hits.to_numpy().argmax(axis=1)
+    told: pl.DataFrame = _kinds(rules)[deciding]
+    return told.insert_column(0, names["name"]).sort("name")
 
 
-def _kinds(names: pl.DataFrame, rule: KernelRule, *, matched: bool) -> pl.DataFrame:
-    communicates = rule.backend is not None
-    return names.select(
-        "name",
-        pl.lit(OperationClass.COMMUNICATION if communicates else OperationClass.COMPUTE, CLASS).alias(
-            "class"
-        ),
-        pl.lit(rule.category, CATEGORY).alias("category"),
-        pl.lit(rule.backend, BACKEND).alias("backend"),
-        pl.lit(matched).alias("matched"),
-    ).cast(KERNEL_KINDS)
+@lru_cache(maxsize=4)
+def _kinds(rules: tuple[KernelRule, ...]) -> pl.DataFrame:
+    """What each rule tells of a name, and behind them what is told of one that no rule knows."""
+    communicating, computing = OperationClass.COMMUNICATION, OperationClass.COMPUTE
+    return pl.DataFrame(
+        {
+            "class": [*(communicating if rule.backend else computing for rule in rules), computing],
+            "category": [*(rule.category for rule in rules), ComputeCategory.OTHER],
+            "backend": [*(rule.backend for rule in rules), None],
+            "matched": [*(True for _ in rules), False],
+        },
+        schema={name: dtype for name, dtype in KERNEL_KINDS.items() if name != "name"},
+    )
 
 
 def classified(operations: pl.DataFrame, copies: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:

@@ -107,7 +107,7 @@ def _slack(stretch: Stretch, names: Named, played: Played, count: int) -> tuple[
         stretch.operations.filter(pl.col("rank_id") == stretch.rank_id)["op"].to_numpy(),
     )
     rows: list[pl.DataFrame] = []
-    name, cause = names.name, names.cause
+    name, cause = names.name, names.causes.gather(names.cause)
     for first, behind in stretch.steps.filter(pl.col("typical")).select("first", "behind").iter_rows():
         until = places[behind]
         late_ns = np.array(latest_ends_ns(order, played, until), np.int64)

@@ -1,6 +1,7 @@
 """What bounds a step: the path back from its end, with the cause, the range and the name of each stretch."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,24 +40,33 @@ PATH = pl.Schema(
 """Stretches of the paths of steps, in order of time; those of a step tile it."""
 
 
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """What the operations of a stretch are called and stand for, by place, and its pieces, by row.
 
+    Causes are places in `causes`: `nobody`, `latency` and `gap` are those of three that are always there.
     `before` is the cause of the time behind an operation, `is_open` tells that it waits for something
     unknown besides; `is_own` are compute kernels of the rank that is shown.
     """
 
-    cause: pl.Series
-    before: pl.Series
+    causes: pl.Series
+    nobody: Numbers
+    latency: Numbers
+    gap: Numbers
+    cause: Numbers
+    before: Numbers
     name: pl.Series
-    chain: npt.NDArray[np.int64]
-    computes: npt.NDArray[np.bool_]
-    is_open: npt.NDArray[np.bool_]
-    is_own: npt.NDArray[np.bool_]
-    piece_cause: pl.Series
+    chain: Numbers
+    computes: Flags
+    is_open: Flags
+    is_own: Flags
+    piece_cause: Numbers
     piece_name: pl.Series
-    is_call: npt.NDArray[np.bool_]
+    is_call: Flags
 
 
 def named(stretch: Stretch) -> Named:
@@ -72,20 +82,30 @@ def named(stretch: Stretch) -> Named:
     waits = np.zeros(call.size, np.bool_)
     waits[[row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]] = True
     piece = pl.DataFrame({"cause": stretch.causes, "waits": waits}, schema_overrides={"cause": pl.String})
+    of_piece = piece.select(pl.when("waits").then(pl.lit(SYNCHRONISATION)).otherwise("cause"))[:, 0]
     called = (
         stretch.call_name.gather(pl.Series(call.clip(0), dtype=pl.UInt32))
         if call.size
         else pl.Series("", [], pl.String)
     )
+    given = [known["cause"], known["before"], of_piece]
+    always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP]
+    causes = pl.concat([*given, pl.Series(always)]).drop_nulls().unique().sort()
+    of_op, before, of_piece = (one.fill_null(NOBODY).cast(pl.Enum(causes)) for one in given)
+    nobody, latency, gap = (np.array(causes.search_sorted(one), np.int64) for one in always)
     return Named(
-        known["cause"],
-        known["before"],
+        causes,
+        nobody,
+        latency,
+        gap,
+        of_op.to_physical().to_numpy().astype(np.int64),
+        before.to_physical().to_numpy().astype(np.int64),
         known.select(name.fill_null(""))[:, 0],
         known["stream"].to_numpy().astype(np.int64),
         computes.astype(np.bool_),
         np.array(is_open, np.bool_),
         (computes & is_compute & (known["rank_id"] == stretch.rank_id).to_numpy()).astype(np.bool_),
-        piece.select(pl.when("waits").then(pl.lit(SYNCHRONISATION)).otherwise("cause"))[:, 0],
+        of_piece.to_physical().to_numpy().astype(np.int64),
         pl.select(pl.when(pl.Series(call >= 0)).then(called).otherwise(pl.lit("")))[:, 0]
         if call.size
         else called,
@@ -93,21 +113,66 @@ def named(stretch: Stretch) -> Named:
     )
 
 
-def paths(stretch: Stretch, names: Named, played: Played, which: str) -> pl.DataFrame:
-    """The paths (`PATH`) of the steps of a kind (a column of the steps) in a run."""
-    places, found = stretch.replay.places, [PATH.to_frame()]
+class Path(NamedTuple):
+    """Stretches of the paths of steps in columns, as `PATH` has them, in order of time.
+
+    `bound` counts in `BOUNDS`, `cause` in `Named.causes`; `on_device` and `on_thread` tell whether `place` is
+    that of an operation or a row of a piece; `led_to` is the place of an operation.
+    """
+
+    step: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    bound: Numbers
+    cause: Numbers
+    place: Numbers
+    on_device: Flags
+    on_thread: Flags
+    led_to: Numbers
+    is_slack: Flags
+
+
+def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> Path:
+    """The paths of the steps of a kind (a column of the steps) in a run."""
+    places, found = stretch.replay.places, []
     steps = stretch.steps.filter(pl.col(which)).select("step", "first", "behind")
     for step, first, behind in steps.iter_rows():
         until = places[behind]
         links = played_path(stretch.replay.order, played, until, played.start_ns[places[first]])
-        found.append(_told(stretch, names, links, until).with_columns(step=pl.lit(step, pl.UInt32)))
-    return pl.concat([one.select(PATH.names()).cast(PATH) for one in found])
+        found.append(_told(names, step, links, until))
+    found = found or [_told(names, 0, Links([], [], [], [], []), 0)]
+    return Path._make(np.concatenate(column) for column in zip(*found, strict=True))
 
 
-def _told(stretch: Stretch, names: Named, links: Links, until: int) -> pl.DataFrame:
-    """The links of a path in order of time, without the step."""
-    columns = {name: np.array(values, np.int64) for name, values in links._asdict().items()}
-    start_ns, end_ns, bound, place, following = columns.values()
+def path_frame(stretch: Stretch, names: Named, path: Path) -> pl.DataFrame:
+    """Paths as a table (`PATH`)."""
+    ops = np.array([*stretch.replay.ops, -1], np.int64)
+    op, row = np.where(path.on_device, path.place, -1), np.where(path.on_thread, path.place, 0)
+    name = (
+        pl.when(pl.Series(path.on_device))
+        .then(_at(names.name, op.clip(0)))
+        .when(pl.Series(path.on_thread))
+        .then(_at(names.piece_name, row))
+        .otherwise(pl.lit(""))
+    )
+    return pl.DataFrame(
+        {
+            "step": path.step,
+            "start_ns": path.start_ns,
+            "end_ns": path.end_ns,
+            "bound": _at(pl.Series(list(map(str, BOUNDS))), path.bound),
+            "cause": _at(names.causes, path.cause),
+            "name": pl.select(name)[:, 0] if path.step.size else pl.Series([], dtype=pl.String),
+            "op": ops[op],
+            "led_to": ops[path.led_to],
+            "is_slack": path.is_slack,
+        }
+    ).cast(PATH)
+
+
+def _told(names: Named, step: int, links: Links, until: int) -> Path:
+    """The links of the path of a step in order of time."""
+    start_ns, end_ns, bound, place, following = (np.array(values, np.int64) for values in links)
     kinds = {kind: bound == number for number, kind in enumerate(BOUNDS)}
     on_device = kinds[Bound.OPERATION] | kinds[Bound.HAND_OVER] | kinds[Bound.LATENCY]
     on_thread = kinds[Bound.PIECE] | kinds[Bound.RETURN]
@@ -115,58 +180,38 @@ def _told(stretch: Stretch, names: Named, links: Links, until: int) -> pl.DataFr
     waiter = np.where(kinds[Bound.HAND_OVER], following, np.where(kinds[Bound.LATENCY], place, 0))
     is_lost = names.is_open[waiter] & (kinds[Bound.HAND_OVER] | kinds[Bound.LATENCY])
     is_lost &= end_ns - start_ns > _LONGEST_HAND_OVER_NS
-    both = names.computes[op] & names.computes[waiter] & (names.chain[op] == names.chain[waiter])
-    led_to = np.where(kinds[Bound.OPERATION], np.arange(place.size), -1)
-    led_to = np.maximum.accumulate(led_to)
-    led_to = np.where(led_to >= 0, place[led_to], until)
-    ops = np.array(stretch.replay.ops, np.int64)
-    gathered = pl.DataFrame(
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "bound": pl.Series(bound).replace_strict(
-                list(range(len(BOUNDS))), list(map(str, BOUNDS)), return_dtype=pl.Enum(Bound)
-            ),
-            "of_op": _at(names.cause, op),
-            "behind_op": _at(names.before, op),
-            "of_piece": _at(names.piece_cause, row),
-            "name_of_op": _at(names.name, op),
-            "name_of_piece": _at(names.piece_name, row),
-            "is_device": on_device,
-            "is_thread": on_thread,
-            "is_lost": is_lost | kinds[Bound.EARLIER],
-            "is_gap": both,
-            "op": np.where(on_device, ops[op], -1),
-            "led_to": ops[led_to],
-            "is_slack": ~kinds[Bound.OPERATION]
-            & ~(kinds[Bound.PIECE] & np.append(names.is_call, False)[row]),
-        }
+    is_gap = names.computes[op] & names.computes[waiter] & (names.chain[op] == names.chain[waiter])
+    led_to = np.maximum.accumulate(np.where(kinds[Bound.OPERATION], np.arange(place.size), -1))
+    told: list[tuple[Flags, Numbers]] = [
+        (is_lost | kinds[Bound.EARLIER], names.nobody),
+        (on_thread, np.append(names.piece_cause, 0)[row]),
+        (kinds[Bound.OPERATION], names.cause[op]),
+        (kinds[Bound.LATENCY], names.latency),
+        (is_gap, names.gap),
+    ]
+    columns = Path(
+        np.full(place.size, step, np.int64),
+        start_ns,
+        end_ns,
+        bound,
+        np.select([here for here, _ in told], [cause for _, cause in told], names.before[op]),
+        place,
+        on_device,
+        on_thread,
+        np.where(led_to >= 0, place[led_to], until),
+        ~kinds[Bound.OPERATION] & ~(kinds[Bound.PIECE] & np.append(names.is_call, False)[row]),
     )
-    cause = (
-        pl.when("is_lost")
-        .then(pl.lit(NOBODY))
-        .when("is_thread")
-        .then("of_piece")
-        .when(pl.col("bound") == str(Bound.OPERATION))
-        .then("of_op")
-        .when(pl.col("bound") == str(Bound.LATENCY))
-        .then(pl.lit(LAUNCH_LATENCY))
-        .otherwise(pl.when("is_gap").then(pl.lit(KERNEL_GAP)).otherwise("behind_op"))
-    )
-    name = (
-        pl.when("is_device").then("name_of_op").when("is_thread").then("name_of_piece").otherwise(pl.lit(""))
-    )
-    return gathered.with_columns(cause=cause, name=name).reverse()
+    return Path._make(column[::-1] for column in columns)
 
 
-def _at(texts: pl.Series, places: npt.NDArray[np.int64]) -> pl.Series:
+def _at(texts: pl.Series, places: Numbers) -> pl.Series:
     """The text at each place; empty where there are none at all."""
     if not len(texts):
         return pl.Series("", [""], pl.String).new_from_index(0, places.size)
     return texts.gather(pl.Series(places, dtype=pl.UInt32))
 
 
-def walls_of_run(names: Named, played: Played, path: pl.DataFrame) -> dict[str, int]:
+def walls_of_run(names: Named, played: Played, path: Path) -> dict[str, int]:
     """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
 
     Compute that owns no place on the path stands together as `compute/beside`.
@@ -174,20 +219,15 @@ def walls_of_run(names: Named, played: Played, path: pl.DataFrame) -> dict[str, 
     held = np.flatnonzero(names.is_own)
     starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
     computing = union(ordered(starts[held], ends[held]))
-    in_order = path.sort("start_ns")
-    spans = Spans(in_order["start_ns"].to_numpy(), in_order["end_ns"].to_numpy())
-    beside = covered_ns(computing, spans)
-    is_compute = in_order["cause"].str.starts_with("compute/")
-    told = in_order.select(
-        "cause", time_ns=pl.col("end_ns") - pl.col("start_ns"), beside_ns=pl.Series(beside)
-    ).with_columns(beside_ns=pl.when(is_compute).then(0).otherwise("beside_ns"))
-    of_cause = dict(
-        told.group_by("cause")
-        .agg(left_ns=(pl.col("time_ns") - pl.col("beside_ns")).sum())
-        .sort("cause")
-        .iter_rows()
-    )
-    return of_cause | {"compute/beside": int(told["beside_ns"].sum())}
+    order = np.argsort(path.start_ns, kind="stable")
+    cause, spans = path.cause[order], Spans(path.start_ns[order], path.end_ns[order])
+    is_compute = names.causes.str.starts_with("compute/").to_numpy()[cause]
+    beside_ns = np.where(is_compute, 0, covered_ns(computing, spans))
+    left_ns = np.zeros(len(names.causes), np.int64)
+    np.add.at(left_ns, cause, spans.end_ns - spans.start_ns - beside_ns)
+    there = np.unique(cause)
+    of_cause = dict(zip(names.causes.gather(there).to_list(), left_ns[there].tolist(), strict=True))
+    return of_cause | {"compute/beside": int(beside_ns.sum())}
 
 
 def walls(of_cause: dict[str, int], step_ns: int) -> Walls:

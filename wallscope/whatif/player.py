@@ -14,7 +14,7 @@ from wallscope.timeline.stretch import Stretch
 from wallscope.units import percent
 from wallscope.whatif.changes import Changes
 from wallscope.whatif.draft import Draft
-from wallscope.whatif.path import named, next_wall, paths, walls, walls_of_run
+from wallscope.whatif.path import named, next_wall, path_frame, path_of, walls, walls_of_run
 from wallscope.whatif.slack import others_lags, own_lags, step_lengths
 
 NO_STEP = "no whole step with another behind it"
@@ -41,8 +41,9 @@ class Player:
         self._lags = own_lags(stretch)
         self.unchanged = stretch.replay.play(Change(), self._lags)
         self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
-        self.path = paths(stretch, self.names, self.unchanged, "typical")
-        of_cause = walls_of_run(self.names, self.unchanged, self.path)
+        path = path_of(stretch, self.names, self.unchanged, "typical")
+        self.path = path_frame(stretch, self.names, path)
+        of_cause = walls_of_run(self.names, self.unchanged, path)
         self.walls = walls(of_cause, step_ns)
         self.wall = next_wall(of_cause)[0]
 
@@ -86,7 +87,7 @@ class Player:
             notes.append(note)
         length_ns = float(step_lengths(self.stretch, played, "typical").mean())
         step_ns = max(round(self._step_ns * length_ns / self._length_ns), 0)
-        path = paths(self.stretch, self.names, played, "typical")
+        path = path_of(self.stretch, self.names, played, "typical")
         of_cause = walls_of_run(self.names, played, path)
         wall, cause = next_wall(of_cause)
         return Answer(
