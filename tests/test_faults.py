@@ -30,6 +30,14 @@ FOUND = [
     ("job", "no plain file", 0, Ending.REFUSED),
     ("store", "object that is elsewhere", 2, Ending.REFUSED),
     ("store", "record: value replaced", 16, Ending.REFUSED),
+    ("export", "blobs", 62, Ending.ANSWERED),
+    ("export", "extreme times", 97, Ending.ANSWERED),
+    ("job", "all changed alike", 34, Ending.REFUSED),
+    ("job", "all changed alike", 102, Ending.ANSWERED),
+    ("store", "no plain file", 33, Ending.REFUSED),
+    ("store", "record: number replaced", 31, Ending.REFUSED),
+    ("store", "record: value replaced", 121, Ending.REFUSED),
+    ("answer", "profile: value replaced", 183, Ending.REFUSED),
 ]
 """Inputs that once broke something, by subject, kind and seed, and how they end now."""
 

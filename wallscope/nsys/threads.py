@@ -57,7 +57,8 @@ def with_threads(rows: pl.DataFrame, of_threads: pl.DataFrame, column: str) -> p
 
 def _roles(source: Database) -> pl.DataFrame:
     """What known libraries call their threads; other names are the program's own and are not read."""
-    rows = source.rows("thread_names") if source.has("ThreadNames", "globalTid", "nameId") else []
+    found = source.rows("thread_names") if source.has("ThreadNames", "globalTid", "nameId") else []
+    rows = [(tid, name) for tid, name in found if isinstance(tid, int) and isinstance(name, str)]
     return (
         pl.DataFrame(rows, schema={"global_tid": pl.Int64, "role": pl.String}, orient="row")
         .filter(pl.col("role").str.contains(_KNOWN_ROLES))

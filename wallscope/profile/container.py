@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import PackedProfile
+from wallscope.model.kinds import Wall
 from wallscope.model.profile import (
     NULLABLE,
     OPERATION_KEYS,
@@ -141,8 +142,19 @@ def _is_sound(profile: Profile) -> bool:
         for table in (profile.work, profile.owned, profile.collectives.drop_nulls("key"))
     )
     return (
-        known.sort("input", "step").equals(owned.sort("input", "step"))
+        _with_time(known).equals(_with_time(owned))
         and has_keys
+        and all(_on_walls(table["cause"]) for table in (profile.owned, profile.causes, profile.recoverable))
         and known["input"].is_in(range(len(profile.header.inputs))).all()
         and profile.keys["key"].to_list() == list(range(len(profile.keys)))
     )
+
+
+def _with_time(owned: pl.DataFrame) -> pl.DataFrame:
+    """The steps that take time, in order; of others nobody owns a slice."""
+    return owned.filter(pl.col("owned_ns") != 0).sort("input", "step")
+
+
+def _on_walls(causes: pl.Series) -> bool:
+    """Whether each cause is one of a wall."""
+    return set(causes.unique().str.split("/").list.first()) <= set(map(str, Wall))

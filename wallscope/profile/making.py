@@ -316,7 +316,11 @@ def _steps(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
         **{f"{wall}_wall_ns": _LENGTH.filter(pl.col("wall") == wall).sum() for wall in Wall}
     )
     told = windows.select("step", "start_ns", "end_ns", "steady", "reason", *BUDGET_PARTS)
-    return _table(told.join(sums, on="step", how="left"), PROFILE_STEPS, ["step"])
+    none = pl.col("end_ns") == pl.col("start_ns")  # a step that takes no time has no slices
+    both = told.join(sums, on="step", how="left").with_columns(
+        pl.when(none).then(0).otherwise(pl.col(f"{wall}_wall_ns")).alias(f"{wall}_wall_ns") for wall in Wall
+    )
+    return _table(both, PROFILE_STEPS, ["step"])
 
 
 def _table(rows: pl.DataFrame, schema: pl.Schema, by: list[str]) -> pl.DataFrame:

@@ -52,6 +52,8 @@ class Folder:
         """
         path = self.root / name
         try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise StoreError(f"{path} — is no regular file — delete it and record the run again")
             return path.read_bytes()
         except OSError as error:
             raise StoreError(f"{path} — cannot be read: {error.strerror} — record the run again") from error

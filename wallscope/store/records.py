@@ -30,6 +30,7 @@ _OBJECT = re.compile(r"[0-9a-f]{64}")
 _RECORDS, _OBJECTS = "records", "objects"
 _GRACE_S = 3_600
 _MOST_SHOWN = 5
+_NEVER_NS, _LONGEST_NS, _MOST_STEPS = 2**62, 2**53, 2**31
 
 
 class Store:
@@ -212,6 +213,17 @@ def _record(content: bytes, path: str) -> Record:
     except (ValueError, ValidationError, RecursionError) as error:
         raise StoreError(f"{path} — is damaged — delete it and record the run again") from error
     is_named = all(_OBJECT.fullmatch(rank.object) for rank in record.ranks)  # else it could be any file
-    if not is_named or not 0 <= record.speaks < len(record.ranks):
+    if not is_named or not 0 <= record.speaks < len(record.ranks) or not _is_possible(record):
         raise StoreError(f"{path} — is damaged — delete it and record the run again")
     return record
+
+
+def _is_possible(record: Record) -> bool:
+    """Whether its times and counts can be: sums over all runs of a store stay within 64 bits."""
+    return 0 <= record.recorded_utc_ns < _NEVER_NS and all(
+        0 <= rank.typical_ns < _LONGEST_NS
+        and 0 <= rank.steps < _MOST_STEPS
+        and all(time_ns >= 0 for time_ns in rank.causes.values())
+        and sum(rank.causes.values()) < _LONGEST_NS
+        for rank in record.ranks
+    )

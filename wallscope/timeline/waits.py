@@ -87,7 +87,9 @@ def resolved_waits(
     stream_by = pl.lit(StreamBy.STATED if len(events) else StreamBy.LAST_OPERATION)
     records = records.with_columns(stream_by=stream_by).select(RECORDS.names()).cast(RECORDS)
     found: list[pl.DataFrame] = [
-        _of_process(own, records.filter(pl.col("process") == own["process"][0]))
+        _of_process(
+            own, records.filter(pl.col("process") == pl.lit(own["process"][0], records["process"].dtype))
+        )
         for own in waiting.partition_by("process")
     ]
     waits = pl.concat(found) if found else WAITS.to_frame()
