@@ -1,5 +1,5 @@
 -- Names of the columns of one table, in their order.
---   ?1  name of the table
+--   ?  name of the table
 SELECT table_column.name
-FROM pragma_table_info(?1) AS table_column
+FROM pragma_table_info(?) AS table_column
 ORDER BY table_column.cid

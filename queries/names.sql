@@ -1,5 +1,5 @@
 -- Texts of some string ids. The table is never read whole: it also holds environments and output.
---   ?1  JSON list of ids
+--   ?  JSON list of ids
 SELECT string.id, string.value
-FROM json_each(?1) AS wanted
+FROM json_each(?) AS wanted
 JOIN StringIds AS string ON string.id = wanted.value

@@ -1,10 +1,10 @@
 -- How the columns of one table are stored: declared type, whether the row's number stands for the value
 -- (where no index keeps the key), whether it is computed, what a row without it has instead.
---   ?1  name of the table
+--   ?  name of the table
 SELECT table_column.name,
        UPPER(table_column.type) AS declared_type,
        table_column.pk > 0 AS is_key,
        table_column.hidden > 0 AS is_computed,
        table_column.dflt_value AS default_sql
-FROM pragma_table_xinfo(?1) AS table_column
+FROM pragma_table_xinfo(?) AS table_column
 ORDER BY table_column.cid

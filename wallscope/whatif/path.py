@@ -113,7 +113,7 @@ def named(stretch: Stretch) -> Named:
     )
 
 
-class Path(NamedTuple):
+class PathColumns(NamedTuple):
     """Stretches of the paths of steps in columns, as `PATH` has them, in order of time.
 
     `bound` counts in `BOUNDS`, `cause` in `Named.causes`; `on_device` and `on_thread` tell whether `place` is
@@ -132,7 +132,7 @@ class Path(NamedTuple):
     is_slack: Flags
 
 
-def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> Path:
+def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> PathColumns:
     """The paths of the steps of a kind (a column of the steps) in a run."""
     places, found = stretch.replay.places, []
     steps = stretch.steps.filter(pl.col(which)).select("step", "first", "behind")
@@ -141,10 +141,10 @@ def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> Path:
         links = played_path(stretch.replay.order, played, until, played.start_ns[places[first]])
         found.append(_told(names, step, links, until))
     found = found or [_told(names, 0, Links([], [], [], [], []), 0)]
-    return Path._make(np.concatenate(column) for column in zip(*found, strict=True))
+    return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
 
 
-def path_frame(stretch: Stretch, names: Named, path: Path) -> pl.DataFrame:
+def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFrame:
     """Paths as a table (`PATH`)."""
     ops = np.array([*stretch.replay.ops, -1], np.int64)
     op, row = np.where(path.on_device, path.place, -1), np.where(path.on_thread, path.place, 0)
@@ -170,7 +170,7 @@ def path_frame(stretch: Stretch, names: Named, path: Path) -> pl.DataFrame:
     ).cast(PATH)
 
 
-def _told(names: Named, step: int, links: Links, until: int) -> Path:
+def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     """The links of the path of a step in order of time."""
     start_ns, end_ns, bound, place, following = (np.array(values, np.int64) for values in links)
     kinds = {kind: bound == number for number, kind in enumerate(BOUNDS)}
@@ -189,7 +189,7 @@ def _told(names: Named, step: int, links: Links, until: int) -> Path:
         (kinds[Bound.LATENCY], names.latency),
         (is_gap, names.gap),
     ]
-    columns = Path(
+    columns = PathColumns(
         np.full(place.size, step, np.int64),
         start_ns,
         end_ns,
@@ -201,7 +201,7 @@ def _told(names: Named, step: int, links: Links, until: int) -> Path:
         np.where(led_to >= 0, place[led_to], until),
         ~kinds[Bound.OPERATION] & ~(kinds[Bound.PIECE] & np.append(names.is_call, False)[row]),
     )
-    return Path._make(column[::-1] for column in columns)
+    return PathColumns._make(column[::-1] for column in columns)
 
 
 def _at(texts: pl.Series, places: Numbers) -> pl.Series:
@@ -211,7 +211,7 @@ def _at(texts: pl.Series, places: Numbers) -> pl.Series:
     return texts.gather(pl.Series(places, dtype=pl.UInt32))
 
 
-def walls_of_run(names: Named, played: Played, path: Path) -> dict[str, int]:
+def walls_of_run(names: Named, played: Played, path: PathColumns) -> dict[str, int]:
     """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
 
     Compute that owns no place on the path stands together as `compute/beside`.
