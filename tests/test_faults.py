@@ -13,7 +13,7 @@ from benchmarks.inputs import Input, good_inputs, inputs
 from benchmarks.judging import Ending, Outcome, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
-from wallscope.render.markdown_text import escaped
+from wallscope.render.markdown_text import code, escaped
 
 QUICK = [
     *(
@@ -135,6 +135,8 @@ def test_letters_that_are_obeyed_are_found(text, fault):
         ("page.html", "<script>x()</script>"),
         ("page.md", "<script>x()</script>"),
         ("page.md", "a\u200bb"),
+        ("page.md", "`x` <script>x()</script> `y`"),
+        ("page.md", "\\\\<img src=x>"),
         ("tables", "name\n=1+1\n"),
         ("tables", "name,other\nx\n"),
     ],
@@ -154,7 +156,8 @@ def test_what_acts_is_found(name, text, tmp_path):
 
 def test_what_markdown_parts_from_its_sign_is_no_fault(tmp_path):
     path = tmp_path / "page.md"
-    path.write_text(f"{escaped('@all ::error:: $x https://x.invalid')}\n", encoding="utf-8")
+    shown = escaped("@all ::error:: $x https://x.invalid <script>"), code("`<img src=x>`")
+    path.write_text("\n".join(shown), encoding="utf-8")
 
     published.check_markdown(path)
 
