@@ -89,7 +89,7 @@ def _read(path: Source, outcome: Outcome) -> _Given | tuple[Source, WallscopeErr
         return path, outcome
     try:
         packed = [rank.profile for rank in outcome.ranks if rank.profile is not None]
-        return _Given(path, outcome, tuple(unpacked(one, outcome.inputs[0].name) for one in packed))
+        return _Given(path, outcome, tuple(unpacked(one, str(path)) for one in packed))
     except ProfileError as error:
         return path, error
 

@@ -8,7 +8,7 @@ of an operation nor two neighbours in a ring tell gradients from activations, or
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -162,23 +162,26 @@ def _with_operation(told: pl.DataFrame, ranges: RangePaths) -> pl.DataFrame:
 
 def _on_paths(told: pl.DataFrame, ranges: RangePaths, labels: set[int]) -> list[bool]:
     """Whether a range of one of these folded names is around each operation."""
-    known = {path: any(label in labels for label in _inwards(path, ranges)) for path in _paths_of(told)}
-    return [known.get(path, False) for path in told["path"].to_list()]
+    paths = told["path"].drop_nulls().unique().to_list()
+    known = _nearest(paths, ranges, [label in labels for label in range(len(ranges.names))])
+    return [known.get(path, -1) >= 0 for path in told["path"].to_list()]
 
 
-def _paths_of(told: pl.DataFrame) -> list[int]:
-    return told["path"].drop_nulls().unique().to_list()
+def _nearest(paths: Iterable[int], ranges: RangePaths, is_wanted: Sequence[bool]) -> dict[int, int]:
+    """The folded name nearest to the end of each path of those that are wanted, -1 without one.
 
-
-def _inwards(path: int, ranges: RangePaths) -> list[int]:
-    """Folded names of a path from the innermost outwards."""
-    parent, label = ranges.paths["parent"], ranges.paths["name"]
-    found = []
-    at = path
-    while at >= 0:
-        found.append(label[at])
-        at = parent[at]
-    return found
+    Each part of a path is looked at once: ranges may lie in each other a million deep.
+    """
+    parent, label = ranges.paths["parent"].to_list(), ranges.paths["name"].to_list()
+    known = {-1: -1}
+    for path in paths:
+        passed, at = [], path
+        while at not in known and not is_wanted[label[at]]:
+            passed.append(at)
+            at = parent[at]
+        found = known.setdefault(at, label[at] if at >= 0 else -1)
+        known |= dict.fromkeys(passed, found)
+    return known
 
 
 def _or_else(told: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -246,12 +249,16 @@ def _by_ranges(told: pl.DataFrame, ranges: RangePaths) -> pl.DataFrame:
     hits = [ranges.names["text"].str.contains(rule.pattern).to_list() for rule in rules]
     texts = ranges.names["text"].str.slice(0, _LONGEST_NAME)
     rows = []
-    for path, operation in told.select("path", "operation").drop_nulls().unique().iter_rows():
-        for label in _inwards(path, ranges):
-            matching = (rule for rule, hit in zip(rules, hits, strict=True) if hit[label])
-            if rule := next((rule for rule in matching if operation in rule.operations), None):
+    asked = told.select("path", "operation").drop_nulls().unique()
+    for own in asked.partition_by("operation", maintain_order=True):
+        operation = own["operation"][0]
+        fitting = [(rule, hit) for rule, hit in zip(rules, hits, strict=True) if operation in rule.operations]
+        telling = [any(hit[label] for _, hit in fitting) for label in range(len(ranges.names))]
+        nearest = _nearest(own["path"], ranges, telling)
+        for path in own["path"]:
+            if (label := nearest[path]) >= 0:
+                rule = next(rule for rule, hit in fitting if hit[label])
                 rows.append((path, operation, str(rule.axis), f"range '{texts[label]}'"))
-                break
     schema = pl.Schema(
         {"path": pl.UInt32(), "operation": _OPERATION, "axis": pl.String(), "evidence": pl.String()}
     )

@@ -192,18 +192,21 @@ def _inside(around: _PathState, words: _Words) -> _PathState:
 
 def _nearest(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
     """Of each range the nearest one of that kind, itself included; -1 without one."""
-    found = rows.copy()
-    while (climbing := (found >= 0) & ~np.append(is_wanted, True)[found]).any():
-        found[climbing] = parent[found[climbing]]
-    return found
+    return _led(np.where(is_wanted, np.arange(parent.size), parent))[rows]
 
 
 def _outermost(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
     """Of each range the outermost that one of that kind after the other leads to."""
-    found = rows.copy()
-    while True:
-        above = np.where(found >= 0, np.append(parent, -1)[found], -1)
-        climbing = (above >= 0) & np.append(is_wanted, False)[above]
-        if not climbing.any():
-            return found
-        found = np.where(climbing, above, found)
+    climbs = (parent >= 0) & np.append(is_wanted, False)[parent]
+    return _led(np.where(climbs, parent, np.arange(parent.size)))[rows]
+
+
+def _led(step: Rows) -> Rows:
+    """Where steps from each range to another lead in the end; -1 for nowhere, which stands behind the last.
+
+    Each turn doubles the way gone: ranges may lie in each other a million deep.
+    """
+    gone = np.append(step, -1)
+    while not np.array_equal(further := gone[gone], gone):
+        gone = further
+    return gone

@@ -4,7 +4,7 @@ A range is credited with the operations issued inside it: inclusive of the range
 Time is the length of a union inside the steps; work adds durations up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -46,8 +46,8 @@ class Phases:
         self, work: TypicalWork, projected: pl.DataFrame, process: int, slices: pl.DataFrame
     ) -> tuple[RangeWork, ...]:
         """The paths with most device time; `slices` (`SLICES`) are those of the steps of `work`."""
-        rows = self.work(work, projected, process).head(_MOST_LISTED).iter_rows(named=True)
-        walls = self.walls(slices, work.steps.start_ns.size)
+        listed = self.work(work, projected, process).head(_MOST_LISTED)
+        walls = self.walls(slices, work.steps.start_ns.size, listed["path"])
         return tuple(
             RangeWork(
                 name=row["name"],
@@ -58,13 +58,13 @@ class Phases:
                 own_gpu_ns=row["own_gpu_ns"],
                 work_ns=row["work_ns"],
                 own_work_ns=row["own_work_ns"],
-                walls=walls.get(row["path"], Walls(0, 0, 0, 0, 0)),
+                walls=walls[row["path"]],
             )
-            for row in rows
+            for row in listed.iter_rows(named=True)
         )
 
-    def walls(self, slices: pl.DataFrame, step_count: int) -> dict[int, Walls]:
-        """What each wall owns in each path and the paths inside it, in ns of the mean step."""
+    def walls(self, slices: pl.DataFrame, step_count: int, paths: Iterable[int]) -> dict[int, Walls]:
+        """What each wall owns in some paths and the paths inside each, in ns of the mean step."""
         columns = [str(wall) for wall in Wall]
         path_of_range = self.tree.select(pl.col("range").cast(pl.Int32), "path")
         sums = (
@@ -81,7 +81,7 @@ class Phases:
                 inside[parent[path]] += inside[path]
         return {
             path: Walls(*(round(Fraction(part, step_count)) for part in inside[path].tolist()))
-            for path in np.flatnonzero(inside.any(axis=1)).tolist()
+            for path in paths
         }
 
 
