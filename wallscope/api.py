@@ -238,7 +238,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     if not paths:
         raise OptionError("no path — names no export — give one or several")
     if dask is not None or is_many(paths):
-        job = analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs, dask=dask)
+        job = analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs, dask=dask).analysis
         return Result(job, None)
     with fetched(paths[0]) as file:
         found = pipeline.accounted(file, options, lambda _: None)

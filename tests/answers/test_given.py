@@ -37,7 +37,7 @@ def test_an_answer_is_read_as_it_was_written(written):
 
 
 def test_a_job_of_answers_is_that_of_their_exports(export, written):
-    jobs = [analyzed_job([path], Options(), silent) for path in (export, written)]
+    jobs = [analyzed_job([path], Options(), silent).analysis for path in (export, written)]
 
     assert document(jobs[0]) == document(jobs[1])
 

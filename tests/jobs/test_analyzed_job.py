@@ -6,6 +6,7 @@ import shutil
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
@@ -23,7 +24,7 @@ from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
 from wallscope.profile import unpacked
-from wallscope.ranks import earliest_ns, tracks
+from wallscope.ranks import earliest_ns, job_frame, lanes, tracks
 from wallscope.render.document import document
 
 
@@ -33,7 +34,7 @@ def answer(job_folder):
 
 
 def analyze(paths, **told):
-    return analyzed_job(paths, Options(), lambda _: None, **told)
+    return analyzed_job(paths, Options(), lambda _: None, **told).analysis
 
 
 def codes(analysis):
@@ -250,14 +251,24 @@ def test_the_tracks_of_ranks_are_on_one_clock(answer):
     assert earliest_ns(drawn) <= min(own["start_ns"][0] for own in steps)
 
 
-def test_lanes_show_who_came_last(answer):
-    lanes = job_report(answer, rejoined(answer)).lanes
+def test_what_ranks_tell_together_is_told_again_by_the_answer_alone(job_folder):
+    job = analyzed_job(exports_of([job_folder]), Options(), lambda _: None)
+    again = rejoined(job.analysis)
 
-    assert lanes["member"].unique().sort().to_list() == list(range(RANKS))
-    assert set(lanes["last"]) == {LATE}
-    assert dict(lanes.select("member", "wait_ns").iter_rows())[LATE] == 0
-    assert lanes.filter(pl.col("member") != LATE)["wait_ns"].to_list() == pytest.approx([100_000] * 3, abs=10)
-    assert (lanes["end_ns"] - lanes["start_ns"] == lanes["wait_ns"] + lanes["transfer_ns"]).all()
+    assert again.job == job.known.job
+    assert_frame_equal(lanes(again), lanes(job.known))
+    for name in ("meetings", "late_ranks"):
+        assert_frame_equal(job_frame(again, name), job_frame(job.known, name))
+
+
+def test_lanes_show_who_came_last(answer):
+    drawn = job_report(answer, rejoined(answer)).lanes
+
+    assert drawn["member"].unique().sort().to_list() == list(range(RANKS))
+    assert set(drawn["last"]) == {LATE}
+    assert dict(drawn.select("member", "wait_ns").iter_rows())[LATE] == 0
+    assert drawn.filter(pl.col("member") != LATE)["wait_ns"].to_list() == pytest.approx([100_000] * 3, abs=10)
+    assert (drawn["end_ns"] - drawn["start_ns"] == drawn["wait_ns"] + drawn["transfer_ns"]).all()
 
 
 def test_ranks_that_wait_say_so_and_the_late_one_moves(answer):

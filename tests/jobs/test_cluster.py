@@ -45,12 +45,12 @@ def exports(job_folder):
 
 @pytest.fixture(scope="module")
 def expected(exports):
-    return document(analyzed_job(exports, Options(), silent))
+    return document(analyzed_job(exports, Options(), silent).analysis)
 
 
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(address, exports, expected):
-    assert document(analyzed_job(exports, Options(), silent, dask=address)) == expected
+    assert document(analyzed_job(exports, Options(), silent, dask=address).analysis) == expected
 
 
 @pytest.mark.slow
@@ -60,7 +60,8 @@ def test_what_cannot_be_analysed_is_said_in_the_same_words(address, job_folder, 
     monkeypatch.chdir(tmp_path)
     exports = exports_of([Path("cut")])
     one, other = (
-        analyzed_job(exports, Options(), silent, dask=dask, keep_going=True) for dask in (None, address)
+        analyzed_job(exports, Options(), silent, dask=dask, keep_going=True).analysis
+        for dask in (None, address)
     )
 
     assert document(one) == document(other)
@@ -78,7 +79,7 @@ def test_so_it_does_when_a_worker_is_killed(address, exports, expected):
                 killed.append(workers.popitem()[1])
                 os.kill(killed[0], signal.SIGKILL)
 
-        found = analyzed_job(exports, Options(), kill_one, dask=address)
+        found = analyzed_job(exports, Options(), kill_one, dask=address).analysis
 
     assert killed
     assert document(found) == expected
@@ -112,7 +113,7 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expec
     with pytest.raises(KeyboardInterrupt):
         analyzed_job(exports, Options(), interrupt, dask=address, cache=cache)
     before = kept()
-    found = analyzed_job(exports, Options(), silent, dask=address, cache=cache)
+    found = analyzed_job(exports, Options(), silent, dask=address, cache=cache).analysis
 
     assert len(before) >= 2
     assert before.items() <= kept().items()

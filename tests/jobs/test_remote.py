@@ -46,7 +46,7 @@ def memory(job_folder):
 
 @pytest.fixture(scope="module")
 def expected(job_folder):
-    return document(analyzed_job(exports_of([job_folder]), Options(), silent))
+    return document(analyzed_job(exports_of([job_folder]), Options(), silent).analysis)
 
 
 @pytest.mark.parametrize("named", ["memory://runs", "memory://runs/", "memory://runs/run_rank*.sqlite"])
@@ -66,7 +66,7 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
     def watched(_):
         sizes.append(len(list(scratch.iterdir())))
 
-    found = analyzed_job(exports_of([Url("memory://runs")]), Options(), watched)
+    found = analyzed_job(exports_of([Url("memory://runs")]), Options(), watched).analysis
 
     assert document(found) == expected
     assert list(scratch.iterdir()) == []
@@ -74,7 +74,9 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
 
 
 def test_processes_fetch_for_themselves(job_folder, expected):
-    found = analyzed_job(exports_of([Url(f"simplecache::file://{job_folder}")]), Options(), silent, jobs=2)
+    found = analyzed_job(
+        exports_of([Url(f"simplecache::file://{job_folder}")]), Options(), silent, jobs=2
+    ).analysis
 
     assert document(found) == expected
 
@@ -91,7 +93,7 @@ def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypat
         return get_file(system, path, *rest)
 
     monkeypatch.setattr(type(memory), "get_file", noted)
-    found = analyzed_job(exports, Options(), silent, cache=cache)
+    found = analyzed_job(exports, Options(), silent, cache=cache).analysis
 
     assert copied == ["run_rank3.sqlite"]
     assert document(found) == expected

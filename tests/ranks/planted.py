@@ -166,4 +166,4 @@ def captured_by_node(planted, folder, clocks, a_node):
 
 def judged(planted, folder, clocks=None):
     """What the whole tool says of the job, exports read one by one."""
-    return analyzed_job(captured(planted, folder, clocks), Options(), lambda _: None)
+    return analyzed_job(captured(planted, folder, clocks), Options(), lambda _: None).analysis

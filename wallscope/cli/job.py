@@ -82,11 +82,11 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
 
     with reported() as progress:
         exports = exports_of(files)
-        analysis = analyzed_job(
+        job = analyzed_job(
             exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
-        page = outputs.write_parts_of_job(analysis, progress)
-    outputs.write(Answer(analysis, document(analysis), page))
+        page = outputs.write_parts_of_job(job, progress)
+    outputs.write(Answer(job.analysis, document(job.analysis), page))
     if not outputs.takes_standard_output:
-        print_out(summary(analysis))
-    return analysis
+        print_out(summary(job.analysis))
+    return job.analysis

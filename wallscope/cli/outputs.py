@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from wallscope.analysis import Accounted
     from wallscope.answers import Answer
-    from wallscope.model.analysis import Analysis
+    from wallscope.jobs.joining import JobAnswer
     from wallscope.model.capture import Progress
     from wallscope.model.trace import Track
     from wallscope.render.exported import Format
@@ -145,7 +145,7 @@ class Outputs:
             traced = tables.traced()
             self._write_trace(traced.tracks(), traced.earliest_ns())
 
-    def write_parts_of_job(self, analysis: "Analysis", progress: "Progress") -> str | None:
+    def write_parts_of_job(self, job: "JobAnswer", progress: "Progress") -> str | None:
         """Write tables and trace of a job of several exports; its page, where one was asked for.
 
         All is made from the profiles of its ranks.
@@ -155,14 +155,14 @@ class Outputs:
         """
         if not self.are_of_parts and self.html is None:
             return None
-        from wallscope.jobs.reporting import job_report, rejoined, tables_of  # noqa: PLC0415  # when asked for
+        from wallscope.jobs.reporting import job_report, tables_of  # noqa: PLC0415  # when asked for
         from wallscope.ranks import earliest_ns, tracks  # noqa: PLC0415  # same
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
         from wallscope.render.page import page  # noqa: PLC0415  # same
 
-        known = rejoined(analysis)
-        tables, frame = tables_of(analysis, known)
-        writer = partial(write_tables, source=f"{len(analysis.inputs)} exports", frame=frame, tables=tables)
+        tables, frame = tables_of(job.analysis, job.known)
+        source = f"{len(job.analysis.inputs)} exports"
+        writer = partial(write_tables, source=source, frame=frame, tables=tables)
         wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
         for kind, folder in wanted:
             if folder is not None:
@@ -170,9 +170,9 @@ class Outputs:
                 write_folder(folder, partial(writer, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
-            drawn = tracks(known)
+            drawn = tracks(job.known)
             self._write_trace(drawn, earliest_ns(drawn))
-        return None if self.html is None else page(job_report(analysis, known))
+        return None if self.html is None else page(job_report(job.analysis, job.known))
 
     def _write_trace(self, tracks: "Iterable[Track]", earliest_ns: int) -> None:
         from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # only when asked for

@@ -18,7 +18,7 @@ from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.profile import profiled, unpacked
-from wallscope.ranks import together
+from wallscope.ranks import Together, together
 from wallscope.units import plural
 from wallscope.walls.diagnosis import dominant_wall
 
@@ -48,6 +48,14 @@ class _Given:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class JobAnswer:
+    """The answer about a job, and what its ranks tell together."""
+
+    analysis: Analysis
+    known: Together
+
+
 def analyzed_job(  # noqa: PLR0913  # what the user may ask for
     paths: Sequence[Source],
     options: Options,
@@ -57,7 +65,7 @@ def analyzed_job(  # noqa: PLR0913  # what the user may ask for
     dask: str | None = None,
     keep_going: bool = False,
     cache: Cache | None = None,
-) -> Analysis:
+) -> JobAnswer:
     """The answer about the job that some exports are of.
 
     They are analysed by `jobs` processes at once, or by the cluster at `dask`. Exports that tell a rank
@@ -166,7 +174,7 @@ def _once(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
     return [one for one in given if any(one is other for other in kept)], findings
 
 
-def _joined(given: Sequence[_Given], findings: tuple[Finding, ...]) -> Analysis:
+def _joined(given: Sequence[_Given], findings: tuple[Finding, ...]) -> JobAnswer:
     """One answer out of those about the exports of one job; the diagnosis is that of the critical rank."""
     given = sorted(given, key=lambda one: _first_rank(one.analysis))
     ordered = [one.analysis for one in given]
@@ -192,7 +200,8 @@ def _joined(given: Sequence[_Given], findings: tuple[Finding, ...]) -> Analysis:
         diagnosis=replace(speaking.diagnosis, rank_index=place),
         job=_limited(job, findings),
     )
-    return profiled(told_again(found, known), known.profiles) if job.collectives.matched else found
+    told = profiled(told_again(found, known), known.profiles) if job.collectives.matched else found
+    return JobAnswer(told, known)
 
 
 def _first_rank(one: Analysis) -> tuple[bool, int]:
