@@ -126,9 +126,7 @@ def _frame(columns: dict[str, Any], schema: pl.Schema, nullable: frozenset[str])
 def _column(content: Any, dtype: pl.DataType) -> pl.Series:
     if isinstance(content, dict):
         texts = pl.Series(content["texts"], dtype=pl.String, strict=True)
-        codes = pl.Series(
-            content["codes"], dtype=pl.UInt32, strict=True
-        )  # what is below 0 is out of its range
+        codes = pl.Series(content["codes"], dtype=pl.UInt32, strict=True)  # nothing is below 0
         return texts.cast(dtype).gather(codes)
     return pl.Series(content, dtype=dtype, strict=True)
 

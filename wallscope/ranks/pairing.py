@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.timeline.partners import met, spread_ns
+from wallscope.timeline.partners import met, spread_ns, spreads_ns
 from wallscope.timeline.spans import Times
 
 Indices = npt.NDArray[np.int64]
@@ -104,13 +104,7 @@ def line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
     """
     order = np.argsort(at_ns, kind="stable")
     x, y = at_ns[order].astype(np.float64), apart_ns[order].astype(np.float64)
-    half = x.size // 2
-    slope = 0.0
-    if tells_drift(x):
-        along = x[half:] - x[: x.size - half]
-        is_apart = along > 0
-        if is_apart.any():
-            slope = float(np.median((y[half:] - y[: x.size - half])[is_apart] / along[is_apart]))
+    slope = float(_slopes(x[None], y[None])[0]) if tells_drift(x) else 0.0
     return float(np.median(y - slope * x)), slope
 
 
@@ -142,8 +136,8 @@ def _shift(one: Series, other: Series, farthest: int) -> int:
     longer = max(len(one.rows), len(other.rows))
     most = min(longer - 1, abs(len(one.rows) - len(other.rows)) + farthest)
     shifts = np.arange(-most, most + 1, dtype=np.int64)
-    spreads_ns, apart_ns = _varies(one, other, shifts)
-    good = np.flatnonzero(spreads_ns <= _SAME_RATIO * spreads_ns.min() + _SAME_NS)
+    varied_ns, apart_ns = _varies(one, other, shifts)
+    good = np.flatnonzero(varied_ns <= _SAME_RATIO * varied_ns.min() + _SAME_NS)
     best = np.lexsort((np.abs(shifts[good]), apart_ns[good], shifts[good] != 0))[0]
     return int(shifts[good[best]])
 
@@ -155,7 +149,7 @@ def _varies(one: Series, other: Series, shifts: Indices) -> tuple[Times64, Times
     """
     first = np.maximum(0, -shifts)
     counts = np.minimum(len(one.rows), len(other.rows) - shifts) - first
-    spreads_ns, apart_ns = np.full(shifts.size, np.inf), np.full(shifts.size, np.inf)
+    varied_ns, apart_ns = np.full(shifts.size, np.inf), np.full(shifts.size, np.inf)
     enough = np.flatnonzero((counts > 0) & (2 * counts >= min(len(one.rows), len(other.rows))))
     widths = np.minimum(counts, _SAMPLED)
     for width in np.unique(widths[enough]).tolist():
@@ -166,9 +160,9 @@ def _varies(one: Series, other: Series, shifts: Indices) -> tuple[Times64, Times
             same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= _LEAST_ALIKE
             at_ns = one.end_ns[places[same]]
             own_ns = other.end_ns[others[same]] - at_ns
-            spreads_ns[rows[same]] = _spreads_ns(_all_straightened(at_ns, own_ns))
+            varied_ns[rows[same]] = spreads_ns(_all_straightened(at_ns, own_ns))
             apart_ns[rows[same]] = np.abs(np.median(own_ns, axis=1))
-    return spreads_ns, apart_ns
+    return varied_ns, apart_ns
 
 
 def _sampled(counts: Indices, width: int) -> Indices:
@@ -191,7 +185,7 @@ def _all_straightened(at_ns: Times, apart_ns: Times) -> Times64:
 
 
 def _slopes(x: Times64, y: Times64) -> Times64:
-    """The slope of `line`, row by row."""
+    """The slope of `line`, row by row; points are in order of `x`."""
     half = x.shape[1] // 2
     along = x[:, half:] - x[:, : x.shape[1] - half]
     rise = y[:, half:] - y[:, : x.shape[1] - half]
@@ -204,9 +198,3 @@ def _slopes(x: Times64, y: Times64) -> Times64:
             for row, held in enumerate(is_apart)
         ]
     )
-
-
-def _spreads_ns(apart_ns: Times64) -> Times64:
-    """`spread_ns`, row by row."""
-    middle_ns = np.median(apart_ns, axis=1, keepdims=True)
-    return np.asarray(np.percentile(np.abs(apart_ns - middle_ns), 75, axis=1))

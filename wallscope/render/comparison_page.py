@@ -1,6 +1,5 @@
 """A comparison as one HTML file: whether to revert in the first lines, then where the time went."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from wallscope import units
@@ -40,9 +39,9 @@ def comparison_page(report: ComparisonReport) -> str:
     )
 
 
-def _sections(report: ComparisonReport) -> Iterator[Section]:
+def _sections(report: ComparisonReport) -> tuple[Section | None, ...]:
     comparison = report.comparison
-    made = (
+    return (
         both_sides(report),
         other_ranks(comparison),
         causes(comparison),
@@ -51,7 +50,6 @@ def _sections(report: ComparisonReport) -> Iterator[Section]:
         comparability(report),
         compared_how(report),
     )
-    yield from (section for section in made if section is not None)
 
 
 def _first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:

@@ -22,13 +22,15 @@ _WITH_TIMELINE = ("timeline_data.js", "timeline.js", "page.js")
 _PLAIN = ("page.js",)
 
 
-def offline(template: str, title: str, sections: Iterable[Section], timelines: str = "", **told: Any) -> str:
+def offline(
+    template: str, title: str, sections: Iterable[Section | None], timelines: str = "", **told: Any
+) -> str:
     """A template of `reports/` filled in, with style, scripts and plotly inside.
 
     Args:
         template: its file name; it extends `frame.html.j2`.
         title: what stands in the browser's tab.
-        sections: the questions, in order.
+        sections: the questions, in order; those that are not asked here are `None`.
         timelines: a pack of timelines in base64, empty without any.
         told: what else the template reads.
     """
@@ -44,7 +46,7 @@ def offline(template: str, title: str, sections: Iterable[Section], timelines: s
             scripts=[Markup(script) for script in scripts],  # noqa: S704  # our own files
             plotly=_deflated(plotly),
             timelines=Markup(timelines),  # noqa: S704  # base64
-            sections=tuple(sections),
+            sections=tuple(section for section in sections if section is not None),
             **told,
         )
     )

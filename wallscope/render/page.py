@@ -1,6 +1,5 @@
 """The answer as one HTML file: the first screen, and the sections in the order of the questions."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from wallscope import units
@@ -49,9 +48,9 @@ def page(report: Report) -> str:
     )
 
 
-def _sections(report: Report, rank: Rank, packed: Pack) -> Iterator[Section]:
+def _sections(report: Report, rank: Rank, packed: Pack) -> tuple[Section | None, ...]:
     analysis = report.analysis
-    made = (
+    return (
         steps(analysis, rank, report.timelines),
         ranks(analysis),
         job(report),
@@ -65,7 +64,6 @@ def _sections(report: Report, rank: Rank, packed: Pack) -> Iterator[Section]:
         limits(analysis.capture.findings),
         computed(analysis, rank),
     )
-    yield from (section for section in made if section is not None)
 
 
 def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Answers to what-if questions as one HTML file: what wins most first, then what bounds the step."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from wallscope import units
@@ -29,9 +28,8 @@ def whatif_page(found: WhatIf) -> str:
     )
 
 
-def _sections(found: WhatIf) -> Iterator[Section]:
-    made = (changes(found), sweep(found), bounds(found), sureness(found))
-    yield from (section for section in made if section is not None)
+def _sections(found: WhatIf) -> tuple[Section | None, ...]:
+    return (changes(found), sweep(found), bounds(found), sureness(found))
 
 
 def _first_screen(found: WhatIf, name: str) -> dict[str, Any]:

@@ -8,17 +8,19 @@ of an operation nor two neighbours in a ring tell gradients from activations, or
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
 import polars as pl
 
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.frames import AXES
 from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
+from wallscope.timeline.nesting import nearest
 
 _OPERATION, _AXIS = AXES["operation"], AXES["axis"]
 _OF_BACKEND = {
@@ -162,26 +164,20 @@ def _with_operation(told: pl.DataFrame, ranges: RangePaths) -> pl.DataFrame:
 
 def _on_paths(told: pl.DataFrame, ranges: RangePaths, labels: set[int]) -> list[bool]:
     """Whether a range of one of these folded names is around each operation."""
-    paths = told["path"].drop_nulls().unique().to_list()
-    known = _nearest(paths, ranges, [label in labels for label in range(len(ranges.names))])
-    return [known.get(path, -1) >= 0 for path in told["path"].to_list()]
+    around = _label_around(told["path"].fill_null(len(ranges.paths)), ranges, labels)
+    return [label >= 0 for label in around]
 
 
-def _nearest(paths: Iterable[int], ranges: RangePaths, is_wanted: Sequence[bool]) -> dict[int, int]:
+def _label_around(paths: pl.Series, ranges: RangePaths, labels: set[int]) -> list[int]:
     """The folded name nearest to the end of each path of those that are wanted, -1 without one.
 
-    Each part of a path is looked at once: ranges may lie in each other a million deep.
+    A path behind the last is none.
     """
-    parent, label = ranges.paths["parent"].to_list(), ranges.paths["name"].to_list()
-    known = {-1: -1}
-    for path in paths:
-        passed, at = [], path
-        while at not in known and not is_wanted[label[at]]:
-            passed.append(at)
-            at = parent[at]
-        found = known.setdefault(at, label[at] if at >= 0 else -1)
-        known |= dict.fromkeys(passed, found)
-    return known
+    label = ranges.paths["name"].to_numpy().astype(np.int64)
+    parent = ranges.paths["parent"].to_numpy().astype(np.int64)
+    at = nearest(paths.to_numpy().astype(np.int64), parent, np.isin(label, list(labels)))
+    found: list[int] = np.append(label, -1)[at].tolist()
+    return found
 
 
 def _or_else(told: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -253,10 +249,9 @@ def _by_ranges(told: pl.DataFrame, ranges: RangePaths) -> pl.DataFrame:
     for own in asked.partition_by("operation", maintain_order=True):
         operation = own["operation"][0]
         fitting = [(rule, hit) for rule, hit in zip(rules, hits, strict=True) if operation in rule.operations]
-        telling = [any(hit[label] for _, hit in fitting) for label in range(len(ranges.names))]
-        nearest = _nearest(own["path"], ranges, telling)
-        for path in own["path"]:
-            if (label := nearest[path]) >= 0:
+        telling = {label for label in range(len(ranges.names)) if any(hit[label] for _, hit in fitting)}
+        for path, label in zip(own["path"], _label_around(own["path"], ranges, telling), strict=True):
+            if label >= 0:
                 rule = next(rule for rule, hit in fitting if hit[label])
                 rows.append((path, operation, str(rule.axis), f"range '{texts[label]}'"))
     schema = pl.Schema(

@@ -61,3 +61,19 @@ def jumps(parent: Rows) -> list[Rows]:
     while (found[-1] >= 0).any():
         found.append(found[-1][found[-1]])
     return found
+
+
+def nearest(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
+    """Of each row the nearest one of those that are wanted, itself or around it; -1 without one."""
+    return led_to(np.where(is_wanted, np.arange(parent.size), parent))[rows]
+
+
+def led_to(step: Rows) -> Rows:
+    """Where steps from each row to another lead in the end; -1 for nowhere, which stands behind the last.
+
+    Each turn doubles the way gone: ranges may lie in each other a million deep.
+    """
+    gone = np.append(step, -1)
+    while not np.array_equal(further := gone[gone], gone):
+        gone = further
+    return gone

@@ -89,7 +89,13 @@ def met(
 
 def spread_ns(apart_ns: Times | npt.NDArray[np.float64]) -> float:
     """How far three of four lie from the median, at most."""
-    return float(np.percentile(np.abs(apart_ns - np.median(apart_ns)), 75))
+    return float(spreads_ns(apart_ns))
+
+
+def spreads_ns(apart_ns: Times | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The same of each row."""
+    middle_ns = np.median(apart_ns, axis=-1, keepdims=True)
+    return np.asarray(np.percentile(np.abs(apart_ns - middle_ns), 75, axis=-1))
 
 
 def _nearest(at_ns: Times, among_ns: Times) -> _Indices:

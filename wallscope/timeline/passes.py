@@ -17,7 +17,7 @@ import polars as pl
 
 from wallscope.model.frames import PASSES
 from wallscope.model.kinds import Pass, RecomputeSource
-from wallscope.timeline.nesting import Rows
+from wallscope.timeline.nesting import Rows, led_to, nearest
 
 _SAYS_NOTHING = (
     r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"
@@ -93,7 +93,7 @@ def passes(
     updates = np.array([state.of is Pass.OPTIMIZER for state in states], np.bool_)
     scope = np.where(
         in_checkpoint[path],
-        _nearest(own_range, parent, is_checkpoint[path_of_range]),
+        nearest(own_range, parent, is_checkpoint[path_of_range]),
         np.where(updates[path], _outermost(own_range, parent, updates[path_of_range]), -1),
     )
     is_told = ~(in_checkpoint[path] & (scope < 0))
@@ -190,23 +190,7 @@ def _inside(around: _PathState, words: _Words) -> _PathState:
     return _PathState(around.of, around.replay, around.in_checkpoint)
 
 
-def _nearest(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
-    """Of each range the nearest one of that kind, itself included; -1 without one."""
-    return _led(np.where(is_wanted, np.arange(parent.size), parent))[rows]
-
-
 def _outermost(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
     """Of each range the outermost that one of that kind after the other leads to."""
     climbs = (parent >= 0) & np.append(is_wanted, False)[parent]
-    return _led(np.where(climbs, parent, np.arange(parent.size)))[rows]
-
-
-def _led(step: Rows) -> Rows:
-    """Where steps from each range to another lead in the end; -1 for nowhere, which stands behind the last.
-
-    Each turn doubles the way gone: ranges may lie in each other a million deep.
-    """
-    gone = np.append(step, -1)
-    while not np.array_equal(further := gone[gone], gone):
-        gone = further
-    return gone
+    return led_to(np.where(climbs, parent, np.arange(parent.size)))[rows]
