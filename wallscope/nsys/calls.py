@@ -15,7 +15,7 @@ from wallscope.nsys.threads import with_threads
 Rows = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_ROOMY = 16
+_ROOMY = 4
 _MOST_THREADS = 1 << 16
 """So many are sorted by counting them."""
 _VERSION = r"(_v\d{4,5})?(_ptsz|_ptds)?$"  # the entry point's CUDA version and stream flavour
@@ -36,11 +36,12 @@ _ROLES = (
 class _ByCorrelation:
     """The first call under each (process, correlation id); ids mostly lie close together."""
 
-    def __init__(self, process: Rows, correlation: Times, call: Rows) -> None:
+    def __init__(self, process: npt.NDArray[np.integer], correlation: Times, call: Rows) -> None:
         self._ids = self._distinct(correlation)
-        code, _ = self._codes(correlation)
-        self._processes = int(process.max(initial=-1)) + 1
-        key = process * self._width + code
+        key = process.astype(np.int64)
+        self._processes = int(key.max(initial=-1)) + 1
+        key *= self._width
+        key += self._places(correlation)
         self._table: Rows | None = None
         if self._processes * self._width <= _ROOMY * key.size + _ROOMY:
             self._table = np.full(self._processes * self._width + 1, -1, np.int32)  # the last for none
@@ -58,12 +59,18 @@ class _ByCorrelation:
         self._width = span if ids is None else ids.size
         return ids
 
+    def _places(self, correlation: Times) -> Rows:
+        """The place of each id, if it is one of those known."""
+        if self._ids is None:
+            return correlation - self._first
+        return np.minimum(np.searchsorted(self._ids, correlation), self._width - 1)
+
     def _codes(self, correlation: Times) -> tuple[Rows, Flags]:
         """The place of each id, and whether it is one of those known."""
         if self._ids is None:
             is_known = (correlation >= self._first) & (correlation <= self._first + self._width - 1)
-            return np.where(is_known, correlation, self._first) - self._first, is_known
-        place = np.minimum(np.searchsorted(self._ids, correlation), self._width - 1)
+            return self._places(np.where(is_known, correlation, self._first)), is_known
+        place = self._places(correlation)
         return place, self._ids[place] == correlation
 
     def calls(self, process: Rows, correlation: Times) -> Rows:
@@ -105,32 +112,36 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
     of several calls under one id the first counts.
     """
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
-    raw = raw if is_timed.all() else raw.filter(is_timed)
-    string_id = raw["nameId"].fill_null(NAMELESS)
+    left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
+    del raw  # each column is let go once it is in its place: they are the largest of an export
+    thread = with_threads(left.pop("globalTid").to_frame(), threads, "globalTid")
+    order = _by_thread(thread["thread"].to_numpy(), left["start"].to_numpy())
+    rows = pl.Series(order.astype(np.uint32))
+    string_id = left.pop("nameId").fill_null(NAMELESS)
     texts = texts_of(source, string_id).with_columns(pl.col("text").str.replace(_VERSION, ""))
     names = numbered(texts["text"])
     told = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
-    thread = with_threads(raw.select("globalTid"), threads, "globalTid")
-    order = _by_thread(thread["thread"].to_numpy(), raw["start"].to_numpy())
-    rows = pl.Series(order, dtype=pl.UInt32)
-    place = pl.Series(np.searchsorted(told["string_id"].to_numpy(), string_id.to_numpy()[order]))
+    place = pl.Series(np.searchsorted(told["string_id"].to_numpy(), string_id.to_numpy()), dtype=pl.UInt32)
+    del string_id, order
+    place = place.gather(rows)
     made = pl.DataFrame(
         {
-            "call": np.arange(order.size, dtype=np.uint32),
+            "call": np.arange(len(rows), dtype=np.uint32),
             "thread": thread["thread"].gather(rows),
-            "start_ns": raw["start"].gather(rows) - time_shift_ns,
-            "end_ns": raw["end"].gather(rows) - time_shift_ns,
+            "start_ns": left.pop("start").gather(rows) - time_shift_ns,
+            "end_ns": left.pop("end").gather(rows) - time_shift_ns,
             "name": told["name"].gather(place),
-            "correlation": raw["correlationId"].gather(rows),
+            "correlation": left.pop("correlationId").gather(rows),
             "role": told["role"].gather(place),
         }
     )
-    held = made["correlation"].is_not_null().to_numpy()
-    by_correlation = _ByCorrelation(
-        thread["process"].gather(rows).to_numpy()[held].astype(np.int64),
-        made["correlation"].drop_nulls().to_numpy(),
-        np.flatnonzero(held),
-    )
+    correlations = made["correlation"]
+    process = thread["process"].gather(rows).to_numpy()
+    if correlations.null_count():
+        held = np.flatnonzero(correlations.is_not_null().to_numpy())
+        by_correlation = _ByCorrelation(process[held], correlations.drop_nulls().to_numpy(), held)
+    else:
+        by_correlation = _ByCorrelation(process, correlations.to_numpy(), np.arange(len(rows)))
     return Calls(made.select(CALLS.names()).cast(CALLS), names, by_correlation)
 
 

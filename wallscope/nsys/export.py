@@ -46,23 +46,27 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         export = export_identity(source, facts)
         check_room(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
-        (raw, untimed_rows), (raw_calls, raw_ranges) = both(
+        # whoever makes something of a large table gets the only hold of it, to let go of column by column
+        (operations, untimed_rows), large = both(
             lambda: raw_operations(source, progress),
-            lambda: [read(source, table, progress) for table in (catalog.CALLS, catalog.RANGES)],
+            lambda: {
+                name: read(source, table, progress)
+                for name, table in (("calls", catalog.CALLS), ("ranges", catalog.RANGES))
+            },
         )
-        if raw.is_empty():
+        if operations.is_empty():
             raise NothingToAnalyzeError(
                 f"{path} — no device operation has a usable time — capture again and end after a device"
                 " synchronisation"
             )
-        raw, of_threads = _who(source, raw, raw_calls, raw_ranges)
-        made = calls(source, raw_calls, of_threads, shift_ns)
-        del raw_calls  # large: it would stay beside what is made from it, as would those below
+        large["operations"], of_threads = _who(source, operations, **large)
+        del operations
+        made = calls(source, large.pop("calls"), of_threads, shift_ns)
+        raw_ranges = large["ranges"]
         held, range_names = ranges(source, raw_ranges, of_threads, shift_ns)
         exchanged = collectives(source, of_threads, shift_ns, progress)
-        of_ranks = ranks(source, export, raw, exchanged.communicators)
-        work = device_work(source, raw, of_ranks.ranks, made, shift_ns)
-        del raw
+        of_ranks = ranks(source, export, large["operations"], exchanged.communicators)
+        work = device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns)
         during, host_names = host_events(source, of_threads, shift_ns, progress)
         sampled, metric_names = samples(source, shift_ns, progress, SPELLED)
         graphs, graph_findings = findings.graph_tracing(
@@ -113,20 +117,23 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
 
 
 def _who(
-    source: Database, raw: pl.DataFrame, raw_calls: pl.DataFrame, raw_ranges: pl.DataFrame
+    source: Database, operations: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The device rows with their dense `process`, and the threads of everything that was read.
 
     Where the device tables name no process and only one made calls, the work is its own.
     """
-    tids = pl.concat([raw_calls["globalTid"], raw_ranges["globalTid"].drop_nulls()])
-    callers = raw_calls.select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
-    if len(callers) == 1 and raw["globalPid"].null_count() == len(raw):
-        raw = raw.with_columns(globalPid=pl.lit(callers[0], pl.Int64))
+    callers = calls["globalTid"].unique()
+    tids = pl.concat([callers, ranges["globalTid"].drop_nulls().unique()])
+    calling = callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
+    if len(calling) == 1 and operations["globalPid"].null_count() == len(operations):
+        operations = operations.with_columns(globalPid=pl.lit(calling[0], pl.Int64))
     of_processes = processes(
-        pl.concat([raw["globalPid"], tids.to_frame().select(process_of("globalTid"))["globalTid"]])
+        pl.concat(
+            [operations["globalPid"].unique(), tids.to_frame().select(process_of("globalTid"))["globalTid"]]
+        )
     )
-    keyed = raw.join(of_processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
+    keyed = operations.join(of_processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
     return keyed, threads(source, tids, of_processes)
 
 

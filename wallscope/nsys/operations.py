@@ -75,7 +75,8 @@ def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, 
     is_possible = pl.col("start").abs() < _LATEST
     is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
     is_timed = (pl.col("end") >= pl.col("start")) & ~((pl.col("start") == 0) & (pl.col("end") == 0))
-    timed = rows.filter(is_possible & is_timed)
+    is_usable = rows.select((is_possible & is_timed).fill_null(value=False)).to_series()
+    timed = rows if is_usable.all() else rows.filter(is_usable)
     return timed, len(rows) - len(timed)
 
 
@@ -95,22 +96,26 @@ def device_work(
     names = numbered(texts["text"])
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
     keyed = raw.with_columns(_looked_up(raw, pairs))
+    named = texts.join(names, on="text").select("string_id", "name")
     rows = keyed.with_columns(
-        _looked_up(keyed, _streams(keyed)),
-        _looked_up(raw, texts.join(names, on="text").select("string_id", "name")),
-        call=made.issuing(raw),
-        start_ns=pl.col("start") - time_shift_ns,
-        end_ns=pl.col("end") - time_shift_ns,
+        _looked_up(keyed, _streams(keyed)), _looked_up(raw, named), call=made.issuing(raw)
     )
+    del raw, keyed
+    streams = rows.select(_STREAM).unique().sort("stream")
     at = rows.select("rank_id", "start", "row").with_row_index("at")
     order = at.sort("rank_id", "start", "row", maintain_order=True)["at"]
+    del at
+    wanted = sorted({*OPERATIONS, *COPIES, *KERNELS} & set(rows.columns))
+    rows = rows.select(
+        *wanted, start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns
+    )
     kind = rows["kind"].gather(order)
     return DeviceWork(
         names=names,
         operations=_gathered(rows, order, OPERATIONS),
         copies=_gathered(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
         kernels=_gathered(rows, order, KERNELS, kind == OperationKind.KERNEL),
-        streams=rows.select(_STREAM).unique().sort("stream"),
+        streams=streams,
     )
 
 

@@ -94,8 +94,8 @@ class _Growing:
             self.numbers[name][start : self.row_count] = values
 
     def frame(self) -> pl.DataFrame:
-        """All that was added."""
-        numbers = [nullable(name, column[: self.row_count]) for name, column in self.numbers.items()]
+        """All that was added, which is no longer here then."""
+        numbers = [nullable(name, self.numbers.pop(name)[: self.row_count]) for name in list(self.numbers)]
         none = pl.Series([], dtype=pl.String)
         texts = [pl.concat([none, *parts], rechunk=True).alias(name) for name, parts in self.texts.items()]
         return pl.DataFrame([*numbers, *texts])
