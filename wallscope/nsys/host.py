@@ -7,6 +7,7 @@ import polars as pl
 
 from wallscope.model.capture import Progress
 from wallscope.model.events import CPU_SAMPLES, HOST_EVENTS, HostKind
+from wallscope.model.frames import NAMES, THREADS
 from wallscope.nsys.catalog import Table
 from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database, read
@@ -32,6 +33,14 @@ _KINDS = {
     HostKind.PROFILER: r" profiling (started|finished)$",
 }
 _OFF_CPU = "off the CPU"
+_NO_SPANS = pl.Schema({**dict.fromkeys(_WHAT_AND_WHEN, pl.Int64()), "kind": pl.String()})
+_NO_SWITCHES = pl.Schema(
+    {
+        "thread": THREADS["thread"],
+        **dict.fromkeys(("start", "end"), pl.Int64()),
+        **dict.fromkeys(("kind", "text"), pl.String()),
+    }
+)
 
 
 def host_events(
@@ -41,21 +50,21 @@ def host_events(
 
     Calls that end before they start are left out.
     """
-    spans = [
-        read(source, _OS_CALLS, progress).with_columns(kind=pl.lit(None, pl.String)),
-        read(source, _PROFILER, progress).with_columns(kind=pl.lit(str(HostKind.PROFILER))),
-        read(source, _CUDA, progress).with_columns(
-            kind=pl.when(pl.col("overheadType").is_in(_PROFILER_TYPES))
-            .then(pl.lit(str(HostKind.PROFILER)))
-            .otherwise(pl.lit(str(HostKind.CUDA)))
-        ),
-    ]
+    of_cuda = pl.when(pl.col("overheadType").is_in(_PROFILER_TYPES)).then(pl.lit(str(HostKind.PROFILER)))
+    kinds = {
+        _OS_CALLS: pl.lit(None, pl.String),
+        _PROFILER: pl.lit(str(HostKind.PROFILER)),
+        _CUDA: of_cuda.otherwise(pl.lit(str(HostKind.CUDA))),
+    }
+    found = [(read(source, table, progress), kind) for table, kind in kinds.items()]
+    spans = [frame.select(*_WHAT_AND_WHEN, kind=kind) for frame, kind in found if not frame.is_empty()]
+    off_cpu = _off_cpu(source, threads, progress)
+    if not spans and off_cpu.is_empty():
+        return HOST_EVENTS.to_frame(), NAMES.to_frame()
     columns = ["thread", "start", "end", "kind", "text"]
-    rows = pl.concat([frame.select(*_WHAT_AND_WHEN, "kind") for frame in spans])
+    rows = pl.concat([_NO_SPANS.to_frame(), *spans])
     rows = _on_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
-    rows = pl.concat(
-        [_named(source, rows).select(columns), _off_cpu(source, threads, progress).select(columns)]
-    )
+    rows = pl.concat([_named(source, rows).select(columns), off_cpu.select(columns)])
     names = numbered(rows["text"])
     return (
         rows.join(names, on="text", how="left", maintain_order="left")
@@ -77,9 +86,12 @@ def cpu_samples(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:
     """The samples of the threads (`CPU_SAMPLES`)."""
-    rows = _on_threads(read(source, SAMPLES, progress), threads)
+    rows = read(source, SAMPLES, progress)
+    if rows.is_empty():
+        return CPU_SAMPLES.to_frame()
     return (
-        rows.with_columns(at_ns=pl.col("start") - time_shift_ns, cpu_cycles="cpuCycles")
+        _on_threads(rows, threads)
+        .with_columns(at_ns=pl.col("start") - time_shift_ns, cpu_cycles="cpuCycles")
         .sort("thread", "at_ns", maintain_order=True)
         .select(CPU_SAMPLES.names())
         .cast(CPU_SAMPLES)
@@ -110,10 +122,14 @@ def _off_cpu(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.
     Switches in and out at one time cancel each other. Where a partner is missing, at the ends of the
     capture or inside, there is no span.
     """
-    switches = _on_threads(read(source, SWITCHES, progress), threads).drop_nulls(["start", "isSchedIn"])
+    switches = read(source, SWITCHES, progress)
+    if switches.is_empty():
+        return _NO_SWITCHES.to_frame()
     onto = pl.when(pl.col("isSchedIn") != 0).then(1).otherwise(-1)
     return (
-        switches.group_by("thread", "start")
+        _on_threads(switches, threads)
+        .drop_nulls(["start", "isSchedIn"])
+        .group_by("thread", "start")
         .agg(turn=onto.sum().sign())
         .filter(pl.col("turn") != 0)
         .sort("thread", "start")

@@ -35,12 +35,16 @@ def memory(source: Database, threads: pl.DataFrame, time_shift_ns: int, progress
     bound. A row of a pool tells how much of the pool is used; that counts, not the bytes of the row.
     Rows of other memory, or of impossible sizes, are left out.
     """
-    rows = read(source, _USAGE, progress).sort("start", maintain_order=True)
+    rows = read(source, _USAGE, progress)
+    if rows.is_empty():
+        return MEMORY.to_frame()
     sign = pl.col("memoryOperationType").replace_strict(_SIGNS, default=None, return_dtype=pl.Int64)
     pool_bytes = pl.col("localMemoryPoolUtilizedSize")
     before = pool_bytes.shift(1, fill_value=0).over([*_WHERE, "localMemoryPoolAddress"])
     possible = pl.coalesce("localMemoryPoolUtilizedSize", "bytes").is_between(0, _LARGEST_BYTES)
-    device_memory = rows.filter(possible & (pl.col("memKind") == _DEVICE_MEMORY) & sign.is_not_null())
+    device_memory = rows.sort("start", maintain_order=True).filter(
+        possible & (pl.col("memKind") == _DEVICE_MEMORY) & sign.is_not_null()
+    )
     in_pools, others = (
         device_memory.filter(pool_bytes.is_not_null()).with_columns(change=pool_bytes - before),
         device_memory.filter(pool_bytes.is_null()).with_columns(change=sign * pl.col("bytes")),

@@ -6,6 +6,7 @@ import polars as pl
 
 from wallscope.model.capture import Presence, Progress
 from wallscope.model.events import SAMPLES
+from wallscope.model.frames import NAMES
 from wallscope.nsys.catalog import Table
 from wallscope.nsys.strings import numbered
 from wallscope.nsys.tables import Database, read
@@ -46,6 +47,8 @@ def samples(
         rows, metrics = _from_numbers(source, progress, wanted)
     else:
         rows, metrics = _from_texts(source, progress)
+    if rows.is_empty():
+        return SAMPLES.to_frame(), NAMES.to_frame()
     key = [column for column in metrics.columns if column in rows.columns]
     metrics = metrics.with_columns(text=normalised("spelled"))
     if wanted is not None:
@@ -109,9 +112,10 @@ def _from_texts(source: Database, progress: Progress) -> tuple[pl.DataFrame, pl.
     These rows often have the raw time alone, which is the time of the session there. Of the other generic
     events, which may be gigabytes, none is kept in memory.
     """
-    rows = read(source, _TEXTS, progress, _sample_types(source)).filter(
-        pl.col("data").str.contains(_IS_SAMPLE)
-    )
+    rows = read(source, _TEXTS, progress, _sample_types(source))
+    if rows.is_empty():
+        return rows, rows
+    rows = rows.filter(pl.col("data").str.contains(_IS_SAMPLE))
     pairs = rows.select(
         "typeId", at=pl.coalesce("timestamp", "rawTimestamp"), pair=pl.col("data").str.extract_all(_PAIR)
     ).explode("pair")

@@ -68,7 +68,9 @@ def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, 
 
     Rows whose times were never resolved (both 0, an end before the start, days apart) are left out.
     """
-    rows = pl.concat([_table(source, table, progress) for table in catalog.DEVICE_TABLES], how="diagonal")
+    read_tables = [(table, read(source, table, progress)) for table in catalog.DEVICE_TABLES]
+    there = [own for own in read_tables if own[0] is catalog.KERNELS or not own[1].is_empty()]
+    rows = pl.concat([_described(*own) for own in there], how="diagonal")
     rows = rows.with_columns(
         _within("deviceId", 0, _MOST_DEVICES), _within("bytes", 0, _MOST_BYTES).alias("bytes")
     )
@@ -138,8 +140,8 @@ def _gathered(
     return rows.select(told).with_columns(op=op).select(schema.names()).cast(schema)
 
 
-def _table(source: Database, table: catalog.Table, progress: Progress) -> pl.DataFrame:
-    frame = read(source, table, progress)
+def _described(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of one table with the columns that all have; those of kernels have launch shapes besides."""
     kind = _FRAMES[table]
     common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}
     nothing = pl.lit(None, pl.Int64)

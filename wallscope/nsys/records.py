@@ -38,6 +38,8 @@ NULL = -(2**63)
 _MOST_COLUMNS = 126
 """Their types and the length itself fit in a record header whose length is one byte."""
 _ROWS_A_REPORT = 100_000
+_LARGE_ROWS = 500_000
+"""From 4 MiB on numpy asks for huge pages."""
 
 _ONE_BYTE = np.arange(128)
 _WIDTHS = np.where(
@@ -103,6 +105,8 @@ class _Growing:
 
 def _room(row_count: int) -> Numbers:
     """Room for integers, in small pages of memory: the huge ones that numpy asks for take longer to get."""
+    if row_count < _LARGE_ROWS:
+        return np.empty(row_count, np.int64)
     return np.frombuffer(mmap.mmap(-1, 8 * row_count, access=mmap.ACCESS_COPY), np.int64)
 
 

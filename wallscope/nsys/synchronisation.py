@@ -58,6 +58,8 @@ def syncs(
     3.24.14 they are one too low.
     """
     rows = read(source, _SYNCS, progress)
+    if rows.is_empty():
+        return SYNCS.to_frame()
     rows = rows.filter(pl.col("end") >= pl.col("start"))
     return (
         _issued(rows, threads, made)
@@ -78,6 +80,8 @@ def events(
 ) -> pl.DataFrame:
     """The records of events (`EVENTS`)."""
     rows = read(source, _EVENTS, progress)
+    if rows.is_empty():
+        return EVENTS.to_frame()
     timestamp = pl.col("timestamp")
     return (
         _issued(rows, threads, made)

@@ -122,8 +122,12 @@ def read(
     if not there:
         return pl.DataFrame(schema=declared)
     found = source.tables.frame(Wanted(table.name, integers, there[len(integers) :], keys), progress)
-    absent = [pl.lit(None, kind).alias(name) for name, kind in declared.items() if name not in there]
-    return found.with_columns(absent).select(list(declared))
+    absent = [
+        pl.Series(name, [None], kind).new_from_index(0, len(found))
+        for name, kind in declared.items()
+        if name not in there
+    ]
+    return found.hstack(absent)[list(declared)]
 
 
 def quoted(identifier: str) -> str:
