@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 Times = npt.NDArray[np.int64]
 Numbers = Sequence[int]
-"""Integers to be looked up one by one: eight bytes each, where a list takes forty."""
+"""Integers to be looked up one by one: no more than eight bytes each, where a list takes forty."""
 
 
 def numbers(values: npt.NDArray[np.integer]) -> Numbers:
     """The values of an array as Python's integers, made when they are looked at."""
-    return memoryview(np.ascontiguousarray(values, np.int64).data)
+    return memoryview(np.ascontiguousarray(values).data)
 
 
 @dataclass(frozen=True, slots=True)
