@@ -234,10 +234,12 @@ def _collectives(operations, windows, slices, axes, counted):
         slices, schema={name: SLICES[name] for name in ("step", "start_ns", "end_ns", "wall", "kind", "op")},
         orient="row",
     )  # fmt: skip
+    keys = dict.fromkeys(told["op"].to_list(), -1) | {row[0]: row[-1] for row in axes}
     return rank_collectives(
         told,
+        np.array([-1 if keys[op] is None else keys[op] for op in told["op"]], np.int64),
         pl.DataFrame(windows, schema=WINDOWS, orient="row"),
         own,
-        pl.DataFrame(axes, schema={**AXES, "key": pl.UInt32()}, orient="row"),
+        pl.DataFrame([row[:-1] for row in axes], schema=AXES, orient="row"),
         pl.DataFrame(counted, schema=COLLECTIVES, orient="row"),
     )

@@ -1,8 +1,9 @@
 """The one compact artifact of a rank: made from its account, merged, packed and read."""
 
 from wallscope.profile.container import packed, unpacked
+from wallscope.profile.describing import Described, described
 from wallscope.profile.embedding import profiled, profiles
-from wallscope.profile.making import Described, Tables, described, tables
+from wallscope.profile.making import Tables, tables
 from wallscope.profile.merging import merged
 from wallscope.profile.reading import profiles_of
 

@@ -3,17 +3,19 @@
 import numpy as np
 import polars as pl
 
-from wallscope.model.frames import COLLECTIVES
 from wallscope.model.kinds import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES
+from wallscope.profile.numbers import rows_of
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
 _MOST = 12_000
 _OPERATION = pl.Enum(Collective)
 
 
-def rank_collectives(
+def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is told of them
     operations: pl.DataFrame,
+    keys: Rows,
     windows: pl.DataFrame,
     slices: pl.DataFrame,
     axes: pl.DataFrame,
@@ -25,96 +27,111 @@ def rank_collectives(
 
     Args:
         operations: `CLASSIFIED`, those of the rank.
+        keys: the key of each operation, -1 without one.
         windows: `WINDOWS` of the rank.
         slices: `SLICES` of the rank.
-        axes: `AXES`, with the `key` of each operation.
+        axes: `AXES`.
         counted: `COLLECTIVES`, as far as they are known.
     """
-    is_wanted = (pl.col("class") == OperationClass.COMMUNICATION) & (pl.col("kind") == OperationKind.KERNEL)
-    own = operations.filter(is_wanted).sort("start_ns", "op").head(_MOST)
-    if own.is_empty():
+    rows = _communicating(operations)
+    if not rows.size:
         return RANK_COLLECTIVES.to_frame()
-    told = (
-        own.select("op", "stream", "start_ns", "end_ns", "category")
-        .join(axes.select("op", "operation", "axis", "key"), on="op", how="left", maintain_order="left")
-        .join(_facts(counted), on="op", how="left", maintain_order="left")
-        .join(_blocking(slices), on="op", how="left", maintain_order="left")
-        .with_columns(
-            operation=pl.coalesce("operation", pl.col("category").cast(_OPERATION, strict=False)).fill_null(
-                pl.lit(Collective.OTHER, _OPERATION)
-            ),
-            axis=pl.col("axis").fill_null(Axis.UNKNOWN),
-            blocking_ns=pl.col("blocking_ns").fill_null(0),
-            step=_steps(own["start_ns"], windows),
-            input=pl.lit(0, pl.UInt32),
-        )
-        .with_row_index("place")
-    )
-    kind = [pl.col("communicator"), *(_unless_known(column) for column in ("operation", "axis", "stream"))]
-    before, inside = _walls(told["start_ns"].to_numpy(), told["end_ns"].to_numpy(), slices)
-    return (
-        told.with_columns(
-            pl.int_range(pl.len()).over(kind).alias("sequence"),
+    own = operations["op", "stream", "start_ns", "end_ns", "category"][rows]
+    op, start_ns, end_ns = (own[name].to_numpy() for name in ("op", "start_ns", "end_ns"))
+    before, inside = _walls(start_ns, end_ns, slices)
+    told = own.hstack(
+        [
+            *_beside(op, axes, "operation", "axis"),
+            *_beside(op, counted, "communicator", "participants", "bytes", "bus_bytes"),
+            _steps(start_ns, windows),
+            pl.Series("key", keys[rows]).set(pl.Series(keys[rows] < 0), None),
+            pl.Series("blocking_ns", _blocking_ns(op, slices)),
             *(pl.Series(name, before[:, column]) for column, name in enumerate(BEFORE)),
             *(pl.Series(name, inside[:, column]) for column, name in enumerate(INSIDE)),
-        )
-        .select(RANK_COLLECTIVES.names())
-        .cast(RANK_COLLECTIVES)
+        ]
+    ).with_columns(
+        operation=pl.coalesce("operation", pl.col("category").cast(_OPERATION, strict=False)).fill_null(
+            pl.lit(Collective.OTHER, _OPERATION)
+        ),
+        axis=pl.col("axis").fill_null(Axis.UNKNOWN),
+        input=0,
+        place=pl.int_range(pl.len()),
+    )
+    kind = [pl.col("communicator"), *(_unless_known(column) for column in ("operation", "axis", "stream"))]
+    sequence = pl.int_range(pl.len()).over(kind).alias("sequence")
+    return told.select(
+        (sequence if name == "sequence" else pl.col(name)).cast(dtype)
+        for name, dtype in RANK_COLLECTIVES.items()
     )
 
 
-def _facts(counted: pl.DataFrame) -> pl.DataFrame:
-    names = ("op", "communicator", "participants", "bytes", "bus_bytes")
-    return counted.select(
-        pl.col(name) if name in counted.columns else pl.lit(None, COLLECTIVES[name]).alias(name)
-        for name in names
-    )
+def _communicating(operations: pl.DataFrame) -> Rows:
+    """The rows of those that are kept, by start."""
+    is_wanted = (pl.col("class") == OperationClass.COMMUNICATION) & (pl.col("kind") == OperationKind.KERNEL)
+    rows = np.flatnonzero(operations.select(is_wanted).to_series().to_numpy())
+    order = np.lexsort((operations["op"].to_numpy()[rows], operations["start_ns"].to_numpy()[rows]))
+    return rows[order[:_MOST]]
+
+
+def _beside(op: Rows, told: pl.DataFrame, *names: str) -> list[pl.Series]:
+    """What rows with an `op` each tell of some operations; null where none does."""
+    order = np.argsort(op)
+    row, held = rows_of(op[order], told["op"].to_numpy())
+    place = np.zeros(op.size, np.int64)
+    place[order[row]] = held
+    is_untold = np.ones(op.size, np.bool_)
+    is_untold[order[row]] = False
+    if not held.size:
+        return [told[name].clear(op.size) for name in names]
+    return [told[name][place].set(pl.Series(is_untold), None) for name in names]
 
 
 def _unless_known(column: str) -> pl.Expr:
     return pl.when(pl.col("communicator").is_null()).then(column)
 
 
-def _blocking(slices: pl.DataFrame) -> pl.DataFrame:
+def _blocking_ns(op: Rows, slices: pl.DataFrame) -> Times:
     """What each operation owns on the chain."""
-    is_bound = (pl.col("kind") == LinkKind.OPERATION) & (pl.col("op") >= 0)
-    return (
-        slices.filter(is_bound)
-        .group_by(pl.col("op").cast(pl.UInt32))
-        .agg(blocking_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
-    )
+    is_bound = pl.col("kind") == LinkKind.OPERATION
+    own = slices.select("op", ns=pl.when(is_bound).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0))
+    order = np.argsort(op)
+    row, held = rows_of(op[order], own["op"].to_numpy())
+    found = np.zeros(op.size, np.int64)
+    np.add.at(found, order[row], own["ns"].to_numpy()[held])
+    return found
 
 
-def _steps(start_ns: pl.Series, windows: pl.DataFrame) -> pl.Series:
-    bounds = windows.sort("start_ns")
-    at_ns = start_ns.to_numpy()
-    row = np.searchsorted(bounds["start_ns"].to_numpy(), at_ns, side="right") - 1
-    is_inside = (row >= 0) & (at_ns < bounds["end_ns"].to_numpy()[row])
-    step = bounds["step"].gather(pl.Series(row.clip(0), dtype=pl.UInt32))
-    return step.to_frame("step").select(pl.when(pl.Series(is_inside)).then("step"))["step"]
+def _steps(start_ns: Times, windows: pl.DataFrame) -> pl.Series:
+    """The step that each begins in; null outside of all."""
+    order = np.argsort(windows["start_ns"].to_numpy(), kind="stable")
+    begin_ns, end_ns = (windows[name].to_numpy()[order] for name in ("start_ns", "end_ns"))
+    row = np.searchsorted(begin_ns, start_ns, side="right") - 1
+    is_outside = (row < 0) | (start_ns >= end_ns[row])
+    return windows["step"][order[row]].set(pl.Series(is_outside), None)
 
 
 def _walls(start_ns: Times, end_ns: Times, slices: pl.DataFrame) -> tuple[Times, Times]:
     """Time of each wall from the previous start to each start, and from each start to its end."""
-    at_start, at_end = (_owned_until(at_ns, slices) for at_ns in (start_ns, end_ns))
     begin_ns = slices["start_ns"].to_numpy().min(initial=start_ns[0])
-    first = _owned_until(np.array([begin_ns]), slices)
+    owned = _owned_until(np.concatenate(([begin_ns], start_ns, end_ns)), slices)
+    first, at_start, at_end = np.split(owned, (1, 1 + start_ns.size))
     return np.diff(at_start, axis=0, prepend=first), at_end - at_start
 
 
 def _owned_until(at_ns: Times, slices: pl.DataFrame) -> Times:
     """What each wall has owned of the rank until some moments: a row a moment, a column a wall."""
-    ordered = slices.sort("start_ns")
-    start_ns, end_ns = ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy()
     found = np.zeros((at_ns.size, len(Wall)), np.int64)
-    if not start_ns.size:
+    if slices.is_empty():
         return found
-    length_ns = end_ns - start_ns
-    wall = ordered["wall"].to_physical().to_numpy()
+    start_ns, end_ns = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
+    wall = slices["wall"].to_physical().to_numpy()
+    if (start_ns[1:] < start_ns[:-1]).any():
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns, wall = start_ns[order], end_ns[order], wall[order]
     row = np.searchsorted(start_ns, at_ns, side="right") - 1
     part_ns = np.where(row >= 0, np.minimum(at_ns, end_ns[row]) - start_ns[row], 0)
+    length_ns = end_ns - start_ns
     for column in range(len(Wall)):
-        is_own = wall == column
-        total_ns = np.concatenate(([0], np.cumsum(np.where(is_own, length_ns, 0))))
-        found[:, column] = np.where(row >= 0, total_ns[row.clip(0)] + np.where(is_own[row], part_ns, 0), 0)
+        total_ns = np.concatenate(([0], np.cumsum(np.where(wall == column, length_ns, 0))))
+        found[:, column] = total_ns[row.clip(0)] + np.where(wall[row] == column, part_ns, 0)
     return found

@@ -1,0 +1,148 @@
+"""What operations are told apart by, in numbers: each kind of them has one, and so have its texts.
+
+A text is its place among all that is said of the operations of a capture, a value of an enumeration its
+place in that; nothing comes after all of them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.model.frames import CATEGORY as CATEGORIES
+from wallscope.model.kinds import Axis, Backend, Collective, ComputeCategory, OperationKind, Precision
+from wallscope.model.profile import OPERATION_KEYS
+from wallscope.profile.numbers import distinct_rows, grouped, ranked, rows_of
+from wallscope.timeline.nesting import Rows
+
+PATH, CATEGORY, NAME = range(3)  # their places in a row, as in `OPERATION_KEYS` without the key
+_MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
+_CATEGORIES = tuple(CATEGORIES.categories)
+_NO_AXIS, _NO_BACKEND, _NO_PRECISION = len(Axis), len(Backend), len(Precision)
+_NO_OPERATION = len(Collective)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """All that is said of operations.
+
+    `texts` are in order, null after the last. Elsewhere stands the place of a text there: of each kernel
+    name, each name of a call, the path of each range, and of the texts that are always there (`fixed`).
+    """
+
+    texts: pl.Series
+    kernels: Rows
+    calls: Rows
+    ranges: Rows
+    fixed: dict[str, int]
+
+    @property
+    def nothing(self) -> int:
+        """The place of what is not said."""
+        return len(self.texts) - 1
+
+    def places(self, texts: Iterable[str]) -> Rows:
+        """The places of texts that are always there; one more at the end for nothing."""
+        return np.array([*(self.fixed[str(text)] for text in texts), self.nothing], np.int64)
+
+    def ends(self) -> Rows:
+        """The numbers of nothing, by column of `OPERATION_KEYS` without the key."""
+        return np.array([*[self.nothing] * 3, _NO_AXIS, _NO_BACKEND, _NO_PRECISION], np.int64)
+
+
+def said(kernels: pl.Series, calls: pl.Series, ranges: pl.Series, fixed: Sequence[str]) -> Said:
+    """What is said of operations by names of kernels and calls, paths of ranges, and always."""
+    parts = [kernels, calls, ranges, pl.Series(fixed, dtype=pl.String)]
+    every = pl.concat([part.alias("text") for part in parts])
+    texts = every.unique().sort()
+    places = every.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int64)
+    ends = np.cumsum([len(part) for part in parts])
+    of_kernels, of_calls, of_ranges, always = np.split(places, ends[:-1])
+    return Said(
+        pl.concat([texts, texts.clear(1)]),
+        of_kernels,
+        of_calls,
+        of_ranges,
+        dict(zip(fixed, always.tolist(), strict=True)),
+    )
+
+
+def kinds_of(
+    operations: pl.DataFrame, around: Rows, told: Said, precisions: Rows, axes: pl.DataFrame
+) -> tuple[Rows, Rows]:
+    """The kinds of operations (a row each, by `OPERATION_KEYS` without the key), and that of each operation.
+
+    Args:
+        operations: `CLASSIFIED`, by number.
+        around: the place of the path around each.
+        told: what is said of them.
+        precisions: places in `Precision`, by kernel name.
+        axes: `AXES`.
+    """
+    (name, category, backend), shape = grouped(
+        (precisions.size + 1, len(_CATEGORIES) + 1, _NO_BACKEND + 1), *_named(operations, precisions.size)
+    )
+    (shapes, operation, axis), meant = grouped(
+        (name.size, _NO_OPERATION + 1, _NO_AXIS + 1), shape, *_on_axes(operations, axes)
+    )
+    paths, path = ranked(around, len(told.texts))
+    (path, at), kind = grouped((paths.size, shapes.size), path, meant)
+
+    operation, axis = operation[at], axis[at]
+    name, category, backend = (column[shapes[at]] for column in (name, category, backend))
+    is_product = np.isin(category, [_CATEGORIES.index(part) for part in _MULTIPLYING])
+    is_told = operation < _NO_OPERATION
+    rows = np.stack(
+        [
+            paths[path],
+            np.where(is_told, told.places(Collective)[operation], told.places(_CATEGORIES)[category]),
+            np.append(told.kernels, told.fixed[""])[name],
+            axis,
+            backend,
+            np.where(is_product, np.append(precisions, _NO_PRECISION)[name], _NO_PRECISION),
+        ],
+        axis=1,
+    )
+    kinds, place = distinct_rows(rows)
+    return kinds, place[kind]
+
+
+def _named(operations: pl.DataFrame, names: int) -> tuple[Rows, ...]:
+    """Kernel name, category and backend of each operation; `names` stands for no kernel."""
+    told = operations.select(
+        pl.when(pl.col("kind") == OperationKind.KERNEL).then("name").otherwise(names).fill_null(names),
+        pl.col("category").to_physical().fill_null(len(_CATEGORIES)),
+        pl.col("backend").to_physical().fill_null(_NO_BACKEND),
+    )
+    return tuple(column.to_numpy().astype(np.int64) for column in told)
+
+
+def _on_axes(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, Rows]:
+    """What each operation does, and on which axis."""
+    told = axes.select(
+        pl.col("operation").to_physical().fill_null(_NO_OPERATION),
+        pl.col("axis").to_physical().fill_null(_NO_AXIS),
+    )
+    row, held = rows_of(operations["op"].to_numpy(), axes["op"].to_numpy())
+    operation = np.full(len(operations), _NO_OPERATION)
+    operation[row] = told["operation"].to_numpy()[held]
+    axis = np.full(len(operations), _NO_AXIS)
+    axis[row] = told["axis"].to_numpy()[held]
+    return operation, axis
+
+
+def spelled(rows: Rows, told: Said) -> pl.DataFrame:
+    """`OPERATION_KEYS` of kinds, numbered in their order."""
+    enumerated = zip(("axis", "backend", "precision"), (Axis, Backend, Precision), strict=True)
+    return pl.DataFrame(
+        {
+            "key": np.arange(len(rows)),
+            **{name: told.texts[rows[:, column]] for column, name in enumerate(("path", "category", "name"))},
+            **{
+                name: pl.Series([*values, None], dtype=OPERATION_KEYS[name])[rows[:, column]]
+                for column, (name, values) in enumerate(enumerated, 3)
+            },
+        },
+        schema=OPERATION_KEYS,
+    )
