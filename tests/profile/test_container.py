@@ -3,14 +3,17 @@ import json
 import zlib
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from tests.profile.random_profiles import OPERATIONS, profile_of, profiles
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import PackedProfile
-from wallscope.profile import merged, packed, unpacked
+from wallscope.model.kinds import Wall
+from wallscope.profile import container, merged, packed, unpacked
 from wallscope.profile.container import TABLES
 
 ONE = packed(profile_of("a", [[1] * len(OPERATIONS)]))
@@ -35,6 +38,36 @@ def test_merging_is_associative_commutative_and_idempotent(a, b, c):
     assert_same(merged(c, b, a), together)
     assert_same(merged(together, a), together)
     assert together.steps["end_ns"].len() == sum(len(side.steps) for side in (a, b, c))
+
+
+TOLD = st.lists(
+    st.tuples(
+        st.none() | st.text(max_size=3),
+        st.none() | st.sampled_from(list(Wall)),
+        st.none() | st.integers(-(2**63), 2**63 - 1),
+        st.none() | st.booleans(),
+    ),
+    max_size=8,
+)
+TOLD_SCHEMA = {"text": pl.String, "wall": pl.Enum(Wall), "time_ns": pl.Int64, "steady": pl.Boolean}
+
+
+@pytest.mark.parametrize("long", [0, 100], ids=["long columns", "short columns"])
+@given(rows=TOLD)
+def test_tables_are_written_as_json(long, rows):
+    frame = pl.DataFrame(rows, schema=TOLD_SCHEMA, orient="row")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(container, "_LONG", long)
+        written = container._written(frame)
+
+    content = json.loads(written)
+    assert json.dumps(content, separators=(",", ":")) == written
+    for column, name in enumerate(TOLD_SCHEMA):
+        told = [row[column] for row in rows]
+        if name in {"text", "wall"}:
+            texts = sorted(set(told) - {None})
+            told = {"texts": texts, "codes": [None if text is None else texts.index(text) for text in told]}
+        assert content[name] == told
 
 
 def changed(**parts):

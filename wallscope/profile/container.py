@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import zlib
+from functools import cache
 from typing import Any, Final
 
 import polars as pl
@@ -41,17 +42,21 @@ TABLES: Final = {
 }
 _MOST_BYTES: Final = 512 << 20
 _EFFORT: Final = 3  # a fifth larger than 6, in a third of the time
+_LONG: Final = 2_000  # for fewer rows Python is faster
+_json = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 _AGAIN = "make it again with `wallscope analyze … --json`"
 
 
 def packed(profile: Profile) -> PackedProfile:
     """The profile as text; the same profile gives the same text with the same zlib."""
-    content = {
-        "header": TypeAdapter(Header).dump_python(profile.header, mode="json"),
-        **{name: _columns(getattr(profile, name)) for name in TABLES},
-    }
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    header = _json(_headers().dump_python(profile.header, mode="json"))
+    text = _object({"header": header, **{name: _written(getattr(profile, name)) for name in TABLES}})
     return PackedProfile(PROFILE_SCHEMA, base64.b64encode(zlib.compress(text.encode(), _EFFORT)).decode())
+
+
+@cache
+def _headers() -> TypeAdapter[Header]:
+    return TypeAdapter(Header)
 
 
 def unpacked(stored: PackedProfile, origin: str) -> Profile:
@@ -68,7 +73,7 @@ def unpacked(stored: PackedProfile, origin: str) -> Profile:
     try:
         content = json.loads(_inflated(stored.data))
         content["collectives"].setdefault("key", [None] * len(content["collectives"]["place"]))
-        header = TypeAdapter(Header).validate_python(content["header"], strict=False)
+        header = _headers().validate_python(content["header"], strict=False)
         frames = {
             name: _frame(content[name], schema, NULLABLE.get(name, frozenset()))
             for name, schema in TABLES.items()
@@ -101,19 +106,37 @@ def _inflated(data: str) -> bytes:
     return content
 
 
-def _columns(frame: pl.DataFrame) -> dict[str, Any]:
-    """Numbers as lists, text as codes into the distinct texts."""
-    columns: dict[str, Any] = {}
-    for name, dtype in frame.schema.items():
-        column = frame[name]
-        if dtype == pl.String or isinstance(dtype, pl.Enum):
-            column = column.cast(pl.String)
-            texts = column.drop_nulls().unique().sort()
-            codes = column.cast(pl.Enum(texts)).to_physical()
-            columns[name] = {"texts": texts.to_list(), "codes": codes.to_list()}
-        else:
-            columns[name] = column.to_list()
-    return columns
+def _written(frame: pl.DataFrame) -> str:
+    """A table as JSON: numbers as lists, text as codes into the distinct texts."""
+    return _object({column.name: _column_written(column) for column in frame})
+
+
+def _column_written(column: pl.Series) -> str:
+    is_text = column.dtype == pl.String or isinstance(column.dtype, pl.Enum)
+    if len(column) < _LONG:
+        return _json(_coded(column.to_list()) if is_text else column.to_list())
+    if not is_text:
+        return _listed(column)
+    column = column.cast(pl.String)
+    texts = column.unique().drop_nulls().sort()
+    codes = column.cast(pl.Enum(texts)).to_physical()
+    return _object({"texts": _json(texts.to_list()), "codes": _listed(codes)})
+
+
+def _coded(told: list[str | None]) -> dict[str, Any]:
+    texts = sorted({text for text in told if text is not None})
+    code_of: dict[str | None, int] = {text: code for code, text in enumerate(texts)}
+    return {"texts": texts, "codes": [code_of.get(text) for text in told]}
+
+
+def _listed(numbers: pl.Series) -> str:
+    """Integers and truth values as JSON: polars spells them in a quarter of the time."""
+    return f"[{numbers.cast(pl.String).fill_null('null').str.join(',').item()}]"
+
+
+def _object(members: dict[str, str]) -> str:
+    """An object of JSON out of values that are JSON already."""
+    return f"{{{','.join(f'{_json(name)}:{value}' for name, value in members.items())}}}"
 
 
 def _frame(columns: dict[str, Any], schema: pl.Schema, nullable: frozenset[str]) -> pl.DataFrame:
