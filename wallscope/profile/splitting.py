@@ -4,10 +4,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from wallscope.model.catalogue import is_part, undivided
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
+from wallscope.profile.numbers import flags, rows_of
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.spans import distinct
 
 MOVES: Final = pl.Schema(
     {
@@ -21,6 +25,8 @@ MOVES: Final = pl.Schema(
 )
 """Time that goes from one cause to another, in one step, of one kind of operation."""
 
+_OF_OWNED: Final = ("input", "step", "key", "cause")
+
 
 def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
     """The profile with time under other causes; `moves` (`MOVES`) take no more than is there."""
@@ -28,15 +34,37 @@ def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
         return profile
     names = pl.concat([moves["cause"].unique(), moves["to"].unique()]).unique()
     is_touched = pl.col("cause").is_in(names.implode())
-    owned, causes = (
-        pl.concat([table.filter(~is_touched), change(table.filter(is_touched), moves)])
-        for table, change in ((profile.owned, _owned), (profile.causes, _causes))
+    causes = pl.concat(
+        [profile.causes.filter(~is_touched), _causes(profile.causes.filter(is_touched), moves)]
     )
     return replace(
         profile,
-        owned=owned.sort("input", "step", "key", "cause"),
+        owned=_owned_with(profile, moves),
         causes=causes.sort("input", "step", "cause", "state", "absent", nulls_last=True),
     )
+
+
+def _owned_with(profile: Profile, moves: pl.DataFrame) -> pl.DataFrame:
+    """What is owned after moves, in order; rows of kinds of operations that moves do not touch stay."""
+    owned, number = profile.owned, _numbers(profile, profile.owned)
+    if (number[1:] < number[:-1]).any():
+        order = np.argsort(number, kind="stable")
+        owned, number = owned[order], number[order]
+    _, touched = rows_of(distinct(_numbers(profile, moves)), number)
+    kept = np.flatnonzero(~flags(touched, number.size))
+    changed = _owned(owned[touched], moves).sort(*_OF_OWNED)
+    both = owned[kept].vstack(changed).rechunk()  # rows of several chunks are gathered slowly
+    return both[np.argsort(np.concatenate([number[kept], _numbers(profile, changed)]), kind="stable")]
+
+
+def _numbers(profile: Profile, rows: pl.DataFrame) -> Rows:
+    """A number for capture, step and key of each row, in their order."""
+    in_order, own = (
+        table["input"].to_numpy().astype(np.int64) << 32 | table["step"].to_numpy()
+        for table in (profile.steps, rows)
+    )
+    found: Rows = np.searchsorted(np.sort(in_order), own) * len(profile.keys) + rows["key"].to_numpy()
+    return found
 
 
 def undivided_profile(profile: Profile, wholes: Collection[str] | None = None) -> Profile:
@@ -44,11 +72,9 @@ def undivided_profile(profile: Profile, wholes: Collection[str] | None = None) -
 
     `wholes` are the causes that stand for all of an axis, where only some are meant.
     """
-    if not any(map(is_part, profile.owned["cause"].unique())):
+    if not any(map(is_part, profile.causes["cause"].unique())):
         return profile
-    own = profile.owned.join(profile.keys.select("key", "axis"), on="key").filter(
-        pl.col("axis").is_not_null()
-    )
+    own = on_axes(profile)
     causes = own["cause"].unique()
     whole = {cause: undivided(cause) for cause in causes if undivided(cause) != cause}
     if wholes is not None:
@@ -58,9 +84,17 @@ def undivided_profile(profile: Profile, wholes: Collection[str] | None = None) -
     return moved(profile, moves.select(MOVES.names()).cast(MOVES))
 
 
+def on_axes(profile: Profile) -> pl.DataFrame:
+    """What operations with an axis own, with their `axis`."""
+    axis = profile.keys["axis"]
+    key = profile.owned["key"].to_numpy()
+    own = profile.owned[np.flatnonzero(axis.is_not_null().to_numpy()[key])]
+    return own.hstack([axis[own["key"]]])
+
+
 def _owned(owned: pl.DataFrame, moves: pl.DataFrame) -> pl.DataFrame:
     """What each kind of operation owns; of that which blocked, moves take the first part."""
-    by = ["input", "step", "key", "cause"]
+    by = list(_OF_OWNED)
     upto = (pl.col("moved_ns").cum_sum() - pl.col("moved_ns")).over(by)
     sums = moves.group_by(*by, "to").agg(pl.col("moved_ns").sum()).sort(*by, "to").with_columns(first=upto)
     taken = sums.group_by(by).agg(taken=pl.col("moved_ns").sum())

@@ -14,8 +14,8 @@ import polars as pl
 from wallscope.model.analysis import CauseTime, Rank
 from wallscope.model.catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, is_part, undivided
 from wallscope.model.profile import Profile
-from wallscope.profile.splitting import MOVES, moved, undivided_profile
-from wallscope.ranks.typical import Steps
+from wallscope.profile.splitting import MOVES, moved, on_axes, undivided_profile
+from wallscope.ranks.typical import Steps, among
 from wallscope.timeline.apportioning import apportioned
 from wallscope.timeline.spans import Times
 
@@ -31,9 +31,8 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     if rows.is_empty() or not rows["is_whole"].any():
         return whole
     steps = whole.steps.sort("input", "start_ns").select("input", "step").with_row_index("at")
-    axes = whole.keys.select("key", "axis").filter(pl.col("axis").is_not_null())
     owned = (
-        whole.owned.join(axes, on="key")
+        on_axes(whole)
         .filter(pl.col("cause") == pl.format("communication/{}/" + UNSPLIT, pl.col("axis").cast(pl.String)))
         .join(steps, on=["input", "step"])
         .sort("input", "key", "at")
@@ -123,8 +122,8 @@ def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: Steps, *
     What a part could win is at most what the whole could, and at most what all such parts take. `is_alone`
     says that the ceiling of the whole held waiting: where ranks were played together, it did not.
     """
-    own = profile.owned.join(steps.ordinary, on=["input", "step"], how="semi")
-    sums = dict(own.group_by("cause").agg(pl.col("owned_ns").sum()).sort("cause").iter_rows())
+    own = profile.causes[among(steps.ordinary, profile.causes)]
+    sums = dict(own.group_by("cause").agg(pl.col("ns").sum()).sort("cause").iter_rows())
     bounds = _bounds(rows, steps)
     listed = [
         replace(part, recoverable_ns=_recoverable(part, bounds, is_alone=is_alone))

@@ -20,6 +20,7 @@ from wallscope.model.job import (
 from wallscope.model.kinds import Axis, Collective, Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
+from wallscope.profile.numbers import Flags, flags
 from wallscope.ranks.causes import split_profile, split_rank
 from wallscope.ranks.clocks import aligned
 from wallscope.ranks.gathering import gathered
@@ -28,7 +29,7 @@ from wallscope.ranks.matching import meetings
 from wallscope.ranks.stages import pipeline, stages
 from wallscope.ranks.stragglers import Ranks, slow_stages, stragglers
 from wallscope.ranks.survey import groups
-from wallscope.ranks.typical import Steps, steps_of
+from wallscope.ranks.typical import Steps, among, steps_of
 from wallscope.ranks.verdict import verdict
 from wallscope.ranks.waits import split
 from wallscope.timeline.spans import Times
@@ -172,9 +173,13 @@ def _by_member(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
 
 def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int | None) -> RankWaits:
     profile, steps = ranks.profiles[place], ranks.steps[place]
-    in_steps = rows.filter(pl.col("step").is_not_null())
-    whole = in_steps.filter("is_whole")
-    peers, handed = whole.filter(~pl.col("is_pipeline")), whole.filter("is_pipeline")
+    is_typical = flags(among(steps.ordinary, rows), len(rows))
+    is_whole, is_pipeline = rows["is_whole"].to_numpy(), rows["is_pipeline"].to_numpy()
+    peers, handed = is_whole & ~is_pipeline, is_whole & is_pipeline
+
+    def mean_ns(column: str, held: Flags) -> int:
+        return steps.mean(int(rows[column].filter(pl.Series(held & is_typical)).sum()))
+
     charged = ranks.charges.filter(pl.col("member") == place)
     names = {entry.hostname for entry in profile.header.inputs}
     return RankWaits(
@@ -187,16 +192,16 @@ def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int
         steady_steps=steps.steady,
         step_median_ns=steps.median_ns,
         walls=steps.typical_walls(profile),
-        residence_ns=steps.mean_ns(in_steps, "residence_ns"),
-        transfer_ns=steps.mean_ns(whole, "transfer_ns"),
-        peer_wait_ns=steps.mean_ns(peers, "wait_ns"),
-        pipeline_wait_ns=steps.mean_ns(handed, "wait_ns"),
-        unsplit_ns=steps.mean_ns(in_steps.filter(~pl.col("is_whole")), "residence_ns"),
-        blocking_peer_wait_ns=steps.mean_ns(peers, "blocking_wait_ns"),
-        blocking_pipeline_wait_ns=steps.mean_ns(handed, "blocking_wait_ns"),
+        residence_ns=mean_ns("residence_ns", is_typical),
+        transfer_ns=mean_ns("transfer_ns", is_whole),
+        peer_wait_ns=mean_ns("wait_ns", peers),
+        pipeline_wait_ns=mean_ns("wait_ns", handed),
+        unsplit_ns=mean_ns("residence_ns", ~is_whole),
+        blocking_peer_wait_ns=mean_ns("blocking_wait_ns", peers),
+        blocking_pipeline_wait_ns=mean_ns("blocking_wait_ns", handed),
         late_ns=steps.mean_ns(charged, "late_ns"),
         all_residence_ns=int(rows["residence_ns"].sum()),
-        all_wait_ns=int(rows.filter(pl.col("is_whole") & ~pl.col("is_pipeline"))["wait_ns"].sum()),
+        all_wait_ns=int(rows["wait_ns"].filter(pl.Series(peers)).sum()),
     )
 
 

@@ -8,7 +8,8 @@ import polars as pl
 from wallscope.model.job import RankGroup
 from wallscope.model.kinds import ComputeCategory
 from wallscope.model.profile import Profile
-from wallscope.ranks.typical import Steps
+from wallscope.profile.numbers import summed
+from wallscope.ranks.typical import Steps, among
 
 _COMPUTE = [str(category) for category in ComputeCategory]
 _MATERIAL = 0.01
@@ -38,9 +39,17 @@ def _group(places: list[int], profiles: Sequence[Profile], steps: Sequence[Steps
 
 def _fingerprint(profile: Profile, steps: Steps) -> object:
     """GPU and unit of work, and the kernels over 1 % of what a rank computes, with how many a step has."""
-    keys = profile.keys.filter(pl.col("category").is_in(_COMPUTE))
-    own = profile.work.join(steps.deciding, on=["input", "step"]).join(keys, on="key")
-    sums = own.group_by("category", "name").agg(pl.col("work_ns").sum(), pl.col("count").sum())
+    ran = profile.work["key", "work_ns", "count"][among(steps.deciding, profile.work)]
+    key = ran["key"].to_numpy()
+    by_key = [
+        pl.Series(name, summed(key, ran[name].to_numpy(), len(profile.keys))) for name in ("work_ns", "count")
+    ]
+    sums = (
+        profile.keys.hstack(by_key)
+        .filter(pl.col("category").is_in(_COMPUTE))
+        .group_by("category", "name")
+        .agg(pl.col("work_ns", "count").sum())
+    )
     material = sums.filter(pl.col("work_ns") >= _MATERIAL * max(int(sums["work_ns"].sum()), 1))
     count = max(len(steps.deciding), 1)
     kernels = [(category, name, round(total / count)) for category, name, _, total in material.iter_rows()]

@@ -9,6 +9,8 @@ import polars as pl
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
+from wallscope.profile.numbers import rows_of
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.ordinary import is_ordinary
 from wallscope.timeline.spans import Times
 
@@ -37,22 +39,26 @@ class Steps:
 
     def mean_ns(self, rows: pl.DataFrame, column: str) -> int:
         """A sum over rows with `input` and `step`, of the typical step."""
-        total = rows.join(self.ordinary, on=["input", "step"])[column].sum()
-        return round(Fraction(int(total or 0), max(len(self.ordinary), 1)))
+        return self.mean(int(rows[column][among(self.ordinary, rows)].sum()))
+
+    def mean(self, total: int) -> int:
+        """What a sum over the ordinary steps is in the typical step."""
+        return round(Fraction(total, max(len(self.ordinary), 1)))
 
     def open_ns(self, profile: Profile) -> Times:
         """Time without an owner in the deciding steps: unattributed, communication, memory."""
-        columns = []
-        for begin in _OPEN:
-            own = profile.causes.filter(pl.col("cause").str.starts_with(begin))
-            sums = own.group_by("input", "step").agg(pl.col("ns").sum())
-            beside = self.deciding.join(sums, on=["input", "step"], how="left", maintain_order="left")
-            columns.append(beside["ns"].fill_null(0).to_numpy())
-        return np.stack(columns, axis=1)
+        causes = profile.causes
+        place, row = _places(self.deciding, causes)
+        own = causes["cause", "ns"][row].hstack([pl.Series("at", place)])
+        sums_ns = np.zeros((len(self.deciding), len(_OPEN)), np.int64)
+        for column, begin in enumerate(_OPEN):
+            sums = own.filter(pl.col("cause").str.starts_with(begin))
+            np.add.at(sums_ns[:, column], sums["at"].to_numpy(), sums["ns"].to_numpy())
+        return sums_ns
 
     def typical_walls(self, profile: Profile) -> Walls:
         """The mean walls of the ordinary steps."""
-        own = profile.steps.join(self.ordinary, on=["input", "step"])
+        own = profile.steps[among(self.ordinary, profile.steps)]
         return Walls(*(round(Fraction(int(own[name].sum()), max(len(own), 1))) for name in _WALLS))
 
 
@@ -69,3 +75,22 @@ def steps_of(profile: Profile) -> Steps:
         counts.select(_WALLS).to_numpy(),
         len(steady),
     )
+
+
+def among(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
+    """The places of the rows with `input` and `step` that are of some steps."""
+    return _places(steps, rows)[1]
+
+
+def _places(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
+    """The place of the step of each row that is of some steps, and the places of those rows."""
+    known, own = _numbers(steps), _numbers(rows)
+    order = np.argsort(known, kind="stable")
+    place, row = rows_of(known[order], own)
+    return order[place], row
+
+
+def _numbers(rows: pl.DataFrame) -> Rows:
+    """A number for capture and step; -1 outside of all steps."""
+    step = np.nan_to_num(rows["step"].to_numpy(), nan=-1).astype(np.int64)
+    return np.where(step < 0, -1, rows["input"].to_numpy().astype(np.int64) << 32 | step)
