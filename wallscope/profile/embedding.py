@@ -76,7 +76,7 @@ def _header(
 
 
 def _recoverable(rank: Rank) -> pl.DataFrame:
-    known = [
+    known = sorted(
         (0, cause.cause, cause.recoverable_ns) for cause in rank.causes if cause.recoverable_ns is not None
-    ]
-    return pl.DataFrame(known, schema=RECOVERABLE, orient="row").sort("cause")
+    )
+    return pl.DataFrame(known, schema=RECOVERABLE, orient="row")

@@ -28,6 +28,7 @@ def folded(texts: pl.Series) -> pl.Series:
     >>> folded(pl.Series(["conv2d", "MulBackward0", "fp8_gemm", "step 3", "h.11.attn"])).to_list()
     ['conv2d', 'MulBackward0', 'fp8_gemm', 'step #', 'h.#.attn']
     """
+    told = pl.col(texts.name)
     for pattern, replacement in _RULES:
-        texts = texts.str.replace_all(pattern, replacement)
-    return texts
+        told = told.str.replace_all(pattern, replacement)
+    return texts.to_frame().select(told).to_series()
