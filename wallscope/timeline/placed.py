@@ -1,6 +1,5 @@
 """Operations that threads issue in a stretch of time, with what lay between causes and effects there."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +8,8 @@ import polars as pl
 
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.play import BEFORE_ALL
+from wallscope.timeline.order import BEFORE_ALL
+from wallscope.timeline.places import are_among
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED
 
@@ -33,15 +33,18 @@ class Placed:
     lag_ns: Times
 
 
-def edges_of(op: Rows, waits: Dependencies) -> npt.NDArray[np.int64]:
-    """Pairs of who waits, as a place in `op`, and the number of its producer; in order of the first."""
+def edges_of(op: Rows, waits: Dependencies, waiting: Rows) -> npt.NDArray[np.int64]:
+    """Pairs of who waits, as a place in `op`, and the number of its producer; in order of the first.
+
+    `waiting` are the operations that wait for more than the one before them.
+    """
     before = waits.order.predecessor[op]
     held = np.flatnonzero(before >= 0)
     pairs = [np.column_stack([held, before[held]])]
     more = [
         (place, producer)
-        for place, one in enumerate(op.tolist())
-        for producer in waits.order.producers(one)
+        for place in np.flatnonzero(are_among(op, waiting)).tolist()
+        for producer in waits.order.producers(int(op[place]))
         if producer not in {UNRESOLVED, before[place]}
     ]
     if more:
@@ -81,27 +84,29 @@ def together(parts: list[Placed]) -> Placed:
     )
 
 
-def lags(placed: Placed) -> Iterator[tuple[int, bool]]:
-    """The lag of each edge, and whether it is not the first of its operation."""
+def is_further(placed: Placed) -> npt.NDArray[np.bool_]:
+    """Whether each edge is not the first of its operation."""
     waiting = placed.edge[:, 0]
-    is_more = np.append(False, waiting[1:] == waiting[:-1])[: waiting.size]
-    return zip(placed.lag_ns.tolist(), is_more.tolist(), strict=True)
+    return np.append(False, waiting[1:] == waiting[:-1])[: waiting.size]
 
 
-def first_lags(placed: Placed) -> list[int]:
+def first_lags(placed: Placed) -> Times:
     """The lag behind the first producer of each operation, 0 without one."""
     first = np.zeros(placed.op.size, np.int64)
     first[placed.edge[::-1, 0]] = placed.lag_ns[::-1]
-    return first.tolist()
+    return first
 
 
-def typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
-    """Launch latency and hand-over as they mostly are where they bind, in ns."""
+def typical_lags(operations: pl.DataFrame, waits: Dependencies, waiting: Rows) -> tuple[int, int]:
+    """Launch latency and hand-over as they mostly are where they bind, in ns.
+
+    Left out are the operations that are `waiting` for more than the one before them.
+    """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     start_ns, before = operations["start_ns"].to_numpy(), waits.order.predecessor[op]
     done_ns = np.where(before >= 0, waits.order.end_ns[before], BEFORE_ALL)
     issued_ns = waits.calls.end_ns[call]
-    alone = ~np.isin(op, np.fromiter(waits.order.waiting(), np.int64))
+    alone = ~are_among(op, waiting)
     by_issue, by_hand_over = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
 
     def middle(lag_ns: Times) -> int:

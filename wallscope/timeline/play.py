@@ -2,11 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-BEFORE_ALL = -(2**62)
+import numpy as np
+
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.order import Order, Slack
+from wallscope.timeline.runs import Runs
+from wallscope.timeline.spans import Numbers, Times, numbers
+
 LEAST_WAIT_NS = 2_000
 """What a blocking call takes that has nothing to wait for, at most."""
+
+
+def _no_rows() -> Rows:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,7 @@ class Change:
             issue of an operation to its start, from the end of what it waits for to its start, and from
             there to the return of a blocking call.
         waits: operations, by number, that wait for others than in the capture: the numbers of those.
+        idle_pieces, idle_operations: more pieces, and numbers of operations, that take no time.
     """
 
     pieces: Mapping[int, int] = field(default_factory=dict)
@@ -30,189 +42,214 @@ class Change:
     hand_over: float = 1.0
     return_latency: float = 1.0
     waits: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    idle_pieces: Rows = field(default_factory=_no_rows)
+    idle_operations: Rows = field(default_factory=_no_rows)
 
 
-class Awaited(NamedTuple):
-    """What a piece waits for at its end: places of operations, empty if it just takes its time.
+class Lengths(NamedTuple):
+    """How long everything takes in a run, by place.
 
-    `return_ns` reaches from their end in the capture to the return of the call; of a call that gives memory
-    back it is what that costs on an idle device. `is_idle`: they had ended before the call was entered.
+    `since_ns` is what each operation comes after the end of the piece it refers to, if nothing else holds it;
+    `lag_ns`, `return_ns` and `after_ns` lie between causes and effects.
     """
 
-    call: int
-    places: tuple[int, ...]
-    is_releasing: bool
-    is_idle: bool
-    return_ns: int
-
-
-class Slack(NamedTuple):
-    """What lies between causes and effects, in ns.
-
-    `latency_ns` of each operation from its issue to its start; `lag_ns` behind the first producer of each
-    operation, then behind the further ones; `return_ns` by piece, `after_ns` of pieces that go on after one
-    of another thread.
-    """
-
-    latency_ns: list[int]
-    lag_ns: list[int]
+    since_ns: Times
+    operation_ns: Times
+    piece_ns: Times
+    lag_ns: Times
     return_ns: Mapping[int, int]
     after_ns: Mapping[int, int]
-
-
-class Order(NamedTuple):
-    """Everything that a run goes through; operations and pieces are called by their places.
-
-    Attributes:
-        events: pieces, and operations counted on behind them, in the order in which they came.
-        before: the piece before each piece of its thread; behind all pieces stand the starts of threads.
-        thread_start_ns: those starts.
-        piece_ns: how long each piece takes.
-        released: pieces that go on after a piece of another thread, and which that is.
-        awaited: pieces in which a call waits.
-        is_special: whether a piece is one of either.
-        ref: the piece at whose end each operation is issued, or rather `offset_ns` later.
-        row: the piece that issues it, which `is_early` ones do not wait for.
-        operation_ns: how long each operation takes; a matched collective from when all have come.
-        first, more: what each operation waits for: places, the further ones with that of their lag.
-        meets: the collective of each operation, -1 without partners.
-        members: places of the partners of each collective.
-        captured_end_ns: of all operations, those that are waited for and not played behind the others.
-        slack: what lay between causes and effects in the capture.
-    """
-
-    events: list[int]
-    before: list[int]
-    thread_start_ns: list[int]
-    piece_ns: list[int]
-    released: Mapping[int, int]
-    awaited: Mapping[int, Awaited]
-    is_special: list[bool]
-    ref: list[int]
-    row: list[int]
-    is_early: list[bool]
-    offset_ns: list[int]
-    operation_ns: list[int]
-    first: list[int]
-    more: list[tuple[tuple[int, int], ...]]
-    meets: list[int]
-    members: list[list[int]]
-    captured_end_ns: list[int]
-    slack: Slack
 
 
 class Played(NamedTuple):
     """How a run went, by place: operations start and end, pieces are left.
 
-    `since_ns` is what each operation comes after the end of the piece it refers to, if nothing else holds it;
-    `lag_ns`, `return_ns` and `after_ns` lay between causes and effects, `first` and `more` tell who waited
-    for whom.
+    The others are its `Lengths`, and who waited for whom.
     """
 
-    start_ns: list[int]
-    end_ns: list[int]
-    left_ns: list[int]
-    since_ns: list[int]
-    latency_ns: list[int]
-    operation_ns: list[int]
-    piece_ns: list[int]
-    lag_ns: list[int]
+    start_ns: Numbers
+    end_ns: Numbers
+    left_ns: Numbers
+    since_ns: Numbers
+    operation_ns: Numbers
+    piece_ns: Numbers
+    lag_ns: Numbers
     return_ns: Mapping[int, int]
     after_ns: Mapping[int, int]
-    first: list[int]
-    more: list[tuple[tuple[int, int], ...]]
+    first: Numbers
+    more: Mapping[int, tuple[tuple[int, int], ...]]
 
 
-def play(order: Order, change: Change, operations: Mapping[int, int], slack: Slack) -> Played:
-    """Go through an order once; `operations` are those of the change by place, its waits are the order's."""
-    latency_ns = _scaled(slack.latency_ns, change.launch_latency)
-    lag_ns = slack.lag_ns
+class _Laid(NamedTuple):
+    """Operations as `Runs` lay them out.
+
+    `behind_ns` lies at least between the start of the first of a run and the start of each; `at_ns` is when
+    each could start, less that, from the begin of its leg on; `whole_ns` reaches at least from the start of
+    each run to its end.
+    """
+
+    behind_ns: Times
+    at_ns: Times
+    whole_ns: Times
+
+
+class _Settled(NamedTuple):
+    """When legs begin, when runs end, and when they would if their threads had come long before."""
+
+    leg_ns: Times
+    end_ns: Times
+    free_ns: Times
+
+
+def lengths(order: Order, change: Change, places: Mapping[int, int], idle: Rows, slack: Slack) -> Lengths:
+    """What everything takes with a change, whose operations are at `places`, and its idle ones at `idle`."""
+    latency_ns, lag_ns, return_ns = np.asarray(slack.latency_ns), np.asarray(slack.lag_ns), slack.return_ns
+    if change.launch_latency != 1:
+        latency_ns = _scaled(latency_ns, change.launch_latency)
     if change.hand_over != 1:
-        lag_ns = [round(lag * change.hand_over) if lag > 0 else lag for lag in lag_ns]
-    return_ns = slack.return_ns
+        lag_ns = np.where(lag_ns > 0, _scaled(lag_ns, change.hand_over), lag_ns)
     if change.return_latency != 1:
         return_ns = {row: round(ns * change.return_latency) for row, ns in return_ns.items()}
-    operation_ns, piece_ns = list(order.operation_ns), list(order.piece_ns)
-    for place, length_ns in operations.items():
-        operation_ns[place] = length_ns
-    for row, length_ns in change.pieces.items():
-        piece_ns[row] = length_ns
-    since_ns = [offset + latency for offset, latency in zip(order.offset_ns, latency_ns, strict=True)]
-    played = Played(
-        start_ns=[0] * len(order.ref),
-        end_ns=list(order.captured_end_ns),
-        left_ns=[0] * len(order.piece_ns) + order.thread_start_ns,
-        since_ns=since_ns,
-        latency_ns=latency_ns,
-        operation_ns=operation_ns,
-        piece_ns=piece_ns,
-        lag_ns=lag_ns,
-        return_ns=return_ns,
-        after_ns=slack.after_ns,
-        first=order.first,
-        more=order.more,
+    operation_ns = _changed(order.operation_ns, idle, places)
+    piece_ns = _changed(order.piece_ns, change.idle_pieces, change.pieces)
+    since_ns = np.asarray(order.offset_ns) + latency_ns
+    return Lengths(since_ns, operation_ns, piece_ns, lag_ns, return_ns, slack.after_ns)
+
+
+def _changed(times_ns: Numbers, idle: Rows, others_ns: Mapping[int, int]) -> Times:
+    found = np.array(times_ns, np.int64)
+    found[idle] = 0
+    if others_ns:
+        found[np.fromiter(others_ns, np.int64)] = np.fromiter(others_ns.values(), np.int64)
+    return found
+
+
+def _scaled(times_ns: Times, share: float) -> Times:
+    scaled: Times = np.rint(times_ns * share).astype(np.int64)
+    return scaled
+
+
+def play(order: Order, runs: Runs, told: Lengths, unblocked: frozenset[int]) -> Played:
+    """Go through an order once."""
+    along_ns = order.legs.along_ns(told.piece_ns)
+    laid = _laid(order, runs, told, along_ns)
+    settled = _settled(order, runs, told, laid, along_ns, unblocked)
+    least_ns = laid.at_ns + settled.leg_ns[runs.leg][runs.run]
+    least_ns[runs.head] = np.maximum(least_ns[runs.head], settled.free_ns - laid.whole_ns)
+    start_ns, end_ns = np.empty(runs.run.size, np.int64), np.array(order.captured_end_ns, np.int64)
+    start_ns[runs.layout] = runs.latest(least_ns) + laid.behind_ns
+    end_ns[: start_ns.size] = start_ns + told.operation_ns
+    met = [run for members in runs.members for run in members]
+    end_ns[runs.layout[runs.head[met]]] = settled.end_ns[met]
+    return Played(
+        numbers(start_ns),
+        numbers(end_ns),
+        numbers(order.legs.left_ns(along_ns, settled.leg_ns)),
+        numbers(told.since_ns),
+        numbers(told.operation_ns),
+        numbers(told.piece_ns),
+        numbers(told.lag_ns),
+        told.return_ns,
+        told.after_ns,
+        order.first,
+        order.more,
     )
-    _run(order, change.unblocked, played)
-    return played
 
 
-def _scaled(times_ns: list[int], share: float) -> list[int]:
-    return times_ns if share == 1 else [round(time_ns * share) for time_ns in times_ns]
+def starts(order: Order, runs: Runs, told: Lengths, unblocked: frozenset[int], places: Rows) -> list[int]:
+    """When operations at some places start, as `play` tells it of all."""
+    along_ns = order.legs.along_ns(told.piece_ns)
+    laid = _laid(order, runs, told, along_ns)
+    settled = _settled(order, runs, told, laid, along_ns, unblocked)
+    found = []
+    for at in runs.position[places].tolist():
+        run = runs.run[at]
+        issued_ns = settled.leg_ns[runs.leg[run]] + laid.at_ns[runs.head[run] : at + 1].max()
+        free_ns = settled.free_ns[run] - laid.whole_ns[run]
+        found.append(int(max(issued_ns, free_ns) + laid.behind_ns[at]))
+    return found
 
 
-def _run(order: Order, unblocked: frozenset[int], played: Played) -> None:
-    """Settle the times; nearly all of the time of an answer is spent here."""
-    start_ns, end_ns, left_ns, since_ns, _, operation_ns, piece_ns, lag_ns, _, _, first, more = played
-    ref, before, meets, is_special = order.ref, order.before, order.meets, order.is_special
-    row_count = len(order.piece_ns)
-    missing = [len(members) for members in order.members]
-    for event in order.events:
-        if event < row_count:
-            if is_special[event]:
-                left_ns[event] = _left_ns(event, order, unblocked, played)
-            else:
-                left_ns[event] = left_ns[before[event]] + piece_ns[event]
-            continue
-        place = event - row_count
-        at_ns = left_ns[ref[place]] + since_ns[place]
-        free_ns = end_ns[first[place]] + lag_ns[place]
-        if free_ns > at_ns:  # noqa: PLR1730  # a call of max takes twice as long
-            at_ns = free_ns
-        for producer, lag_place in more[place]:
-            free_ns = end_ns[producer] + lag_ns[lag_place]
-            at_ns = max(at_ns, free_ns)
-        start_ns[place] = at_ns
-        end_ns[place] = at_ns + operation_ns[place]
-        meeting = meets[place]
-        if meeting >= 0:
-            missing[meeting] -= 1
-            if not missing[meeting]:
-                _complete(order.members[meeting], played)
+def _laid(order: Order, runs: Runs, told: Lengths, along_ns: Times) -> _Laid:
+    layout, head = runs.layout, runs.head
+    took_ns = told.operation_ns[layout]
+    behind_ns = told.lag_ns[layout]
+    behind_ns[1:] += took_ns[:-1]
+    behind_ns[head] = 0
+    behind_ns = np.cumsum(behind_ns)
+    behind_ns -= behind_ns[head][runs.run]
+    at_ns = order.legs.since_ns(along_ns, runs.refers) + told.since_ns[layout] - behind_ns
+    last = np.append(head[1:], layout.size)[: head.size] - 1
+    return _Laid(behind_ns, at_ns, behind_ns[last] + took_ns[last])
 
 
-def _complete(members: list[int], played: Played) -> None:
+def _settled(  # noqa: PLR0913, PLR0917  # these settle it together
+    order: Order, runs: Runs, told: Lengths, laid: _Laid, along_ns: Times, unblocked: frozenset[int]
+) -> _Settled:
+    """Settle legs and runs one after the other, in the order in which they came in the capture."""
+    legs, count, whole_ns = order.legs, runs.head.size, laid.whole_ns
+    leg_ns = [*order.thread_start_ns, *([0] * (len(legs.waiting) + 1))]
+    end_ns, free_ns = [0] * count + runs.known_ns, [0] * count
+    missing = [len(members) for members in runs.members]
+    issued_ns = np.maximum.reduceat(laid.at_ns, runs.head) + whole_ns if count else whole_ns
+    handed_ns = told.lag_ns[runs.layout[runs.head]] + whole_ns
+    more_ns = told.lag_ns[runs.further_lag] + whole_ns[runs.further_run]
+    further = zip(runs.further, more_ns.tolist(), strict=True)
+    columns = (runs.first, handed_ns.tolist(), runs.further_count, runs.meets)
+    turns = zip(range(count), runs.leg.tolist(), issued_ns.tolist(), *columns, strict=True)
+    waiting = legs.waiting.tolist()
+    behind_leg = legs.leg[legs.behind].tolist()
+    behind_ns = legs.since_ns(along_ns, legs.behind).tolist()
+    done = 0
+    for place, until in enumerate([*runs.before_leg, count]):
+        for run, leg, own_ns, source, lag_ns, further_count, meeting in islice(turns, until - done):
+            free = end_ns[source] + lag_ns
+            if further_count:
+                free = max(free, *(end_ns[one] + ns for one, ns in islice(further, further_count)))
+            at_ns = leg_ns[leg] + own_ns
+            free_ns[run] = free
+            end_ns[run] = at_ns if at_ns > free else free  # noqa: FURB136  # a call of max takes longer
+            if meeting >= 0:
+                missing[meeting] -= 1
+                if not missing[meeting]:
+                    _complete(runs.members[meeting], end_ns, whole_ns)
+        done = until
+        if place < len(waiting):
+            entered_ns = leg_ns[behind_leg[place]] + behind_ns[place]
+            done_ns = max((end_ns[one] for one in runs.awaited[place]), default=None)
+            leg_ns[legs.thread_count + place] = _left_ns(
+                waiting[place], entered_ns, done_ns, order, told, unblocked
+            )
+    return _Settled(*(np.array(times_ns, np.int64) for times_ns in (leg_ns, end_ns, free_ns)))
+
+
+def _complete(members: list[int], end_ns: list[int], whole_ns: Times) -> None:
     """End a collective whose last participant has come."""
-    came_ns = max(played.start_ns[member] for member in members)
-    for member in members:
-        if played.operation_ns[member]:
-            played.end_ns[member] = came_ns + played.operation_ns[member]
+    took_ns = whole_ns[members].tolist()
+    came_ns = max(end_ns[member] - ns for member, ns in zip(members, took_ns, strict=True))
+    for member, ns in zip(members, took_ns, strict=True):
+        if ns:
+            end_ns[member] = came_ns + ns
 
 
-def _left_ns(row: int, order: Order, unblocked: frozenset[int], played: Played) -> int:
-    """When a thread leaves a piece in which it waits."""
-    length_ns = played.piece_ns[row]
+def _left_ns(  # noqa: PLR0913, PLR0917  # these tell it together
+    row: int, behind_ns: int, done_ns: int | None, order: Order, told: Lengths, unblocked: frozenset[int]
+) -> int:
+    """When a thread leaves a piece in which it waits, behind another that ended at `behind_ns`.
+
+    `done_ns` is the end of what a call waits for, `None` if that is nothing.
+    """
+    length_ns = int(told.piece_ns[row])
     if row in order.released:
-        return played.left_ns[order.released[row]] + min(played.after_ns[row], length_ns)
-    entered_ns = played.left_ns[order.before[row]]
-    call, places, is_releasing, is_idle, _ = order.awaited[row]
+        return behind_ns + min(told.after_ns[row], length_ns)
+    call, _, is_releasing, is_idle, _ = order.awaited[row]
     if call in unblocked:
-        return entered_ns + (length_ns if is_releasing else 0)
-    if not places:
-        return entered_ns + length_ns
-    done_ns = max(played.end_ns[place] for place in places)
-    return_ns = played.return_ns[row]
+        return behind_ns + (length_ns if is_releasing else 0)
+    if done_ns is None:
+        return behind_ns + length_ns
+    return_ns = told.return_ns[row]
     if is_releasing:
-        return max(entered_ns, done_ns) + return_ns
+        return max(behind_ns, done_ns) + return_ns
     if is_idle:
-        return max(entered_ns + length_ns, done_ns + (return_ns if done_ns > entered_ns else 0))
-    return max(entered_ns + min(length_ns, LEAST_WAIT_NS), done_ns + (return_ns if length_ns else 0))
+        return max(behind_ns + length_ns, done_ns + (return_ns if done_ns > behind_ns else 0))
+    return max(behind_ns + min(length_ns, LEAST_WAIT_NS), done_ns + (return_ns if length_ns else 0))

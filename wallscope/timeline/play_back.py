@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from wallscope.timeline.play import LEAST_WAIT_NS, Order, Played
+import numpy as np
+
+from wallscope.timeline.order import Order
+from wallscope.timeline.play import LEAST_WAIT_NS, Played
 
 _AFTER_ALL = 2**62
 
@@ -54,6 +57,7 @@ class _Walk:
     def __init__(self, order: Order, played: Played, from_ns: int, at_ns: int) -> None:
         self._order, self._played = order, played
         self._from_ns, self.at_ns = from_ns, at_ns
+        self._special = order.released.keys() | order.awaited.keys()
         self.links = Links([], [], [], [], [])
 
     def emit(self, bound: int, start_ns: int, place: int, next_place: int = -1) -> None:
@@ -75,7 +79,7 @@ class _Walk:
         producer = played.first[place]
         if producer == count or played.end_ns[producer] + played.lag_ns[place] != start_ns:
             producer = -1
-            for other, lag_place in played.more[place]:
+            for other, lag_place in played.more.get(place, ()):
                 if played.end_ns[other] + played.lag_ns[lag_place] == start_ns:
                     producer = other
                     break
@@ -96,13 +100,13 @@ class _Walk:
     def _thread(self, row: int) -> int | None:
         """Go back along threads from the end of a piece; returns the operation that a call waited for."""
         order, left_ns = self._order, self._played.left_ns
-        before, is_special, row_count = order.before, order.is_special, len(order.piece_ns)
+        before, special, row_count = order.before, self._special, len(order.piece_ns)
         while self.at_ns > self._from_ns and row < row_count:
-            if is_special[row]:
+            if row in special:
                 awaited = self._awaited(row)
                 if awaited is not None:
                     return awaited
-            following = order.released.get(row, before[row]) if is_special[row] else before[row]
+            following = order.released.get(row, before[row]) if row in special else before[row]
             self.emit(_PIECE, left_ns[following], row)
             row = following
         return None
@@ -125,8 +129,18 @@ def _producers(played: Played, place: int) -> Iterator[tuple[int, int]]:
     """What an operation waited for, and how long after that it could start."""
     if played.first[place] != len(played.start_ns):
         yield played.first[place], played.lag_ns[place]
-    for producer, lag_place in played.more[place]:
+    for producer, lag_place in played.more.get(place, ()):
         yield producer, played.lag_ns[lag_place]
+
+
+def _events(order: Order) -> list[int]:
+    """Pieces, and operations counted on behind them, in the order in which they came in the capture."""
+    settled_ns, begun_ns = np.asarray(order.settled_ns), np.asarray(order.begun_ns)
+    number = np.arange(settled_ns.size + begun_ns.size)
+    found: list[int] = np.lexsort(
+        (number, number >= settled_ns.size, np.concatenate((settled_ns, begun_ns)))
+    ).tolist()
+    return found
 
 
 def latest_ends_ns(order: Order, played: Played, place: int) -> list[int]:
@@ -138,7 +152,7 @@ def latest_ends_ns(order: Order, played: Played, place: int) -> list[int]:
     left_ns = [_AFTER_ALL] * len(played.left_ns)
     row_count = len(order.piece_ns)
     come_ns = [_AFTER_ALL] * len(order.members)
-    for event in reversed(order.events):
+    for event in reversed(_events(order)):
         if event < row_count:
             _loosen_piece(event, order, played, late_ns, left_ns)
             continue

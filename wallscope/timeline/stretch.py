@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.replay import Pieces, Replay
+from wallscope.timeline.pieces import Pieces
+from wallscope.timeline.places import texts_of
+from wallscope.timeline.replay import Replay
 from wallscope.timeline.stream_order import Tail
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Steps of some ranks, ready to be played.
+    """Steps of some ranks, ready to be played; series of texts are enumerations.
 
     Attributes:
         replay: the stretch.
@@ -33,7 +36,7 @@ class Stretch:
     replay: Replay
     waits: Dependencies
     pieces: Pieces
-    causes: list[str]
+    causes: pl.Series
     operations: pl.DataFrame
     steps: pl.DataFrame
     call_name: pl.Series
@@ -45,6 +48,9 @@ class Stretch:
 
     def roles(self) -> list[str | None]:
         """The role of the call that each piece is in, by row; `None` outside calls."""
-        known = pl.Series(self.pieces.call, dtype=pl.Int64).to_frame("call")
-        row = pl.when(pl.col("call") >= 0).then("call").cast(pl.UInt32)
-        return self.call_role.gather(known.select(row)[:, 0]).cast(pl.String).to_list()
+        call = np.asarray(self.pieces.call)
+        known = self.call_role.to_physical().to_numpy()[call[call >= 0]]
+        names = [*texts_of(self.call_role), None]
+        of_piece = np.full(call.size, -1)
+        of_piece[call >= 0] = known
+        return [names[place] for place in of_piece.tolist()]

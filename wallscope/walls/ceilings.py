@@ -4,33 +4,36 @@ A cause may own little of the chain and yet hold everything up, or own much of i
 constraint close behind; playing the dependencies again without it heeds both.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
 from wallscope.cores import side_by_side
-from wallscope.model.kinds import OperationClass
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.places import texts_of
 from wallscope.timeline.play import Change
 from wallscope.timeline.replay import Replay
+from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.host import DRAINED, FRAMEWORK
-from wallscope.walls.pieces import shortened
 from wallscope.walls.stretches import (
     MOST_OPERATIONS,
     RankWindows,
+    beginning,
     connected,
+    held_between,
+    issued_between,
     issuing,
-    listed,
     neighbouring,
     pieces_between,
     releasing,
 )
 
 _LARGEST_ERROR = 0.02
-_COMPUTING = [str(OperationClass.COMPUTE), str(OperationClass.OPAQUE_GRAPH)]
 _RECOMPUTE, _ALLOCATOR = "memory/recompute", "memory/allocator"
 _HAND_OVER = {"compute/kernel-gap", "compute/hand-over"}
+_UNKNOWN = ""
 
 
 class Ceilings:
@@ -88,9 +91,8 @@ def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows,
     begin_ns, until_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
     together = []
     for rank in ranks:
-        middle_ns = pl.col("start_ns") + (pl.col("end_ns") - pl.col("start_ns")) // 2
-        own = rank.windows.filter(middle_ns.is_between(begin_ns, until_ns))
-        if own.join(rank.typical, on="step", how="semi").is_empty():
+        own = held_between(rank, begin_ns, until_ns)
+        if set(own["step"].to_list()).isdisjoint(rank.typical["step"].to_list()):
             yield [(rank, neighbouring(rank))]
         else:
             together.append((rank, own))
@@ -106,28 +108,25 @@ class _Stretch:
         ranks: Sequence[tuple[RankWindows, pl.DataFrame]],
         partners: pl.DataFrame,
     ) -> None:
-        self._evidence = evidence
-        self._drained = [evidence.drained[rank.rank_id] for rank, _ in ranks]
         waits = evidence.waits
+        self._drained = [evidence.drained[rank.rank_id] for rank, _ in ranks]
         begin_ns = min(stretch["issue_start_ns"][0] for _, stretch in ranks)
         until_ns = max(stretch["issue_end_ns"][-1] for _, stretch in ranks)
-        operations = pl.concat([rank.operations for rank, _ in ranks])
-        issued_ns = waits.calls.start_ns[operations["call"].to_numpy()]
-        self._own = operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
-        whole = pieces_between(evidence, issuing(self._own, self._drained, waits), begin_ns, until_ns)
-        self._releasing = releasing(evidence, whole["call"])
-        pieces = shortened(whole, self._own, evidence, self._releasing.keys())
-        self._rows_of = _rows_by(pieces["cause"])
-        self._call_of = pieces["call"].to_numpy()
-        self._blocking_rows = frozenset(self._rows_in(waits.blocking))
-        self._replay = Replay(self._own, waits, listed(pieces, evidence), self._releasing, partners)
-        self._steps = {
-            rank.rank_id: _first_operations(
-                stretch, rank.typical, self._own.filter(pl.col("rank_id") == rank.rank_id)
-            )
-            for rank, stretch in ranks
-        }
-        self._started = {frozenset[str](): self._replay.run(Change())}
+        own = issued_between([rank for rank, _ in ranks], waits, begin_ns, until_ns)
+        self._pieces, causes = pieces_between(
+            evidence, issuing(own, self._drained, waits), begin_ns, until_ns
+        )
+        self._cause_of, self._names = causes.to_physical().to_numpy(), texts_of(causes).to_list()
+        self._releasing = releasing(evidence, np.asarray(self._pieces.call))
+        self._blocking = self._pieces.inside(waits.blocking)
+        self._replay = Replay(own, waits, self._pieces, self._releasing, partners)
+        self._op, self._call = own["op"].to_numpy(), own["call"].to_numpy()
+        of_op = evidence.causes.cause.gather(own["op"]).fill_null(_UNKNOWN)
+        self._names_of_op = of_op.unique()
+        self._cause_of_op = of_op.cast(pl.Enum(self._names_of_op)).to_physical().to_numpy()
+        self._steps = {rank.rank_id: _first_operations(stretch, rank, own) for rank, stretch in ranks}
+        self._captured_ns = np.asarray(waits.start_ns)
+        self._played: dict[frozenset[str], dict[int, float | None]] = {}
 
     def step_count(self, rank_id: int) -> int:
         """How many steps of a rank's typical one are played."""
@@ -135,49 +134,48 @@ class _Stretch:
 
     def actual_ns(self, rank_id: int) -> float | None:
         """Mean length of those steps in the capture."""
-        return self._length(rank_id, self._evidence.waits.start_ns)
+        return _mean_length(self._captured_ns[self._steps[rank_id]])
 
     def played_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
         """Mean length of those steps played without some causes; `None` where they can't be played."""
-        if causes not in self._started:
-            self._started[causes] = self._replay.run(self._without(causes))
-        started = self._started[causes]
-        if any(op not in started for pair in self._steps[rank_id] for op in pair):
-            return None
-        return self._length(rank_id, started)
+        if causes not in self._played:
+            self._played[causes] = self._lengths(self._without(causes) if causes else Change())
+        return self._played[causes][rank_id]
 
-    def _length(self, rank_id: int, started: Mapping[int, int] | Sequence[int]) -> float | None:
-        steps = self._steps[rank_id]
-        return (
-            sum(started[behind] - started[first] for first, behind in steps) / len(steps) if steps else None
-        )
+    def _lengths(self, change: Change) -> dict[int, float | None]:
+        """The mean length of the steps of each rank in a run."""
+        edges = self._replay.places_of(np.concatenate(list(self._steps.values())).ravel())
+        begun_ns = np.full(edges.size, -1, np.int64)
+        begun_ns[edges >= 0] = self._replay.starts(change, edges[edges >= 0])
+        found, done = {}, 0
+        for rank_id, steps in self._steps.items():
+            own = slice(done, done := done + steps.size)
+            is_played = (edges[own] >= 0).all()
+            found[rank_id] = _mean_length(begun_ns[own].reshape(-1, 2)) if is_played else None
+        return found
 
     def _without(self, causes: Collection[str]) -> Change:
-        of_operation = self._evidence.causes.cause.gather(self._own["op"])
-        removed = self._own.filter(of_operation.is_in(list(causes)))
+        is_gone = np.array([cause in causes for cause in self._names_of_op], np.bool_)
         names = [cause.removeprefix(f"{DRAINED}/") for cause in causes if cause.startswith(DRAINED)]
         unblocked = {call for name in names for drained in self._drained for call in drained.blocking(name)}
         unmade = set(unblocked)
         if _RECOMPUTE in causes:  # work that is not done again is not launched again
-            unmade |= set(self._own.filter(of_operation == _RECOMPUTE)["call"]) - {-1}
+            again = np.array([cause == _RECOMPUTE for cause in self._names_of_op], np.bool_)
+            unmade |= set(self._call[again[self._cause_of_op]].tolist()) - {-1}
         if _ALLOCATOR in causes:
             unblocked |= self._releasing.keys()
-        rows = {row for cause, own in self._rows_of.items() if _goes_with(causes, cause) for row in own}
-        rows -= self._blocking_rows
-        rows |= set(self._rows_in(unmade))
+        goes = np.array([_goes_with(causes, cause) for cause in self._names], np.bool_)
+        takes_none = goes[self._cause_of]
+        takes_none[self._blocking] = False
+        takes_none[self._pieces.inside(unmade)] = True
         return Change(
-            pieces=dict.fromkeys(rows, 0),
-            operations=dict.fromkeys(removed["op"].to_list(), 0),
             unblocked=frozenset(unblocked),
             launch_latency=float("host/launch-latency" not in causes),
             hand_over=float(not _HAND_OVER & set(causes)),
             return_latency=float("host/synchronisation" not in causes),
+            idle_pieces=np.flatnonzero(takes_none),
+            idle_operations=self._op[is_gone[self._cause_of_op]],
         )
-
-    def _rows_in(self, calls: Collection[int]) -> list[int]:
-        """The pieces inside some calls."""
-        found: list[int] = np.flatnonzero(np.isin(self._call_of, np.fromiter(calls, np.int64))).tolist()
-        return found
 
 
 def _goes_with(causes: Collection[str], cause: str) -> bool:
@@ -185,20 +183,14 @@ def _goes_with(causes: Collection[str], cause: str) -> bool:
     return FRAMEWORK in causes if cause.startswith(DRAINED) else cause in causes
 
 
-def _rows_by(causes: pl.Series) -> dict[str, list[int]]:
-    """The rows of each cause."""
-    rows = causes.to_frame("cause").with_row_index("row").group_by("cause", maintain_order=True).agg("row")
-    return dict(rows.iter_rows())
+def _first_operations(stretch: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame) -> Rows:
+    """The operations at which each typical window of a rank and the one behind it begin, in two columns."""
+    is_typical = np.isin(stretch["step"].to_numpy(), rank.typical["step"].to_numpy())
+    bounds_ns = np.column_stack([stretch["start_ns"].to_numpy(), stretch["end_ns"].to_numpy()])[is_typical]
+    found = beginning(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
+    return found[(found >= 0).all(axis=1)]
 
 
-def _first_operations(
-    stretch: pl.DataFrame, typical: pl.DataFrame, operations: pl.DataFrame
-) -> list[tuple[int, int]]:
-    """The operations at which each typical window and the one behind it begin."""
-    begun = operations.filter(pl.col("class").is_in(_COMPUTING)).unique(
-        "start_ns", keep="first", maintain_order=True
-    )
-    at = dict(begun.select("start_ns", "op").iter_rows())
-    is_typical = pl.col("step").is_in(typical["step"].implode())
-    bounds = stretch.filter(is_typical).select("start_ns", "end_ns").iter_rows()
-    return [(at[start_ns], at[end_ns]) for start_ns, end_ns in bounds if start_ns in at and end_ns in at]
+def _mean_length(bounds_ns: Times) -> float | None:
+    """The mean length of steps that begin and end at moments, in two columns; `None` of none."""
+    return int((bounds_ns[:, 1] - bounds_ns[:, 0]).sum()) / len(bounds_ns) if len(bounds_ns) else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
 import polars as pl
 
 from wallscope.errors import NothingToAnalyzeError
@@ -12,9 +13,11 @@ from wallscope.walls.attribution import Evidence
 from wallscope.walls.phases import Phases
 from wallscope.walls.stretches import (
     RankWindows,
+    beginning,
     connected,
+    held_between,
+    issued_between,
     issuing,
-    listed,
     neighbouring,
     pieces_between,
     releasing,
@@ -22,7 +25,6 @@ from wallscope.walls.stretches import (
 
 NO_ISSUER = "no call is in the export that issued the operations of its steps"
 MOST_PLAYED = 160_000
-_COMPUTING = ("compute", "opaque_graph")
 _PLAYED = pl.Schema(
     {
         **STEPS,
@@ -56,25 +58,22 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     chosen = neighbouring(shown, most // len(together))
     begin_ns, until_ns = _issued(chosen, together)
     waits = evidence.waits
-    everyone = pl.concat([rank.operations for rank in together])
-    issued_ns = waits.calls.start_ns[everyone["call"].to_numpy()]
-    own = everyone.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns)))
-    if (own["call"] < 0).all():
+    own = issued_between(together, waits, begin_ns, until_ns)
+    if not (own["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
-    drained = [evidence.drained[rank.rank_id] for rank in together]
-    held = [one for one in drained if own.filter(pl.col("rank_id") == one.rank_id).height]
-    found = pieces_between(evidence, issuing(own, held, waits), begin_ns, until_ns)
-    found = found.sort("end_ns", "start_ns", maintain_order=True)
-    pieces, given_back = listed(found, evidence), releasing(evidence, found["call"])
+    there = set(own["rank_id"].unique())
+    drained = [evidence.drained[rank.rank_id] for rank in together if rank.rank_id in there]
+    pieces, causes = pieces_between(evidence, issuing(own, drained, waits), begin_ns, until_ns)
+    given_back = releasing(evidence, np.asarray(pieces.call))
     replay = Replay(own, waits, pieces, given_back, partners)
     return Stretch(
         replay=replay,
         waits=waits,
         pieces=pieces,
-        causes=found["cause"].to_list(),
+        causes=causes,
         operations=_described(own, evidence, phases, kernel_names),
         steps=_steps(chosen, shown, own, replay),
-        call_name=evidence.names_of_calls.cast(pl.String),
+        call_name=evidence.names_of_calls,
         call_role=evidence.calls["role"],
         releasing=given_back,
         ranges=phases.tree,
@@ -85,19 +84,20 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
 
 def _issued(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
     """The host's time for some windows, and for those of other ranks at the same time of the devices."""
-    middle_ns = pl.col("start_ns") + (pl.col("end_ns") - pl.col("start_ns")) // 2
-    is_alongside = middle_ns.is_between(chosen["start_ns"][0], chosen["end_ns"][-1])
-    held = [chosen, *(rank.windows.filter(is_alongside) for rank in together)]
-    issued = pl.concat([one.select("issue_start_ns", "issue_end_ns") for one in held]).to_numpy()
-    return int(issued[:, 0].min()), int(issued[:, 1].max())
+    begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
+    held = [chosen, *(held_between(rank, begin_ns, end_ns) for rank in together)]
+    return (
+        min(int(one["issue_start_ns"].to_numpy().min()) for one in held if len(one)),
+        max(int(one["issue_end_ns"].to_numpy().max()) for one in held if len(one)),
+    )
 
 
 def held_operations(rank: RankWindows, most: int) -> int:
     """How many operations of a rank are played where there should be at most so many."""
     chosen = neighbouring(rank, most)
-    begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
-    is_held = pl.col("start_ns").is_between(begin_ns, end_ns, closed="left")
-    return int(rank.operations.select(is_held.sum()).item())
+    starts_ns = rank.operations["start_ns"].to_numpy()
+    begin, end = np.searchsorted(starts_ns, (chosen["start_ns"][0], chosen["end_ns"][-1]))
+    return int(end - begin)
 
 
 def waiting_most(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
@@ -119,32 +119,27 @@ def _described(
     own: pl.DataFrame, evidence: Evidence, phases: Phases, kernel_names: pl.DataFrame
 ) -> pl.DataFrame:
     """The operations with their causes, their names, and the range and path of each."""
-    op = own["op"]
-    inside = evidence.projected["range"].gather(op)
-    paths = phases.tree.select(pl.col("range").cast(pl.Int32), "path")
-    paths = paths.filter(pl.col("range").is_in(inside.unique().implode()))
-    return (
-        own.with_columns(
-            cause=evidence.causes.cause.gather(op), before=evidence.causes.before.gather(op), range=inside
-        )
-        .join(paths, on="range", how="left", maintain_order="left")
-        .join(kernel_names, on="name", how="left", maintain_order="left")
-    )
+    op = own["op"].to_numpy()
+    inside = evidence.projected["range"].to_numpy()[op]
+    path = np.full(int(phases.tree["range"].to_numpy().max(initial=0)) + 2, -1, np.int64)
+    path[phases.tree["range"].to_numpy()] = phases.tree["path"].to_numpy()
+    of_path = pl.Series(path[inside])
+    return own.with_columns(
+        evidence.causes.cause.gather(op).alias("cause"),
+        evidence.causes.before.gather(op).alias("before"),
+        pl.Series("range", inside, pl.Int32),
+        of_path.set(of_path < 0, None).cast(phases.tree.schema["path"]).alias("path"),
+    ).join(kernel_names, on="name", how="left", maintain_order="left")
 
 
 def _steps(chosen: pl.DataFrame, shown: RankWindows, own: pl.DataFrame, replay: Replay) -> pl.DataFrame:
     """The windows whose both ends are played."""
-    begun = own.filter(
-        (pl.col("rank_id") == shown.rank_id) & pl.col("class").cast(pl.String).is_in(_COMPUTING)
-    ).unique("start_ns", keep="first", maintain_order=True)
-    at = {start_ns: op for start_ns, op in begun.select("start_ns", "op").iter_rows() if op in replay.places}
-    typical = pl.col("step").is_in(shown.typical["step"].implode())
-    checked = pl.col("steady") if shown.windows["steady"].any() else typical
-    rows = [
-        {**row, "first": at[row["start_ns"]], "behind": at[row["end_ns"]]}
-        for row in chosen.with_columns(typical=typical, checked=checked).iter_rows(named=True)
-        if row["start_ns"] in at and row["end_ns"] in at
-    ]
-    return pl.DataFrame(
-        [{name: row[name] for name in _PLAYED.names()} for row in rows], schema=_PLAYED, orient="row"
+    bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
+    edges = beginning(own, shown.rank_id, bounds_ns.ravel())
+    edges = np.where(replay.places_of(edges) >= 0, edges, -1).reshape(-1, 2)
+    typical = pl.Series(np.isin(chosen["step"].to_numpy(), shown.typical["step"].to_numpy()))
+    checked = chosen["steady"] if shown.windows["steady"].any() else typical
+    told = chosen.hstack(
+        [typical.alias("typical"), checked.alias("checked"), *map(pl.Series, ("first", "behind"), edges.T)]
     )
+    return told.filter(pl.Series((edges >= 0).all(axis=1))).select(_PLAYED.names())

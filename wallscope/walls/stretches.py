@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from wallscope.model.kinds import CallRole, LinkKind
+from wallscope.model.frames import CLASS, ROLE
+from wallscope.model.kinds import CallRole, LinkKind, OperationClass
 from wallscope.timeline.call_spans import CallSpans
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.replay import Pieces
-from wallscope.timeline.spans import Spans, Times
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.pieces import Pieces
+from wallscope.timeline.places import are_among, texts_of
+from wallscope.timeline.spans import Spans, Times, numbers
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.drained import Drained
@@ -18,15 +22,15 @@ from wallscope.walls.host import on_threads
 
 MOST_OPERATIONS = 12_000
 _RELEASES = r"^cuda(Free|FreeArray|FreeHost|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)(_v2)?$"
-_NO_PIECES = pl.Schema(
-    {"thread": pl.Int32(), "start_ns": pl.Int64(), "end_ns": pl.Int64(), "call": pl.Int32()}
-)
+_OTHER_CALL = "host/other-call"
 _OF_ROLE = {
     CallRole.LAUNCH: "host/launch-call",
     CallRole.GRAPH: "host/launch-call",
     CallRole.ALLOC: "memory/allocator",
     CallRole.SYNC: "host/synchronisation",
 }
+_KINDS = pl.Series([LinkKind.OTHER_CALL, LinkKind.OUTSIDE_CALLS], dtype=pl.Enum(LinkKind))
+_COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,22 @@ class RankWindows:
 
 def connected(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list[RankWindows]]:
     """Ranks that communicate with each other, perhaps through others."""
-    groups = [[rank] for rank in ranks]
-    rank_of = pl.concat([rank.operations.select("op", "rank_id") for rank in ranks])
-    joined = partners.join(rank_of, on="op").group_by("collective").agg(pl.col("rank_id").unique().sort())
-    for members in joined["rank_id"].unique().to_list():
-        touched = [group for group in groups if any(rank.rank_id in members for rank in group)]
-        rest = [group for group in groups if group not in touched]
-        groups = [*rest, [rank for group in touched for rank in group]]
-    return groups
+    op, collective = partners["op"].to_numpy(), partners["collective"].to_numpy()
+    rank_of, groups = np.zeros(op.size, np.int64), np.arange(len(ranks))
+    for place, rank in enumerate(ranks):
+        rank_of[are_among(op, rank.operations["op"].to_numpy())] = place
+    while True:
+        first = np.full(int(collective.max(initial=0)) + 1, len(ranks))
+        np.minimum.at(first, collective, groups[rank_of])
+        joined = groups.copy()
+        np.minimum.at(joined, rank_of, first[collective])
+        if np.array_equal(joined, groups):
+            break
+        groups = joined
+    return [
+        [ranks[place] for place in np.flatnonzero(groups == one).tolist()]
+        for one in np.unique(groups).tolist()
+    ]
 
 
 def neighbouring(rank: RankWindows, most: int = MOST_OPERATIONS) -> pl.DataFrame:
@@ -69,18 +81,46 @@ def neighbouring(rank: RankWindows, most: int = MOST_OPERATIONS) -> pl.DataFrame
     return windows[before : max(min(last + 1, quick), first + 1)]
 
 
-def releasing(evidence: Evidence, called: pl.Series) -> dict[int, Tail]:
-    """Calls that wait for an idle device to give memory back, and the last work before each."""
+def held_between(rank: RankWindows, begin_ns: int, end_ns: int) -> pl.DataFrame:
+    """The windows of a rank whose middle lies in a stretch of time, both ends included."""
+    starts_ns, ends_ns = rank.windows["start_ns"].to_numpy(), rank.windows["end_ns"].to_numpy()
+    middle_ns = starts_ns + (ends_ns - starts_ns) // 2
+    return rank.windows.filter(pl.Series((middle_ns >= begin_ns) & (middle_ns <= end_ns)))
+
+
+def issued_between(
+    ranks: Sequence[RankWindows], waits: Dependencies, begin_ns: int, until_ns: int
+) -> pl.DataFrame:
+    """The operations of ranks (`CLASSIFIED`) that were issued in a stretch of time, both ends included."""
+    found = []
+    for rank in ranks:
+        issued_ns = waits.calls.start_ns[rank.operations["call"].to_numpy()]
+        found.append(rank.operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns))))
+    return pl.concat(found)
+
+
+def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
+    """The first operation of a rank that computes from each moment on; -1 where none starts just then."""
+    kinds = np.array([OperationClass(name) in _COMPUTING for name in CLASS.categories])
+    is_own = operations["rank_id"].to_numpy() == rank_id
+    own = np.flatnonzero(is_own & kinds[operations["class"].to_physical().to_numpy()])
+    starts_ns = operations["start_ns"].to_numpy()[own]
+    place = np.searchsorted(starts_ns, at_ns)
+    is_there = np.append(starts_ns, at_ns.max(initial=0) + 1)[place] == at_ns
+    return np.where(is_there, np.append(operations["op"].to_numpy()[own], 0)[place].astype(np.int64), -1)
+
+
+def releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
+    """Calls that wait for an idle device to give memory back, among some, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
-    calls = called.filter(called >= 0).unique().sort().cast(pl.UInt32)
-    own = names.gather(calls).cast(pl.String)
-    distinct = own.unique()
-    found = calls.filter(own.is_in(distinct.filter(distinct.str.contains(_RELEASES)).implode())).to_list()
+    calls = np.unique(call[call >= 0])
+    releases = texts_of(names).str.contains(_RELEASES).to_numpy()
+    found = calls[np.append(releases, False)[names.to_physical().to_numpy()[calls]]].tolist()
     tails: dict[int, Tail] = {}
-    for call in found:
-        streams = waits.order.process(int(evidence.activity.process[waits.call_thread[call]]))
-        at_ns = waits.call_start_ns[call]
-        tails[call] = waits.order.latest(op for one in streams for op in waits.order.tail(one, at_ns))
+    for one in found:
+        streams = waits.order.process(int(evidence.activity.process[waits.call_thread[one]]))
+        at_ns = waits.call_start_ns[one]
+        tails[one] = waits.order.latest(op for stream in streams for op in waits.order.tail(stream, at_ns))
     return tails
 
 
@@ -90,9 +130,9 @@ def issuing(
     """The threads that issue operations, each with the first rank that it issues to."""
     taken: set[int] = set()
     found = []
+    rank_id, thread = operations["rank_id"].to_numpy(), waits.calls.thread[operations["call"].to_numpy()]
     for own in drained:
-        call = operations.filter(pl.col("rank_id") == own.rank_id)["call"].to_numpy()
-        threads = set(waits.calls.thread[call].tolist()) - {-1} - taken
+        threads = set(np.unique(thread[rank_id == own.rank_id]).tolist()) - {-1} - taken
         taken |= threads
         found.append((own, sorted(threads)))
     return found
@@ -100,43 +140,70 @@ def issuing(
 
 def pieces_between(
     evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
-) -> pl.DataFrame:
-    """What threads were in during a stretch (`PIECES`), thread by thread in order of time."""
-    return pl.concat(
-        _pieces_of_rank(evidence, drained, threads, begin_ns, until_ns) for drained, threads in threads_of
-    )
-
-
-def listed(pieces: pl.DataFrame, evidence: Evidence) -> Pieces:
-    """The pieces (`PIECES`, by end) as a replay takes them."""
+) -> tuple[Pieces, pl.Series]:
+    """What threads were in during a stretch, and the cause of each piece, as an enumeration."""
+    of_ranks = [_of_rank(evidence, *own, begin_ns, until_ns) for own in threads_of]
+    names = sorted({name for of_rank in of_ranks for name in of_rank.names})
+    number = {name: place for place, name in enumerate(names)}
+    codes = [np.array([number[name] for name in one.names], np.uint32)[one.cause] for one in of_ranks]
+    causes = pl.Series("cause", names, pl.Enum(names)).gather(np.concatenate(codes))
+    columns = (np.concatenate([getattr(one, name) for one in of_ranks]) for name in _COLUMNS)
     process = dict(enumerate(evidence.activity.process.to_list()))
-    return Pieces(process, *(pieces[name].to_list() for name in ("thread", "start_ns", "end_ns", "call")))
+    return Pieces(process, *map(numbers, columns)), causes
 
 
-def _pieces_of_rank(
+@dataclass(frozen=True, slots=True)
+class _RankPieces:
+    """Pieces of the threads of a rank, as `Pieces` has them; causes are places in `names`."""
+
+    thread: Rows
+    start_ns: Times
+    end_ns: Times
+    call: Rows
+    cause: Rows
+    names: list[str]
+
+
+_COLUMNS = ("thread", "start_ns", "end_ns", "call")
+
+
+def _of_rank(
     evidence: Evidence, drained: Drained, threads: list[int], begin_ns: int, until_ns: int
-) -> pl.DataFrame:
-    """Pieces of the threads of a rank by end: thread, start_ns, end_ns, call (-1 outside calls) and cause."""
+) -> _RankPieces:
+    """The pieces of the threads of a rank; neighbours outside calls that have one cause are one."""
     moments = evidence.activity.moments(threads, drained.threads)
     of_threads = [
-        _pieces_of_thread(evidence.waits.spans[thread], moments[thread], begin_ns, until_ns)
-        for thread in threads
+        _of_thread(evidence.waits.spans[thread], moments[thread], begin_ns, until_ns) for thread in threads
     ]
-    found = [
-        own.with_columns(thread=pl.lit(thread, pl.Int32))
-        for thread, own in zip(threads, of_threads, strict=True)
-    ]
-    frame = pl.concat([_NO_PIECES.to_frame(), *(own.select(_NO_PIECES.names()) for own in found)])
-    is_outside = pl.col("call") < 0
-    kind = pl.when(is_outside).then(pl.lit(LinkKind.OUTSIDE_CALLS)).otherwise(pl.lit(LinkKind.OTHER_CALL))
-    _, told = on_threads(frame.with_columns(kind=kind.cast(pl.Enum(LinkKind))), evidence.activity, drained)
-    role = evidence.calls["role"].gather(pl.Series(frame["call"].to_numpy().clip(0), dtype=pl.UInt32))
-    of_role = role.cast(pl.String).replace_strict(_OF_ROLE, default="host/other-call", return_dtype=pl.String)
-    return _joined(frame.with_columns(cause=pl.select(pl.coalesce(told, of_role)).to_series()))
+    none = (np.empty(0, np.int64),) * len(_COLUMNS[1:])
+    start_ns, end_ns, call = map(np.concatenate, zip(none, *of_threads, strict=True))
+    thread = np.repeat(np.array(threads, np.int64), [own[0].size for own in of_threads])
+    kind = _KINDS.gather((call < 0).astype(np.uint32))
+    columns = {"thread": thread, "start_ns": start_ns, "end_ns": end_ns, "call": call, "kind": kind}
+    _, told = on_threads(pl.DataFrame(columns), evidence.activity, drained)
+    cause, names = _causes(told, evidence.calls["role"], call)
+    opens = np.ones(call.size, np.bool_)
+    for column in (thread, call, cause):
+        opens[1:] &= column[1:] == column[:-1]
+    opens[1:] = ~opens[1:]
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], call.size)[: first.size] - 1
+    return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
 
 
-def _pieces_of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -> pl.DataFrame:
-    """Calls of a thread in a stretch, and the time between them cut at some moments."""
+def _causes(told: pl.Series, roles: pl.Series, call: Rows) -> tuple[Rows, list[str]]:
+    """The cause of each piece, as told or else by the role of its call, as a place in a list."""
+    names = list(dict.fromkeys([_OTHER_CALL, *_OF_ROLE.values(), *told.drop_nulls().unique()]))
+    of_role = np.array([names.index(_OF_ROLE.get(CallRole(role), _OTHER_CALL)) for role in ROLE.categories])
+    by_role = of_role[roles.to_physical().to_numpy()[call.clip(0)]] if len(roles) else call * 0
+    by_told = told.cast(pl.Enum(names)).to_physical().fill_null(0).to_numpy().astype(np.int64)
+    return np.where(told.is_null().to_numpy(), by_role, by_told), names
+
+
+def _of_thread(
+    spans: CallSpans, moments: Times, begin_ns: int, until_ns: int
+) -> tuple[Times, Times, npt.NDArray[np.int64]]:
+    """Start, end and call (-1 outside calls) of pieces of a thread: the time outside is cut at moments."""
     starts, ends = np.asarray(spans.start_ns), np.asarray(spans.end_ns)
     held = slice(
         int(np.searchsorted(ends, begin_ns, side="right")),
@@ -149,23 +216,11 @@ def _pieces_of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns:
     cuts = moments[np.searchsorted(moments, begin_ns, "right") : np.searchsorted(moments, until_ns, "right")]
     row = np.searchsorted(start_ns, cuts, side="left") - 1  # the one that begins before
     cuts = cuts[(row >= 0) & (cuts < np.append(end_ns, 0)[row])]
-    calls = np.asarray(spans.call)[held]
-    return pl.DataFrame(
-        {
-            "start_ns": np.concatenate((np.sort(np.concatenate((start_ns, cuts))), inside_ns)),
-            "end_ns": np.concatenate((np.sort(np.concatenate((end_ns, cuts))), left_ns)),
-            "call": np.concatenate((np.full(start_ns.size + cuts.size, -1), calls)),
-        },
-        schema={"start_ns": pl.Int64, "end_ns": pl.Int64, "call": pl.Int32},
-    )
-
-
-def _joined(pieces: pl.DataFrame) -> pl.DataFrame:
-    """Neighbouring pieces outside calls that have one cause, as one: what cut them told nothing."""
+    starts_ns = np.concatenate((start_ns, cuts, inside_ns))
+    order = np.argsort(starts_ns)
+    outside = np.full(start_ns.size + cuts.size, -1)
     return (
-        pieces.sort("thread", "start_ns", "end_ns", maintain_order=True)
-        .with_columns(run=pl.struct("thread", "call", "cause").rle_id())
-        .group_by("run", maintain_order=True)
-        .agg(pl.col("thread", "call", "cause").first(), pl.col("start_ns").min(), pl.col("end_ns").max())
-        .select(pieces.columns)
+        starts_ns[order],
+        np.sort(np.concatenate((end_ns, cuts, left_ns))),
+        np.concatenate((outside, np.asarray(spans.call)[held]))[order],
     )

@@ -137,7 +137,7 @@ def _slack(stretch: Stretch, names: Named, played: Played, count: int) -> tuple[
             least_ns=pl.col("slack_ns").min(),
             binding=(pl.col("slack_ns") < _AT_ONCE_NS).sum() / count,
         )
-        .sort("work_ns", "name", descending=[True, False])
+        .sort("work_ns", "name", "cause", descending=[True, False, False])
         .head(_MOST_SLACK)
     )
     return tuple(

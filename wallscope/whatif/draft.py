@@ -91,7 +91,7 @@ def rows_of_calls(stretch: Stretch, calls: Iterable[int]) -> list[int]:
 def thinking_before(stretch: Stretch, calls: set[int]) -> list[int]:
     """Time outside calls right before pieces of some calls, where another of them came right before."""
     found = []
-    for rows in rows_by_thread(stretch).values():
+    for rows in stretch.pieces.rows_of.values():
         owners = [stretch.pieces.call[row] for row in rows]
         since: list[int] | None = None
         for row, call in zip(rows, owners, strict=True):
@@ -102,14 +102,6 @@ def thinking_before(stretch: Stretch, calls: set[int]) -> list[int]:
                 since.append(row)
             elif call >= 0:
                 since = None
-    return found
-
-
-def rows_by_thread(stretch: Stretch) -> dict[int, list[int]]:
-    """The pieces of each thread in order."""
-    found: dict[int, list[int]] = {}
-    for row, thread in enumerate(stretch.pieces.thread):
-        found.setdefault(thread, []).append(row)
     return found
 
 

@@ -7,9 +7,10 @@ import polars as pl
 
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.folding import folded
+from wallscope.timeline.spans import Numbers
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
-from wallscope.whatif.draft import Draft, rows_by_thread
+from wallscope.whatif.draft import Draft
 
 _NEVER_CAPTURED = {str(CallRole.SYNC), str(CallRole.ALLOC)}
 _OUTSIDE = -2
@@ -29,7 +30,7 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
     issuing = set(stretch.operations["call"].to_list())
     awaited, pieces = stretch.replay.order.awaited, stretch.pieces
     graphs = launches = 0
-    for rows in rows_by_thread(stretch).values():
+    for rows in stretch.pieces.rows_of.values():
         run: list[int] = []
         together = _OUTSIDE
         for row in [*rows, -1]:
@@ -115,7 +116,7 @@ def _cost(stretch: Stretch, roles: list[str | None]) -> tuple[int, str]:
     return (2 * int(np.median(launches)) if launches else 0), "taken as two launches"
 
 
-def _until_last_launch(run: list[int], inside: dict[int, int], calls: list[int]) -> list[int]:
+def _until_last_launch(run: list[int], inside: dict[int, int], calls: Numbers) -> list[int]:
     last = max(place for place, row in enumerate(run) if calls[row] in inside)
     return run[: last + 1]
 

@@ -81,10 +81,10 @@ def named(stretch: Stretch) -> Named:
     call = np.array(stretch.pieces.call, np.int64)
     waits = np.zeros(call.size, np.bool_)
     waits[[row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]] = True
-    piece = pl.DataFrame({"cause": stretch.causes, "waits": waits}, schema_overrides={"cause": pl.String})
+    piece = pl.DataFrame({"cause": stretch.causes.cast(pl.String), "waits": waits})
     of_piece = piece.select(pl.when("waits").then(pl.lit(SYNCHRONISATION)).otherwise("cause"))[:, 0]
     called = (
-        stretch.call_name.gather(pl.Series(call.clip(0), dtype=pl.UInt32))
+        stretch.call_name.gather(pl.Series(call.clip(0), dtype=pl.UInt32)).cast(pl.String)
         if call.size
         else pl.Series("", [], pl.String)
     )

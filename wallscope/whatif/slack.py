@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.play import Change, Played, Slack
-from wallscope.timeline.spans import Times
+from wallscope.timeline.order import Slack
+from wallscope.timeline.play import Change, Played
+from wallscope.timeline.spans import Numbers, Times, numbers
 from wallscope.timeline.stretch import Stretch
 
 _USUAL_HAND_OVER_NS = 1_000
@@ -40,7 +41,7 @@ def others_lags(stretch: Stretch) -> OthersLags:
     edges = [(place, place, 0, order.first[place]) for place in range(count) if order.first[place] != count]
     edges += [
         (lag_place, place, number, producer)
-        for place, further in enumerate(order.more)
+        for place, further in sorted(order.more.items())
         for number, (producer, lag_place) in enumerate(further, start=1)
     ]
     of_edge = pl.DataFrame(
@@ -74,8 +75,8 @@ def others_lags(stretch: Stretch) -> OthersLags:
     return OthersLags(
         Change(pieces={row: ns for row, ns in rows.items() if row not in slack.after_ns}),
         Slack(
-            latency_ns.tolist(),
-            lag_ns.tolist(),
+            numbers(latency_ns),
+            numbers(lag_ns),
             {**slack.return_ns, **dict(zip(calls["row"].to_list(), return_ns.tolist(), strict=True))},
             dict(slack.after_ns) | after_ns,
         ),
@@ -101,7 +102,7 @@ def own_lags(stretch: Stretch) -> Slack:
     return told if stretch.replay.hand_over_ns else told._replace(lag_ns=_unseen_hand_overs(stretch))
 
 
-def _unseen_hand_overs(stretch: Stretch) -> list[int]:
+def _unseen_hand_overs(stretch: Stretch) -> Numbers:
     """The lags behind producers where those of the capture are all unknown: a usual one, if that is less."""
     replay, waits = stretch.replay, stretch.waits
     lag_ns = list(replay.order.slack.lag_ns)
@@ -109,7 +110,7 @@ def _unseen_hand_overs(stretch: Stretch) -> list[int]:
         before = int(waits.order.predecessor[op])
         if not lag_ns[place] and before >= 0:
             lag_ns[place] = min(_USUAL_HAND_OVER_NS, max(waits.start_ns[op] - waits.end_ns[before], 0))
-    return lag_ns
+    return numbers(np.array(lag_ns, np.int64))
 
 
 def step_lengths(stretch: Stretch, played: Played, which: str) -> Times:

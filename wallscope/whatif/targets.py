@@ -48,7 +48,8 @@ def targets(stretch: Stretch) -> dict[str, Target]:
     for (category,), part in compute.partition_by("category", as_dict=True).items():
         found[f"category:{category}"] = Target(_ops(part))
     pieces = pl.DataFrame(
-        {"cause": stretch.causes, "role": stretch.roles()}, schema={"cause": pl.String, "role": pl.String}
+        {"cause": stretch.causes.cast(pl.String), "role": stretch.roles()},
+        schema={"cause": pl.String, "role": pl.String},
     ).with_row_index("row")
     is_thinking = (pl.col("cause") == FRAMEWORK) | pl.col("cause").str.starts_with(DRAINED)
     found[LAUNCH] = Target(rows=_rows(pieces, pl.col("role").is_in(sorted(_LAUNCHING))), is_latency=True)
