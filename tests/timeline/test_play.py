@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wallscope.timeline.legs import legs
 from wallscope.timeline.order import BEFORE_ALL, Awaited, Order, Slack
-from wallscope.timeline.play import LEAST_WAIT_NS, Change, lengths, play, starts
+from wallscope.timeline.play import LEAST_WAIT_NS, Change, Others, lengths, play, starts
 from wallscope.timeline.runs import runs
 from wallscope.timeline.spans import numbers
 
@@ -106,16 +106,16 @@ def _groups(random, size):
 def random_change(random, order):
     pieces, places = range(len(order.piece_ns)), range(len(order.ref))
     share = lambda: random.choice((1.0, 1.0, 0.0, 0.5))  # noqa: E731
-    change = Change(
-        pieces={row: random.randint(0, 3_000) for row in pieces if random.random() < 0.1},
+    return Change(
+        pieces=Others.of({row: random.choice((0, 700, 3_000)) for row in pieces if random.random() < 0.3}),
         unblocked=frozenset(call for call in range(4) if random.random() < 0.1),
         launch_latency=share(),
         hand_over=share(),
         return_latency=share(),
-        idle_pieces=np.array([row for row in pieces if random.random() < 0.2], np.int64),
+        operations=Others.of(
+            {place: random.choice((0, 700, 3_000)) for place in places if random.random() < 0.3}
+        ),
     )
-    idle = np.array([place for place in places if random.random() < 0.2], np.int64)
-    return change, {place: random.randint(0, 3_000) for place in places if random.random() < 0.1}, idle
 
 
 def one_by_one(order, told, unblocked):
@@ -173,8 +173,8 @@ def _left_ns(row, order, told, unblocked, left_ns, end_ns):  # noqa: PLR0911, PL
 def test_what_is_settled_at_once_is_what_goes_one_by_one(seed):
     random = Random(seed)
     order = random_order(random)
-    change, operations, idle = random_change(random, order)
-    told = lengths(order, change, operations, idle, order.slack)
+    change = random_change(random, order)
+    told = lengths(order, change, change.operations.which, order.slack)
 
     played = play(order, runs(order), told, change.unblocked)
 

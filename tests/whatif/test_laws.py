@@ -9,7 +9,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from wallscope.analysis import Options, divide, gathered
 from wallscope.timeline.partners import partners
-from wallscope.timeline.play import Change
+from wallscope.timeline.play import Change, Others
 from wallscope.timeline.play_back import latest_ends_ns
 from wallscope.walls.accounting import all_slices, rank_windows
 from wallscope.walls.playable import playable
@@ -129,7 +129,7 @@ def test_an_operation_may_take_its_slack_longer_and_not_a_microsecond_more(told,
             continue
         for more_ns, is_later in ((slack_ns, False), (slack_ns + 1_000, True)):
             length_ns = replay.order.operation_ns[place] + more_ns
-            changed = replay.play(Change(operations={replay.ops[place]: length_ns}))
+            changed = replay.play(Change(operations=Others.of({replay.ops[place]: length_ns})))
             assert (changed.start_ns[until] > played.start_ns[until]) == is_later
         tried += 1
     assert tried > 5

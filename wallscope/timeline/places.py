@@ -1,5 +1,6 @@
-"""Dense numbers looked up in a table: sorting and hashing would take most of the time of a replay."""
+"""Numbers looked up in tables, and texts as numbers: sorting and hashing would take most of a replay."""
 
+from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
@@ -49,3 +50,57 @@ def texts_of(values: pl.Series) -> pl.Series:
     ['a', 'b']
     """
     return cast("pl.Enum", values.dtype).categories
+
+
+def coded(texts: pl.Series) -> tuple[Rows, list[str]]:
+    """Texts as numbers, -1 for none, and what each number stands for; those of an enumeration are its own.
+
+    >>> coded(pl.Series(["b", None, "a", "b"]))
+    (array([ 1, -1,  0,  1]), ['a', 'b'])
+    """
+    if texts.dtype != pl.Enum:
+        texts = texts.cast(pl.Enum(sorted(text for text in texts.unique().to_list() if text is not None)))
+    number = texts.to_physical().to_numpy()
+    known = np.where(np.isnan(number), -1, number) if texts.null_count() else number
+    return known.astype(np.int64), texts_of(texts).to_list()
+
+
+def parts(number: Rows) -> Iterator[tuple[int, Rows]]:
+    """Each number that there is, in order of its first place, with all its places.
+
+    >>> [(one, places.tolist()) for one, places in parts(np.array([7, 3, 7]))]
+    [(7, [0, 2]), (3, [1])]
+    """
+    in_order = np.argsort(number, kind="stable")
+    edges = np.flatnonzero(np.diff(number[in_order])) + 1
+    found = np.split(in_order, edges) if in_order.size else []
+    for places in sorted(found, key=lambda one: int(one[0])):
+        yield int(number[places[0]]), places
+
+
+def groups(*columns: npt.NDArray[np.integer]) -> Rows:
+    """The number of each row's group: rows are of one that are alike in all columns, which are not none.
+
+    >>> groups(np.array([5, 5, 2, 5]), np.array([1, 2, 1, 1])).tolist()
+    [1, 2, 0, 1]
+    """
+    in_order = np.lexsort(columns[::-1])
+    is_new = np.zeros(in_order.size, np.bool_)
+    for column in columns:
+        is_new[1:] |= column[in_order][1:] != column[in_order][:-1]
+    found = np.empty(in_order.size, np.int64)
+    found[in_order] = np.cumsum(is_new)
+    return found
+
+
+def ordinals(group: Rows) -> Rows:
+    """How many of its group stand before each row.
+
+    >>> ordinals(np.array([1, 2, 0, 1])).tolist()
+    [0, 0, 0, 1]
+    """
+    in_order = np.argsort(group, kind="stable")
+    begin = np.flatnonzero(np.diff(group[in_order], prepend=group[in_order][:1] - 1))
+    found = np.empty(group.size, np.int64)
+    found[in_order] = np.arange(group.size) - np.repeat(begin, np.diff(begin, append=group.size))
+    return found

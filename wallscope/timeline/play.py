@@ -16,8 +16,20 @@ LEAST_WAIT_NS = 2_000
 """What a blocking call takes that has nothing to wait for, at most."""
 
 
-def _no_rows() -> Rows:
-    return np.empty(0, np.int64)
+class Others(NamedTuple):
+    """Pieces or operations that take another time, and which, in ns."""
+
+    which: Rows
+    time_ns: Times
+
+    @classmethod
+    def of(cls, times_ns: Mapping[int, int]) -> "Others":
+        """The same, written out."""
+        count = len(times_ns)
+        return cls(np.fromiter(times_ns, np.int64, count), np.fromiter(times_ns.values(), np.int64, count))
+
+
+_NONE = Others.of({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +37,22 @@ class Change:
     """What is played otherwise.
 
     Attributes:
-        pieces: pieces of threads that take another time, and which, in ns.
+        pieces: pieces of threads that take another time.
         operations: operations that take another time, by number; a collective without any waits for nobody.
         unblocked: blocking calls that wait for nothing.
         launch_latency, hand_over, return_latency: what these take, as a share of what they took: from the
             issue of an operation to its start, from the end of what it waits for to its start, and from
             there to the return of a blocking call.
         waits: operations, by number, that wait for others than in the capture: the numbers of those.
-        idle_pieces, idle_operations: more pieces, and numbers of operations, that take no time.
     """
 
-    pieces: Mapping[int, int] = field(default_factory=dict)
-    operations: Mapping[int, int] = field(default_factory=dict)
+    pieces: Others = _NONE
+    operations: Others = _NONE
     unblocked: frozenset[int] = frozenset()
     launch_latency: float = 1.0
     hand_over: float = 1.0
     return_latency: float = 1.0
     waits: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    idle_pieces: Rows = field(default_factory=_no_rows)
-    idle_operations: Rows = field(default_factory=_no_rows)
 
 
 class Lengths(NamedTuple):
@@ -101,8 +110,8 @@ class _Settled(NamedTuple):
     free_ns: Times
 
 
-def lengths(order: Order, change: Change, places: Mapping[int, int], idle: Rows, slack: Slack) -> Lengths:
-    """What everything takes with a change, whose operations are at `places`, and its idle ones at `idle`."""
+def lengths(order: Order, change: Change, places: Rows, slack: Slack) -> Lengths:
+    """What everything takes with a change, whose operations are at `places`; -1 for those not played."""
     latency_ns, lag_ns, return_ns = np.asarray(slack.latency_ns), np.asarray(slack.lag_ns), slack.return_ns
     if change.launch_latency != 1:
         latency_ns = _scaled(latency_ns, change.launch_latency)
@@ -110,18 +119,11 @@ def lengths(order: Order, change: Change, places: Mapping[int, int], idle: Rows,
         lag_ns = np.where(lag_ns > 0, _scaled(lag_ns, change.hand_over), lag_ns)
     if change.return_latency != 1:
         return_ns = {row: round(ns * change.return_latency) for row, ns in return_ns.items()}
-    operation_ns = _changed(order.operation_ns, idle, places)
-    piece_ns = _changed(order.piece_ns, change.idle_pieces, change.pieces)
+    operation_ns, piece_ns = np.array(order.operation_ns, np.int64), np.array(order.piece_ns, np.int64)
+    operation_ns[places[places >= 0]] = change.operations.time_ns[places >= 0]
+    piece_ns[change.pieces.which] = change.pieces.time_ns
     since_ns = np.asarray(order.offset_ns) + latency_ns
     return Lengths(since_ns, operation_ns, piece_ns, lag_ns, return_ns, slack.after_ns)
-
-
-def _changed(times_ns: Numbers, idle: Rows, others_ns: Mapping[int, int]) -> Times:
-    found = np.array(times_ns, np.int64)
-    found[idle] = 0
-    if others_ns:
-        found[np.fromiter(others_ns, np.int64)] = np.fromiter(others_ns.values(), np.int64)
-    return found
 
 
 def _scaled(times_ns: Times, share: float) -> Times:

@@ -91,9 +91,7 @@ class Replay:
         if change.waits:
             order, slack = self._rewired(change.waits, slack)
             own_runs = runs(order)
-        places = {self.places[op]: ns for op, ns in change.operations.items() if op in self.places}
-        idle = self.places_of(change.idle_operations)
-        return order, own_runs, lengths(order, change, places, idle[idle >= 0], slack)
+        return order, own_runs, lengths(order, change, self.places_of(change.operations.which), slack)
 
     def _rewired(self, waits: Mapping[int, tuple[int, ...]], slack: Slack) -> tuple[Order, Slack]:
         """The order where some operations wait for others; what lies between is what mostly does."""

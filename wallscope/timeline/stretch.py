@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
+from wallscope.model.frames import ROLE
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.pieces import Pieces
-from wallscope.timeline.places import texts_of
+from wallscope.timeline.places import Places
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.stream_order import Tail
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stretch:
     """Steps of some ranks, ready to be played; series of texts are enumerations.
 
@@ -48,9 +51,25 @@ class Stretch:
 
     def roles(self) -> list[str | None]:
         """The role of the call that each piece is in, by row; `None` outside calls."""
-        call = np.asarray(self.pieces.call)
-        known = self.call_role.to_physical().to_numpy()[call[call >= 0]]
-        names = [*texts_of(self.call_role), None]
-        of_piece = np.full(call.size, -1)
-        of_piece[call >= 0] = known
-        return [names[place] for place in of_piece.tolist()]
+        names = [*ROLE.categories, None]
+        return [names[place] for place in self.role.tolist()]
+
+    @cached_property
+    def role(self) -> Rows:
+        """The role of the call that each piece is in, as a number; -1 outside calls."""
+        call, roles = np.asarray(self.pieces.call), self.call_role.to_physical().to_numpy()
+        found = np.full(call.size, -1, np.int64)
+        found[call >= 0] = roles[call[call >= 0]]
+        return found
+
+    @cached_property
+    def played(self) -> pl.DataFrame:
+        """The operations that are played, by place."""
+        row_of = Places(self.operations["op"].to_numpy())
+        return self.operations[row_of.of(np.array(self.replay.ops, np.int64))]
+
+    def edges(self, which: str) -> Rows:
+        """The places at which the steps of a kind (a column of `steps`) begin and end, in two columns."""
+        held = np.flatnonzero(self.steps[which].to_numpy())
+        ops = np.column_stack([self.steps["first"].to_numpy(), self.steps["behind"].to_numpy()])[held]
+        return self.replay.places_of(ops.ravel()).reshape(-1, 2)

@@ -11,8 +11,8 @@ import polars as pl
 
 from wallscope.cores import side_by_side
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.places import texts_of
-from wallscope.timeline.play import Change
+from wallscope.timeline.places import coded
+from wallscope.timeline.play import Change, Others
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence
@@ -33,7 +33,6 @@ from wallscope.walls.stretches import (
 _LARGEST_ERROR = 0.02
 _RECOMPUTE, _ALLOCATOR = "memory/recompute", "memory/allocator"
 _HAND_OVER = {"compute/kernel-gap", "compute/hand-over"}
-_UNKNOWN = ""
 
 
 class Ceilings:
@@ -116,14 +115,12 @@ class _Stretch:
         self._pieces, causes = pieces_between(
             evidence, issuing(own, self._drained, waits), begin_ns, until_ns
         )
-        self._cause_of, self._names = causes.to_physical().to_numpy(), texts_of(causes).to_list()
+        self._cause_of, self._names = coded(causes)
         self._releasing = releasing(evidence, np.asarray(self._pieces.call))
         self._blocking = self._pieces.inside(waits.blocking)
         self._replay = Replay(own, waits, self._pieces, self._releasing, partners)
         self._op, self._call = own["op"].to_numpy(), own["call"].to_numpy()
-        of_op = evidence.causes.cause.gather(own["op"]).fill_null(_UNKNOWN)
-        self._names_of_op = of_op.unique()
-        self._cause_of_op = of_op.cast(pl.Enum(self._names_of_op)).to_physical().to_numpy()
+        self._cause_of_op, self._names_of_op = coded(evidence.causes.cause[self._op])
         self._steps = {rank.rank_id: _first_operations(stretch, rank, own) for rank, stretch in ranks}
         self._captured_ns = np.asarray(waits.start_ns)
         self._played: dict[frozenset[str], dict[int, float | None]] = {}
@@ -155,12 +152,12 @@ class _Stretch:
         return found
 
     def _without(self, causes: Collection[str]) -> Change:
-        is_gone = np.array([cause in causes for cause in self._names_of_op], np.bool_)
+        is_gone = np.array([*(cause in causes for cause in self._names_of_op), False])
         names = [cause.removeprefix(f"{DRAINED}/") for cause in causes if cause.startswith(DRAINED)]
         unblocked = {call for name in names for drained in self._drained for call in drained.blocking(name)}
         unmade = set(unblocked)
         if _RECOMPUTE in causes:  # work that is not done again is not launched again
-            again = np.array([cause == _RECOMPUTE for cause in self._names_of_op], np.bool_)
+            again = np.array([*(cause == _RECOMPUTE for cause in self._names_of_op), False])
             unmade |= set(self._call[again[self._cause_of_op]].tolist()) - {-1}
         if _ALLOCATOR in causes:
             unblocked |= self._releasing.keys()
@@ -168,13 +165,14 @@ class _Stretch:
         takes_none = goes[self._cause_of]
         takes_none[self._blocking] = False
         takes_none[self._pieces.inside(unmade)] = True
+        rows, ops = np.flatnonzero(takes_none), self._op[is_gone[self._cause_of_op]]
         return Change(
+            pieces=Others(rows, np.zeros(rows.size, np.int64)),
+            operations=Others(ops, np.zeros(ops.size, np.int64)),
             unblocked=frozenset(unblocked),
             launch_latency=float("host/launch-latency" not in causes),
             hand_over=float(not _HAND_OVER & set(causes)),
             return_latency=float("host/synchronisation" not in causes),
-            idle_pieces=np.flatnonzero(takes_none),
-            idle_operations=self._op[is_gone[self._cause_of_op]],
         )
 
 

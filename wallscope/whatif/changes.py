@@ -10,9 +10,10 @@ from wallscope.errors import OptionError
 from wallscope.model.kinds import OperationClass
 from wallscope.model.whatif import Question
 from wallscope.timeline.folding import folded
+from wallscope.timeline.places import are_among
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
-from wallscope.whatif.draft import Draft, followers, next_in_stream, rows_of_calls, thinking_before
+from wallscope.whatif.draft import Draft, followers, next_in_stream, thinking_before
 from wallscope.whatif.graphs import graph
 from wallscope.whatif.targets import COMMUNICATION, DRAINED, Target, find, targets
 
@@ -73,7 +74,7 @@ class Changes:
         """What there is of something that may be gone."""
         match name:
             case "synchronisation":
-                return self._stretch.waits.blocking.keys() & set(self._stretch.pieces.call)
+                return self._stretch.pieces.inside(self._stretch.waits.blocking).size
             case "jitter":
                 return self.targets.get(COMMUNICATION)
             case _:
@@ -95,9 +96,10 @@ class Changes:
 
     def _moves(self, name: str) -> bool:
         """Whether a target is communication or copies alone."""
-        own = self._stretch.operations.filter(pl.col("op").is_in(list(self.targets[name].ops)))
-        kinds = set(own["class"].cast(pl.String))
-        return bool(kinds) and kinds <= {str(OperationClass.COMMUNICATION), str(OperationClass.COPY)}
+        own, ops = self._stretch.operations, self.targets[name].ops
+        moving = (own["class"] == OperationClass.COMMUNICATION) | (own["class"] == OperationClass.COPY)
+        is_own = are_among(own["op"].to_numpy(), ops)
+        return bool(is_own.any()) and bool(moving.to_numpy()[is_own].all())
 
     def _scaled(self, name: str, share: float, draft: Draft) -> tuple[str, ...]:
         if share == 0 and name in {_ALLOCATOR, _RECOMPUTE}:
@@ -131,48 +133,47 @@ class Changes:
         target = self.targets.get(_ALLOCATOR, Target())
         draft.scale_pieces(target.rows, 0)
         draft.unblock(self._stretch.releasing)
-        return () if target.rows else _NONE
+        return () if target.rows.size else _NONE
 
     def _unblocked(self, draft: Draft, name: str | None = None) -> tuple[str, ...]:
         """Let blocking calls, those of a name alone, not be made."""
-        names = self._stretch.call_name
-        own = {call for call in self._stretch.pieces.call if call in self._stretch.waits.blocking}
+        names, pieces = self._stretch.call_name, self._stretch.pieces
+        own = {pieces.call[row] for row in pieces.inside(self._stretch.waits.blocking).tolist()}
         calls = {call for call in own if name is None or names[call] == name}
         draft.unblock(calls)
-        draft.scale_pieces(rows_of_calls(self._stretch, calls), 0)
+        draft.scale_pieces(pieces.inside(calls), 0)
         if not calls:
             return _NONE
         return (f"{number(len(calls))} blocking calls are not made: nothing may need what they waited for",)
 
     def _without_recompute(self, draft: Draft) -> tuple[str, ...]:
         """Let work that is done again not be done, nor launched, nor thought of."""
-        own = self.targets.get(_RECOMPUTE, Target()).ops
-        calls = set(self._stretch.operations.filter(pl.col("op").is_in(list(own)))["call"]) - {-1}
+        own, operations = self.targets.get(_RECOMPUTE, Target()).ops, self._stretch.operations
+        issuing = operations["call"].to_numpy()[are_among(operations["op"].to_numpy(), own)]
+        calls = set(issuing.tolist()) - {-1}
         draft.scale_operations(own, 0)
-        draft.scale_pieces(rows_of_calls(self._stretch, calls), 0)
+        draft.scale_pieces(self._stretch.pieces.inside(calls), 0)
         draft.scale_pieces(thinking_before(self._stretch, calls), 0)
-        return ("memory has to hold what is no longer computed again",) if own else _NONE
+        return ("memory has to hold what is no longer computed again",) if own.size else _NONE
 
     def _without_jitter(self, draft: Draft) -> tuple[str, ...]:
         """Let each communication operation take the median of its like in the steps that are played."""
-        order, places = self._stretch.replay.order, self._stretch.replay.places
-        steps = self._stretch.steps
-        own = self._stretch.operations.filter(
-            (pl.col("class") == OperationClass.COMMUNICATION) & pl.col("op").is_in(list(places))
-        )
-        issued_ns = self._stretch.waits.calls.start_ns[own["call"].to_numpy()]
-        step = np.searchsorted(steps["issue_start_ns"].to_numpy(), issued_ns, side="right")
+        stretch = self._stretch
+        places = np.flatnonzero((stretch.played["class"] == OperationClass.COMMUNICATION).to_numpy())
+        own = stretch.played[places]
+        issued_ns = stretch.waits.calls.start_ns[own["call"].to_numpy()]
+        step = np.searchsorted(stretch.steps["issue_start_ns"].to_numpy(), issued_ns, side="right")
         like = ["rank_id", "stream", "name"]
         told = (
             own.select("op", *like, step=pl.Series(step))
             .with_columns(
                 ordinal=pl.int_range(pl.len()).over(["step", *like]),
-                time_ns=pl.Series([order.operation_ns[places[op]] for op in own["op"]], dtype=pl.Int64),
+                time_ns=pl.Series(np.asarray(stretch.replay.order.operation_ns)[places]),
             )
             .with_columns(middle_ns=pl.col("time_ns").median().over([*like, "ordinal"]))
             .with_columns(pl.col("middle_ns").round().cast(pl.Int64))
         )
-        draft.set_operations(told.select("op", "middle_ns").iter_rows())
+        draft.set_operations(told["op"].to_numpy(), told["middle_ns"].to_numpy())
         most_ns = int((told["time_ns"] - told["middle_ns"]).abs().to_numpy().max(initial=0))
         return (f"the one farthest from its median was {duration(most_ns)} off",) if len(told) else _NONE
 
@@ -182,7 +183,7 @@ class Changes:
         What stands behind one in its stream waits for what that one waited for; the step does not end
         before they are through.
         """
-        moved, behind = set(target.ops), next_in_stream(self._stretch)
+        moved, behind = set(target.ops.tolist()), next_in_stream(self._stretch)
         is_computing = dict(
             self._stretch.operations.select(
                 "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)

@@ -100,18 +100,17 @@ def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
 
 def _slack(stretch: Stretch, names: Named, played: Played, count: int) -> tuple[OperationSlack, ...]:
     """How much longer operations of a name could take, those that bind least often and take most first."""
-    places, order = stretch.replay.places, stretch.replay.order
+    order = stretch.replay.order
     starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
     own = np.isin(
         np.array(stretch.replay.ops, np.int64),
         stretch.operations.filter(pl.col("rank_id") == stretch.rank_id)["op"].to_numpy(),
     )
     rows: list[pl.DataFrame] = []
-    name, cause = names.name, names.causes.gather(names.cause)
-    for first, behind in stretch.steps.filter(pl.col("typical")).select("first", "behind").iter_rows():
-        until = places[behind]
+    name, cause = names.name, pl.Series(names.causes)[names.cause]
+    for first, until in stretch.edges("typical").tolist():
         late_ns = np.array(latest_ends_ns(order, played, until), np.int64)
-        begin_ns, end_ns = played.start_ns[places[first]], played.start_ns[until]
+        begin_ns, end_ns = played.start_ns[first], played.start_ns[until]
         held = np.flatnonzero((starts >= begin_ns) & (starts < end_ns) & own)
         free_ns = np.where(late_ns[held] > _FOR_EVER_NS, end_ns, late_ns[held]) - ends[held]
         rows.append(

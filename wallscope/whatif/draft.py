@@ -3,7 +3,11 @@
 from collections.abc import Iterable
 from itertools import pairwise
 
-from wallscope.timeline.play import Change
+import numpy as np
+
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.play import Change, Others
+from wallscope.timeline.spans import Times
 from wallscope.timeline.stretch import Stretch
 
 
@@ -11,20 +15,24 @@ class Draft:
     """What questions change in a stretch; a second one scales what the first has left."""
 
     def __init__(self, stretch: Stretch) -> None:
+        order = stretch.replay.order
         self.stretch = stretch
-        self._pieces: dict[int, int] = {}
-        self._operations: dict[int, int] = {}
+        self._operation_ns = np.array(order.operation_ns, np.int64)
+        self._piece_ns = np.array(order.piece_ns, np.int64)
+        for row, after_ns in order.slack.after_ns.items():
+            self._piece_ns[row] = min(after_ns, self._piece_ns[row])
+        self._operation_changes = np.zeros(self._operation_ns.size, np.bool_)
+        self._piece_changes = np.zeros(self._piece_ns.size, np.bool_)
         self._unblocked: set[int] = set()
         self._waits: dict[int, tuple[int, ...]] = {}
         self._latency = self._hand_over = self._return = 1.0
-        self.changed_operations: set[int] = set()
-        self.changed_pieces: set[int] = set()
 
     def change(self) -> Change:
         """All that was asked for."""
+        places, rows = np.flatnonzero(self._operation_changes), np.flatnonzero(self._piece_changes)
         return Change(
-            self._pieces,
-            self._operations,
+            Others(rows, self._piece_ns[rows]),
+            Others(np.array(self.stretch.replay.ops, np.int64)[places], self._operation_ns[places]),
             frozenset(self._unblocked),
             self._latency,
             self._hand_over,
@@ -32,35 +40,28 @@ class Draft:
             self._waits,
         )
 
-    def scale_operations(self, ops: Iterable[int], share: float) -> None:
+    def scale_operations(self, ops: Rows, share: float) -> None:
         """Let operations take a share of their time."""
-        order, places = self.stretch.replay.order, self.stretch.replay.places
-        for op in ops:
-            if op in places:
-                now_ns = self._operations.get(op, order.operation_ns[places[op]])
-                self._operations[op] = round(now_ns * share)
-                self.changed_operations.add(op)
+        places = self.stretch.replay.places_of(ops)
+        places = places[places >= 0]
+        self._operation_ns[places] = np.rint(self._operation_ns[places] * share)
+        self._operation_changes[places] = True
 
-    def set_operations(self, lengths_ns: Iterable[tuple[int, int]]) -> None:
+    def set_operations(self, ops: Rows, lengths_ns: Times) -> None:
         """Let operations take other times."""
-        places = self.stretch.replay.places
-        own = {op: length_ns for op, length_ns in lengths_ns if op in places}
-        self._operations |= own
-        self.changed_operations |= own.keys()
+        places = self.stretch.replay.places_of(ops)
+        self._operation_ns[places[places >= 0]] = lengths_ns[places >= 0]
+        self._operation_changes[places[places >= 0]] = True
 
-    def scale_pieces(self, rows: Iterable[int], share: float) -> None:
+    def scale_pieces(self, rows: Rows, share: float) -> None:
         """Let pieces of threads take a share of their time, behind the thread that they wait for."""
-        order = self.stretch.replay.order
-        after_ns = order.slack.after_ns
-        for row in rows:
-            whole_ns = min(after_ns.get(row, order.piece_ns[row]), order.piece_ns[row])
-            self._pieces[row] = round(self._pieces.get(row, whole_ns) * share)
-            self.changed_pieces.add(row)
+        self._piece_ns[rows] = np.rint(self._piece_ns[rows] * share)
+        self._piece_changes[rows] = True
 
     def set_piece(self, row: int, length_ns: int) -> None:
         """Let a piece take another time."""
-        self._pieces[row] = length_ns
-        self.changed_pieces.add(row)
+        self._piece_ns[row] = length_ns
+        self._piece_changes[row] = True
 
     def unblock(self, calls: Iterable[int]) -> None:
         """Let blocking calls wait for nothing."""
@@ -79,18 +80,11 @@ class Draft:
     def wait(self, op: int, producers: Iterable[int]) -> None:
         """Let an operation wait for these alone."""
         self._waits[op] = tuple(dict.fromkeys(producers))
-        self.changed_operations.add(op)
 
 
-def rows_of_calls(stretch: Stretch, calls: Iterable[int]) -> list[int]:
-    """The pieces that lie in some calls."""
-    wanted = set(calls)
-    return [row for row, call in enumerate(stretch.pieces.call) if call in wanted]
-
-
-def thinking_before(stretch: Stretch, calls: set[int]) -> list[int]:
+def thinking_before(stretch: Stretch, calls: set[int]) -> Rows:
     """Time outside calls right before pieces of some calls, where another of them came right before."""
-    found = []
+    found: list[int] = []
     for rows in stretch.pieces.rows_of.values():
         owners = [stretch.pieces.call[row] for row in rows]
         since: list[int] | None = None
@@ -102,7 +96,7 @@ def thinking_before(stretch: Stretch, calls: set[int]) -> list[int]:
                 since.append(row)
             elif call >= 0:
                 since = None
-    return found
+    return np.array(found, np.int64)
 
 
 def followers(stretch: Stretch, ops: set[int]) -> dict[int, list[int]]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import OperationClass, Wall
+from wallscope.timeline.places import are_among, coded, texts_of
 from wallscope.timeline.play import Played
 from wallscope.timeline.play_back import BOUNDS, Bound, Links, played_path
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
@@ -22,7 +23,6 @@ KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION = (
 )
 NOBODY = "unattributed/unresolved"
 _LONGEST_HAND_OVER_NS = 20_000
-_COMPUTING = [str(OperationClass.COMPUTE), str(OperationClass.OPAQUE_GRAPH)]
 
 PATH = pl.Schema(
     {
@@ -50,13 +50,14 @@ class Named:
 
     Causes are places in `causes`: `nobody`, `latency` and `gap` are those of three that are always there.
     `before` is the cause of the time behind an operation, `is_open` tells that it waits for something
-    unknown besides; `is_own` are compute kernels of the rank that is shown.
+    unknown besides; `is_own` are compute kernels of the rank that is shown. Names of pieces are places in
+    `calls`, the last of which is the empty one of those outside calls. `are_compute` is about `causes`.
     """
 
-    causes: pl.Series
-    nobody: Numbers
-    latency: Numbers
-    gap: Numbers
+    causes: list[str]
+    nobody: int
+    latency: int
+    gap: int
     cause: Numbers
     before: Numbers
     name: pl.Series
@@ -65,52 +66,58 @@ class Named:
     is_open: Flags
     is_own: Flags
     piece_cause: Numbers
-    piece_name: pl.Series
+    piece_name: Numbers
+    calls: pl.Series
     is_call: Flags
+    are_compute: Flags
 
 
 def named(stretch: Stretch) -> Named:
     """What is played in a stretch."""
-    ops = pl.DataFrame({"op": stretch.replay.ops}, schema={"op": pl.UInt32})
-    known = ops.join(stretch.operations, on="op", how="left", maintain_order="left")
-    name = pl.when(pl.col("text").is_not_null()).then("text").otherwise(pl.col("category").cast(pl.String))
-    waiting = set(stretch.waits.order.waiting())
-    is_open = [op in waiting and UNRESOLVED in stretch.waits.producers(op) for op in stretch.replay.ops]
-    computes = known["class"].cast(pl.String).is_in(_COMPUTING).to_numpy()
-    is_compute = known["cause"].str.starts_with("compute/").to_numpy()
-    call = np.array(stretch.pieces.call, np.int64)
-    waits = np.zeros(call.size, np.bool_)
-    waits[[row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]] = True
-    piece = pl.DataFrame({"cause": stretch.causes.cast(pl.String), "waits": waits})
-    of_piece = piece.select(pl.when("waits").then(pl.lit(SYNCHRONISATION)).otherwise("cause"))[:, 0]
-    called = (
-        stretch.call_name.gather(pl.Series(call.clip(0), dtype=pl.UInt32)).cast(pl.String)
-        if call.size
-        else pl.Series("", [], pl.String)
+    known = stretch.played
+    told = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
+    computes = (known["class"] == OperationClass.COMPUTE) | (known["class"] == OperationClass.OPAQUE_GRAPH)
+    given = [coded(known["cause"]), coded(known["before"]), coded(stretch.causes)]
+    always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP, SYNCHRONISATION]
+    causes = sorted({*always, *(cause for _, texts in given for cause in texts)})
+    nobody, latency, gap, waiting = map(causes.index, always)
+    cause, before, of_piece = (
+        np.array([*map(causes.index, texts), nobody], np.int64)[number] for number, texts in given
     )
-    given = [known["cause"], known["before"], of_piece]
-    always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP]
-    causes = pl.concat([*given, pl.Series(always)]).drop_nulls().unique().sort()
-    of_op, before, of_piece = (one.fill_null(NOBODY).cast(pl.Enum(causes)) for one in given)
-    nobody, latency, gap = (np.array(causes.search_sorted(one), np.int64) for one in always)
+    of_piece[[row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]] = waiting
+    call = np.asarray(stretch.pieces.call)
+    calls = texts_of(stretch.call_name)
+    piece_name = np.full(call.size, len(calls), np.int64)
+    piece_name[call >= 0] = stretch.call_name.to_physical().to_numpy()[call[call >= 0]]
+    is_shown = (computes & (known["rank_id"] == stretch.rank_id)).to_numpy()
+    are_compute = np.array([one.startswith("compute/") for one in causes])
     return Named(
         causes,
         nobody,
         latency,
         gap,
-        of_op.to_physical().to_numpy().astype(np.int64),
-        before.to_physical().to_numpy().astype(np.int64),
-        known.select(name.fill_null(""))[:, 0],
+        cause,
+        before,
+        known.select(told)[:, 0],
         known["stream"].to_numpy().astype(np.int64),
-        computes.astype(np.bool_),
-        np.array(is_open, np.bool_),
-        (computes & is_compute & (known["rank_id"] == stretch.rank_id).to_numpy()).astype(np.bool_),
-        of_piece.to_physical().to_numpy().astype(np.int64),
-        pl.select(pl.when(pl.Series(call >= 0)).then(called).otherwise(pl.lit("")))[:, 0]
-        if call.size
-        else called,
+        computes.to_numpy(),
+        _are_open(stretch),
+        is_shown & are_compute[cause],
+        of_piece,
+        piece_name,
+        pl.concat([calls, pl.Series([""])]),
         call >= 0,
+        are_compute,
     )
+
+
+def _are_open(stretch: Stretch) -> Flags:
+    """Whether each operation waits for something unknown besides, by place."""
+    order, op = stretch.waits.order, np.array(stretch.replay.ops, np.int64)
+    found = are_among(op, np.fromiter(order.waiting(), np.int64))
+    for place in np.flatnonzero(found).tolist():
+        found[place] = UNRESOLVED in order.producers(int(op[place]))
+    return found
 
 
 class PathColumns(NamedTuple):
@@ -134,11 +141,9 @@ class PathColumns(NamedTuple):
 
 def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> PathColumns:
     """The paths of the steps of a kind (a column of the steps) in a run."""
-    places, found = stretch.replay.places, []
-    steps = stretch.steps.filter(pl.col(which)).select("step", "first", "behind")
-    for step, first, behind in steps.iter_rows():
-        until = places[behind]
-        links = played_path(stretch.replay.order, played, until, played.start_ns[places[first]])
+    steps, found = stretch.steps["step"].to_numpy()[stretch.steps[which].to_numpy()], []
+    for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
+        links = played_path(stretch.replay.order, played, until, played.start_ns[first])
         found.append(_told(names, step, links, until))
     found = found or [_told(names, 0, Links([], [], [], [], []), 0)]
     return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
@@ -147,27 +152,24 @@ def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> PathC
 def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFrame:
     """Paths as a table (`PATH`)."""
     ops = np.array([*stretch.replay.ops, -1], np.int64)
-    op, row = np.where(path.on_device, path.place, -1), np.where(path.on_thread, path.place, 0)
-    name = (
-        pl.when(pl.Series(path.on_device))
-        .then(_at(names.name, op.clip(0)))
-        .when(pl.Series(path.on_thread))
-        .then(_at(names.piece_name, row))
-        .otherwise(pl.lit(""))
-    )
+    of_piece = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
+    outside = len(names.name) + len(names.calls) - 1
+    name = np.where(path.on_thread, len(names.name) + of_piece, outside)
+    name[path.on_device] = path.place[path.on_device]
     return pl.DataFrame(
         {
             "step": path.step,
             "start_ns": path.start_ns,
             "end_ns": path.end_ns,
-            "bound": _at(pl.Series(list(map(str, BOUNDS))), path.bound),
-            "cause": _at(names.causes, path.cause),
-            "name": pl.select(name)[:, 0] if path.step.size else pl.Series([], dtype=pl.String),
-            "op": ops[op],
+            "bound": pl.Series(BOUNDS, dtype=PATH["bound"])[path.bound],
+            "cause": pl.Series(names.causes)[path.cause],
+            "name": pl.concat([names.name, names.calls])[name],
+            "op": ops[np.where(path.on_device, path.place, -1)],
             "led_to": ops[path.led_to],
             "is_slack": path.is_slack,
-        }
-    ).cast(PATH)
+        },
+        schema=PATH,
+    )
 
 
 def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
@@ -182,7 +184,7 @@ def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     is_lost &= end_ns - start_ns > _LONGEST_HAND_OVER_NS
     is_gap = names.computes[op] & names.computes[waiter] & (names.chain[op] == names.chain[waiter])
     led_to = np.maximum.accumulate(np.where(kinds[Bound.OPERATION], np.arange(place.size), -1))
-    told: list[tuple[Flags, Numbers]] = [
+    told: list[tuple[Flags, Numbers | int]] = [
         (is_lost | kinds[Bound.EARLIER], names.nobody),
         (on_thread, np.append(names.piece_cause, 0)[row]),
         (kinds[Bound.OPERATION], names.cause[op]),
@@ -204,13 +206,6 @@ def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     return PathColumns._make(column[::-1] for column in columns)
 
 
-def _at(texts: pl.Series, places: Numbers) -> pl.Series:
-    """The text at each place; empty where there are none at all."""
-    if not len(texts):
-        return pl.Series("", [""], pl.String).new_from_index(0, places.size)
-    return texts.gather(pl.Series(places, dtype=pl.UInt32))
-
-
 def walls_of_run(names: Named, played: Played, path: PathColumns) -> dict[str, int]:
     """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
 
@@ -221,12 +216,10 @@ def walls_of_run(names: Named, played: Played, path: PathColumns) -> dict[str, i
     computing = union(ordered(starts[held], ends[held]))
     order = np.argsort(path.start_ns, kind="stable")
     cause, spans = path.cause[order], Spans(path.start_ns[order], path.end_ns[order])
-    is_compute = names.causes.str.starts_with("compute/").to_numpy()[cause]
-    beside_ns = np.where(is_compute, 0, covered_ns(computing, spans))
+    beside_ns = np.where(names.are_compute[cause], 0, covered_ns(computing, spans))
     left_ns = np.zeros(len(names.causes), np.int64)
     np.add.at(left_ns, cause, spans.end_ns - spans.start_ns - beside_ns)
-    there = np.unique(cause)
-    of_cause = dict(zip(names.causes.gather(there).to_list(), left_ns[there].tolist(), strict=True))
+    of_cause = {names.causes[one]: int(left_ns[one]) for one in np.unique(cause).tolist()}
     return of_cause | {"compute/beside": int(beside_ns.sum())}
 
 

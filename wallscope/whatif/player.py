@@ -41,31 +41,34 @@ class Player:
         self._lags = own_lags(stretch)
         self.unchanged = stretch.replay.play(Change(), self._lags)
         self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
-        path = path_of(stretch, self.names, self.unchanged, "typical")
-        self.path = path_frame(stretch, self.names, path)
-        of_cause = walls_of_run(self.names, self.unchanged, path)
+        self._path = path_of(stretch, self.names, self.unchanged, "typical")
+        of_cause = walls_of_run(self.names, self.unchanged, self._path)
         self.walls = walls(of_cause, step_ns)
         self.wall = next_wall(of_cause)[0]
+
+    @cached_property
+    def path(self) -> pl.DataFrame:
+        """What bounds the typical steps (`PATH`)."""
+        return path_frame(self.stretch, self.names, self._path)
 
     @cached_property
     def check(self) -> SelfCheck:
         """How well the lags of the other steps tell each step."""
         stretch = self.stretch
-        steps = stretch.steps.filter(pl.col("checked"))
-        captured_ns = (steps["end_ns"] - steps["start_ns"]).to_numpy()
+        is_checked = stretch.steps["checked"].to_numpy()
+        captured_ns = (stretch.steps["end_ns"] - stretch.steps["start_ns"]).to_numpy()[is_checked]
         own_ns = step_lengths(stretch, self.unchanged, "checked")
-        slack_ns = self.path.filter(pl.col("is_slack")).select(pl.col("end_ns") - pl.col("start_ns"))
-        whole_ns = int((self.path["end_ns"] - self.path["start_ns"]).sum())
+        link_ns = self._path.end_ns - self._path.start_ns
         told = SelfCheck(
-            steps=len(steps),
+            steps=captured_ns.size,
             error_median=None,
             error_p90=None,
             own_error=float(np.abs(own_ns - captured_ns).sum() / captured_ns.sum()),
-            slack_share=int(slack_ns.sum().item()) / max(whole_ns, 1),
+            slack_share=int(link_ns[self._path.is_slack].sum()) / max(int(link_ns.sum()), 1),
             unmatched_share=1.0,
             unresolved_wait_share=_unresolved_share(stretch),
         )
-        if len(steps) < 2:
+        if captured_ns.size < 2:
             return told
         others = others_lags(stretch)
         played = stretch.replay.play(others.change, others.slack)
@@ -106,24 +109,21 @@ class Player:
         if self._tax is None:
             return played, "compute beside communication is taken to be as fast as alone"
         before_ns = self._beside_ns(self.unchanged)
-        order, ops = self.stretch.replay.order, self.stretch.replay.ops
         compute = self._of_class(OperationClass.COMPUTE)
+        ops = np.array(self.stretch.replay.ops, np.int64)[compute]
+        own_ns = np.asarray(self.stretch.replay.order.operation_ns)[compute]
         for _ in range(_ROUNDS):
             more_ns = (self._tax - 1) * (self._beside_ns(played) - before_ns)
-            draft.set_operations(
-                (ops[place], max(order.operation_ns[place] + round(ns), 0))
-                for place, ns in zip(compute.tolist(), more_ns.tolist(), strict=True)
-                if round(ns)
-            )
+            rounded_ns = np.rint(more_ns).astype(np.int64)
+            changed = rounded_ns != 0
+            draft.set_operations(ops[changed], np.maximum(own_ns + rounded_ns, 0)[changed])
             played = self.stretch.replay.play(draft.change(), self._lags)
         return played, f"compute beside communication takes {self._tax:.2f} times as long, as measured here"
 
     def _of_class(self, kind: OperationClass) -> Times:
         """Places of the operations of a class."""
         if kind not in self._places_of:
-            ops = pl.DataFrame({"op": self.stretch.replay.ops}, schema={"op": pl.UInt32})
-            known = ops.join(self.stretch.operations, on="op", how="left", maintain_order="left")
-            self._places_of[kind] = np.flatnonzero((known["class"] == kind).to_numpy())
+            self._places_of[kind] = np.flatnonzero((self.stretch.played["class"] == kind).to_numpy())
         return self._places_of[kind]
 
     def _beside_ns(self, played: Played) -> Times:

@@ -6,16 +6,20 @@ from the begin of its step.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.order import Slack
-from wallscope.timeline.play import Change, Played
+from wallscope.timeline.order import Order, Slack
+from wallscope.timeline.places import are_among, groups, ordinals
+from wallscope.timeline.play import Change, Others, Played
 from wallscope.timeline.spans import Numbers, Times, numbers
 from wallscope.timeline.stretch import Stretch
 
+_NO_PIECE = -2
 _USUAL_HAND_OVER_NS = 1_000
 """Between kernels of one stream that wait for each other, on the GPUs of the last ten years."""
 
@@ -34,54 +38,53 @@ def others_lags(stretch: Stretch) -> OthersLags:
 
     A lag without a like keeps its own time.
     """
-    replay, slack = stretch.replay, own_lags(stretch)
-    operations = _operations(stretch)
-    order = replay.order
-    count = len(replay.ops)
-    edges = [(place, place, 0, order.first[place]) for place in range(count) if order.first[place] != count]
-    edges += [
-        (lag_place, place, number, producer)
-        for place, further in sorted(order.more.items())
-        for number, (producer, lag_place) in enumerate(further, start=1)
-    ]
-    of_edge = pl.DataFrame(
-        edges, schema={"lag": pl.Int64, "place": pl.Int64, "number": pl.Int64, "from": pl.Int64}, orient="row"
-    )
-    named = operations.select("place", "step", "thing", "ordinal")
-    producer = operations.select(pl.col("place").alias("from"), producer="thing")
-    handed = of_edge.join(named, on="place", how="left", maintain_order="left").join(
-        producer, on="from", how="left", maintain_order="left"
-    )
-    threads, calls = _pieces(stretch)
-    latency_ns, is_lone = _of_others(
-        operations.select("step", "thing", "ordinal"), np.array(slack.latency_ns, np.int64)
-    )
+    slack, order = own_lags(stretch), stretch.replay.order
+    step, thing = _operations(stretch)
+    ordinal = ordinals(groups(step, thing))
+    latency_ns, is_lone = _of_others(step, groups(thing, ordinal), np.asarray(slack.latency_ns))
+    edge = _edges(order, thing.size)
+    producer = np.append(thing, -1)[np.minimum(edge.producer, thing.size)]
+    like = groups(thing[edge.place], ordinal[edge.place], edge.number, producer)
     lag_ns = np.array(slack.lag_ns, np.int64)
-    handed_ns, is_lone_edge = _of_others(
-        handed.select("step", "thing", "ordinal", "number", "producer"), lag_ns[handed["lag"].to_numpy()]
-    )
-    lag_ns[handed["lag"].to_numpy()] = handed_ns
-    outside_ns, is_lone_piece = _of_others(
-        threads.select("step", "thread", "before", "after", "ordinal"), threads["time_ns"].to_numpy()
-    )
-    return_ns, is_lone_return = _of_others(
-        calls.select("step", "thread", "after", "ordinal"), calls["time_ns"].to_numpy()
-    )
-    rows = dict(zip(threads["row"].to_list(), outside_ns.tolist(), strict=True))
-    after_ns = {row: rows[row] for row in slack.after_ns if row in rows}
-    lone = [is_lone, is_lone_edge, is_lone_piece, is_lone_return]
-    steps = [operations["step"], handed["step"], threads["step"], calls["step"]]
-    told = np.concatenate([one.to_numpy() >= 0 for one in steps])
+    lag_ns[edge.lag], is_lone_edge = _of_others(step[edge.place], like, lag_ns[edge.lag])
+    outside, back = _outside(stretch), _returns(stretch)
+    outside_ns, is_lone_piece = _of_others(outside.step, outside.like, outside.time_ns)
+    return_ns, is_lone_return = _of_others(back.step, back.like, back.time_ns)
+    is_after = are_among(outside.row, np.fromiter(slack.after_ns, np.int64))
+    after_ns = zip(outside.row[is_after].tolist(), outside_ns[is_after].tolist(), strict=True)
+    lone = np.concatenate((is_lone, is_lone_edge, is_lone_piece, is_lone_return))
+    told = np.concatenate((step, step[edge.place], outside.step, back.step)) >= 0
     return OthersLags(
-        Change(pieces={row: ns for row, ns in rows.items() if row not in slack.after_ns}),
+        Change(pieces=Others(outside.row[~is_after], outside_ns[~is_after])),
         Slack(
             numbers(latency_ns),
             numbers(lag_ns),
-            {**slack.return_ns, **dict(zip(calls["row"].to_list(), return_ns.tolist(), strict=True))},
-            dict(slack.after_ns) | after_ns,
+            {**slack.return_ns, **dict(zip(back.row.tolist(), return_ns.tolist(), strict=True))},
+            {**slack.after_ns, **dict(after_ns)},
         ),
-        float(np.concatenate(lone)[told].mean()) if told.any() else 0.0,
+        float(lone[told].mean()) if told.any() else 0.0,
     )
+
+
+class _Edges(NamedTuple):
+    """Who waits for whom, by place: where the lag stands, and the how-manieth producer it is."""
+
+    lag: Rows
+    place: Rows
+    number: Rows
+    producer: Rows
+
+
+def _edges(order: Order, count: int) -> _Edges:
+    first = np.asarray(order.first)
+    own = np.flatnonzero(first != count)
+    further = [
+        (lag, place, number, producer)
+        for place, more in order.more.items()
+        for number, (producer, lag) in enumerate(more, start=1)
+    ]
+    firsts = np.column_stack((own, own, np.zeros(own.size, np.int64), first[own]))
+    return _Edges(*np.concatenate((firsts, np.array(further, np.int64).reshape(-1, 4))).T)
 
 
 def own_lags(stretch: Stretch) -> Slack:
@@ -115,93 +118,81 @@ def _unseen_hand_overs(stretch: Stretch) -> Numbers:
 
 def step_lengths(stretch: Stretch, played: Played, which: str) -> Times:
     """How long the steps of a kind (a column of the steps) are in a run, in ns."""
-    places = stretch.replay.places
-    steps = stretch.steps.filter(pl.col(which))
-    return np.array(
-        [
-            played.start_ns[places[behind]] - played.start_ns[places[first]]
-            for first, behind in steps.select("first", "behind").iter_rows()
-        ],
-        np.int64,
-    )
+    begun_ns = np.asarray(played.start_ns)[stretch.edges(which)]
+    lengths_ns: Times = begun_ns[:, 1] - begun_ns[:, 0]
+    return lengths_ns
 
 
 def _step_of(stretch: Stretch, at_ns: Times) -> Rows:
     """The number of the steady step that the host was at work for at each moment; -1 outside those."""
-    steps = stretch.steps.filter(pl.col("checked"))
-    row = np.searchsorted(steps["issue_start_ns"].to_numpy(), at_ns, side="right") - 1
-    ends_ns = steps["issue_end_ns"].to_numpy()
+    is_checked = stretch.steps["checked"].to_numpy()
+    begun_ns, ends_ns = (
+        stretch.steps[f"issue_{edge}_ns"].to_numpy()[is_checked] for edge in ("start", "end")
+    )
+    row = np.searchsorted(begun_ns, at_ns, side="right") - 1
     return np.where((row >= 0) & (at_ns < np.append(ends_ns, 0)[row]), row, -1)
 
 
-def _operations(stretch: Stretch) -> pl.DataFrame:
-    """`place`, `step`, `thing` (what it is, on which stream) and `ordinal` of the operations played."""
-    ops = pl.DataFrame({"op": stretch.replay.ops}, schema={"op": pl.UInt32}).with_row_index("place")
-    thing = pl.struct("rank_id", "stream", pl.col("kind").cast(pl.String), "name", "category", "bytes")
-    known = ops.join(stretch.operations, on="op", how="left", maintain_order="left")
-    issued_ns = stretch.waits.calls.start_ns[known["call"].to_numpy()]
-    step = pl.Series("step", _step_of(stretch, issued_ns))
-    return _counted(
-        known.select(pl.col("place").cast(pl.Int64), thing=thing.rank("dense")).with_columns(step), ["thing"]
+def _operations(stretch: Stretch) -> tuple[Rows, Rows]:
+    """The step of each operation that is played, and what it is, on which stream, as a number."""
+    issued_ns = stretch.waits.calls.start_ns[stretch.played["call"].to_numpy()]
+    known = stretch.played.select(
+        "rank_id",
+        "stream",
+        pl.col("kind").to_physical(),
+        pl.col("name").cast(pl.Int64).fill_null(-1),
+        pl.col("category").to_physical().cast(pl.Int64).fill_null(-1),
+        pl.col("bytes").fill_null(-1),
     )
+    return _step_of(stretch, issued_ns), groups(*(column.to_numpy() for column in known))
 
 
-def _pieces(stretch: Stretch) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Time outside calls, and returns of blocking calls: `row`, `step`, what they are, `time_ns`."""
-    pieces, names, order = stretch.pieces, stretch.call_name, stretch.replay.order
-    slack = order.slack
-    held = [row for row in slack.return_ns if not order.awaited[row].is_idle]
-    call = np.array(pieces.call, np.int64)
-    called = names.gather(pl.Series(call[call >= 0], dtype=pl.UInt32)).rank("dense")
-    name = np.full(call.size, -1, np.int64)
-    name[call >= 0] = called.to_numpy()
-    frame = pl.DataFrame(
-        {
-            "row": np.arange(call.size),
-            "thread": np.array(pieces.thread, np.int64),
-            "start_ns": np.array(pieces.start_ns, np.int64),
-            "end_ns": np.array(pieces.end_ns, np.int64),
-            "call": call,
-            "after": name,
-            "step": _step_of(stretch, np.array(pieces.end_ns, np.int64)),
-        }
-    ).with_columns(
-        before=pl.col("after").shift(1).over("thread"), behind=pl.col("after").shift(-1).over("thread")
-    )
-    outside = frame.filter(pl.col("call") < 0).with_columns(
-        time_ns=pl.col("end_ns") - pl.col("start_ns"), after=pl.col("behind")
-    )
-    own = pl.DataFrame(
-        {"row": list(slack.after_ns), "own_ns": list(slack.after_ns.values())},
-        schema={"row": pl.Int64, "own_ns": pl.Int64},
-    )
-    outside = outside.join(own, on="row", how="left", maintain_order="left").with_columns(
-        time_ns=pl.coalesce("own_ns", "time_ns")
-    )
-    returns = pl.DataFrame(
-        {"row": held, "time_ns": [slack.return_ns[row] for row in held]},
-        schema={"row": pl.Int64, "time_ns": pl.Int64},
-    ).join(frame, on="row", how="left", maintain_order="left")
-    return (
-        _counted(outside, ["thread", "before", "after"]),
-        _counted(returns, ["thread", "after"]),
-    )
+class _Lags(NamedTuple):
+    """Lags of pieces: which, in which step, what they are alike with in others (`like`), and how long."""
+
+    row: Rows
+    step: Rows
+    like: Rows
+    time_ns: Times
 
 
-def _counted(rows: pl.DataFrame, like: list[str]) -> pl.DataFrame:
-    """The rows with `ordinal`: how many of the same there were before in the step."""
-    return rows.with_columns(ordinal=pl.int_range(pl.len()).over(["step", *like]))
+def _outside(stretch: Stretch) -> _Lags:
+    """Time outside calls; what is alike follows the same call and is followed by the same."""
+    pieces, after_ns = stretch.pieces, stretch.replay.order.slack.after_ns
+    name, thread = _call_names(stretch), np.asarray(pieces.thread)
+    before, behind = (np.full(name.size, _NO_PIECE) for _ in range(2))
+    goes_on = thread[1:] == thread[:-1]
+    before[1:][goes_on], behind[:-1][goes_on] = name[:-1][goes_on], name[1:][goes_on]
+    row = np.flatnonzero(np.asarray(pieces.call) < 0)
+    time_ns = np.asarray(pieces.end_ns) - np.asarray(pieces.start_ns)
+    time_ns[np.fromiter(after_ns, np.int64)] = np.fromiter(after_ns.values(), np.int64)
+    step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
+    same = groups(thread[row], before[row], behind[row])
+    return _Lags(row, step, groups(same, ordinals(groups(step, same))), time_ns[row])
 
 
-def _of_others(
-    keys: pl.DataFrame, time_ns: Times
-) -> tuple[Times, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _returns(stretch: Stretch) -> _Lags:
+    """Returns of blocking calls; what is alike is of one name."""
+    order, pieces = stretch.replay.order, stretch.pieces
+    return_ns = order.slack.return_ns
+    row = np.array([row for row in return_ns if not order.awaited[row].is_idle], np.int64)
+    step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
+    same = groups(np.asarray(pieces.thread)[row], _call_names(stretch)[row])
+    time_ns = np.array([return_ns[one] for one in row.tolist()], np.int64)
+    return _Lags(row, step, groups(same, ordinals(groups(step, same))), time_ns)
+
+
+def _call_names(stretch: Stretch) -> Rows:
+    """The name of the call that each piece is in, as a number; -1 outside calls."""
+    call = np.asarray(stretch.pieces.call)
+    return np.where(call >= 0, stretch.call_name.to_physical().to_numpy()[call].astype(np.int64), -1)
+
+
+def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, npt.NDArray[np.bool_]]:
     """The median time of the same in other steps, and whether there is none; `step` is -1 for no step."""
-    like = [name for name in keys.columns if name != "step"]
-    group = keys.select(pl.struct(like).rank("dense"))[:, 0].to_numpy().astype(np.int64)
     lone = np.ones(time_ns.size, np.bool_)
     found = time_ns.copy()
-    held = np.flatnonzero(keys["step"].to_numpy() >= 0)
+    held = np.flatnonzero(step >= 0)
     order = held[np.lexsort((time_ns[held], group[held]))]
     if not order.size:
         return found, lone

@@ -2,72 +2,84 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from operator import itemgetter
 
-import polars as pl
+import numpy as np
 
 from wallscope.errors import OptionError
+from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole, OperationClass
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.places import coded, parts
 from wallscope.timeline.stretch import Stretch
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", "host/framework"
 LAUNCH_LATENCY, SYNCHRONISATION = "host/launch-latency", "host/synchronisation"
 HAND_OVERS = ("compute/kernel-gap", "compute/hand-over")
-_LAUNCHING = {str(CallRole.LAUNCH), str(CallRole.GRAPH)}
+_LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Operations and pieces of threads that a name stands for, and lags."""
+def _no_rows() -> Rows:
+    return np.empty(0, np.int64)
 
-    ops: frozenset[int] = frozenset()
-    rows: frozenset[int] = frozenset()
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """Operations, by number, and pieces of threads that a name stands for, and lags."""
+
+    ops: Rows = field(default_factory=_no_rows)
+    rows: Rows = field(default_factory=_no_rows)
     is_latency: bool = False
     is_hand_over: bool = False
     is_return: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it stands for anything."""
+        is_lag = self.is_latency or self.is_hand_over or self.is_return
+        return bool(self.ops.size or self.rows.size or is_lag)
 
 
 def targets(stretch: Stretch) -> dict[str, Target]:
     """What can be scaled in a stretch, by name."""
     own = stretch.operations
-    is_communication = pl.col("class") == OperationClass.COMMUNICATION
-    is_compute = pl.col("class") == OperationClass.COMPUTE
-    communication, compute = own.filter(is_communication), own.filter(is_compute)
+    op = own["op"].to_numpy().astype(np.int64)
+    of_class = [
+        np.flatnonzero((own["class"] == kind).to_numpy())
+        for kind in (OperationClass.COMMUNICATION, OperationClass.COMPUTE, OperationClass.COPY)
+    ]
+    communication, compute, _ = of_class
     found = {
-        COMMUNICATION: Target(_ops(communication)),
-        COMPUTE: Target(_ops(compute)),
-        COPIES: Target(_ops(own.filter(pl.col("class") == OperationClass.COPY))),
+        name: Target(op[held]) for name, held in zip((COMMUNICATION, COMPUTE, COPIES), of_class, strict=True)
     }
-    for (cause,), part in communication.partition_by("cause", as_dict=True).items():
-        found[f"communication:{str(cause).split('/')[1]}"] = Target(_ops(part))
-    for (kind,), part in communication.partition_by("category", as_dict=True).items():
-        found[f"collective:{kind}"] = Target(_ops(part))
-    for (category,), part in compute.partition_by("category", as_dict=True).items():
-        found[f"category:{category}"] = Target(_ops(part))
-    pieces = pl.DataFrame(
-        {"cause": stretch.causes.cast(pl.String), "role": stretch.roles()},
-        schema={"cause": pl.String, "role": pl.String},
-    ).with_row_index("row")
-    is_thinking = (pl.col("cause") == FRAMEWORK) | pl.col("cause").str.starts_with(DRAINED)
-    found[LAUNCH] = Target(rows=_rows(pieces, pl.col("role").is_in(sorted(_LAUNCHING))), is_latency=True)
-    found[THINK] = Target(rows=_rows(pieces, is_thinking))
-    causes: dict[str, Target] = {}
-    for (cause,), part in own.partition_by("cause", as_dict=True).items():
-        causes[str(cause)] = Target(_ops(part))
-    waiting = _waiting(stretch)
-    for cause, rows in pieces.group_by("cause").agg("row").sort("cause").iter_rows():
-        held = causes.get(cause, Target())
-        causes[cause] = Target(held.ops, frozenset(rows) - waiting, is_return=cause == SYNCHRONISATION)
+    cause, causes_of = coded(own["cause"])
+    category, categories = coded(own["category"])
+    categories.append(str(None))
+    for number, held in parts(cause[communication]):
+        found[f"communication:{causes_of[number].split('/')[1]}"] = Target(op[communication[held]])
+    for number, held in parts(category[communication]):
+        found[f"collective:{categories[number]}"] = Target(op[communication[held]])
+    for number, held in parts(category[compute]):
+        found[f"category:{categories[number]}"] = Target(op[compute[held]])
+    of_piece, causes_of_pieces = coded(stretch.causes)
+    thinks = [one == FRAMEWORK or one.startswith(DRAINED) for one in causes_of_pieces]
+    launches = np.isin(stretch.role, [ROLE.categories.to_list().index(role) for role in _LAUNCHING])
+    found[LAUNCH] = Target(rows=np.flatnonzero(launches), is_latency=True)
+    found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_piece]))
+    causes = {causes_of[number]: Target(op[held]) for number, held in parts(cause)}
+    goes_on = np.ones(of_piece.size, np.bool_)
+    goes_on[_waiting(stretch)] = False
+    for number, rows in sorted(parts(of_piece), key=itemgetter(0)):
+        name = causes_of_pieces[number]
+        ops = causes.get(name, Target()).ops
+        causes[name] = Target(ops, rows[goes_on[rows]], is_return=name == SYNCHRONISATION)
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
-    return {
-        name: target
-        for name, target in (found | causes).items()
-        if target.ops or target.rows or target.is_latency or target.is_hand_over or target.is_return
-    }
+    return {name: target for name, target in (found | causes).items() if target.is_there}
 
 
 def find(name: str, known: Iterable[str], option: str) -> str:
@@ -93,15 +105,6 @@ def find(name: str, known: Iterable[str], option: str) -> str:
     )
 
 
-def _ops(frame: pl.DataFrame) -> frozenset[int]:
-    return frozenset(frame["op"].to_list())
-
-
-def _rows(pieces: pl.DataFrame, which: pl.Expr) -> frozenset[int]:
-    return frozenset(pieces.filter(which)["row"].to_list())
-
-
-def _waiting(stretch: Stretch) -> frozenset[int]:
+def _waiting(stretch: Stretch) -> list[int]:
     """The pieces in which a call blocks: they end when what they wait for does."""
-    awaited = stretch.replay.order.awaited
-    return frozenset(row for row, one in awaited.items() if not one.is_releasing)
+    return [row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]
