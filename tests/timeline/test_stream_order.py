@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.walls.brute_trace import BLOCKING, NONBLOCKING, NULL, Call, Op, Record, Sync, Trace, capture
 from wallscope.timeline.dependencies import dependencies
@@ -240,3 +242,24 @@ def test_a_null_stream_without_operations_relays_what_the_blocking_ones_do():
     program = Program(s0=NULL, s1=BLOCKING).run(1, 100, 200).record(0, 5).wait(2, 5).run(2, 200, 201)
 
     assert waits_of_the_last(program) == {0}
+
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from(["run", "record", "wait"]), st.integers(0, 3), st.integers(1, 6)), max_size=24
+)
+FLAGS = st.dictionaries(st.sampled_from(["s0", "s1"]), st.sampled_from([NULL, BLOCKING, NONBLOCKING]))
+
+
+@given(actions=ACTIONS, flags=FLAGS)
+def test_a_record_stands_for_what_its_stream_had_been_given(actions, flags):
+    program = Program(**flags).run(0, 100, 110)
+    for place, (what, stream, number) in enumerate(actions):
+        if what == "run":
+            program.run(stream, 200 + 20 * place, 230 + 20 * place)
+        else:
+            getattr(program, what)(stream, number)
+    found, _ = program.order()
+    records = found.waits.records.select("record", "process", "context", "stream", "at_ns")
+    for record, process, context, number, at_ns in records.iter_rows():
+        stream = found.order.stream(process, context, number)
+        assert set(found.order.record(record)) == set(found.order.mark(stream, at_ns))

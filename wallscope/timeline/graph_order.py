@@ -52,12 +52,10 @@ class GraphLaunches:
         follower[order.predecessor[held]] = held
         for branches in self._branches:
             before, behind = int(order.predecessor[branches.heads[0]]), int(follower[branches.tails[0]])
-            for head in branches.heads[1:]:
-                order.follow(head, [before] if before >= 0 else [])
+            order.follow((head, (before,) if before >= 0 else ()) for head in branches.heads[1:])
             if behind >= 0:
-                order.follow(behind, branches.tails[1:])
-        for op, producer in _joins(self._launches):
-            order.follow(op, [producer])
+                order.follow([(behind, branches.tails[1:])])
+        order.follow((op, (producer,)) for op, producer in _joins(self._launches))
 
 
 def _branches(launch: pl.DataFrame) -> Branches:

@@ -7,19 +7,22 @@ a wait on take part: an event recorded there stands for what that stream waits f
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.events import StreamFlag, SyncKind
 from wallscope.timeline.nesting import Rows
+from wallscope.timeline.producers import Pairs, Producers
 from wallscope.timeline.spans import Numbers, Times, numbers
 from wallscope.timeline.waits import ResolvedBy, Waits
 
 UNRESOLVED = -1
 """Stands in a tail for a wait whose record was not found."""
+_NOTHING, _SEVERAL = -2, -3
+"""Stand for tails: an empty one, and one that is not a single operation or `UNRESOLVED`."""
 _MOST_KEPT = 6
 _BEFORE_ALL = -(2**62)
 _NONE = np.empty(0, np.int64)
@@ -30,56 +33,50 @@ Tail = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """Operations in order of start with the host's time of issue, and waits in order of time."""
+    """Operations in order of start with the host's time of issue, and rows of waits in order of time."""
 
     ops: Numbers
     issued_ns: Numbers
-    waited_ns: list[int] = field(default_factory=list)
-    waited_for: list[Tail] = field(default_factory=list)
+    waited_ns: Numbers
+    waits: Numbers
+
+    def last(self, at_ns: Times) -> tuple[Rows, Times]:
+        """The last operation issued before each moment (`_NOTHING` without one), and when that was."""
+        count = np.searchsorted(np.asarray(self.issued_ns), at_ns, side="left")
+        return np.append(self.ops, _NOTHING)[count - 1], np.append(self.issued_ns, _BEFORE_ALL)[count - 1]
+
+    def waited(self, from_ns: Times, until_ns: Times) -> Rows:
+        """How often it was made to wait in each span."""
+        waited_ns = np.asarray(self.waited_ns)
+        first, behind = (np.searchsorted(waited_ns, at_ns, side="left") for at_ns in (from_ns, until_ns))
+        return behind - first
 
 
-class _Record(NamedTuple):
-    at_ns: int
-    process: int
-    thread: int
-    context: int | None
-    number: int | None
-
-    @classmethod
-    def rows(cls, records: pl.DataFrame) -> list["_Record"]:
-        """The records in the order of their numbers."""
-        columns = ["at_ns", "process", "thread", "context", "stream"]
-        return [cls(*row) for row in records.sort("record").select(columns).iter_rows()]
+_EMPTY = _Stream(*[numbers(_NONE)] * 4)
 
 
-class _Wait(NamedTuple):
-    at_ns: int
-    process: int
-    context: int
-    number: int
-    record: int
-    how: str
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Records, or waits of streams: when they were put into which stream."""
 
-    @classmethod
-    def rows(cls, waits: pl.DataFrame) -> list["_Wait"]:
-        """The waits of streams; one that names no stream holds none back."""
-        columns = ["at_ns", "process", "context", "stream", "record", "how"]
-        of_streams = waits.filter(pl.col("kind") == SyncKind.WAIT).drop_nulls(["context", "stream"])
-        return [cls(*row) for row in of_streams.select(columns).iter_rows()]
+    at_ns: Times
+    stream: Rows
+
+    def by_stream(self) -> dict[int, Rows]:
+        """The rows of each stream, in order of time."""
+        order = np.lexsort((self.at_ns, self.stream))
+        return {int(self.stream[rows[0]]): rows for rows in _alike(self.stream, order)}
 
 
 class _LastStreams:
     """The stream of the last operation that each thread issued: exports may lack the rows that tell."""
 
-    def __init__(self, streams: dict[int, _Stream], issuer: Rows) -> None:
-        ops = np.concatenate([_NONE, *(np.asarray(held.ops) for held in streams.values())])
-        issued_ns = np.concatenate([_NONE, *(np.asarray(held.issued_ns) for held in streams.values())])
-        of_stream = np.repeat(list(streams), [len(held.ops) for held in streams.values()])
-        self._of_thread: dict[int, tuple[Numbers, Numbers]] = {}
-        order = np.lexsort((ops, issued_ns, issuer[ops]))
-        edges = np.flatnonzero(np.diff(issuer[ops][order])) + 1
-        for own in np.split(order, edges) if order.size else []:
-            self._of_thread[int(issuer[ops[own[0]]])] = (numbers(issued_ns[own]), numbers(of_stream[own]))
+    def __init__(self, of_stream: Rows, issued_ns: Times, issuer: Rows) -> None:
+        order = np.lexsort((issued_ns, issuer))
+        self._of_thread = {
+            int(issuer[own[0]]): (numbers(issued_ns[own]), numbers(of_stream[own]))
+            for own in _alike(issuer, order)
+        }
 
     def before(self, thread: int, at_ns: int) -> int | None:
         """The stream of the last operation that the thread issued before a moment."""
@@ -112,32 +109,27 @@ class StreamOrder:
         self._together = together
         self.end_ns: Times = operations["end_ns"].to_numpy()
         self._end_ns = numbers(self.end_ns)
-        self._streams: dict[int, _Stream] = {}
-        of_stream, start_ns = operations["stream"].to_numpy(), operations["start_ns"].to_numpy()
-        order = np.lexsort((np.arange(start_ns.size), start_ns, of_stream))
-        edges = np.flatnonzero(np.diff(of_stream[order])) + 1
-        self.predecessor = np.full(start_ns.size, -1, np.int64)
+        self._of_stream, self._issuer = operations["stream"].to_numpy(), issuer
+        self.predecessor = np.full(issue_ns.size, -1, np.int64)
         self.issued_ns = issue_ns.copy()
-        for rows in np.split(order, edges) if order.size else []:
+        ops: dict[int, Rows] = {}
+        for rows in _alike(self._of_stream, _by_stream(self._of_stream)):
             self.predecessor[rows[1:]] = rows[:-1]
             # what a stream does later was issued later: clocks that say otherwise are overruled
-            in_order_ns = np.maximum.accumulate(issue_ns[rows])
-            self.issued_ns[rows] = in_order_ns
-            self._streams[int(of_stream[rows[0]])] = _Stream(numbers(rows), numbers(in_order_ns))
+            self.issued_ns[rows] = np.maximum.accumulate(issue_ns[rows])
+            ops[int(self._of_stream[rows[0]])] = rows
         self._key: dict[tuple[int, int, int], int] = {
             (process, context, number): stream
-            for stream, process, context, number in streams.select(
+            for stream, process, context, number in streams[
                 "stream", "process", "context", "number"
-            ).iter_rows()
+            ].iter_rows()
         }
         self._of_context: dict[tuple[int, int], list[int]] = {}
         for (process, context, _), stream in self._key.items():
             self._of_context.setdefault((process, context), []).append(stream)
-        self._following: dict[int, set[int]] = {}
-        self.waits_seen = self.waits_resolved = 0
-        self._last = _LastStreams(self._streams, issuer)
+        self._producers = Producers(issue_ns.size)
         self._beside = _beside(streams)
-        self._of_record = self._played(waits)
+        self._play(waits, ops)
         for later, others in self._beside.items():
             for earlier in others:
                 self._order(earlier, later)
@@ -156,9 +148,9 @@ class StreamOrder:
 
     def doubt(self, ops: Iterable[int]) -> None:
         """Let operations wait for something unknown besides."""
-        for op in set(ops):
-            self.waits_resolved -= UNRESOLVED not in self.producers(op)
-            self.follow(op, [UNRESOLVED])
+        new = [op for op in set(ops) if UNRESOLVED not in self.producers(op)]
+        self.waits_resolved -= len(new)
+        self._producers.add(new, [UNRESOLVED] * len(new))
 
     def next_operation(self, stream: int, at_ns: int) -> int:
         """The first operation that a stream was given from a moment of the host on, -1 without one."""
@@ -182,7 +174,7 @@ class StreamOrder:
         count = bisect_left(held.issued_ns, at_ns)
         since_ns = held.issued_ns[count - 1] if count else _BEFORE_ALL
         first, behind = bisect_left(held.waited_ns, since_ns), bisect_left(held.waited_ns, at_ns)
-        waited = (op for tail in held.waited_for[first:behind] for op in tail)
+        waited = (op for wait in held.waits[first:behind] for op in self._awaited(wait))
         own = held.ops[count - 1 : count]
         beside = (op for last in own for op in self._together.get(last, ()))
         return self.latest([*own, *beside, *waited])
@@ -195,23 +187,31 @@ class StreamOrder:
 
     def last_stream(self, thread: int, at_ns: int) -> int | None:
         """The stream of the last operation that a thread issued before a moment."""
-        return self._last.before(thread, at_ns)
+        return self._last_streams.before(thread, at_ns)
 
     def record(self, record: int) -> Tail:
         """What has to end before a recorded event is complete."""
-        return self._of_record[record]
+        told = self._of_record[record]
+        if told == _SEVERAL:
+            return self._several[record]
+        return () if told == _NOTHING else (told,)
 
     def producers(self, op: int) -> set[int]:
         """What an operation has to wait for beside the one before it in its stream; perhaps `UNRESOLVED`."""
-        return self._following.get(op, set())
+        return self._producers.of(op)
 
-    def waiting(self) -> Iterable[int]:
+    def pairs(self) -> Pairs:
+        """Who waits for more than the one before it, and for whom."""
+        return self._producers.pairs()
+
+    def waiting(self) -> Rows:
         """The operations that wait for more than the one before them."""
-        return self._following.keys()
+        return self._producers.waiting()
 
-    def follow(self, op: int, producers: Iterable[int]) -> None:
-        """Let an operation wait for others."""
-        self._following.setdefault(op, set()).update(producer for producer in producers if producer != op)
+    def follow(self, found: Iterable[tuple[int, Tail]]) -> None:
+        """Let operations wait for others."""
+        pairs = [(op, producer) for op, producers in found for producer in producers or (op,)]
+        self._producers.add([op for op, _ in pairs], [producer for _, producer in pairs])
 
     def latest(self, ops: Iterable[int]) -> Tail:
         """The few that end last: whoever waits for them has waited for the others."""
@@ -221,54 +221,146 @@ class StreamOrder:
         ends = sorted(distinct - {UNRESOLVED}, key=lambda op: (-self._end_ns[op], op))[:_MOST_KEPT]
         return (*ends, *(distinct & {UNRESOLVED}))
 
-    def _played(self, waits: Waits) -> dict[int, Tail]:
-        """Go through records and waits in order of time; returns the tail of each record."""
-        recorded = _Record.rows(waits.records)
-        held_back = _Wait.rows(waits.waits)
-        of_record: dict[int, Tail] = {}
-        turns = [(record.at_ns, 0, row) for row, record in enumerate(recorded)]
-        turns += [(wait.at_ns, 1, row) for row, wait in enumerate(held_back)]
-        for at_ns, is_wait, row in sorted(turns):
-            if is_wait:
-                self._hold_back(held_back[row], of_record)
-                continue
-            record = recorded[row]
-            if record.number is None:
-                stream = self.last_stream(record.thread, at_ns)
-            else:
-                stream = self.stream(record.process, record.context or 0, record.number)
-            of_record[row] = (UNRESOLVED,) if stream is None else self.mark(stream, at_ns)
-        return of_record
+    @cached_property
+    def _last_streams(self) -> _LastStreams:
+        return _LastStreams(self._of_stream, self.issued_ns, self._issuer)
 
-    def _hold_back(self, wait: "_Wait", of_record: dict[int, Tail]) -> None:
-        self.waits_seen += 1
-        found: Tail = () if wait.how == ResolvedBy.BEFORE_CAPTURE else (UNRESOLVED,)
-        if wait.record >= 0:
-            found = of_record.get(wait.record, found)
-        self.waits_resolved += UNRESOLVED not in found
-        stream = self.stream(wait.process, wait.context, wait.number)
-        held = self._streams.setdefault(stream, _Stream([], []))
-        held.waited_ns.append(wait.at_ns)
-        held.waited_for.append(found)
-        after = bisect_left(held.issued_ns, wait.at_ns)
-        if after < len(held.ops):
-            self.follow(held.ops[after], found)
+    def _play(self, waits: Waits, ops: Mapping[int, Rows]) -> None:
+        """Find the tails of records and what waits hold back.
+
+        Most records stand for the last operation of their stream alone. Others depend on what their
+        stream was made to wait for before; they are told one by one, in order of time.
+        """
+        held_back = _of_streams(waits.waits)
+        recorded, waiting = self._marks(waits.records, held_back)
+        by_stream = waiting.by_stream()
+        self._streams: dict[int, _Stream] = {}
+        for stream in ops.keys() | by_stream.keys():
+            own, waited = ops.get(stream, _NONE), by_stream.get(stream, _NONE)
+            columns = (own, self.issued_ns[own], waiting.at_ns[waited], waited)
+            self._streams[stream] = _Stream(*map(numbers, columns))
+        of_record = self._simple_tails(recorded)
+        self._several: dict[int, Tail] = {}
+        self._of_record = numbers(of_record)
+        record = held_back["record"].to_numpy()
+        is_before = record >= 0
+        is_before[is_before] = recorded.at_ns[record[is_before]] <= waiting.at_ns[is_before]
+        is_earlier = (held_back["how"] == ResolvedBy.BEFORE_CAPTURE).to_numpy()
+        found = np.where(is_earlier, _NOTHING, UNRESOLVED)
+        found[is_before] = of_record[record[is_before]]
+        self._of_wait, self._record_of_wait = numbers(found), numbers(record)
+        several = np.flatnonzero(of_record == _SEVERAL)
+        for row in several[np.argsort(recorded.at_ns[several], kind="stable")].tolist():
+            self._several[row] = self.mark(int(recorded.stream[row]), int(recorded.at_ns[row]))
+        self._hold_back(by_stream, found)
+
+    def _awaited(self, wait: int) -> Tail:
+        """What has to end before a wait of a stream is over."""
+        told = self._of_wait[wait]
+        if told == _SEVERAL:
+            return self._several[self._record_of_wait[wait]]
+        return () if told == _NOTHING else (told,)
+
+    def _marks(self, records: pl.DataFrame, held_back: pl.DataFrame) -> tuple[_Marks, _Marks]:
+        """Records and waits of streams; streams without operations get their numbers in order of time."""
+        recorded, waiting = self._named(records), self._named(held_back)
+        turns = [
+            (marks.at_ns[row], place, row)
+            for place, marks in enumerate((recorded, waiting))
+            for row in np.flatnonzero(marks.stream == _NOTHING).tolist()
+        ]
+        columns = ["process", "context", "stream", "thread"]
+        told = ((records[columns], recorded), (held_back[columns], waiting))
+        for at_ns, place, row in sorted(turns):
+            names, marks = told[place]
+            process, context, number, thread = names.row(row)
+            if number is None:
+                last = self.last_stream(thread, at_ns)
+                marks.stream[row] = UNRESOLVED if last is None else last
+            else:
+                marks.stream[row] = self.stream(process, context or 0, number)
+        return recorded, waiting
+
+    def _named(self, rows: pl.DataFrame) -> _Marks:
+        """The rows on the streams of their names, those on streams that are not known yet on `_NOTHING`."""
+        keys = zip(
+            rows["process"].to_list(),
+            (context or 0 for context in rows["context"].to_list()),
+            rows["stream"].to_list(),
+            strict=True,
+        )
+        stream = np.fromiter((self._key.get(key, _NOTHING) for key in keys), np.int64, len(rows))
+        return _Marks(rows["at_ns"].to_numpy(), stream)
+
+    def _simple_tails(self, recorded: _Marks) -> Rows:
+        """The tail of each record as one number: an operation, `UNRESOLVED`, `_NOTHING` or `_SEVERAL`."""
+        found = np.full(recorded.at_ns.size, UNRESOLVED)
+        together = np.fromiter(self._together, np.int64, len(self._together))
+        for stream, rows in recorded.by_stream().items():
+            if stream == UNRESOLVED:
+                continue
+            at_ns, held = recorded.at_ns[rows], self._streams.get(stream, _EMPTY)
+            last, since_ns = held.last(at_ns)
+            is_more = (held.waited(since_ns, at_ns) > 0) | np.isin(last, together)
+            found[rows] = _SEVERAL if self._beside.get(stream) else np.where(is_more, _SEVERAL, last)
+        return found
+
+    def _hold_back(self, by_stream: Mapping[int, Rows], found: Rows) -> None:
+        """Let operations wait for what their streams were told to before them (`found`, as of records)."""
+        several = np.flatnonzero(found == _SEVERAL).tolist()
+        self.waits_seen = found.size
+        self.waits_resolved = int((found != UNRESOLVED).sum()) - sum(
+            UNRESOLVED in self._awaited(wait) for wait in several
+        )
+        for stream, waits in by_stream.items():
+            held = self._streams[stream]
+            after = np.searchsorted(np.asarray(held.issued_ns), np.asarray(held.waited_ns), side="left")
+            is_followed = after < len(held.ops)
+            op, told = np.asarray(held.ops)[after[is_followed]], found[waits[is_followed]]
+            if (told == _SEVERAL).any():
+                each = zip(op.tolist(), waits[is_followed].tolist(), strict=True)
+                self.follow((one, self._awaited(wait)) for one, wait in each)
+            else:
+                self._producers.add(op, np.where(told == _NOTHING, op, told))
 
     def _order(self, earlier: int, later: int) -> None:
         """Let each operation of one stream wait for what another was given before it."""
-        first, second = (self._streams.get(stream, _Stream([], [])) for stream in (earlier, later))
-        issued_ns = np.array(second.issued_ns, np.int64)
-        given = np.searchsorted(np.array(first.issued_ns, np.int64), issued_ns, side="left")
-        given += np.searchsorted(np.array(first.waited_ns, np.int64), issued_ns, side="left")
-        for place in np.flatnonzero(np.diff(given, prepend=0)).tolist():
-            self.follow(second.ops[place], self.tail(earlier, second.issued_ns[place]))
+        first, second = (self._streams.get(stream, _EMPTY) for stream in (earlier, later))
+        issued_ns = np.asarray(second.issued_ns)
+        given = np.searchsorted(np.asarray(first.issued_ns), issued_ns, side="left")
+        given += np.searchsorted(np.asarray(first.waited_ns), issued_ns, side="left")
+        places = np.flatnonzero(np.diff(given, prepend=0)).tolist()
+        self.follow((second.ops[place], self.tail(earlier, second.issued_ns[place])) for place in places)
+
+
+def _of_streams(waits: pl.DataFrame) -> pl.DataFrame:
+    """The waits of streams; one that names no stream holds none back."""
+    is_wait = (waits["kind"] == SyncKind.WAIT).to_numpy()
+    if is_wait.all() and not waits["context"].null_count() and not waits["stream"].null_count():
+        return waits
+    named = waits["context"].is_not_null().to_numpy() & waits["stream"].is_not_null().to_numpy()
+    return waits[np.flatnonzero(is_wait & named)]
+
+
+def _by_stream(of_stream: Rows) -> Rows:
+    """The operations by stream, in their order; numbers of 16 bits are sorted in linear time."""
+    is_narrow = of_stream.max(initial=0) < 1 << 16
+    return np.argsort(of_stream.astype(np.uint16) if is_narrow else of_stream, kind="stable")
+
+
+def _alike(values: Rows, order: Rows) -> list[Rows]:
+    """The rows of each value, from the rows in order of values."""
+    edges = np.flatnonzero(np.diff(values[order])) + 1
+    return np.split(order, edges) if order.size else []
 
 
 def _beside(streams: pl.DataFrame) -> dict[int, list[int]]:
     """The streams with which each keeps order: the null stream of a context with the blocking ones."""
+    of_context: dict[tuple[int, int], dict[str | None, list[int]]] = {}
+    for stream, process, context, flags in streams["stream", "process", "context", "flags"].iter_rows():
+        of_context.setdefault((process, context), {}).setdefault(flags, []).append(stream)
     found: dict[int, list[int]] = {}
-    for _, own in streams.group_by("process", "context"):
-        null = own.filter(pl.col("flags") == StreamFlag.NULL)["stream"].to_list()
-        blocking = own.filter(pl.col("flags") == StreamFlag.BLOCKING)["stream"].to_list()
+    for own in of_context.values():
+        null, blocking = own.get(StreamFlag.NULL, []), own.get(StreamFlag.BLOCKING, [])
         found |= dict.fromkeys(null, blocking) | dict.fromkeys(blocking, null)
     return found

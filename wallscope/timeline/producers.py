@@ -1,0 +1,73 @@
+"""What operations wait for beside the one before each in its stream, as pairs."""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.spans import Numbers, numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Who waits and for whom, by the first, then as found; who is paired with itself waits for no other."""
+
+    op: Rows
+    producer: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """The pairs, also to be looked up one by one, and which operations are in them."""
+
+    pairs: Pairs
+    ops: Numbers
+    producers: Numbers
+    waits: bytes
+
+
+class Producers:
+    """Pairs that are found bit by bit and then asked for; `count` is that of all operations.
+
+    >>> found = Producers(9)
+    >>> found.add([7, 3, 7, 4], [5, 2, 1, 4])
+    >>> sorted(found.of(7)), found.of(4), found.of(8), found.waiting().tolist()
+    ([1, 5], set(), set(), [3, 4, 7])
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._parts: list[Rows] = []
+        self._ready: _Ready | None = None
+
+    def add(self, ops: Rows | list[int], producers: Rows | list[int]) -> None:
+        """Let each of some operations wait for another; for itself: for nobody that is known."""
+        self._parts.append(np.array([ops, producers], np.int64))
+        self._ready = None
+
+    def pairs(self) -> Pairs:
+        """All pairs, some perhaps twice."""
+        return self._held().pairs
+
+    def of(self, op: int) -> set[int]:
+        """What an operation waits for."""
+        held = self._held()
+        if not held.waits[op]:
+            return set()
+        first, behind = bisect_left(held.ops, op), bisect_right(held.ops, op)
+        return {producer for producer in held.producers[first:behind] if producer != op}
+
+    def waiting(self) -> Rows:
+        """The operations that are in pairs, in order."""
+        return np.flatnonzero(np.frombuffer(self._held().waits, np.bool_))
+
+    def _held(self) -> _Ready:
+        if self._ready is None:
+            found = np.concatenate([np.empty((2, 0), np.int64), *self._parts], axis=1)
+            op, producer = found[:, np.argsort(found[0], kind="stable")]
+            waits = np.zeros(self._count, np.bool_)
+            waits[op] = True
+            self._parts = [np.array([op, producer])]
+            self._ready = _Ready(Pairs(op, producer), numbers(op), numbers(producer), waits.tobytes())
+        return self._ready
