@@ -1,7 +1,10 @@
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wallscope.timeline import nesting
 from wallscope.timeline.nesting import innermost, jumps, parents
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=14)
@@ -30,6 +33,16 @@ def test_parents_of_overlapping_ranges_equal_a_plain_search(drawn):
     rows = in_order(drawn)
 
     assert parents(arrays(rows)[1]).tolist() == [dull_parent(rows, row) for row in range(len(rows))]
+
+
+@given(SPANS, st.integers(0, 3))
+def test_ranges_that_are_climbed_one_by_one_have_the_same_parents(drawn, turns):
+    _, end_ns = arrays(in_order(drawn))
+
+    with patch.object(nesting, "_MOST_TURNS", turns):
+        found = parents(end_ns)
+
+    assert found.tolist() == parents(end_ns).tolist()
 
 
 @given(SPANS, st.lists(st.integers(-2, 90), min_size=1, max_size=20))

@@ -4,11 +4,15 @@ PyTorch's autograd thread issues the backward pass while the main thread waits i
 thread that waits holds an open range and is outside API calls.
 """
 
+from collections.abc import Mapping
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.kinds import CallRole
+from wallscope.timeline.alike import runs
 from wallscope.timeline.nesting import Rows, innermost, jumps
 from wallscope.timeline.spans import Times
 
@@ -23,12 +27,22 @@ class HostThread:
     def __init__(self, ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> None:
         self.rows = ranges["range"].to_numpy().astype(np.int64)
         self.start_ns, self.end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
-        own_parent = parent[self.rows]
-        self._jumps = jumps(np.where(own_parent < 0, -1, np.searchsorted(self.rows, own_parent)))
+        self._parent, self._calls = parent, calls
         self._call_start_ns = calls["start_ns"].to_numpy()
-        ends = calls["end_ns"].to_numpy()
-        self._call_end_ns = np.maximum.accumulate(ends) if len(ends) else ends
-        self.issues = bool(calls["role"].is_in(_ISSUING).any())
+
+    @cached_property
+    def issues(self) -> bool:
+        """Whether a call of the thread gave the device work."""
+        return bool(self._calls["role"].is_in(_ISSUING).any())
+
+    @cached_property
+    def _jumps(self) -> list[Rows]:
+        own_parent = self._parent[self.rows]
+        return jumps(np.where(own_parent < 0, -1, np.searchsorted(self.rows, own_parent)))
+
+    @cached_property
+    def _call_end_ns(self) -> Times:
+        return np.maximum.accumulate(self._calls["end_ns"].to_numpy())
 
     def open_range(self, at_ns: Times) -> Rows:
         """The innermost open range at each moment, -1 where there is none."""
@@ -65,12 +79,22 @@ def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> dic
 
     `ranges` follow `RANGES`, `calls` follow `CALLS`, `parent` is the row of the range around each.
     """
-    by_thread = {own["thread"][0]: own for own in calls.partition_by("thread")}
-    nothing = calls.clear()
+    held = ranges if not ranges["crosses"].any() else ranges[np.flatnonzero(~ranges["crosses"].to_numpy())]
+    calls_of = dict(runs(calls["thread"].to_numpy()))
+    nothing = slice(0, 0)
     return {
-        own["thread"][0]: HostThread(own, by_thread.get(own["thread"][0], nothing), parent)
-        for own in ranges.filter(~pl.col("crosses")).partition_by("thread")
+        thread: HostThread(held[rows], calls[calls_of.get(thread, nothing)], parent)
+        for thread, rows in runs(held["thread"].to_numpy())
     }
+
+
+def by_process(holders: Mapping[int, HostThread], threads: pl.DataFrame) -> dict[int, dict[int, HostThread]]:
+    """Such threads of each process (`THREADS`), by its number."""
+    found: dict[int, dict[int, HostThread]] = {}
+    for thread, process in threads["thread", "process"].iter_rows():
+        if thread in holders:
+            found.setdefault(process, {})[thread] = holders[thread]
+    return found
 
 
 def of_the_one_that_waits(threads: list[HostThread], at_ns: Times) -> Rows:

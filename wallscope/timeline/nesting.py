@@ -8,34 +8,42 @@ found by jumping over ancestors that have ended, by powers of two.
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.timeline.spans import Times, numbers
+from wallscope.timeline.spans import Times
 
 Rows = npt.NDArray[np.int64]
+_MOST_TURNS = 64
 
 
 def parents(end_ns: Times) -> Rows:
     """Row of the latest earlier range that ends no sooner, -1 without one; ranges in order of start.
 
+    All ranges climb at once from the one before them, over what was found to be around that; where some
+    lie so deep that this takes many turns, they are climbed one by one.
+
     >>> parents(np.array([100, 40, 30, 90, 60, 120])).tolist()
     [-1, 0, 1, 0, 3, -1]
     """
-    parent = np.full(end_ns.size, -1, dtype=np.int64)
-    is_outermost = np.ones(end_ns.size, np.bool_)
-    is_outermost[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
-    outermost, inner = np.flatnonzero(is_outermost), np.flatnonzero(~is_outermost)
-    heads = outermost[np.searchsorted(outermost, inner) - 1].tolist()
+    ends = np.append(end_ns, np.iinfo(np.int64).max)  # row -1, the last entry, is around everything
+    parent = np.arange(-1, end_ns.size - 1)
+    climbing = np.arange(end_ns.size)
+    for _ in range(_MOST_TURNS):
+        climbing = climbing[ends[parent[climbing]] < ends[climbing]]
+        if climbing.size == 0:
+            return parent
+        parent[climbing] = parent[parent[climbing]]
+    return _climbed_one_by_one(end_ns)
+
+
+def _climbed_one_by_one(end_ns: Times) -> Rows:
+    """The same in linear time: what has ended before a later end is never climbed again."""
     found: list[int] = []
-    around, ends = [-1], numbers(end_ns)
-    for row, head in zip(inner.tolist(), heads, strict=True):
-        if around[0] != head:
-            around = [head]
-        end = ends[row]
+    around, ends = [-1], [*end_ns.tolist(), np.iinfo(np.int64).max]
+    for row, end in enumerate(ends[:-1]):
         while ends[around[-1]] < end:
             around.pop()
         found.append(around[-1])
         around.append(row)
-    parent[inner] = found
-    return parent
+    return np.array(found, np.int64)
 
 
 def innermost(start_ns: Times, end_ns: Times, leaps: list[Rows], at_ns: Times) -> Rows:

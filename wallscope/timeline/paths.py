@@ -9,8 +9,9 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.frames import NAMES, NESTED, PATHS
+from wallscope.timeline.alike import runs
 from wallscope.timeline.folding import folded
-from wallscope.timeline.inheritance import around_whole, host_threads
+from wallscope.timeline.inheritance import around_whole, by_process, host_threads
 from wallscope.timeline.nesting import Rows, parents
 
 _LONGEST_NAME = 200
@@ -25,21 +26,24 @@ def nested(
     Ranges that end on another thread stand alone. Parents are of the same thread, paths may go on in
     another.
     """
-    folds = names.with_columns(folded(names["text"]))
-    labels = folds.select("text").unique().sort("text").with_row_index("label")
-    by_name = folds.join(labels, on="text", how="left", maintain_order="left")["label"].to_numpy()
+    folds = folded(names["text"])
+    labels = folds.unique().sort()
+    by_name = folds.cast(pl.Enum(labels)).to_physical().to_numpy()
     label = by_name[ranges["name"].to_numpy()] if len(ranges) else np.empty(0, np.int64)
     parent = _parents_by_thread(ranges)
     path, paths = _paths(_continued(ranges, parent, calls, threads), label, ranges["start_ns"].to_numpy())
-    tree = ranges.with_columns(pl.Series("parent", parent), pl.Series("path", path))
-    return tree.select(NESTED.names()).cast(NESTED), paths, labels.rename({"label": "name"}).cast(NAMES)
+    tree = ranges.select(*NESTED.names()[:-2]).hstack(
+        [pl.Series("parent", parent, NESTED["parent"]), pl.Series("path", path, NESTED["path"])]
+    )
+    return tree, paths, pl.DataFrame({"name": np.arange(len(labels)), "text": labels}, schema=NAMES)
 
 
 def _parents_by_thread(ranges: pl.DataFrame) -> Rows:
     parent = np.full(len(ranges), -1, dtype=np.int64)
-    for own in ranges.filter(~pl.col("crosses")).partition_by("thread"):
-        rows = own["range"].to_numpy().astype(np.int64)
-        inside = parents(own["end_ns"].to_numpy())
+    end_ns, crosses = ranges["end_ns"].to_numpy(), ranges["crosses"].to_numpy()
+    for _, own in runs(ranges["thread"].to_numpy()):
+        rows = own.start + np.flatnonzero(~crosses[own])
+        inside = parents(end_ns[rows])
         parent[rows] = np.where(inside < 0, -1, rows[inside])
     return parent
 
@@ -47,9 +51,7 @@ def _parents_by_thread(ranges: pl.DataFrame) -> Rows:
 def _continued(ranges: pl.DataFrame, parent: Rows, calls: pl.DataFrame, threads: pl.DataFrame) -> Rows:
     """Parents with those of outermost ranges taken from the thread that waits during all of each."""
     around = parent.copy()
-    holders = host_threads(ranges, calls, parent)
-    for members in threads.partition_by("process"):
-        own = {thread: holders[thread] for thread in members["thread"] if thread in holders}
+    for own in by_process(host_threads(ranges, calls, parent), threads).values():
         for thread, holder in own.items():
             others = [other for number, other in own.items() if number != thread]
             outermost = np.flatnonzero(parent[holder.rows] < 0)
@@ -65,21 +67,16 @@ def _paths(
 ) -> tuple[Rows, pl.DataFrame]:
     """Path of each range, and all paths; a path is the path around it and a label."""
     number_of: dict[tuple[int, int], int] = {}
-    path = [-1] * around.size
-    depth: list[int] = []
+    path = [-1] * (around.size + 1)  # the last is for nothing around
     above, labels = around.tolist(), label.tolist()
     for row in np.argsort(start_ns, kind="stable").tolist():  # what is around a range began before it
-        key = (path[above[row]] if above[row] >= 0 else -1, labels[row])
-        number = number_of.setdefault(key, len(number_of))
-        if number == len(depth):
-            depth.append(depth[key[0]] + 1 if key[0] >= 0 else 0)
-        path[row] = number
-    if not depth:
-        return np.empty(0, np.int64), PATHS.to_frame()
-    paths = pl.DataFrame(list(number_of), schema=["parent", "name"], orient="row").with_row_index("path")
-    return np.array(path, np.int64), paths.with_columns(pl.Series("depth", depth)).select(PATHS.names()).cast(
-        PATHS
-    )
+        path[row] = number_of.setdefault((path[above[row]], labels[row]), len(number_of))
+    depth: list[int] = []
+    for parent, _ in number_of:
+        depth.append(depth[parent] + 1 if parent >= 0 else 0)
+    parents, names = zip(*number_of, strict=True) if number_of else ((), ())
+    columns = {"path": range(len(depth)), "parent": parents, "name": names, "depth": depth}
+    return np.array(path[:-1], np.int64), pl.DataFrame(columns, schema=PATHS)
 
 
 def path_texts(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most: int = 8) -> pl.Series:
@@ -88,7 +85,7 @@ def path_texts(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most
     `paths` follow `PATHS`, `names` are their folded names, `wanted` are numbers of paths.
     """
     parent, label = paths["parent"].to_list(), paths["name"].to_list()
-    texts = names["text"].str.slice(0, _LONGEST_NAME).to_list()
+    texts = [text[:_LONGEST_NAME] for text in names["text"].to_list()]
     written = []
     for path in wanted.to_list():
         inwards: list[str] = []

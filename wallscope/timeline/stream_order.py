@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.events import StreamFlag, SyncKind
+from wallscope.timeline.alike import grouped, runs
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.producers import Pairs, Producers
 from wallscope.timeline.spans import Numbers, Times, numbers
@@ -65,7 +66,7 @@ class _Marks:
     def by_stream(self) -> dict[int, Rows]:
         """The rows of each stream, in order of time."""
         order = np.lexsort((self.at_ns, self.stream))
-        return {int(self.stream[rows[0]]): rows for rows in _alike(self.stream, order)}
+        return {stream: order[own] for stream, own in runs(self.stream[order])}
 
 
 class _LastStreams:
@@ -74,8 +75,8 @@ class _LastStreams:
     def __init__(self, of_stream: Rows, issued_ns: Times, issuer: Rows) -> None:
         order = np.lexsort((issued_ns, issuer))
         self._of_thread = {
-            int(issuer[own[0]]): (numbers(issued_ns[own]), numbers(of_stream[own]))
-            for own in _alike(issuer, order)
+            thread: (numbers(issued_ns[order[own]]), numbers(of_stream[order[own]]))
+            for thread, own in runs(issuer[order])
         }
 
     def before(self, thread: int, at_ns: int) -> int | None:
@@ -113,11 +114,11 @@ class StreamOrder:
         self.predecessor = np.full(issue_ns.size, -1, np.int64)
         self.issued_ns = issue_ns.copy()
         ops: dict[int, Rows] = {}
-        for rows in _alike(self._of_stream, _by_stream(self._of_stream)):
+        for stream, rows in grouped(self._of_stream):
             self.predecessor[rows[1:]] = rows[:-1]
             # what a stream does later was issued later: clocks that say otherwise are overruled
             self.issued_ns[rows] = np.maximum.accumulate(issue_ns[rows])
-            ops[int(self._of_stream[rows[0]])] = rows
+            ops[stream] = rows
         self._key: dict[tuple[int, int, int], int] = {
             (process, context, number): stream
             for stream, process, context, number in streams[
@@ -340,18 +341,6 @@ def _of_streams(waits: pl.DataFrame) -> pl.DataFrame:
         return waits
     named = waits["context"].is_not_null().to_numpy() & waits["stream"].is_not_null().to_numpy()
     return waits[np.flatnonzero(is_wait & named)]
-
-
-def _by_stream(of_stream: Rows) -> Rows:
-    """The operations by stream, in their order; numbers of 16 bits are sorted in linear time."""
-    is_narrow = of_stream.max(initial=0) < 1 << 16
-    return np.argsort(of_stream.astype(np.uint16) if is_narrow else of_stream, kind="stable")
-
-
-def _alike(values: Rows, order: Rows) -> list[Rows]:
-    """The rows of each value, from the rows in order of values."""
-    edges = np.flatnonzero(np.diff(values[order])) + 1
-    return np.split(order, edges) if order.size else []
 
 
 def _beside(streams: pl.DataFrame) -> dict[int, list[int]]:
