@@ -1,10 +1,13 @@
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.walls import brute
-from tests.walls.brute_programs import jittered, possible, programmatic
+from tests.walls.brute_programs import jittered, possible, programmatic, senseless
 from tests.walls.brute_trace import Call, Op, Record, Sync, Trace, evidence, in_order, operations
+from wallscope.walls import rounds
 from wallscope.walls.gaps import chains
 
 
@@ -22,6 +25,14 @@ def test_links_equal_those_of_the_dull_walk(traces, data):
     trace = data.draw(traces)
 
     assert brute.merged(found(trace)) == brute.merged(brute.links(trace))
+
+
+@given(trace=st.one_of(possible(), programmatic(), jittered(), senseless()))
+def test_gaps_that_are_walked_together_have_the_same_links_as_one_by_one(trace):
+    with patch.object(rounds, "_FEWEST", 1):
+        together = found(trace)
+
+    assert together == found(trace)
 
 
 def walked(*rows, records=(), syncs=(), flags=None):

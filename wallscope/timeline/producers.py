@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Numbers, numbers
@@ -32,7 +33,7 @@ class Producers:
 
     >>> found = Producers(9)
     >>> found.add([7, 3, 7, 4], [5, 2, 1, 4])
-    >>> sorted(found.of(7)), found.of(4), found.of(8), found.waiting().tolist()
+    >>> sorted(found.of(7)), found.of(4), found.of(8), np.flatnonzero(found.is_waiting()).tolist()
     ([1, 5], set(), set(), [3, 4, 7])
     """
 
@@ -58,9 +59,9 @@ class Producers:
         first, behind = bisect_left(held.ops, op), bisect_right(held.ops, op)
         return {producer for producer in held.producers[first:behind] if producer != op}
 
-    def waiting(self) -> Rows:
-        """The operations that are in pairs, in order."""
-        return np.flatnonzero(np.frombuffer(self._held().waits, np.bool_))
+    def is_waiting(self) -> npt.NDArray[np.bool_]:
+        """Whether each operation is the first of a pair."""
+        return np.frombuffer(self._held().waits, np.bool_)
 
     def _held(self) -> _Ready:
         if self._ready is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.events import StreamFlag, SyncKind
@@ -205,9 +206,13 @@ class StreamOrder:
         """Who waits for more than the one before it, and for whom."""
         return self._producers.pairs()
 
+    def is_waiting(self) -> npt.NDArray[np.bool_]:
+        """Whether each operation waits for more than the one before it."""
+        return self._producers.is_waiting()
+
     def waiting(self) -> Rows:
         """The operations that wait for more than the one before them."""
-        return self._producers.waiting()
+        return np.flatnonzero(self.is_waiting())
 
     def follow(self, found: Iterable[tuple[int, Tail]]) -> None:
         """Let operations wait for others."""

@@ -15,8 +15,8 @@ from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import Numbers
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
-_TOLERANCE_NS = 2_000
-_LONGEST_HAND_OVER_NS = 20_000
+TOLERANCE_NS = 2_000
+LONGEST_HAND_OVER_NS = 20_000
 _MOST_LINKS = 100_000
 _GO_ON, _LOST = -1, -2
 _NEVER = -(2**62)
@@ -26,8 +26,8 @@ _NEVER = -(2**62)
 class Issuers:
     """Ends of the calls that issued work to one device, in order of time, and their threads."""
 
-    end_ns: list[int]
-    thread: list[int]
+    end_ns: Numbers
+    thread: Numbers
 
 
 class _Bound(NamedTuple):
@@ -100,7 +100,7 @@ class Walker:
             is_late = waits.call_end_ns[call] > start_ns
             issued_ns = waits.call_start_ns[call] if is_late else waits.call_end_ns[call]
             latest_ns = max(issued_ns, done_ns) if producer >= 0 else issued_ns
-            if is_open and start_ns - latest_ns > _LONGEST_HAND_OVER_NS:
+            if is_open and start_ns - latest_ns > LONGEST_HAND_OVER_NS:
                 return None
             if producer < 0 or issued_ns > done_ns:
                 slack_ns = issued_ns - done_ns if producer >= 0 else None
@@ -109,7 +109,7 @@ class Walker:
                 self._emit(kind, issued_ns, _Bound(op=op, call=call, thread=thread, slack_ns=slack_ns))
                 return self._thread(thread)
             second_ns = issued_ns if second_ns is None else max(second_ns, issued_ns)
-        elif producer < 0 or (is_open and start_ns - done_ns > _LONGEST_HAND_OVER_NS):
+        elif producer < 0 or (is_open and start_ns - done_ns > LONGEST_HAND_OVER_NS):
             return None
         slack_ns = None if second_ns is None else done_ns - second_ns
         bound = _Bound(op=producer, next_op=op, slack_ns=slack_ns)
@@ -132,7 +132,7 @@ class Walker:
             end_ns = waits.end_ns[candidate]
             if end_ns > start_ns:
                 # launched programmatically, or clocks that differ a bit
-                if candidate != before and end_ns > start_ns + _TOLERANCE_NS:
+                if candidate != before and end_ns > start_ns + TOLERANCE_NS:
                     continue
                 end_ns = start_ns
             if producer < 0 or (end_ns, -candidate) > (done_ns, -producer):
@@ -189,7 +189,7 @@ class Walker:
         awaited = max(known, key=lambda op: (waits.end_ns[op], -op), default=-1)
         done_ns = waits.end_ns[awaited] if known else _NEVER
         entered_ns = waits.call_start_ns[call]
-        if len(known) < len(tail) and not 0 <= self._at_ns - done_ns <= _LONGEST_HAND_OVER_NS:
+        if len(known) < len(tail) and not 0 <= self._at_ns - done_ns <= LONGEST_HAND_OVER_NS:
             return _LOST
         if known and done_ns > max(entered_ns, start_ns):
             bound = _Bound(op=awaited, call=call, thread=thread, slack_ns=done_ns - entered_ns)

@@ -1,0 +1,157 @@
+"""Gaps that the device alone explains, walked back all at once.
+
+In each round every gap takes the step that `chain.Walker` takes for one: from the operation at which it
+stands to what that waited for last. Gaps that lead to a thread are left to the walker, and the few that
+take the most rounds.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.model.frames import LINKS
+from wallscope.model.kinds import LINK_KINDS, LinkKind
+from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.spans import Spans, Times
+from wallscope.timeline.stream_order import UNRESOLVED
+from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS
+
+Flags = npt.NDArray[np.bool_]
+_FEWEST = 24
+_MOST_ROUNDS = 64
+_NEVER = -(2**62)
+_KINDS = pl.Series(LINK_KINDS, dtype=LINKS["kind"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """Of operations the producer that ended last (-1: none), its end, the end before that, and doubts."""
+
+    producer: Rows
+    done_ns: Times
+    second_ns: Times
+    is_open: Flags
+
+
+@dataclass(slots=True)
+class _Walk:
+    """How far gaps have been walked back: the gaps (rows), the operation and the moment of each."""
+
+    gaps: Spans
+    at_ns: Times
+    links: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def emit(self, gap: Rows, kind: LinkKind, start_ns: Times, bound: tuple[Rows | int, ...]) -> None:
+        """Give the time of gaps from a moment on up to where the walk stands to a link, and stand there."""
+        start_ns = np.maximum(start_ns, self.gaps.start_ns[gap])
+        held = np.flatnonzero(start_ns < self.at_ns[gap])
+        link = np.empty((9, held.size), np.int64)
+        told = (gap, start_ns, self.at_ns[gap], LINK_KINDS.index(kind), *bound)
+        for row, column in enumerate(told):
+            link[row] = column[held] if isinstance(column, np.ndarray) else column
+        self.links.append(link)
+        self.at_ns[gap[held]] = start_ns[held]
+
+    def frame(self, op: Rows, is_left: Flags) -> pl.DataFrame:
+        """The links (`LINKS`) of the gaps that are not left; `op` ends each gap."""
+        found = np.concatenate([np.empty((9, 0), np.int64), *self.links], axis=1)
+        if is_left.any():
+            found = found[:, ~is_left[found[0]]]
+        gap, start_ns, end_ns, kind, *bound, slack_ns = found
+        columns = dict(zip(("op", "next_op", "call", "thread"), bound, strict=True))
+        return pl.DataFrame(
+            {
+                "gap": op[gap].astype(np.int32),
+                "start_ns": start_ns,
+                "end_ns": end_ns,
+                "kind": _KINDS[kind],
+                **{name: column.astype(np.int32) for name, column in columns.items()},
+                "slack_ns": pl.Series(slack_ns).set(pl.Series(slack_ns == _NEVER), None),
+            },
+            schema=LINKS,
+        )
+
+
+def walked_together(gaps: Spans, op: Rows, waits: Dependencies) -> tuple[pl.DataFrame, Rows]:
+    """The links (`LINKS`) of gaps, each ended by an operation, and the rows of those that are left."""
+    walk = _Walk(gaps, gaps.end_ns.copy())
+    is_left = np.zeros(op.size, np.bool_)
+    gap, at = np.arange(op.size), op
+    for _ in range(_MOST_ROUNDS):
+        if gap.size < _FEWEST:
+            break
+        gap, at = _stepped(walk, gap, at, is_left, waits)
+    is_left[gap] = True
+    return walk.frame(op, is_left), np.flatnonzero(is_left)
+
+
+def _stepped(walk: _Walk, gap: Rows, op: Rows, is_left: Flags, waits: Dependencies) -> tuple[Rows, Rows]:
+    """Go back from the operation at which each gap stands; returns the gaps to go on with, and from where."""
+    starts_ns, call = np.asarray(waits.start_ns), np.asarray(waits.call)[op]
+    from_ns, start_ns = walk.gaps.start_ns[gap], np.minimum(starts_ns[op], walk.at_ns[gap])
+    latest = _latest_producers(op, start_ns, waits)
+    is_known, is_issued = latest.producer >= 0, call >= 0
+    is_late = waits.calls.end_ns[call] > start_ns
+    issued_ns = np.where(is_late, waits.calls.start_ns[call], waits.calls.end_ns[call])
+    by_issue = is_issued & (~is_known | (issued_ns > latest.done_ns))
+    bound_ns = np.where(by_issue, issued_ns, latest.done_ns)
+    is_lost = latest.is_open & (start_ns - bound_ns > LONGEST_HAND_OVER_NS)
+    is_lost |= ~is_issued & ~is_known
+
+    lost = np.flatnonzero(is_lost)
+    walk.emit(gap[lost], LinkKind.UNRESOLVED, from_ns[lost], (-1, -1, -1, -1, _NEVER))
+    by_issue &= ~is_lost
+    is_left[gap[by_issue & (issued_ns > from_ns)]] = True
+    slack_ns = np.where(is_known, issued_ns - latest.done_ns, _NEVER)
+    for kind, is_kind in ((LinkKind.LAUNCH_CALL, is_late), (LinkKind.LAUNCH_LATENCY, ~is_late)):
+        own = np.flatnonzero(by_issue & is_kind)
+        told = (op[own], -1, call[own], waits.calls.thread[call[own]], slack_ns[own])
+        walk.emit(gap[own], kind, issued_ns[own], told)
+
+    own = np.flatnonzero(~by_issue & ~is_lost)
+    producer, done_ns = latest.producer[own], latest.done_ns[own]
+    second_ns = np.maximum(latest.second_ns[own], np.where(is_issued[own], issued_ns[own], _NEVER))
+    slack_ns = np.where(second_ns > _NEVER, done_ns - second_ns, _NEVER)
+    gap, bound = gap[own], (producer, op[own], -1, -1, slack_ns)
+    walk.emit(gap, LinkKind.HAND_OVER, done_ns, bound)
+    walk.emit(gap, LinkKind.OPERATION, starts_ns[producer], bound)
+    goes_on = walk.at_ns[gap] > from_ns[own]
+    return gap[goes_on], producer[goes_on]
+
+
+def _latest_producers(op: Rows, start_ns: Times, waits: Dependencies) -> _Latest:
+    """What each operation waited for last, as seen from its start."""
+    ends_ns = waits.order.end_ns
+    producer = waits.order.predecessor[op]
+    done_ns = np.where(producer >= 0, np.minimum(ends_ns[producer], start_ns), 0)
+    second_ns = np.full(op.size, _NEVER)
+    is_open = np.zeros(op.size, np.bool_)
+    rows = np.flatnonzero(waits.order.is_waiting()[op])
+    if rows.size == 0:
+        return _Latest(producer, done_ns, second_ns, is_open)
+    pairs = waits.order.pairs()
+    first, behind = (np.searchsorted(pairs.op, op[rows], side=side) for side in ("left", "right"))
+    place = np.arange((behind - first).sum()) - np.repeat(np.cumsum(behind - first) - behind, behind - first)
+    row, other = np.repeat(rows, behind - first), pairs.producer[place]
+    is_open[row[other == UNRESOLVED]] = True
+    is_other = (other != UNRESOLVED) & (other != op[row]) & (other != producer[row])
+    row, other = row[is_other], other[is_other]
+    # those that began before what they wait for ended: launched programmatically, or clocks that differ a bit
+    is_late = ends_ns[other] > start_ns[row] + TOLERANCE_NS
+    row, other = row[~is_late], other[~is_late]
+    own = rows[producer[rows] >= 0]
+    row, other = np.append(row, own), np.append(other, producer[own])
+    end_ns = np.minimum(ends_ns[other], start_ns[row])
+    order = np.lexsort((-other, end_ns, row))
+    row, other, end_ns = row[order], other[order], end_ns[order]
+    is_new = np.append(True, (row[1:] != row[:-1]) | (other[1:] != other[:-1]))[: row.size]
+    row, other, end_ns = row[is_new], other[is_new], end_ns[is_new]
+    last = np.flatnonzero(np.append(row[1:] != row[:-1], True)[: row.size])
+    producer[rows] = -1
+    producer[row[last]], done_ns[row[last]] = other[last], end_ns[last]
+    has_second = last[np.append(False, row[1:] == row[:-1])[last]]
+    second_ns[row[has_second]] = end_ns[has_second - 1]
+    return _Latest(producer, done_ns, second_ns, is_open)
