@@ -1,10 +1,13 @@
+import numpy as np
 import polars as pl
 import pytest
 
 from tests.walls.brute_trace import Op, Trace, operations
-from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES, SLICES
-from wallscope.model.kinds import CopyCause
+from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES
+from wallscope.model.kinds import CopyCause, DeviceState, LinkKind
+from wallscope.timeline.enumerated import place
 from wallscope.walls.causes import caused, operation_causes
+from wallscope.walls.slices import NO_SLACK, Told
 
 OPS = (
     Op(0, 0, 10, "compute"),  # 0
@@ -19,7 +22,7 @@ OPS = (
     Op(9, 100, 101, "compute"),  # 9: of a rank that is not accounted for
 )
 AGAIN = pl.Series("op", [8], dtype=pl.UInt32)
-IN_GRAPH = pl.Series([-1, 7, 7, *[-1] * 7])
+IN_GRAPH = np.array([-1, 7, 7, *[-1] * 7])
 
 
 def causes():
@@ -45,15 +48,24 @@ def test_what_each_operation_stands_for():
 
 
 def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
-    """Wall and cause of one piece."""
-    columns = ("kind", "op", "next_op", "state")
-    piece = pl.DataFrame(
-        [(kind, op, next_op, state)], schema={name: SLICES[name] for name in columns}, orient="row"
+    """The cause of one piece."""
+    nothing = np.array([-1])
+    piece = Told(
+        window=np.array([0]),
+        start_ns=np.array([0]),
+        end_ns=np.array([1]),
+        state=np.array([place(DeviceState(state))]),
+        kind=nothing if kind is None else np.array([place(LinkKind(kind))]),
+        gap=nothing,
+        op=np.array([op]),
+        next_op=np.array([next_op]),
+        call=nothing,
+        thread=nothing,
+        slack_ns=np.array([NO_SLACK]),
     )
-    on_thread = pl.Series("on_thread", [outside], dtype=pl.String)
-    row = caused(piece, causes(), on_thread, IN_GRAPH).row(0, named=True)
-    assert row["wall"] == row["cause"].split("/")[0]
-    return row["cause"]
+    on_thread = nothing if outside is None else np.array([0])
+    (found,), texts = caused(piece, causes(), on_thread, [outside or "host/other"], IN_GRAPH)
+    return texts[found]
 
 
 @pytest.mark.parametrize("op", range(9))

@@ -35,6 +35,27 @@ def test_gaps_that_are_walked_together_have_the_same_links_as_one_by_one(trace):
     assert together == found(trace)
 
 
+def test_several_producers_tell_the_slack_also_of_gaps_that_are_walked_together():
+    calls = [Call(0, 10 * place, 10 * place + 1, "launch") for place in range(8)]
+    ops = (
+        Op(0, 100, 200, "communication", 0),
+        Op(1, 100, 180, "communication", 1),
+        Op(2, 100, 150, "compute", 2),
+        Op(2, 210, 300, "compute", 7),
+    )
+    records = (Record(3, 0, 7, 5), Record(4, 1, 8, 6))
+    syncs = (Sync(5, "wait", 2, 7, 5), Sync(6, "wait", 2, 8, 6))
+    trace = in_order(Trace(ops, tuple(calls), records, syncs, {}))
+
+    with patch.object(rounds, "_FEWEST", 1):
+        links = found(trace)
+
+    assert [(link.start, link.end, link.kind, link.slack) for link in links][-2:] == [
+        (150, 200, "operation", 20),
+        (200, 210, "hand-over", 20),
+    ]
+
+
 def walked(*rows, records=(), syncs=(), flags=None):
     """Links of operations and calls written in any order, in short: from, to, kind and who."""
     ops = [row for row in rows if isinstance(row, Op)]

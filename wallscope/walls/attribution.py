@@ -7,13 +7,15 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.frames import SLICES
+from wallscope.model.kinds import Absent, DeviceState, LinkKind
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.enumerated import members
 from wallscope.timeline.spans import Numbers
 from wallscope.walls.causes import OperationCauses, caused
 from wallscope.walls.drained import Drained
 from wallscope.walls.gaps import chains
-from wallscope.walls.host import HostActivity, on_threads
-from wallscope.walls.slices import slices
+from wallscope.walls.host import HostActivity, told_on_threads
+from wallscope.walls.slices import NO_SLACK, slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,49 @@ class Evidence:
     drained: Mapping[int, Drained]
 
 
+_ABSENT = {LinkKind.OPERATION: Absent.BLOCKING} | dict.fromkeys(
+    (LinkKind.HAND_OVER, LinkKind.UNRESOLVED), Absent.DEPENDENCY_STALLED
+)
+_ABSENT_OF_KIND = pl.Series(
+    [*(_ABSENT.get(kind, Absent.LAUNCH_STARVED) for kind in LinkKind), None], dtype=SLICES["absent"]
+)
+_KINDS, _STATES = members(LinkKind), members(DeviceState)
+
+
 def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`)."""
     links = chains(operations, evidence.waits, evidence.kinds_of_calls)
-    threads = links.filter(pl.col("thread") >= 0)["thread"].unique().to_list()
-    drained = evidence.drained[operations["rank_id"][0]]
-    moments = evidence.activity.moments(threads, drained.threads)
+    threads = np.unique(links["thread"].to_numpy()).tolist()
+    rank_id = operations["rank_id"][0]
+    drained = evidence.drained[rank_id]
+    moments = evidence.activity.moments([one for one in threads if one >= 0], drained.threads)
     pieces = slices(operations, links, windows, evidence.recomputed, moments)
-    ranges, on_thread = on_threads(pieces, evidence.activity, drained)
-    of_op = evidence.projected["range"].gather(pl.Series(pieces["op"].to_numpy().clip(0), dtype=pl.UInt32))
-    is_on_thread = pieces["thread"].to_numpy() >= 0
-    ranged = pieces.with_columns(
-        pl.Series("range", np.where(is_on_thread, ranges, of_op.to_numpy())).set(
-            pl.Series((pieces["op"].to_numpy() < 0) & ~is_on_thread), -1
-        )
+    ranges, on_thread, told = told_on_threads(
+        pieces.thread, pieces.start_ns, pieces.kind, evidence.activity, drained
     )
-    return caused(ranged, evidence.causes, on_thread, evidence.graph).select(SLICES.names()).cast(SLICES)
+    of_op = evidence.projected["range"].to_numpy()[np.maximum(pieces.op, 0)]
+    cause, texts = caused(pieces, evidence.causes, on_thread, told, evidence.graph.to_numpy())
+    walls = [None if text is None else text.split("/", 1)[0] for text in texts]
+    return pl.DataFrame(
+        {
+            "rank_id": np.full(cause.size, rank_id, np.uint32),
+            "step": windows["step"].to_numpy()[pieces.window],
+            "start_ns": pieces.start_ns,
+            "end_ns": pieces.end_ns,
+            "state": _STATES[pieces.state],
+            "absent": _ABSENT_OF_KIND[pieces.kind],
+            "wall": pl.Series(walls, dtype=SLICES["wall"])[cause],
+            "cause": pl.Series(texts, dtype=pl.String)[cause],
+            "kind": _KINDS[pieces.kind],
+            "gap": pieces.gap,
+            "op": pieces.op.astype(np.int32),
+            "next_op": pieces.next_op,
+            "call": pieces.call,
+            "thread": pieces.thread,
+            "range": np.where(pieces.thread >= 0, ranges, np.where(pieces.op < 0, -1, of_op)).astype(
+                np.int32
+            ),
+            "slack_ns": pl.Series(pieces.slack_ns).set(pl.Series(pieces.slack_ns == NO_SLACK), None),
+        },
+        schema=SLICES,
+    )

@@ -5,12 +5,17 @@ the ranges and waits of the thread, and by whether a blocking call had left the 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from wallscope.model.kinds import CopyCause, DeviceState, LinkKind, OperationClass, Wall
-from wallscope.timeline.numbered import by_operation
+from wallscope.model.frames import CATEGORY
+from wallscope.model.kinds import Axis, CopyCause, DeviceState, LinkKind, OperationClass
+from wallscope.timeline.enumerated import Places, place, places
+from wallscope.timeline.nesting import Rows
+from wallscope.walls.slices import Told
 
 FRAMEWORK = "host/framework"
 KERNEL_GAP = "compute/kernel-gap"
@@ -26,24 +31,40 @@ _UNRESOLVED = {
     DeviceState.EXPOSED_COMMUNICATION: "communication/unresolved",
     DeviceState.EXPOSED_COPY: "memory/unresolved",
 }
-_CAUSE_OF_KIND = pl.Series([_OF_KIND.get(kind) for kind in LinkKind], dtype=pl.String)
-_OF_STATE = pl.Series([_UNRESOLVED.get(state, "unattributed/unresolved") for state in DeviceState])
-_COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
-_TOLD_BY = ["class", "category", "axis", "copied", "again"]
+_BY_KIND: tuple[str | None, ...] = (*(_OF_KIND.get(kind) for kind in LinkKind), PEER)
+_BY_STATE = tuple(_UNRESOLVED.get(state, "unattributed/unresolved") for state in DeviceState)
+_FIXED = (*_BY_KIND, *_BY_STATE, KERNEL_GAP)
+"""What is told without operations and threads: the kind of link, what the device did, a gap of kernels."""
+_OF_CATEGORY = (*CATEGORY.categories, None)
+_OF_AXIS = (*Axis, None)
+_OF_COPY = (*CopyCause, None)
+_OF_CLASS = (*OperationClass, None)
+_KINDS = (len(_OF_CLASS), len(_OF_CATEGORY), len(_OF_AXIS), len(_OF_COPY), 2)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OperationCauses:
-    """What each operation stands for when it owns time; lists by number of the operation.
+    """What each operation stands for when it owns time; arrays by number of the operation.
 
-    `cause` is its cause, `before` that of the time between its end and the start of what it held back,
-    `chain` what it is in order with: operations of one stream or one graph launch share it (-1: none).
+    `causes` is its cause, `befores` that of the time between its end and the start of what it held back,
+    both as places in `texts`; `chain` what it is in order with: operations of one stream share it.
     """
 
-    cause: pl.Series
-    before: pl.Series
-    chain: pl.Series
-    computes: pl.Series
+    texts: tuple[str, ...]
+    causes: Places
+    befores: Places
+    chain: Places
+    computes: npt.NDArray[np.bool_]
+
+    @cached_property
+    def cause(self) -> pl.Series:
+        """The cause of each operation, written out."""
+        return pl.Series(self.texts, dtype=pl.String)[self.causes]
+
+    @cached_property
+    def before(self) -> pl.Series:
+        """The cause of what lies behind each operation, written out."""
+        return pl.Series(self.texts, dtype=pl.String)[self.befores]
 
 
 def operation_causes(
@@ -58,111 +79,82 @@ def operation_causes(
         copies: `COPY_CAUSES`.
         recomputed: numbers of the operations that repeat forward work.
     """
-    again = np.zeros(count, np.bool_)
-    again[recomputed.to_numpy()] = True
-    own = {column: by_operation(operations, column, count) for column in ("stream", "class", "category")}
-    known = pl.DataFrame(
-        {
-            **own,
-            "axis": by_operation(axes, "axis", count),
-            "copied": by_operation(copies, "cause", count),
-            "again": again,
-        }
+    op = operations["op"].to_numpy()
+    of_class = _beside(op, places(operations["class"]), count)
+    again = np.zeros(count, np.int64)
+    again[recomputed.to_numpy()] = 1
+    told_by = (
+        of_class,
+        _beside(op, places(operations["category"]), count),
+        _beside(axes["op"].to_numpy(), places(axes["axis"]), count),
+        _beside(copies["op"].to_numpy(), places(copies["cause"]), count),
+        again,
     )
-    told = known.join(
-        _told(known.select(_TOLD_BY).unique()),
-        on=_TOLD_BY,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )
+    kind = np.ravel_multi_index(told_by, _KINDS, mode="wrap")  # -1 is the last
+    kinds = np.flatnonzero(np.bincount(kind))
+    told = [_told(*map(int, one)) for one in zip(*np.unravel_index(kinds, _KINDS), strict=True)]
+    texts = tuple(dict.fromkeys(text for pair in told for text in pair))
+    found = np.zeros((2, int(np.prod(_KINDS))), np.uint16)
+    found[:, kinds] = np.array([[texts.index(text) for text in pair] for pair in told]).reshape(-1, 2).T
+    causes, befores = found[:, kind]
+    is_compute = of_class == place(OperationClass.COMPUTE)
     return OperationCauses(
-        told["cause"],
-        told["before"],
-        told["stream"],
-        told["class"].cast(pl.String).is_in([str(kind) for kind in _COMPUTING]).fill_null(value=False),
+        texts,
+        causes,
+        befores,
+        _beside(op, operations["stream"].to_numpy(), count),
+        is_compute | (of_class == place(OperationClass.OPAQUE_GRAPH)),
     )
 
 
-def _told(kinds: pl.DataFrame) -> pl.DataFrame:
-    """The kinds of operations, told apart by `_TOLD_BY`, with the `cause` and that `before` the next one."""
-    text = kinds.with_columns(pl.col("class", "category").cast(pl.String))
-    axis = pl.col("axis").cast(pl.String).fill_null("unknown")
-    is_class = {kind: pl.col("class") == str(kind) for kind in OperationClass}
-    moved = pl.col("copied").cast(pl.String)
-    copied = (
-        pl.when(moved == str(CopyCause.SMALL_COPY))
-        .then(pl.format("host/{}", moved))
-        .otherwise(pl.format("memory/{}", moved.fill_null("unknown-copy")))
-    )
-    cause = (
-        pl.when(pl.col("class").is_null())
-        .then(pl.lit(PEER))
-        .when(is_class[OperationClass.COMMUNICATION])
-        .then(pl.format("communication/{}/unsplit", axis))
-        .when(is_class[OperationClass.COPY])
-        .then(copied)
-        .when(is_class[OperationClass.OPAQUE_GRAPH])
-        .then(pl.lit("unattributed/opaque-graph"))
-        .when("again")
-        .then(pl.lit("memory/recompute"))
-        .otherwise(pl.format("compute/{}", "category"))
-    )
-    before = (
-        pl.when(is_class[OperationClass.COMMUNICATION])
-        .then(pl.format("communication/{}/hand-over", axis))
-        .when(is_class[OperationClass.COPY])
-        .then(pl.format("{}/hand-over", pl.col("cause").str.split("/").list.first()))
-        .otherwise(pl.lit("compute/hand-over"))
-    )
-    found = text.with_columns(cause=cause).with_columns(before=before)
-    return kinds.with_columns(found["cause", "before"])
+def _beside(op: Rows, values: Places, count: int) -> Places:
+    """Values of some operations beside all of them, -1 for the others."""
+    found = np.full(count, -1, np.int32)
+    found[op] = values
+    return found
+
+
+def _told(of_class: int, category: int, axis: int, copied: int, again: int) -> tuple[str, str]:
+    """The cause of a kind of operation, told by places, and that of the time before the next one."""
+    kind, of_axis, moved = _OF_CLASS[of_class], _OF_AXIS[axis] or "unknown", _OF_COPY[copied]
+    if kind is None:
+        return PEER, "compute/hand-over"
+    if kind is OperationClass.COMMUNICATION:
+        return f"communication/{of_axis}/unsplit", f"communication/{of_axis}/hand-over"
+    if kind is OperationClass.COPY:
+        wall = "host" if moved is CopyCause.SMALL_COPY else "memory"
+        return f"{wall}/{moved or 'unknown-copy'}", f"{wall}/hand-over"
+    if kind is OperationClass.OPAQUE_GRAPH:
+        return "unattributed/opaque-graph", "compute/hand-over"
+    return "memory/recompute" if again else f"compute/{_OF_CATEGORY[category]}", "compute/hand-over"
 
 
 def caused(
-    pieces: pl.DataFrame, causes: OperationCauses, on_thread: pl.Series, in_graph: pl.Series
-) -> pl.DataFrame:
-    """The pieces with `wall` and `cause`.
+    pieces: Told, causes: OperationCauses, on_thread: Rows, texts: list[str], in_graph: Rows
+) -> tuple[Rows, list[str | None]]:
+    """The cause of each piece, as a place in the texts that come with it.
 
     Args:
-        pieces: rows of `SLICES` without both.
+        pieces: the slices.
         causes: of the operations.
-        on_thread: the cause of each piece if it is time outside calls on a thread.
+        on_thread: the cause of each piece if it is time outside calls on a thread, -1 if it is not.
+        texts: what those places mean.
         in_graph: number of the graph launch of each operation, -1 outside graphs.
     """
-    op, next_op = (pl.Series(pieces[name].to_numpy().clip(0), dtype=pl.UInt32) for name in ("op", "next_op"))
-    of_op, handing_over = causes.cause.gather(op), causes.before.gather(op)
-    same_graph = (in_graph.gather(op) == in_graph.gather(next_op)) & (in_graph.gather(op) >= 0)
-    in_order = (causes.chain.gather(op) == causes.chain.gather(next_op)) | same_graph
-    both = causes.computes.gather(op) & causes.computes.gather(next_op)
-    kind = pieces["kind"]
-    told = pl.DataFrame(
-        {
-            "kind": kind,
-            "of_op": of_op,
-            "handing_over": handing_over,
-            "unresolved": _OF_STATE.gather(pieces["state"].to_physical()),
-            "of_kind": _CAUSE_OF_KIND.gather(kind.to_physical()),
-            "is_gap": in_order & both,
-            "is_peer": causes.computes.gather(op) & (kind == str(LinkKind.OPERATION)),
-            "on_thread": on_thread,
-        }
-    )
-    cause = (
-        pl.when(pl.col("is_peer"))
-        .then(pl.lit(PEER))
-        .when(pl.col("kind").is_null() | (pl.col("kind") == str(LinkKind.OPERATION)))
-        .then("of_op")
-        .when(pl.col("kind") == str(LinkKind.HAND_OVER))
-        .then(pl.when("is_gap").then(pl.lit(KERNEL_GAP)).otherwise("handing_over"))
-        .when(pl.col("kind") == str(LinkKind.UNRESOLVED))
-        .then("unresolved")
-        .when(pl.col("on_thread").is_not_null())
-        .then("on_thread")
-        .otherwise("of_kind")
-    )
-    found = told.select(cause=cause)["cause"]
-    each = found.unique()
-    walls = each.str.split("/").list.first().cast(pl.Enum(Wall))
-    wall = found.replace_strict(each, walls, return_dtype=pl.Enum(Wall)).alias("wall")
-    return pieces.with_columns(wall, found.alias("cause"))
+    first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
+    kind, op, next_op = pieces.kind, np.maximum(pieces.op, 0), np.maximum(pieces.next_op, 0)
+    computes = causes.computes[op]
+    found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
+    is_kind = {one: kind == place(one) for one in (LinkKind.UNRESOLVED, LinkKind.HAND_OVER)}
+    found = np.where(is_kind[LinkKind.UNRESOLVED], len(_BY_KIND) + pieces.state, found)
+
+    same_graph = (in_graph[op] == in_graph[next_op]) & (in_graph[op] >= 0)
+    in_order = (causes.chain[op] == causes.chain[next_op]) | same_graph
+    is_gap = in_order & computes & causes.computes[next_op]
+    behind = np.where(is_gap, len(_FIXED) - 1, first_of_op + causes.befores[op])
+    found = np.where(is_kind[LinkKind.HAND_OVER], behind, found)
+
+    is_link = kind == place(LinkKind.OPERATION)
+    found = np.where((kind < 0) | is_link, first_of_op + causes.causes[op], found)
+    found[is_link & computes] = len(LinkKind)
+    return found, [*_FIXED, *causes.texts, *texts]

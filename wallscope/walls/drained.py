@@ -26,7 +26,8 @@ class Drained:
         issued_ns, end_ns = waits.order.issued_ns[op], operations["end_ns"].to_numpy()
         order = np.argsort(issued_ns, kind="stable")
         self._issued_ns, self._busy_until_ns = issued_ns[order], np.maximum.accumulate(end_ns[order])
-        issuing = distinct(operations.filter(pl.col("call") >= 0)["call"].to_numpy())
+        call = operations["call"].to_numpy()
+        issuing = distinct(call[call >= 0])
         blocking = np.fromiter(waits.blocking, np.int64, len(waits.blocking))
         self._issuing = issuing[~np.isin(issuing, blocking)]
         self._waits, self._names = waits, names
@@ -57,7 +58,7 @@ class Drained:
 
     def names(self, calls: Rows) -> list[str]:
         """The names of some calls."""
-        return self._names.gather(pl.Series(calls, dtype=pl.UInt32)).to_list()
+        return self._names[calls].to_list() if calls.size else []
 
     def draining(self) -> Rows:
         """Numbers of the blocking calls on the rank's threads that left the device without work."""
@@ -65,9 +66,8 @@ class Drained:
 
     def blocking(self, name: str) -> list[int]:
         """The blocking calls of a name on the rank's threads, those that drain nothing too."""
-        names = self._names.gather(pl.Series(self._blocking, dtype=pl.UInt32))
-        found: list[int] = self._blocking[(names == name).to_numpy()].tolist()
-        return found
+        names = self.names(self._blocking)
+        return [call for call, own in zip(self._blocking.tolist(), names, strict=True) if own == name]
 
     def _drains(self) -> npt.NDArray[np.bool_]:
         """Whether what each blocking call waited for ended in it, and the device had nothing else to do."""

@@ -5,7 +5,7 @@ to the next launch; waits of the operating system; else the framework. Time in w
 the thread is nobody's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -17,6 +17,8 @@ import polars as pl
 from wallscope.model.events import HostKind
 from wallscope.model.host import RepeatedUnit
 from wallscope.model.kinds import LinkKind
+from wallscope.timeline.alike import grouped, runs
+from wallscope.timeline.enumerated import Places, place, places
 from wallscope.timeline.inheritance import HostThread, host_threads, of_the_one_that_waits
 from wallscope.timeline.inner import outermost_units
 from wallscope.timeline.nesting import Rows
@@ -66,8 +68,7 @@ class HostActivity:
     @cached_property
     def holders(self) -> Mapping[int, HostThread]:
         """The threads that hold ranges, by number."""
-        known = self.tree.filter(pl.col("thread").is_not_null())
-        return host_threads(known, self.calls, self.tree["parent"].to_numpy().astype(np.int64))
+        return host_threads(self.tree, self.calls, self.tree["parent"].to_numpy())
 
     @cached_property
     def causes_of_ranges(self) -> Rows:
@@ -75,11 +76,10 @@ class HostActivity:
 
         The last is for -1.
         """
-        texts = self.path_names["text"].gather(self.paths["name"])
-        of_path = [-1] * len(texts)
-        for place, (_, pattern) in enumerate(_BY_RANGE):
-            for path in texts.str.contains(pattern).arg_true().to_list():
-                of_path[path] = place if of_path[path] < 0 else of_path[path]
+        of_name = np.full(len(self.path_names), -1)
+        for cause, (_, pattern) in reversed([*enumerate(_BY_RANGE)]):
+            of_name[self.path_names["text"].str.contains(pattern).to_numpy()] = cause
+        of_path = of_name[self.paths["name"].to_numpy()].tolist()
         for path, parent in enumerate(self.paths["parent"].to_list()):
             of_path[path] = of_path[parent] if of_path[path] < 0 <= parent else of_path[path]
         return self._by_range(np.array([*of_path, -1], np.int64))
@@ -119,26 +119,65 @@ class HostActivity:
         """The moments of threads that were asked for, by thread and those that issue."""
         return {}
 
+    def covered(self, thread: int, kind: HostKind) -> Spans:
+        """When a thread was in waits of a kind."""
+        return self._spans(self._rows(thread, [kind]))
+
+    def in_io(self, thread: int) -> tuple[Spans, Spans]:
+        """When a thread waited for files, and when for the network."""
+        rows = self._rows(thread, [HostKind.IO])
+        is_network = self._is_network[self.events["name"].to_numpy()[rows]]
+        return self._spans(rows[~is_network]), self._spans(rows[is_network])
+
     @cached_property
-    def _telling(self) -> pl.DataFrame:
-        """The ranges that tell a cause, with their process."""
-        telling = self.tree.filter(pl.Series(self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0))
-        return telling.with_columns(process=self.process.gather(telling["thread"]))
+    def _is_network(self) -> npt.NDArray[np.bool_]:
+        """Whether each name of an event is that of a call to the network."""
+        return self.event_names["text"].str.contains(_NETWORK_CALL).to_numpy()
+
+    def _spans(self, rows: Rows) -> Spans:
+        start_ns, end_ns = (self.events[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
+        return union(ordered(start_ns, end_ns))
+
+    def _rows(self, thread: int, kinds: Iterable[HostKind]) -> Rows:
+        """The events of some kinds on a thread."""
+        nothing = np.empty(0, np.int64)
+        held = (self._events_of.get(thread * len(HostKind) + place(kind), nothing) for kind in kinds)
+        return np.concatenate([nothing, *held])
+
+    @cached_property
+    def _events_of(self) -> Mapping[int, Rows]:
+        """The rows of the events of each thread and kind."""
+        thread, kind = self.events["thread"].to_numpy().astype(np.int64), places(self.events["kind"])
+        return dict(grouped(thread * len(HostKind) + kind))
+
+    @cached_property
+    def _ranges_of(self) -> Mapping[int, slice]:
+        """The ranges of each thread, also those that end on another one."""
+        return dict(runs(self.tree["thread"].to_numpy()))
+
+    @cached_property
+    def _telling(self) -> Mapping[int, Rows]:
+        """The ranges that tell a cause, by process."""
+        telling = np.flatnonzero(self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0)
+        return {
+            process: telling[own]
+            for process, own in grouped(self.process.to_numpy()[self.tree["thread"].to_numpy()[telling]])
+        }
 
     def _moments_of(self, thread: int, issuing: list[int]) -> Times:
-        is_own, is_lock = pl.col("thread") == thread, pl.col("kind") == HostKind.LOCK
-        is_told = pl.col("kind").is_in([HostKind.LOCK, HostKind.IO, HostKind.PROFILER])
-        cutting = [
-            self._telling.filter(pl.col("process") == self.process[thread]),
-            self.events.filter(is_lock & pl.col("thread").is_in(issuing)),
-            self.tree.filter(is_own),
-            self.events.filter(is_own & is_told),
+        own = self._ranges_of.get(thread, slice(0))
+        telling = self._telling.get(self.process[thread], np.empty(0, np.int64))
+        events = [
+            *(self._rows(other, [HostKind.LOCK]) for other in issuing),
+            self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.PROFILER]),
         ]
-        sides = [frame[side].to_numpy() for frame in cutting for side in ("start_ns", "end_ns")]
+        cutting = ((self.tree, own), (self.tree, telling), (self.events, np.concatenate(events)))
+        sides = [frame[side].to_numpy()[rows] for frame, rows in cutting for side in ("start_ns", "end_ns")]
         held = self.holders.get(thread)
+        in_ranges = None if held is None else union(ordered(held.start_ns, held.end_ns))
         for other in self.others(thread):
             at_ns = other.call_sides()
-            sides.append(at_ns if held is None else at_ns[held.open_range(at_ns) < 0])
+            sides.append(at_ns if in_ranges is None else at_ns[~inside(in_ranges, at_ns)])
         return distinct(np.concatenate(sides))
 
     def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:
@@ -155,31 +194,38 @@ def on_threads(pieces: pl.DataFrame, activity: HostActivity, drained: Drained) -
     The cause is null where the kind of the link tells it. Pieces (`SLICES`) do not straddle moments at
     which ranges or waits of their thread begin or end.
     """
-    found, cause = np.full(len(pieces), -1, np.int64), np.full(len(pieces), -1, np.int64)
-    of_thread, start_ns = pieces["thread"].to_numpy(), pieces["start_ns"].to_numpy()
-    is_outside = (pieces["kind"] == LinkKind.OUTSIDE_CALLS).fill_null(value=False).to_numpy()
-    is_allocation = (pieces["kind"] == LinkKind.ALLOCATION).fill_null(value=False).to_numpy()
-    holders = activity.holders
-    draining: list[str] = []
-    for thread in np.unique(of_thread[of_thread >= 0]).tolist():
-        rows = np.flatnonzero(of_thread == thread)
+    thread, start_ns = pieces["thread"].to_numpy(), pieces["start_ns"].to_numpy()
+    found, cause, texts = told_on_threads(thread, start_ns, places(pieces["kind"]), activity, drained)
+    return found, pl.Series("on_thread", [*texts, None], dtype=pl.String)[cause]
+
+
+def told_on_threads(
+    of_thread: Places, start_ns: Times, kind: Places, activity: HostActivity, drained: Drained
+) -> tuple[Rows, Rows, list[str]]:
+    """The same of pieces in arrays, `kind` as a place; causes are places in the texts, -1 without one."""
+    found, cause = np.full(of_thread.size, -1, np.int64), np.full(of_thread.size, -1, np.int64)
+    texts = [*CAUSES]
+    on_thread = np.flatnonzero(of_thread >= 0)
+    for thread, own in grouped(of_thread[on_thread]):
+        rows = on_thread[own]
         at_ns = start_ns[rows]
-        open_range = holders[thread].open_range(at_ns) if thread in holders else np.full(rows.size, -1)
+        held = activity.holders.get(thread)
+        open_range = np.full(rows.size, -1) if held is None else held.open_range(at_ns)
         alone = np.flatnonzero(open_range < 0)
-        open_range[alone] = of_the_one_that_waits(activity.others(thread), at_ns[alone])
+        if alone.size:
+            open_range[alone] = of_the_one_that_waits(activity.others(thread), at_ns[alone])
         found[rows] = open_range
-        waits = activity.events.filter(pl.col("thread") == thread)
-        outside = np.flatnonzero(is_outside[rows])
-        told = _outside_calls(thread, at_ns[outside], open_range[outside], waits, activity, drained)
+        outside = np.flatnonzero(kind[rows] == place(LinkKind.OUTSIDE_CALLS))
+        told = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
         queue, names = _drained_by(drained, thread, at_ns[outside])
         is_queue = (queue >= 0) & (activity.causes_of_ranges[open_range[outside]] < 0) & (told != _OFFLOADED)
-        told[is_queue] = queue[is_queue] + len(CAUSES) + len(draining)
-        draining += names
+        told[is_queue] = queue[is_queue] + len(texts)
+        texts += names
         cause[rows[outside]] = told
-        is_profiled = _covers(waits.filter(pl.col("kind") == HostKind.PROFILER), at_ns)
-        cause[rows[is_profiled & ~is_allocation[rows]]] = CAUSES.index(PROFILER)
-    texts = pl.Series("on_thread", [*CAUSES, *draining], dtype=pl.String)
-    return found, texts.gather(pl.Series(cause, dtype=pl.Int64).set(pl.Series(cause < 0), None))
+        is_profiled = inside(activity.covered(thread, HostKind.PROFILER), at_ns)
+        is_profiled &= kind[rows] != place(LinkKind.ALLOCATION)
+        cause[rows[is_profiled]] = CAUSES.index(PROFILER)
+    return found, cause, texts
 
 
 _OFFLOADED = CAUSES.index(OFFLOAD)
@@ -188,34 +234,27 @@ _OFFLOADED = CAUSES.index(OFFLOAD)
 def _drained_by(drained: Drained, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
     """The cause at each moment at which a call had left the queue empty, as a place in the list, else -1."""
     by_call = drained.by_call(thread, at_ns)
-    calls, place = np.unique(by_call[by_call >= 0], return_inverse=True)
+    calls, place_of_call = np.unique(by_call[by_call >= 0], return_inverse=True)
     found = np.full(at_ns.size, -1)
-    found[by_call >= 0] = place
+    found[by_call >= 0] = place_of_call
     return found, [f"{DRAINED}/{name}" for name in drained.names(calls)]
 
 
-def _outside_calls(  # noqa: PLR0913, PLR0917  # these tell the cause together
-    thread: int, at_ns: Times, open_range: Rows, waits: pl.DataFrame, activity: HostActivity, drained: Drained
+def _outside_calls(
+    thread: int, at_ns: Times, open_range: Rows, activity: HostActivity, drained: Drained
 ) -> Rows:
     """The cause at each moment of a thread outside calls, as a place in `CAUSES`; empty queues left out."""
     told = np.full(at_ns.size, CAUSES.index(FRAMEWORK))
-    io = waits.filter(pl.col("kind") == HostKind.IO).join(activity.event_names, on="name", how="left")
-    is_network = pl.col("text").str.contains(_NETWORK_CALL)
-    told[_covers(io.filter(~is_network), at_ns)] = CAUSES.index(_FILE)
-    told[_covers(io.filter(is_network), at_ns)] = CAUSES.index(_NETWORK)
-    locked = _covers(waits.filter(pl.col("kind") == HostKind.LOCK), at_ns)
+    for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
+        told[inside(waited, at_ns)] = CAUSES.index(cause)
+    locked = inside(activity.covered(thread, HostKind.LOCK), at_ns)
     for other in drained.threads:
         if other != thread and locked.any():  # while another one works, that work is the cause
-            held = activity.events.filter((pl.col("thread") == other) & (pl.col("kind") == HostKind.LOCK))
-            locked &= _covers(held, at_ns)
+            locked &= inside(activity.covered(other, HostKind.LOCK), at_ns)
     told[locked] = CAUSES.index(_LOCK)
     by_range = activity.causes_of_ranges[open_range]
     told = np.where(by_range >= 0, by_range, told)
-    updates = activity.is_optimizer[open_range] & inside(activity.away[drained.rank_id], at_ns)
-    told[updates] = _OFFLOADED
+    updates = inside(activity.away[drained.rank_id], at_ns)
+    if updates.any():
+        told[updates & activity.is_optimizer[open_range]] = _OFFLOADED
     return told
-
-
-def _covers(events: pl.DataFrame, at_ns: Times) -> npt.NDArray[np.bool_]:
-    """Whether any of the rows with `start_ns` and `end_ns` is open at each moment."""
-    return inside(union(ordered(events["start_ns"].to_numpy(), events["end_ns"].to_numpy())), at_ns)

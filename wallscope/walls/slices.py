@@ -5,23 +5,62 @@ forward work owns it where nothing else computes, opaque graphs where no compute
 binding chains tile the rest. Everything else that is said of time is a sum over slices.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from wallscope.model.kinds import Absent, DeviceState, LinkKind, OperationClass
+from wallscope.model.kinds import DeviceState, OperationClass
+from wallscope.timeline.enumerated import Places, place, places
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Spans, Times, distinct, inside, union
-from wallscope.walls.budget import spans_of
+from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
 
-_ABSENT = {LinkKind.OPERATION: Absent.BLOCKING} | dict.fromkeys(
-    (LinkKind.HAND_OVER, LinkKind.UNRESOLVED), Absent.DEPENDENCY_STALLED
-)
-_ABSENT_OF_KIND = pl.Series(
-    [_ABSENT.get(kind, Absent.LAUNCH_STARVED) for kind in LinkKind], dtype=pl.Enum(Absent)
-)
-_IDENTITIES = ["gap", "next_op", "call", "thread"]
+NO_SLACK = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Slices in order of time, as columns of `SLICES` in arrays.
+
+    `window` is the row of each slice's window; `kind` and `state` are places in their enumerations. Where
+    compute ran `kind` is -1, and so are `gap`, `next_op`, `call` and `thread`; `slack_ns` is `NO_SLACK` where
+    nothing else could have bound.
+    """
+
+    window: Rows
+    start_ns: Times
+    end_ns: Times
+    state: Rows
+    kind: Places
+    gap: Places
+    op: Rows
+    next_op: Places
+    call: Places
+    thread: Places
+    slack_ns: Times
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """Operations of a rank in order of start, with their classes as places."""
+
+    op: Rows
+    start_ns: Times
+    end_ns: Times
+    kind: Places
+
+    def rows(self, held: Rows) -> "_Ran":
+        """Some of the operations."""
+        return _Ran(self.op[held], self.start_ns[held], self.end_ns[held], self.kind[held])
+
+    def of(self, kind: OperationClass) -> "_Ran":
+        """Those of a class."""
+        return self.rows(np.flatnonzero(self.kind == place(kind)))
+
+    def covered(self) -> Spans:
+        """When any of them ran."""
+        return union(ordered(self.start_ns, self.end_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +89,26 @@ class _Pieces:
         """Some of the pieces."""
         return _Pieces(self.start_ns[held], self.end_ns[held], self.link[held], self.op[held])
 
+    def beside(self, *others: "_Pieces") -> "_Pieces":
+        """These and others, in order of time."""
+        parts = (self, *others)
+        together = _Pieces(
+            np.concatenate([part.start_ns for part in parts]),
+            np.concatenate([part.end_ns for part in parts]),
+            np.concatenate([part.link for part in parts]),
+            np.concatenate([part.op for part in parts]),
+        )
+        return together.rows(np.argsort(together.start_ns, kind="stable"))
+
 
 def slices(
     operations: pl.DataFrame,
     links: pl.DataFrame,
     windows: pl.DataFrame,
     recomputed: pl.Series,
-    on_threads: dict[int, Times],
-) -> pl.DataFrame:
-    """The slices of one rank: `SLICES` without `range`, `wall` and `cause`, and with a row number `link`.
+    on_threads: Mapping[int, Times],
+) -> Told:
+    """The slices of one rank.
 
     Args:
         operations: `CLASSIFIED`, those of the rank.
@@ -67,90 +117,70 @@ def slices(
         recomputed: numbers of the operations that repeat forward work.
         on_threads: moments at which the time of a thread is cut, in order, by thread.
     """
-    owned = _owned(operations, recomputed)
-    bound = _Pieces(
-        links["start_ns"].to_numpy(),
-        links["end_ns"].to_numpy(),
-        np.arange(len(links)),
-        links["op"].to_numpy().astype(np.int64),
+    ran = _Ran(
+        operations["op"].to_numpy().astype(np.int64),
+        operations["start_ns"].to_numpy(),
+        operations["end_ns"].to_numpy(),
+        places(operations["class"]),
     )
-    order = np.argsort(np.concatenate((owned.start_ns, bound.start_ns)), kind="stable")
-    pieces = _Pieces(
-        np.concatenate((owned.start_ns, bound.start_ns)),
-        np.concatenate((owned.end_ns, bound.end_ns)),
-        np.concatenate((owned.link, bound.link)),
-        np.concatenate((owned.op, bound.op)),
-    ).rows(order)
+    start_ns, end_ns = links["start_ns"].to_numpy(), links["end_ns"].to_numpy()
+    bound = _Pieces(start_ns, end_ns, np.arange(len(links)), links["op"].to_numpy().astype(np.int64))
+    pieces = bound.beside(*_owned(ran, recomputed.to_numpy()))
     tiles = (pieces.start_ns[1:] == pieces.end_ns[:-1]).all()
     assert tiles, "the links and the compute of a rank leave time out or count it twice"  # noqa: S101  # the law
     communicating, copying = (
-        union(spans_of(operations.filter(pl.col("class") == kind)))
-        for kind in (OperationClass.COMMUNICATION, OperationClass.COPY)
+        ran.of(kind).covered() for kind in (OperationClass.COMMUNICATION, OperationClass.COPY)
     )
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     pieces = pieces.cut(_moments(communicating, copying, bounds))
-    step = np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1
-    held = np.flatnonzero((step >= 0) & (pieces.start_ns < bounds.end_ns[step]))
-    pieces = _cut_on_threads(pieces.rows(held), links, on_threads)
-    step = np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1
-    return _framed(pieces, links).with_columns(
-        windows["rank_id"].gather(pl.Series(step)),
-        windows["step"].gather(pl.Series(step)),
-        state=_state(pieces, operations, communicating, copying),
+    window = np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1
+    pieces = pieces.rows(np.flatnonzero((window >= 0) & (pieces.start_ns < bounds.end_ns[window])))
+    pieces = _cut_on_threads(pieces, np.append(links["thread"].to_numpy(), -1), on_threads)
+    link = pieces.link
+    gap, next_op, call, thread = (
+        np.append(links[name].to_numpy(), np.int32(-1))[link] for name in ("gap", "next_op", "call", "thread")
     )
-
-
-def _framed(pieces: _Pieces, links: pl.DataFrame) -> pl.DataFrame:
-    """The pieces with the columns of their links; where compute ran, these are -1 or null."""
-    link = pl.Series(pieces.link, dtype=pl.Int64)
-    row = link.set(link < 0, None)
-    told = links.select(pl.col(*_IDENTITIES, "kind", "slack_ns").gather(row))
-    return told.with_columns(
-        pl.col(_IDENTITIES).fill_null(-1),
+    slack_ns = links["slack_ns"].fill_null(NO_SLACK).to_numpy()
+    return Told(
+        window=np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1,
         start_ns=pieces.start_ns,
         end_ns=pieces.end_ns,
-        op=pieces.op.astype(np.int32),
-        link=link,
-        absent=_ABSENT_OF_KIND.gather(told["kind"].to_physical()),
+        state=_state(pieces, ran.of(OperationClass.OPAQUE_GRAPH).op, communicating, copying),
+        kind=np.append(places(links["kind"]).astype(np.int8), np.int8(-1))[link],
+        gap=gap,
+        op=pieces.op,
+        next_op=next_op,
+        call=call,
+        thread=thread,
+        slack_ns=np.append(slack_ns, NO_SLACK)[link],
     )
 
 
-def _owned(operations: pl.DataFrame, recomputed: pl.Series) -> _Pieces:
+def _owned(ran: _Ran, recomputed: Rows) -> list[_Pieces]:
     """Who computed, by precedence: kernels, recomputed work beside none, opaque graphs beside neither."""
-    computing = operations.filter(pl.col("class") == OperationClass.COMPUTE)
-    again = pl.col("op").is_in(recomputed.implode())
+    computing = ran.of(OperationClass.COMPUTE)
+    again = np.isin(computing.op, recomputed)
     tiers = (
-        computing.filter(~again),
-        computing.filter(again),
-        operations.filter(pl.col("class") == OperationClass.OPAQUE_GRAPH),
+        computing.rows(np.flatnonzero(~again)) if again.any() else computing,
+        computing.rows(np.flatnonzero(again)),
+        ran.of(OperationClass.OPAQUE_GRAPH),
     )
     taken = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     found: list[_Pieces] = []
     for tier in tiers:
-        if tier.is_empty():
-            continue
-        own = _earliest_started(tier)
-        found.append(own if taken.start_ns.size == 0 else _outside(own, taken))
-        taken = union(taken, spans_of(tier))
-    if not found:
-        nothing = np.empty(0, np.int64)
-        return _Pieces(nothing, nothing, nothing, nothing)
-    return _Pieces(
-        *(
-            np.concatenate([getattr(part, name) for part in found])
-            for name in ("start_ns", "end_ns", "link", "op")
-        )
-    )
+        if tier.op.size:
+            own = _earliest_started(tier)
+            found.append(own if taken.start_ns.size == 0 else _outside(own, taken))
+            taken = union(taken, tier.covered())
+    return found
 
 
-def _earliest_started(operations: pl.DataFrame) -> _Pieces:
+def _earliest_started(ran: _Ran) -> _Pieces:
     """Each moment's owner: of those that run the one that started first, ties by row."""
-    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
-    reached_ns = np.maximum.accumulate(end_ns)
-    from_ns = np.maximum(start_ns, np.concatenate((start_ns[:1], reached_ns[:-1])))
-    held = np.flatnonzero(end_ns > from_ns)
-    op = operations["op"].to_numpy().astype(np.int64)[held]
-    return _Pieces(from_ns[held], end_ns[held], np.full(held.size, -1), op)
+    reached_ns = np.maximum.accumulate(ran.end_ns)
+    from_ns = np.maximum(ran.start_ns, np.concatenate((ran.start_ns[:1], reached_ns[:-1])))
+    held = np.flatnonzero(ran.end_ns > from_ns)
+    return _Pieces(from_ns[held], ran.end_ns[held], np.full(held.size, -1), ran.op[held])
 
 
 def _outside(pieces: _Pieces, taken: Spans) -> _Pieces:
@@ -165,34 +195,27 @@ def _moments(*spans: Spans) -> Times:
     return distinct(np.concatenate(bounds))
 
 
-def _cut_on_threads(pieces: _Pieces, links: pl.DataFrame, on_threads: dict[int, Times]) -> _Pieces:
+def _cut_on_threads(pieces: _Pieces, thread_of_link: Places, on_threads: Mapping[int, Times]) -> _Pieces:
     """The pieces that lie on a thread cut where its ranges and waits begin and end."""
-    if not len(links):
+    thread = thread_of_link[pieces.link]
+    rows = [np.flatnonzero(thread == number) for number in on_threads]
+    parts = [
+        pieces.rows(own).cut(moments)
+        for own, moments in zip(rows, on_threads.values(), strict=True)
+        if own.size
+    ]
+    if not parts:
         return pieces
-    thread = np.where(pieces.link >= 0, links["thread"].to_numpy()[np.maximum(pieces.link, 0)], -1)
-    parts = [pieces.rows(np.flatnonzero(~np.isin(thread, list(on_threads))))]
-    for number, moments in on_threads.items():
-        own = np.flatnonzero(thread == number)
-        if own.size:
-            parts.append(pieces.rows(own).cut(moments))
-    together = _Pieces(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("start_ns", "end_ns", "link", "op")
-        )
-    )
-    return together.rows(np.argsort(together.start_ns, kind="stable"))
+    is_other = np.ones(thread.size, np.bool_)
+    is_other[np.concatenate(rows)] = False
+    return pieces.rows(np.flatnonzero(is_other)).beside(*parts)
 
 
-def _state(pieces: _Pieces, operations: pl.DataFrame, communicating: Spans, copying: Spans) -> pl.Series:
-    """What the device did in each piece; of links the precedence of the budget decides."""
-    graphs = operations.filter(pl.col("class") == OperationClass.OPAQUE_GRAPH)["op"].to_numpy()
-    states = pl.Series("state", list(DeviceState), dtype=pl.Enum(DeviceState))
-    place = {state: number for number, state in enumerate(DeviceState)}
-    gap = np.full(pieces.start_ns.size, place[DeviceState.IDLE])
-    gap[inside(copying, pieces.start_ns)] = place[DeviceState.EXPOSED_COPY]
-    gap[inside(communicating, pieces.start_ns)] = place[DeviceState.EXPOSED_COMMUNICATION]
-    computed = np.where(
-        np.isin(pieces.op, graphs), place[DeviceState.OPAQUE_GRAPH], place[DeviceState.COMPUTE]
-    )
-    return states.gather(pl.Series(np.where(pieces.link >= 0, gap, computed), dtype=pl.UInt32))
+def _state(pieces: _Pieces, graphs: Rows, communicating: Spans, copying: Spans) -> Rows:
+    """What the device did in each piece, as a place; of links the precedence of the budget decides."""
+    gap = np.full(pieces.start_ns.size, place(DeviceState.IDLE))
+    gap[inside(copying, pieces.start_ns)] = place(DeviceState.EXPOSED_COPY)
+    gap[inside(communicating, pieces.start_ns)] = place(DeviceState.EXPOSED_COMMUNICATION)
+    is_graph = np.isin(pieces.op, graphs)
+    computed = np.where(is_graph, place(DeviceState.OPAQUE_GRAPH), place(DeviceState.COMPUTE))
+    return np.where(pieces.link >= 0, gap, computed)
