@@ -5,16 +5,19 @@ stream was made to wait for. A blocking call waits for the tail of a stream, for
 streams of its context, or for its own copy.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
 from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans
+from wallscope.timeline.enumerated import place, places
 from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
 from wallscope.timeline.spans import Numbers, numbers
@@ -23,7 +26,7 @@ from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
 _BEFORE_ALL = -(2**62)
 _MOST_ROUNDS = 3
-_BLOCKS_ALL = r"(Device|Ctx|Context|Thread)Synchronize$"
+_BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,42 +115,41 @@ def _ordered(
         return StreamOrder(operations, times.start_ns[call], times.thread[call], streams, known, together)
 
     order = order_by(waits)
+    recording = RecordingStreams(order, waits, operations, times)
     for _ in range(_MOST_ROUNDS):
-        told = RecordingStreams(order, waits, operations, times).found()
+        told = recording.found()
         if told is waits:
             break
         waits, order = told, order_by(told)
-    ops, calls = RecordingStreams(order, waits, operations, times).unexplained()
+        recording = RecordingStreams(order, waits, operations, times)
+    ops, calls = recording.unexplained()
     order.doubt(ops)
     return order, waits, calls
 
 
 def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:
     """What the blocking synchronisations wait for, by number of the call."""
-    blocking = capture.calls.filter(pl.col("role") == CallRole.SYNC).select(
-        pl.col("call").cast(pl.Int32), "thread", "name", call_start_ns="start_ns"
-    )
-    named = blocking.join(capture.call_names, on="name", how="left").filter(
-        pl.col("text").str.contains("Synchronize")
-    )
-    of_process = named.join(capture.threads.select("thread", "process"), on="thread", how="left")
-    columns = ["call", "thread", "process", "call_start_ns", "text"]
+    calls, texts = capture.calls, capture.call_names["text"].to_list()
+    is_blocking = places(calls["role"]) == place(CallRole.SYNC)
+    blocking = np.flatnonzero(is_blocking)
+    columns = (calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name"))
+    process = capture.threads["process"].to_list()
+    told = _told_of_calls(capture.syncs, is_blocking)
+    means = _records_of_calls(waits.waits)
     found: dict[int, Tail] = {}
-    told = capture.syncs.select("call", "kind", "context", "stream").filter(pl.col("call") >= 0)
-    known = of_process.join(
-        told.unique("call", keep="first", maintain_order=True), on="call", how="left"
-    ).select(*columns, "kind", "context", "stream")
-    events = waits.waits.filter(pl.col("kind") == SyncKind.EVENT)
-    means = {call: (record, how) for call, record, how in events.select("call", "record", "how").iter_rows()}
-    for call, thread, process, at_ns, text, kind, context, stream in known.iter_rows():
+    for call, thread, at_ns, name in zip(blocking.tolist(), *(one.tolist() for one in columns), strict=True):
+        if "Synchronize" not in texts[name]:
+            continue
+        kind, context, stream = told.get(call, (None, None, None))
         if kind == SyncKind.EVENT:
             record, how = means.get(call, (-1, ResolvedBy.NOTHING))
             nothing: Tail = () if how == ResolvedBy.BEFORE_CAPTURE else (UNRESOLVED,)
             found[call] = order.record(record) if record >= 0 else nothing
         elif kind == SyncKind.STREAM and stream is not None:
-            found[call] = order.mark(order.stream(process, context, stream), at_ns)
-        elif kind == SyncKind.CONTEXT or pl.Series([text]).str.contains(_BLOCKS_ALL)[0]:
-            streams = order.process(process) if context is None else order.context(process, context)
+            found[call] = order.mark(order.stream(process[thread], context or 0, stream), at_ns)
+        elif kind == SyncKind.CONTEXT or _BLOCKS_ALL.search(texts[name]):
+            held = process[thread]
+            streams = order.process(held) if context is None else order.context(held, context)
             found[call] = order.latest(op for one in streams for op in order.tail(one, at_ns))
         else:
             last = order.last_stream(thread, at_ns)
@@ -155,18 +157,27 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     return found
 
 
+def _told_of_calls(
+    syncs: pl.DataFrame, is_asked: npt.NDArray[np.bool_]
+) -> dict[int, tuple[str | None, int | None, int | None]]:
+    """Kind, context and stream of what some calls waited for, by number; the first row of a call counts."""
+    call = syncs["call"].to_numpy()
+    rows = np.flatnonzero((call >= 0) & np.append(is_asked, np.False_)[call])
+    told = syncs["call", "kind", "context", "stream"][rows[::-1]]
+    return {call: (kind, context, stream) for call, kind, context, stream in told.iter_rows()}
+
+
+def _records_of_calls(waits: pl.DataFrame) -> dict[int, tuple[int, str]]:
+    """The record that the wait of each call means, and how that was found."""
+    rows = np.flatnonzero(places(waits["kind"]) == place(SyncKind.EVENT))
+    return {call: (record, how) for call, record, how in waits["call", "record", "how"][rows].iter_rows()}
+
+
 def _copying(operations: pl.DataFrame, calls: pl.DataFrame) -> dict[int, Tail]:
-    """Copies that held their caller: they ended before it returned."""
-    issuing = calls.filter(pl.col("role") == CallRole.COPY).select(
-        pl.col("call").cast(pl.Int32), call_end_ns="end_ns"
-    )
-    held = (
-        operations.filter(pl.col("kind") == OperationKind.COPY)
-        .select("op", "call", "end_ns")
-        .join(issuing, on="call")
-        .filter(pl.col("end_ns") <= pl.col("call_end_ns"))
-        .sort("call", "end_ns")
-        .group_by("call", maintain_order=True)
-        .last()
-    )
-    return {call: (op,) for call, op in held.select("call", "op").iter_rows()}
+    """Copies that held their caller: they ended before it returned; of several the one that ended last."""
+    call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
+    copies = np.flatnonzero((places(operations["kind"]) == place(OperationKind.COPY)) & (call >= 0))
+    is_copying = places(calls["role"]) == place(CallRole.COPY)
+    held = copies[is_copying[call[copies]] & (end_ns[copies] <= calls["end_ns"].to_numpy()[call[copies]])]
+    held = held[np.lexsort((end_ns[held], call[held]))]
+    return {one: (op,) for one, op in zip(call[held].tolist(), held.tolist(), strict=True)}

@@ -12,6 +12,9 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.kinds import CallRole
+from wallscope.timeline.alike import grouped
+from wallscope.timeline.enumerated import place, places
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.stream_order import StreamOrder, Tail
 
 _AT_ONCE_NS = 5_000
@@ -36,9 +39,7 @@ class GraphLaunches:
     """
 
     def __init__(self, operations: pl.DataFrame, calls: pl.DataFrame) -> None:
-        launching = calls.filter(pl.col("role") == CallRole.GRAPH).select(pl.col("call").cast(pl.Int32))
-        nodes = operations.filter(pl.col("graph_node").is_not_null()).join(launching, on="call", how="semi")
-        self._launches = [own for own in nodes.partition_by("call") if own["stream"].n_unique() > 1]
+        self._launches = _launches(operations, calls)
         self._branches = [_branches(own) for own in self._launches]
 
     def together(self) -> dict[int, Tail]:
@@ -58,12 +59,28 @@ class GraphLaunches:
         order.follow((op, (producer,)) for op, producer in _joins(self._launches))
 
 
+def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
+    """The nodes of each launch of a graph that runs in several streams, in order of start."""
+    node = operations["graph_node"]
+    if node.null_count() == len(node):
+        return []
+    call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
+    rows = np.flatnonzero(node.is_not_null().to_numpy() & (call >= 0))
+    rows = rows[(places(calls["role"]) == place(CallRole.GRAPH))[call[rows]]]
+    launches = sorted((rows[own] for _, own in grouped(call[rows])), key=_first)
+    return [operations[own] for own in launches if (stream[own] != stream[own[0]]).any()]
+
+
 def _branches(launch: pl.DataFrame) -> Branches:
-    by_stream = launch.sort("start_ns", "op").partition_by("stream", maintain_order=True)
+    op = launch["op"].to_numpy()
+    branches = sorted((rows for _, rows in grouped(launch["stream"].to_numpy())), key=_first)
     return Branches(
-        tuple(int(branch["op"][0]) for branch in by_stream),
-        tuple(int(branch["op"][-1]) for branch in by_stream),
+        tuple(int(op[branch[0]]) for branch in branches), tuple(int(op[branch[-1]]) for branch in branches)
     )
+
+
+def _first(rows: Rows) -> int:
+    return int(rows[0])
 
 
 def _joins(launches: list[pl.DataFrame]) -> list[tuple[int, int]]:
@@ -73,10 +90,10 @@ def _joins(launches: list[pl.DataFrame]) -> list[tuple[int, int]]:
     for own in launches:
         by_end = own.sort("end_ns")
         ends = by_end["end_ns"].to_numpy()
-        place = np.searchsorted(ends, own["start_ns"].to_numpy(), side="right") - 1
+        latest = np.searchsorted(ends, own["start_ns"].to_numpy(), side="right") - 1
         nodes, streams, ops = (by_end[name].to_list() for name in ("graph_node", "stream", "op"))
         for row, at in zip(
-            own.select("op", "graph_node", "stream", "start_ns").iter_rows(), place, strict=True
+            own.select("op", "graph_node", "stream", "start_ns").iter_rows(), latest, strict=True
         ):
             op, node, stream, start_ns = row
             replays[node] += 1

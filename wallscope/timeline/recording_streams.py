@@ -15,6 +15,7 @@ import polars as pl
 
 from wallscope.model.events import SyncKind
 from wallscope.timeline.call_spans import CallTimes
+from wallscope.timeline.enumerated import place, places
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder
 from wallscope.timeline.waits import StreamBy, Waits
 
@@ -103,14 +104,9 @@ class RecordingStreams:
         self._order, self._waits, self._calls = order, waits, calls
         self._stream, self._call = operations["stream"].to_numpy(), operations["call"].to_numpy()
         self._start_ns = operations["start_ns"].to_numpy()
-        guessed = waits.records.filter(
-            pl.col("stream").is_null() | (pl.col("stream_by") == StreamBy.HAND_OVER)
-        )
         self._guessed = {
             record: (process, thread, at_ns)
-            for record, process, thread, at_ns in guessed.select(
-                "record", "process", "thread", "at_ns"
-            ).iter_rows()
+            for record, process, thread, at_ns in _guessed(waits.records).iter_rows()
         }
         self._waiters = self._alone(list(self._waiting())) if self._guessed else []
 
@@ -267,3 +263,13 @@ class RecordingStreams:
         }
         told = pl.DataFrame(rows, schema=schema, orient="row")
         return self._waits.records.update(told, on="record", how="left")
+
+
+def _guessed(records: pl.DataFrame) -> pl.DataFrame:
+    """The records that name no stream: number, process, thread and time."""
+    is_stated = places(records["stream_by"]) == place(StreamBy.STATED)
+    held = records["record", "process", "thread", "at_ns"]
+    if is_stated.all() and not records["stream"].null_count():
+        return held.clear()
+    by_hand_over = places(records["stream_by"]) == place(StreamBy.HAND_OVER)
+    return held[np.flatnonzero(by_hand_over | records["stream"].is_null().to_numpy())]

@@ -6,15 +6,20 @@ the number less the ordinal of the record call is constant in a process; in thos
 without numbers the latest record of that event before the wait counts.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.events import SyncKind
+from wallscope.timeline.alike import runs
+from wallscope.timeline.enumerated import members, place, places
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.spans import Times
 
+Flags = npt.NDArray[np.bool_]
 _RECORD_CALL = r"EventRecord"
 _AGREEING_SHARE = 0.5
 
@@ -80,129 +85,138 @@ def resolved_waits(
     syncs: pl.DataFrame, events: pl.DataFrame, calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame
 ) -> Waits:
     """The record that each wait for an event means (`SYNCS`, `EVENTS`, `CALLS`, `NAMES`, `THREADS`)."""
-    waiting = _timed(syncs.filter(pl.col("kind").is_in([SyncKind.EVENT, SyncKind.WAIT])), calls)
-    records = (
-        _recorded(events, calls) if len(events) else _record_calls(calls, names, threads)
-    ).with_row_index("record")
-    stream_by = pl.lit(StreamBy.STATED if len(events) else StreamBy.LAST_OPERATION)
-    records = records.with_columns(stream_by=stream_by).select(RECORDS.names()).cast(RECORDS)
-    found: list[pl.DataFrame] = [
-        _of_process(
-            own, records.filter(pl.col("process") == pl.lit(own["process"][0], records["process"].dtype))
-        )
-        for own in waiting.partition_by("process")
-    ]
-    waits = pl.concat(found) if found else WAITS.to_frame()
-    return Waits(records, waits.sort("process", "at_ns", maintain_order=True))
+    kind = places(syncs["kind"])
+    waiting = syncs[np.flatnonzero((kind == place(SyncKind.EVENT)) | (kind == place(SyncKind.WAIT)))]
+    called = waiting["call"].to_numpy()
+    at_ns = np.where(called < 0, waiting["start_ns"].to_numpy(), _started_ns(calls, called))
+    waiting, at_ns = _in_order(waiting, at_ns)
+    records = _recorded(events, calls) if len(events) else _record_calls(calls, names, threads)
+    record, how = np.full(len(waiting), -1), np.zeros(len(waiting), np.uint8)
+    of_process = dict(runs(records["process"].to_numpy()))
+    for process, own in runs(waiting["process"].to_numpy()):
+        made = records[of_process.get(process, slice(0))]
+        record[own], how[own] = _of_process(waiting[own], at_ns[own], made)
+    told = {"at_ns": at_ns, "record": record, "how": members(ResolvedBy)[how]}
+    columns = {name: told[name] if name in told else waiting[name] for name in WAITS.names()}
+    return Waits(records, pl.DataFrame(columns, schema=WAITS))
 
 
-def _timed(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The rows with `at_ns`, the start of their call, else their own."""
-    place = rows["call"].set(rows["call"] < 0, None)
-    own_ns = pl.col("start_ns") if "start_ns" in rows.columns else pl.lit(None, pl.Int64)
-    return rows.with_columns(at_ns=pl.coalesce(calls["start_ns"].gather(place), own_ns))
+def _started_ns(calls: pl.DataFrame, call: Rows) -> Times:
+    """When each call started, 0 for -1."""
+    return np.append(calls["start_ns"].to_numpy(), 0)[call]
+
+
+def _in_order(rows: pl.DataFrame, at_ns: Times) -> tuple[pl.DataFrame, Times]:
+    """Rows by process and time."""
+    order = np.lexsort((at_ns, rows["process"].to_numpy()))
+    return rows[order], at_ns[order]
 
 
 def _recorded(events: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    timed = _timed(events, calls).filter(pl.col("at_ns").is_not_null())
-    return timed.sort("process", "at_ns", maintain_order=True)
+    call = events["call"].to_numpy()
+    known = np.flatnonzero(call >= 0)
+    held, at_ns = _in_order(events[known], _started_ns(calls, call[known]))
+    return _numbered(held, at_ns, StreamBy.STATED)
 
 
 def _record_calls(calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Records as far as their calls alone tell of them."""
-    recording = names.filter(pl.col("text").str.contains(_RECORD_CALL))["name"]
-    nothing = pl.lit(None, pl.Int64)
-    return (
-        calls.filter(pl.col("name").is_in(recording.implode()))
-        .join(threads.select("thread", "process"), on="thread", how="left")
-        .select(
-            "process",
-            "thread",
-            at_ns="start_ns",
-            context=nothing,
-            stream=nothing,
-            event=nothing,
-            event_sync=nothing,
-        )
-        .sort("process", "at_ns", maintain_order=True)
+    is_recording = names["text"].str.contains(_RECORD_CALL).to_numpy()
+    made = np.flatnonzero(is_recording[calls["name"].to_numpy()])
+    thread = calls["thread"].to_numpy()[made]
+    process = threads["process"].to_numpy()[thread]
+    rows = pl.DataFrame({"process": process, "thread": thread})
+    return _numbered(*_in_order(rows, calls["start_ns"].to_numpy()[made]), StreamBy.LAST_OPERATION)
+
+
+def _numbered(rows: pl.DataFrame, at_ns: Times, stream_by: StreamBy) -> pl.DataFrame:
+    """`RECORDS` from rows in their order; columns that these lack are null."""
+    told = {
+        "record": np.arange(at_ns.size, dtype=np.uint32),
+        "at_ns": at_ns,
+        "stream_by": members(StreamBy)[np.full(at_ns.size, place(stream_by))],
+    }
+    held = {name: rows[name] for name in rows.columns if name in RECORDS}
+    unknown = pl.Series([None], dtype=pl.Int64).new_from_index(0, at_ns.size)
+    columns = {name: told.get(name, held.get(name, unknown)) for name in RECORDS.names()}
+    return pl.DataFrame(columns, schema=RECORDS)
+
+
+def _of_process(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple[Rows, Rows]:
+    """The record that each wait means (-1: none), and how it was found, as a place."""
+    if records["event_sync"].null_count() < len(records):
+        return _by_number(waits, records)
+    if records["event"].null_count() < len(records):
+        return _by_handle(waits, at_ns, records)
+    return _by_order(waits, at_ns, records)
+
+
+def _by_number(waits: pl.DataFrame, records: pl.DataFrame) -> tuple[Rows, Rows]:
+    """Numbers count up in a process; one below all that were recorded is from before the capture.
+
+    A number given twice is that of the later record.
+    """
+    is_known, number = _known(records["event_sync"])
+    rows = np.flatnonzero(is_known)
+    rows = rows[np.argsort(number[rows], kind="stable")]
+    is_asked, asked = _known(waits["event_sync"])
+    last = rows[np.searchsorted(number[rows], asked, side="right") - 1]
+    is_found = is_asked & (number[last] == asked)
+    is_before = is_asked & (asked < number[rows[0]])
+    return np.where(is_found, _numbers(records)[last], -1), np.select(
+        [is_found, is_before],
+        [place(ResolvedBy.RECORD_NUMBER), place(ResolvedBy.BEFORE_CAPTURE)],
+        place(ResolvedBy.NOTHING),
     )
 
 
-def _of_process(waits: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    if records["event_sync"].drop_nulls().len():
-        record, how = _by_number(waits, records)
-    elif records["event"].drop_nulls().len():
-        record, how = _by_handle(waits, records)
-    else:
-        record, how = _by_order(waits, records)
-    return (
-        waits.with_columns(pl.Series("record", record, pl.Int64), pl.Series("how", how, pl.Enum(ResolvedBy)))
-        .select(WAITS.names())
-        .cast(WAITS)
+def _by_handle(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple[Rows, Rows]:
+    asked = pl.DataFrame({"at_ns": at_ns, "event": waits["event"]})
+    latest = asked.join_asof(
+        records.select("event", "record", recorded_ns="at_ns"),
+        left_on="at_ns",
+        right_on="recorded_ns",
+        by="event",
+        check_sortedness=False,
+    )["record"]
+    is_asked, (is_found, record) = _known(waits["event"])[0], _known(latest)
+    is_found &= is_asked
+    return np.where(is_found, record, -1), np.select(
+        [is_found, is_asked],
+        [place(ResolvedBy.HANDLE), place(ResolvedBy.BEFORE_CAPTURE)],
+        place(ResolvedBy.NOTHING),
     )
 
 
-def _by_number(waits: pl.DataFrame, records: pl.DataFrame) -> tuple[list[int], list[ResolvedBy]]:
-    """Numbers count up in a process; one below all that were recorded is from before the capture."""
-    of_number = dict(records.drop_nulls("event_sync").select("event_sync", "record").iter_rows())
-    first = min(of_number)
-    return _told(
-        (
-            (of_number[number], ResolvedBy.RECORD_NUMBER)
-            if number in of_number
-            else (
-                -1,
-                ResolvedBy.BEFORE_CAPTURE if number is not None and number < first else ResolvedBy.NOTHING,
-            )
-        )
-        for number in waits["event_sync"]
-    )
-
-
-def _by_handle(waits: pl.DataFrame, records: pl.DataFrame) -> tuple[list[int], list[ResolvedBy]]:
-    latest = (
-        waits.select("at_ns", "event")
-        .with_row_index("row")
-        .sort("at_ns")
-        .join_asof(
-            records.select("event", "record", recorded_ns="at_ns").sort("recorded_ns"),
-            left_on="at_ns",
-            right_on="recorded_ns",
-            by="event",
-            check_sortedness=False,
-        )
-        .sort("row")["record"]
-    )
-    unseen = {True: ResolvedBy.NOTHING, False: ResolvedBy.BEFORE_CAPTURE}
-    return _told(
-        (-1, unseen[event is None]) if event is None or row is None else (row, ResolvedBy.HANDLE)
-        for row, event in zip(latest, waits["event"], strict=True)
-    )
-
-
-def _by_order(waits: pl.DataFrame, records: pl.DataFrame) -> tuple[list[int], list[ResolvedBy]]:
+def _by_order(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple[Rows, Rows]:
     """The number of a record less its ordinal is constant: most waits mean the record just before them."""
-    numbers = waits["event_sync"].to_list()
-    known = [row for row, number in enumerate(numbers) if number is not None]
-    if not known or records.is_empty():
-        return _told((-1, ResolvedBy.NOTHING) for _ in numbers)
-    number = np.array([numbers[row] for row in known])
-    made_before = np.searchsorted(records["at_ns"].to_numpy(), waits["at_ns"].to_numpy()[known], side="left")
-    offset = int((number - made_before).max())
-    agrees = float(np.mean(number - made_before == offset))
-    if agrees < _AGREEING_SHARE and (number - offset < 0).any():
-        return _told((-1, ResolvedBy.NOTHING) for _ in numbers)
-    rows = records["record"].to_list()
-    ordinals = (None if value is None else value - offset - 1 for value in numbers)
-    return _told(_nth(rows, ordinal) for ordinal in ordinals)
+    is_known, number = _known(waits["event_sync"])
+    nothing = np.full(number.size, -1), np.full(number.size, place(ResolvedBy.NOTHING))
+    if not is_known.any() or records.is_empty():
+        return nothing
+    made_before = np.searchsorted(records["at_ns"].to_numpy(), at_ns, side="left")
+    offsets = (number - made_before)[is_known]
+    offset = int(offsets.max())
+    agrees = float(np.mean(offsets == offset))
+    if agrees < _AGREEING_SHARE and (number[is_known] < offset).any():
+        return nothing
+    ordinal = number - offset - 1
+    is_early = is_known & (ordinal < 0)
+    is_found = is_known & ~is_early & (ordinal < len(records))
+    row = np.where(is_found, ordinal, 0)
+    return np.where(is_found, _numbers(records)[row], -1), np.select(
+        [is_found, is_early],
+        [place(ResolvedBy.RECORD_ORDER), place(ResolvedBy.BEFORE_CAPTURE)],
+        place(ResolvedBy.NOTHING),
+    )
 
 
-def _nth(rows: list[int], ordinal: int | None) -> tuple[int, ResolvedBy]:
-    if ordinal is None or ordinal >= len(rows):
-        return -1, ResolvedBy.NOTHING
-    return (rows[ordinal], ResolvedBy.RECORD_ORDER) if ordinal >= 0 else (-1, ResolvedBy.BEFORE_CAPTURE)
+def _known(values: pl.Series) -> tuple[Flags, Rows]:
+    """Which values are known, and all of them, 0 where unknown."""
+    if not values.null_count():
+        return np.ones(len(values), np.bool_), values.to_numpy().astype(np.int64)
+    return values.is_not_null().to_numpy(), values.fill_null(0).to_numpy().astype(np.int64)
 
 
-def _told(found: Iterable[tuple[int, ResolvedBy]]) -> tuple[list[int], list[ResolvedBy]]:
-    pairs = list(found)
-    return [record for record, _ in pairs], [how for _, how in pairs]
+def _numbers(records: pl.DataFrame) -> Rows:
+    return records["record"].to_numpy().astype(np.int64)
