@@ -3,16 +3,19 @@
 A wheel holds them inside the package; a checkout, editable installs too, has them beside it.
 """
 
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 
+@cache
 def _folder(name: str) -> Traversable:
     packaged = files("wallscope") / name
     return packaged if packaged.is_dir() else Path(__file__).resolve().parent.parent / name
 
 
+@cache
 def query(name: str) -> str:
     """Text of `queries/<name>.sql`.
 

@@ -11,6 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.errors import KernelRulesError
@@ -24,6 +26,7 @@ from wallscope.model.kinds import (
     OperationKind,
 )
 from wallscope.timeline.numbered import by_operation
+from wallscope.timeline.remembered import Remembered
 
 _KEYS = {"pattern", "category", "operation", "backend", "why"}
 _LONGEST_PATTERN = 2_000
@@ -61,7 +64,10 @@ def rules_with(path: Path | None) -> tuple[KernelRule, ...]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise KernelRulesError(f"{path} — cannot be read: {reason} — name a TOML file of rules") from error
-    return _rules(text, str(path)) + shipped_rules()
+    own = _rules(text, str(path))
+    for row, rule in enumerate(own, start=1):
+        _check_pattern(rule.pattern, f"{path} — rule {row}")
+    return own + shipped_rules()
 
 
 def _rules(text: str, origin: str) -> tuple[KernelRule, ...]:
@@ -83,10 +89,6 @@ def _rule(table: object, where: str) -> KernelRule:
     pattern = table.get("pattern", "")
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise KernelRulesError(f"{where} has no pattern of 1 to {_LONGEST_PATTERN:,} characters — add one")
-    try:
-        pl.Series([""]).str.contains(pattern)
-    except pl.exceptions.ComputeError as error:
-        raise KernelRulesError(f"{where} has no valid pattern: {pattern!r} — mend it") from error
     if ("category" in table) == ("operation" in table):
         raise KernelRulesError(
             f"{where} has not one of category (it computes) and operation (it communicates) — give it one"
@@ -97,6 +99,13 @@ def _rule(table: object, where: str) -> KernelRule:
         return KernelRule(pattern, _choice(ComputeCategory, table["category"], where), None)
     backend = _choice(Backend, table.get("backend", ""), where)
     return KernelRule(pattern, _choice(Collective, table["operation"], where), backend)
+
+
+def _check_pattern(pattern: str, where: str) -> None:
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError as error:
+        raise KernelRulesError(f"{where} has no valid pattern: {pattern!r} — mend it") from error
 
 
 def _choice(choices: type[_Choice], value: str, where: str) -> _Choice:
@@ -111,13 +120,24 @@ def kernel_kinds(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataF
 
     A name that no rule knows is compute of category `other`, with `matched` false.
     """
-    hits = names.select(
-        *(pl.col("text").str.contains(rule.pattern).alias(str(place)) for place, rule in enumerate(rules)),
-        **{str(len(rules)): pl.repeat(value=True, n=pl.len())},
-    )
-    deciding = hits.to_numpy().argmax(axis=1)
-    told: pl.DataFrame = _kinds(rules)[deciding]
-    return told.insert_column(0, names["name"]).sort("name")
+    told: pl.DataFrame = _kinds(rules)[_deciding(rules).of(names["text"].to_list())]
+    told.insert_column(0, names["name"])
+    return told if names["name"].is_sorted() else told.sort("name")
+
+
+@lru_cache(maxsize=4)
+def _deciding(rules: tuple[KernelRule, ...]) -> Remembered:
+    """The place of the rule that decides on each text, behind the last for one that no rule knows."""
+
+    def asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+        text = pl.col("text")
+        hits = texts.to_frame("text").select(
+            *(text.str.contains(rule.pattern).alias(str(place)) for place, rule in enumerate(rules)),
+            **{str(len(rules)): pl.repeat(value=True, n=pl.len())},
+        )
+        return hits.to_numpy().argmax(axis=1)
+
+    return Remembered(asked)
 
 
 @lru_cache(maxsize=4)

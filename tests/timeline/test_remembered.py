@@ -1,0 +1,36 @@
+import numpy as np
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wallscope.timeline import remembered
+from wallscope.timeline.remembered import Remembered
+
+
+def lengths(texts: pl.Series) -> np.ndarray:
+    return texts.str.len_chars().to_numpy().astype(np.int64)
+
+
+@given(st.lists(st.lists(st.text(max_size=4), max_size=6), max_size=6), st.integers(0, 8))
+def test_whatever_was_asked_before_and_forgotten_the_answers_are_those_of_each_text(asked, most):
+    kept = remembered._MOST
+    remembered._MOST = most
+    try:
+        known = Remembered(lengths)
+        for texts in asked:
+            assert known.of(texts).tolist() == [len(text) for text in texts]
+    finally:
+        remembered._MOST = kept
+
+
+def test_a_text_is_asked_once():
+    asked: list[str] = []
+
+    def ask(texts: pl.Series) -> np.ndarray:
+        asked.extend(texts.to_list())
+        return lengths(texts)
+
+    known = Remembered(ask)
+    known.of(["a", "bc", "a"])
+    known.of(["bc", "def"])
+    assert sorted(asked) == ["a", "bc", "def"]
