@@ -11,6 +11,7 @@ from wallscope.walls.accounting import rank_work
 from wallscope.walls.attribution import attributed
 from wallscope.walls.host_details import host_details
 from wallscope.walls.metrics import gpu_metrics
+from wallscope.walls.totals import summed
 from wallscope.walls.typical import typical_steps
 
 
@@ -22,7 +23,7 @@ def details(path: Path, rank_id: int = 0) -> HostDetails | None:
     operations, windows = parts.operations.filter(is_own), parts.windows.filter(is_own)
     is_usual = pl.col("step").is_in(typical_steps(windows)["step"].implode())
     slices = attributed(evidence, operations, windows).filter(is_usual)
-    return host_details(operations, rank_work(parts, rank_id), slices, evidence, parts.capture)
+    return host_details(operations, rank_work(parts, rank_id), summed(slices), evidence, parts.capture)
 
 
 def metrics(path: Path, rank_id: int = 0) -> GpuMetrics | None:

@@ -12,6 +12,7 @@ from wallscope.walls.totals import (
     absent_of_steps,
     apportioned,
     causes_of,
+    summed,
     unresolved_of_steps,
     walls_of,
     walls_of_steps,
@@ -36,7 +37,7 @@ def slices(*rows):
             }
         )
         at_ns += length_ns
-    return pl.DataFrame(made, schema=SLICES)
+    return summed(pl.DataFrame(made, schema=SLICES))
 
 
 HELD = slices(

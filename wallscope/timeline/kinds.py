@@ -135,7 +135,8 @@ def _deciding(rules: tuple[KernelRule, ...]) -> Remembered:
             *(text.str.contains(rule.pattern).alias(str(place)) for place, rule in enumerate(rules)),
             **{str(len(rules)): pl.repeat(value=True, n=pl.len())},
         )
-        return hits.to_numpy().argmax(axis=1)
+        deciding: npt.NDArray[np.int64] = hits.to_numpy().argmax(axis=1)
+        return deciding
 
     return Remembered(asked)
 

@@ -7,9 +7,11 @@ first. cuBLAS's `nvjet` kernels spell types as letters: `o` 4-bit, `q` and `r` 8
 """
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.kinds import Precision
+from wallscope.timeline.remembered import Remembered
 
 _PATTERNS = (
     (Precision.NVFP4, r"nvfp4|fp4|vec16ue4m3|e2m1|nvjet_(sm[0-9]+_)?oo"),
@@ -25,7 +27,6 @@ _PATTERNS = (
     (Precision.FP64, r"(^|[^a-z])[dz]gemm|d884|f64|\bdouble"),
     (Precision.FP32, r"[sc]gemm|f32f32|fp32|ffma|\bfloat[0-9]?\b"),
 )
-_TOLD = (*(kind for kind, _ in _PATTERNS), Precision.UNKNOWN)
 
 
 def precisions(names: pl.DataFrame) -> pl.DataFrame:
@@ -35,10 +36,18 @@ def precisions(names: pl.DataFrame) -> pl.DataFrame:
     >>> precisions(names)["precision"].to_list()
     ['bf16', 'unknown']
     """
-    lower = names["text"].str.to_lowercase()
-    is_so = lower.to_frame().select(
-        pl.col("text").str.contains(pattern).alias(kind) for kind, pattern in _PATTERNS
-    )
-    matched = np.column_stack([*(column.to_numpy() for column in is_so), np.ones(len(names), np.bool_)])
-    told = pl.Series("precision", _TOLD, dtype=pl.Enum(Precision))[matched.argmax(axis=1)]
-    return pl.DataFrame([names["name"], told])
+    return pl.DataFrame({"name": names["name"], "precision": _EACH[_TOLD.of(names["text"].to_list())]})
+
+
+def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+    """The place of each text's precision in `Precision`."""
+    lower = texts.str.to_lowercase()
+    told = np.full(len(texts), _PLACES[Precision.UNKNOWN], np.int64)
+    for precision, pattern in reversed(_PATTERNS):
+        told[lower.str.contains(pattern).to_numpy()] = _PLACES[precision]
+    return told
+
+
+_EACH = pl.Series("precision", list(Precision), dtype=pl.Enum(Precision))
+_PLACES = {precision: place for place, precision in enumerate(Precision)}
+_TOLD = Remembered(_asked)

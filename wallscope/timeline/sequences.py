@@ -1,5 +1,7 @@
 """Runs of kernels that repeat an earlier run: which positions of a sequence belong to one."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -7,6 +9,19 @@ import polars as pl
 from wallscope.timeline.nesting import Rows
 
 Flags = npt.NDArray[np.bool_]
+
+
+def turns(*columns: npt.NDArray[Any]) -> Flags:
+    """Where a row differs from the one before it in any of the columns; the first row does.
+
+    >>> turns(np.array([1, 1, 2, 2]), np.array([0, 0, 0, 5])).tolist()
+    [True, False, True, True]
+    """
+    found = np.zeros(columns[0].size, np.bool_)
+    found[:1] = True
+    for column in columns:
+        found[1:] |= column[1:] != column[:-1]
+    return found
 
 
 def repeated(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Flags:

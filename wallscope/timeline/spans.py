@@ -91,6 +91,21 @@ def union(*sides: Spans) -> Spans:
     )
 
 
+def common(one: Spans, other: Spans) -> Spans:
+    """What two sides of disjoint spans both cover.
+
+    >>> common(spans((0, 4), (6, 9)), spans((1, 2), (3, 7), (9, 12))).rows()
+    [(1, 2), (3, 4), (6, 7)]
+    """
+    first = np.searchsorted(other.end_ns, one.start_ns, side="right")
+    count = (np.searchsorted(other.start_ns, one.end_ns, side="left") - first).clip(0)
+    row = np.repeat(np.arange(count.size), count)
+    met = np.arange(row.size) + np.repeat(first - (np.cumsum(count) - count), count)
+    return Spans(
+        np.maximum(one.start_ns[row], other.start_ns[met]), np.minimum(one.end_ns[row], other.end_ns[met])
+    )
+
+
 def covered_ns(disjoint: Spans, windows: Spans) -> Times:
     """How much of each window the disjoint spans cover, in ns; one number a window.
 

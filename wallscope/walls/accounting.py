@@ -29,9 +29,11 @@ from wallscope.walls.opportunities import recoverable
 from wallscope.walls.phases import Phases
 from wallscope.walls.stretches import RankWindows
 from wallscope.walls.totals import (
+    Sums,
     absent_of,
     absent_of_steps,
     causes_of,
+    summed,
     unresolved_of_steps,
     walls_of,
     walls_of_steps,
@@ -135,13 +137,15 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
     capacity_bytes = None if model is None else model.memory_bytes
     slices = attributed(evidence, operations, windows)
     usual = slices.filter(pl.col("step").is_in(chosen["step"].implode()))
+    sums = summed(slices)
+    usual_sums = sums.of_steps(chosen["step"])
     budget = Budget(*mean_parts(chosen.select(BUDGET_PARTS).to_numpy()))
     typical = Typical(
         step_ns=sum(budget.parts()),
         budget=budget,
-        walls=walls_of(mean_parts(walls_of_steps(usual, chosen["step"]))),
+        walls=walls_of(mean_parts(walls_of_steps(sums, chosen["step"]))),
     )
-    listed = causes_of(usual, len(chosen), typical.walls, {})
+    listed = causes_of(usual_sums, len(chosen), typical.walls, {})
     traffic = Traffic(facts.axes, facts.collectives, capture.kernels, capture.names)
     account = Rank(
         rank=rank["rank"],
@@ -151,7 +155,7 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
         device=rank["device"],
         gpu=rank["gpu"],
         outside_ns=_outside_ns(divided, operations, windows),
-        steps=_steps(windows, slices),
+        steps=_steps(windows, sums),
         typical=typical,
         communication=replace(
             communication(work, budget.exposed_communication, traffic),
@@ -166,16 +170,16 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
         ),
         ranges=divided.phases.listed(work, divided.projected, rank["process"], usual),
         unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
-        causes=tuple(causes_of(usual, len(chosen), typical.walls, recoverable(listed, ceiling))),
-        host_details=host_details(operations, work, usual, evidence, capture),
+        causes=tuple(causes_of(usual_sums, len(chosen), typical.walls, recoverable(listed, ceiling))),
+        host_details=host_details(operations, work, usual_sums, evidence, capture),
         gpu_metrics=gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     return Account(
         rank=account,
         ceilings=ceiling,
-        walls=walls_of_steps(slices, deciding["step"]),
-        unresolved=unresolved_of_steps(slices, deciding["step"]),
+        walls=walls_of_steps(sums, deciding["step"]),
+        unresolved=unresolved_of_steps(sums, deciding["step"]),
         pressure=memory_pressure(
             account.memory,
             recomputed_share(work, facts.recomputed),
@@ -192,9 +196,9 @@ def _outside_ns(divided: Divided, operations: pl.DataFrame, windows: pl.DataFram
     return int(windows["start_ns"].to_numpy().min()) - begin_ns
 
 
-def _steps(windows: pl.DataFrame, slices: pl.DataFrame) -> tuple[Step, ...]:
-    walls = walls_of_steps(slices, windows["step"])
-    absent = absent_of_steps(slices, windows["step"])
+def _steps(windows: pl.DataFrame, sums: Sums) -> tuple[Step, ...]:
+    walls = walls_of_steps(sums, windows["step"])
+    absent = absent_of_steps(sums, windows["step"])
     return tuple(
         Step(
             index=window["step"],

@@ -1,21 +1,31 @@
 """Communication of a rank: how long it ran, how much of that nothing hid, by operation and axis."""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.communication import Communication, CommunicationOperation
 from wallscope.model.frames import AXES, COLLECTIVES, KERNELS, NAMES
-from wallscope.model.kinds import Axis, Backend, Collective, LinkKind, OperationClass
-from wallscope.timeline.spans import union
-from wallscope.walls.budget import spans_of
+from wallscope.model.kinds import LINK_KINDS, Axis, Backend, Collective, LinkKind, OperationClass
+from wallscope.timeline.lookup import filled, places
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.spans import common, covered_ns, union
 from wallscope.walls.dispatcher import dispatcher
 from wallscope.walls.overlap import overlap_tax
-from wallscope.walls.typical import TypicalWork
+from wallscope.walls.typical import CATEGORIES, TypicalWork
 
 _COVERING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _MOST_EVIDENCE = 3
+_UNKNOWN = np.iinfo(np.int64).min
+_COLLECTIVES, _AXES, _BACKENDS = tuple(Collective), tuple(Axis), tuple(Backend)
+_OF_CATEGORY = np.array(
+    [_COLLECTIVES.index(Collective(each)) if each in _COLLECTIVES else -1 for each in CATEGORIES]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +52,17 @@ def communication(work: TypicalWork, all_exposed_ns: int, traffic: Traffic = _NO
     carry by the duration of the operation on this rank. One rank can't tell waiting for its peers from
     moving bytes, so it is a lower bound. It is unknown where that of any operation is.
     """
-    own = _described(work.operations.filter(pl.col("class") == OperationClass.COMMUNICATION), traffic)
-    computing = union(spans_of(work.operations.filter(pl.col("class").is_in(_COVERING))))
-    computed_ns = work.all_covered_ns(computing)
+    own = _own(work, traffic)
+    computed = common(union(work.columns.spans(work.rows_of(*_COVERING))), work.steps)
 
-    def exposed_ns(operations: pl.DataFrame) -> int:
-        return work.all_covered_ns(union(computing, spans_of(operations))) - computed_ns
+    def spent_ns(rows: Rows) -> tuple[int, int]:
+        """How long any of the rows ran inside the steps, and how long of that nothing computed."""
+        running = union(work.columns.spans(rows))
+        ran_ns = work.all_covered_ns(running)
+        return ran_ns, ran_ns - int(covered_ns(computed, running).sum())
 
-    ran_ns = work.all_covered_ns(union(spans_of(own)))
-    hidden_ns = ran_ns - exposed_ns(own)
-    listed = [
-        CommunicationOperation(
-            operation=Collective(operation),
-            axis=Axis(axis),
-            backend=Backend(backend),
-            count=work.mean(int(group["begins"].sum())),
-            work_ns=work.mean(int(group["inside_ns"].sum())),
-            exposed_ns=work.mean(exposed_ns(group)),
-            bytes=_bytes(work, group),
-            bus_bandwidth_bytes_per_s=_bus_bandwidth_bytes_per_s(group),
-            evidence=_evidence(group),
-        )
-        for (operation, axis, backend), group in own.group_by("operation", "axis", "backend")
-    ]
+    ran_ns, exposed_ns = spent_ns(own.rows)
+    hidden_ns = ran_ns - exposed_ns
     return Communication(
         union_ns=all_exposed_ns + work.mean(hidden_ns),
         exposed_ns=all_exposed_ns,
@@ -72,7 +70,7 @@ def communication(work: TypicalWork, all_exposed_ns: int, traffic: Traffic = _NO
         hidden_share=hidden_ns / ran_ns if ran_ns else None,
         operations=tuple(
             sorted(
-                listed,
+                (_operation(work, one, work.mean(spent_ns(one.rows)[1])) for one in own.alike()),
                 key=lambda entry: (
                     -entry.exposed_ns,
                     -entry.work_ns,
@@ -92,44 +90,85 @@ def blocking_ns(slices: pl.DataFrame, communicating: pl.Series, step_count: int)
 
     `slices` (`SLICES`) are those of the steps, `communicating` the numbers of communication operations.
     """
-    on_chain = (pl.col("kind") == LinkKind.OPERATION) & pl.col("op").is_in(
-        communicating.cast(pl.Int32).implode()
-    )
-    total_ns = slices.filter(on_chain).select((pl.col("end_ns") - pl.col("start_ns")).sum()).item()
+    rows = np.flatnonzero(filled(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION))
+    on_chain = rows[places(slices["op"].to_numpy()[rows], communicating.to_numpy()) >= 0]
+    total_ns = int((slices["end_ns"].to_numpy()[on_chain] - slices["start_ns"].to_numpy()[on_chain]).sum())
     return round(Fraction(total_ns, step_count))
 
 
-def _described(operations: pl.DataFrame, traffic: Traffic) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """Communication operations by row: what each does, axis and backend as places, and what NCCL counts."""
+
+    rows: Rows
+    does: Rows
+    axis: Rows
+    backend: Rows
+    bytes: Rows
+    bus_bytes: Rows
+    evidence: npt.NDArray[np.object_]
+
+    def alike(self) -> Iterator["_Own"]:
+        """Those of one operation, axis and backend together."""
+        key = (self.does * len(_AXES) + self.axis) * len(_BACKENDS) + self.backend
+        for number in np.unique(key):
+            own = key == number
+            yield _Own(
+                rows=self.rows[own],
+                does=self.does[own],
+                axis=self.axis[own],
+                backend=self.backend[own],
+                bytes=self.bytes[own],
+                bus_bytes=self.bus_bytes[own],
+                evidence=self.evidence[own],
+            )
+
+
+def _own(work: TypicalWork, traffic: Traffic) -> _Own:
     """Operations with their axis, evidence, and what NCCL counts; copies between devices count themselves."""
-    counted = traffic.collectives.select("op", "bus_bytes", counted_bytes="bytes")
-    is_peer_copy = pl.col("backend") == Backend.PEER_COPY
-    return (
-        operations.join(traffic.axes, on="op", how="left")
-        .join(counted, on="op", how="left")
-        .with_columns(
-            operation=pl.coalesce("operation", pl.col("category").cast(AXES["operation"], strict=False)),
-            axis=pl.col("axis").fill_null(Axis.UNKNOWN),
-            bus_bytes=pl.when(is_peer_copy).then("bytes").otherwise("bus_bytes"),
-            bytes=pl.coalesce("bytes", "counted_bytes"),
-        )
-        .sort("op")
+    rows, columns = work.rows_of(OperationClass.COMMUNICATION), work.columns
+    told, counted = (
+        places(columns.op[rows], frame["op"].to_numpy()) for frame in (traffic.axes, traffic.collectives)
+    )
+    does = _at(traffic.axes["operation"], told, -1)
+    backend = filled(work.operations["backend"][rows])
+    size = filled(work.operations["bytes"][rows], _UNKNOWN)
+    counted_bytes, bus_bytes = (
+        _at(traffic.collectives[column], counted, _UNKNOWN) for column in ("bytes", "bus_bytes")
+    )
+    axis = _at(traffic.axes["axis"], told, -1)
+    evidence = np.full(rows.size, None, object)
+    evidence[told >= 0] = traffic.axes["evidence"][told[told >= 0]].to_list()
+    return _Own(
+        rows=rows,
+        does=np.where(does < 0, _OF_CATEGORY[columns.category[rows]], does),
+        axis=np.where(axis < 0, _AXES.index(Axis.UNKNOWN), axis),
+        backend=backend,
+        bytes=np.where(size == _UNKNOWN, counted_bytes, size),
+        bus_bytes=np.where(backend == _BACKENDS.index(Backend.PEER_COPY), size, bus_bytes),
+        evidence=evidence,
     )
 
 
-def _bytes(work: TypicalWork, operations: pl.DataFrame) -> int | None:
-    begun = operations.filter(pl.col("begins"))["bytes"]
-    return None if begun.null_count() else work.mean(int(begun.sum()))
+def _at(column: pl.Series, place: Rows, unknown: int) -> Rows:
+    """The values at some places as numbers; behind -1 stands what is unknown."""
+    return np.append(filled(column, unknown).astype(np.int64), unknown)[place]
 
 
-def _bus_bandwidth_bytes_per_s(operations: pl.DataFrame) -> float | None:
-    begun = operations.filter(pl.col("begins"))
-    duration_ns = int((begun["end_ns"] - begun["start_ns"]).sum())
-    if begun["bus_bytes"].null_count() or not duration_ns:
-        return None
-    return int(begun["bus_bytes"].sum()) / duration_ns * 1_000_000_000
-
-
-def _evidence(operations: pl.DataFrame) -> tuple[str, ...]:
-    """What told the axis of most of the operations."""
-    told = operations.drop_nulls("evidence").group_by("evidence").agg(count=pl.len())
-    return tuple(told.sort("count", "evidence", descending=[True, False])["evidence"].head(_MOST_EVIDENCE))
+def _operation(work: TypicalWork, own: _Own, exposed_ns: int) -> CommunicationOperation:
+    columns, begun = work.columns, work.columns.begins[own.rows]
+    rows, size, bus_bytes = own.rows[begun], own.bytes[begun], own.bus_bytes[begun]
+    duration_ns = int((columns.end_ns[rows] - columns.start_ns[rows]).sum())
+    is_counted = duration_ns and not (bus_bytes == _UNKNOWN).any()
+    evidence = Counter(text for text in own.evidence.tolist() if text is not None)
+    return CommunicationOperation(
+        operation=_COLLECTIVES[own.does[0]],
+        axis=_AXES[own.axis[0]],
+        backend=_BACKENDS[own.backend[0]],
+        count=work.mean(rows.size),
+        work_ns=work.mean(work.total_ns(own.rows)),
+        exposed_ns=exposed_ns,
+        bytes=None if (size == _UNKNOWN).any() else work.mean(int(size.sum())),
+        bus_bandwidth_bytes_per_s=int(bus_bytes.sum()) / duration_ns * 1_000_000_000 if is_counted else None,
+        evidence=tuple(sorted(evidence, key=lambda text: (-evidence[text], text))[:_MOST_EVIDENCE]),
+    )

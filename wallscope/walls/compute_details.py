@@ -3,39 +3,66 @@
 All of it is work, added-up durations of compute kernels in the typical step, and shares of that work.
 """
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
+from wallscope.timeline.lookup import places
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.occupancy import with_occupancy
 from wallscope.timeline.precision import precisions
-from wallscope.walls.typical import TypicalWork
+from wallscope.timeline.remembered import Remembered
+from wallscope.timeline.sequences import Flags, turns
+from wallscope.walls.typical import CATEGORIES, TypicalWork, sums
 
 _SMALL_NS = 50_000
 _FEWEST_IN_A_RUN = 4
 _LOW_OCCUPANCY = 0.25
-_GEMM, _GROUPED = str(ComputeCategory.GEMM), str(ComputeCategory.GROUPED_GEMM)
-_MADE_FOR_LOW_OCCUPANCY = [_GEMM, _GROUPED, str(ComputeCategory.ATTENTION)]
-_EXPERT_BACKENDS = [str(backend) for backend in (Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP)]
-_EXPERT_COLLECTIVES = [
-    str(operation) for operation in (Collective.ALL_TO_ALL, Collective.DISPATCH, Collective.COMBINE)
+_GEMM, _GROUPED, _ATTENTION, _ELEMENTWISE, _QUANTIZE = (
+    CATEGORIES.index(category)
+    for category in (
+        ComputeCategory.GEMM,
+        ComputeCategory.GROUPED_GEMM,
+        ComputeCategory.ATTENTION,
+        ComputeCategory.ELEMENTWISE,
+        ComputeCategory.QUANTIZE,
+    )
+)
+_MADE_FOR_LOW_OCCUPANCY = (_GEMM, _GROUPED, _ATTENTION)
+_EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
+_EXPERT_CATEGORIES = [
+    _GROUPED,
+    *map(CATEGORIES.index, (Collective.ALL_TO_ALL, Collective.DISPATCH, Collective.COMBINE)),
 ]
-_UNFUSED = r"at::native::|EigenMetaKernel|op_generic_tensor|op_tensor|cudnn::ops::"
-_CASTS = (
-    r"(bfloat16|float16|float8\w*?)(tofloat32)?_copy_kernel|copy_kernel.*(LoadWithCast|StoreWithCast)"
-    r"|(LoadWithCast|StoreWithCast).*copy_kernel|\b(cast|convert)_kernel"
-)
-_FUSED_PERMUTE = (
-    r"(?i)_?(un)?permute_(kernel|with_mask|bwd|rows)|moe_(un)?permute|_row_id_map|sort_chunks_by"
-    r"|hybrid_ep::\w*permute"
-)
-_LOOSE_PERMUTE = (
-    r"(?i)index_?select|index_?put|index_elementwise|_scatter_gather|masked_?(scatter|select)|nonzero"
-    r"|DeviceSelect"
-)
-_FUSED_ROUTER = r"(?i)fused_topk|fused_score_for|fused_moe_aux_loss|topk_?softmax|topkGating|grouped_topk"
-_LOOSE_ROUTER = r"gatherTopK|radixSelect|bitonicSort|sbtopk|mbtopk|radixtopk"
+_UNFUSED, _CASTS, _FUSED_PERMUTE, _LOOSE_PERMUTE, _FUSED_ROUTER, _LOOSE_ROUTER = (1 << n for n in range(6))
+_PATTERNS = {
+    _UNFUSED: r"at::native::|EigenMetaKernel|op_generic_tensor|op_tensor|cudnn::ops::",
+    _CASTS: r"(bfloat16|float16|float8\w*?)(tofloat32)?_copy_kernel"
+    r"|copy_kernel.*(LoadWithCast|StoreWithCast)|(LoadWithCast|StoreWithCast).*copy_kernel"
+    r"|\b(cast|convert)_kernel",
+    _FUSED_PERMUTE: r"(?i)_?(un)?permute_(kernel|with_mask|bwd|rows)|moe_(un)?permute|_row_id_map"
+    r"|sort_chunks_by|hybrid_ep::\w*permute",
+    _LOOSE_PERMUTE: r"(?i)index_?select|index_?put|index_elementwise|_scatter_gather"
+    r"|masked_?(scatter|select)|nonzero|DeviceSelect",
+    _FUSED_ROUTER: r"(?i)fused_topk|fused_score_for|fused_moe_aux_loss|topk_?softmax|topkGating|grouped_topk",
+    _LOOSE_ROUTER: r"gatherTopK|radixSelect|bitonicSort|sbtopk|mbtopk|radixtopk",
+}
+"""What the name of a kernel may tell, as one bit each."""
+_OF_EXPERTS = _FUSED_PERMUTE | _FUSED_ROUTER
+
+
+def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+    """What the names of kernels tell: the sum of the marks whose patterns they match."""
+    marks = np.zeros(len(texts), np.int64)
+    for mark, pattern in _PATTERNS.items():
+        marks[texts.str.contains(pattern).to_numpy()] |= mark
+    return marks
+
+
+_MARKED = Remembered(_asked)
 
 
 def compute_details(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> ComputeDetails | None:
@@ -43,107 +70,111 @@ def compute_details(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> Com
 
     `gpu` is the one that the rank ran on.
     """
-    named = work.operations.join(capture.names, on="name", how="left", maintain_order="left")
-    computing = named.filter(pl.col("class") == OperationClass.COMPUTE)
-    total_ns = int(computing["inside_ns"].sum())
+    rows = work.rows_of(OperationClass.COMPUTE)
+    total_ns = work.total_ns(rows)
     if not total_ns:
         return None
-    grouped = computing.filter(pl.col("category") == _GROUPED)
-    is_elementwise = pl.col("category") == ComputeCategory.ELEMENTWISE
-    text = pl.col("text")
+    columns, texts = work.columns, capture.names["text"].to_list()
+    marks, category = _MARKED.of(texts), columns.category[rows]
+    is_marked = marks[columns.name[rows]]
+    is_elementwise, is_grouped = category == _ELEMENTWISE, category == _GROUPED
+    ran = np.flatnonzero(np.bincount(columns.name[columns.name >= 0], minlength=len(texts)))
+    has_experts = bool((marks[ran] & _OF_EXPERTS).any()) or _has_experts(work)
 
-    def share(*which: pl.Expr) -> float:
-        return int(computing.filter(*which)["inside_ns"].sum()) / total_ns
+    def share(which: Flags) -> float:
+        return work.total_ns(rows[which]) / total_ns
 
-    has_experts = _has_experts(named)
+    def is_fused(fused: int, loose: int) -> bool | None:
+        """Whether a part of the dispatcher is one kernel; single operations tell only beside experts."""
+        if (is_marked & fused).any():
+            return True
+        return False if has_experts and (is_marked & loose).any() else None
+
     return ComputeDetails(
         work_ns=work.mean(total_ns),
-        precisions=_precisions(work, computing, capture.names),
-        grouped_kernels=work.mean(int(grouped["begins"].sum())),
-        grouped_share=int(grouped["inside_ns"].sum()) / total_ns,
-        small_multiplications=_small_multiplications(work, computing, total_ns),
-        unfused_elementwise_share=share(is_elementwise, text.str.contains(_UNFUSED)),
-        quantize_share=share(pl.col("category") == ComputeCategory.QUANTIZE),
-        cast_share=share(is_elementwise, text.str.contains(_CASTS)),
-        permute_fused=_is_fused(computing, _FUSED_PERMUTE, _LOOSE_PERMUTE, has_experts=has_experts),
-        router_fused=_is_fused(computing, _FUSED_ROUTER, _LOOSE_ROUTER, has_experts=has_experts),
-        launch_shapes=_launch_shapes(work, computing, capture.kernels, gpu),
+        precisions=_precisions(work, rows, capture.names),
+        grouped_kernels=work.mean(int(columns.begins[rows[is_grouped]].sum())),
+        grouped_share=share(is_grouped),
+        small_multiplications=_small_multiplications(work, rows, total_ns),
+        unfused_elementwise_share=share(is_elementwise & (is_marked & _UNFUSED > 0)),
+        quantize_share=share(category == _QUANTIZE),
+        cast_share=share(is_elementwise & (is_marked & _CASTS > 0)),
+        permute_fused=is_fused(_FUSED_PERMUTE, _LOOSE_PERMUTE),
+        router_fused=is_fused(_FUSED_ROUTER, _LOOSE_ROUTER),
+        launch_shapes=_launch_shapes(work, rows, capture.kernels, gpu),
     )
 
 
-def _precisions(work: TypicalWork, computing: pl.DataFrame, names: pl.DataFrame) -> tuple[PrecisionWork, ...]:
+def _precisions(work: TypicalWork, computing: Rows, names: pl.DataFrame) -> tuple[PrecisionWork, ...]:
     """Matrix multiplications by precision, the most work first; unknown ones are one of them."""
-    multiplied = computing.filter(pl.col("category").is_in([_GEMM, _GROUPED])).join(
-        precisions(names), on="name"
-    )
-    totals = (
-        multiplied.group_by("precision")
-        .agg(work_ns=pl.col("inside_ns").sum(), count=pl.col("begins").sum())
-        .sort("work_ns", "precision", descending=[True, False])
-    )
-    all_ns = int(totals["work_ns"].sum())
+    columns = work.columns
+    rows = computing[np.isin(columns.category[computing], (_GEMM, _GROUPED))]
+    each = list(Precision)
+    of_name = precisions(names)["precision"].to_physical().to_numpy()
+    precision = of_name[columns.name[rows]]
+    work_ns = sums(columns.inside_ns[rows], precision, len(each))
+    begun = np.bincount(precision[columns.begins[rows]], minlength=len(each))
+    all_ns = int(work_ns.sum())
     return tuple(
         PrecisionWork(
-            Precision(precision), work.mean(work_ns), work_ns / all_ns if all_ns else 0.0, work.mean(count)
+            each[place],
+            work.mean(-negative_ns),
+            -negative_ns / all_ns if all_ns else 0.0,
+            work.mean(int(begun[place])),
         )
-        for precision, work_ns, count in totals.iter_rows()
+        for negative_ns, place in sorted((-int(work_ns[place]), place) for place in np.unique(precision))
     )
 
 
-def _small_multiplications(work: TypicalWork, computing: pl.DataFrame, total_ns: int) -> SmallMultiplications:
-    is_small = (pl.col("category") == _GEMM) & (pl.col("end_ns") - pl.col("start_ns") < _SMALL_NS)
-    is_same = pl.struct("stream", "name", small=is_small).rle_id()
-    runs = (
-        computing.filter("begins")
-        .sort("stream", "start_ns", "op")
-        .with_columns(run=is_same, small=is_small)
-        .filter("small")
-        .group_by("run")
-        .agg(count=pl.len(), work_ns=pl.col("inside_ns").sum())
-        .filter(pl.col("count") >= _FEWEST_IN_A_RUN)
-    )
-    work_ns = int(runs["work_ns"].sum())
+def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) -> SmallMultiplications:
+    """Runs of short kernels of one name that follow one another on their stream, in order of start."""
+    columns, stream = work.columns, work.operations["stream"].to_numpy()
+    begun = computing[columns.begins[computing]]
+    rows = begun[np.argsort(stream[begun], kind="stable")]
+    is_small = (columns.category[rows] == _GEMM) & (columns.end_ns[rows] - columns.start_ns[rows] < _SMALL_NS)
+    run = np.cumsum(turns(stream[rows], columns.name[rows], is_small)) - 1
+    count = np.bincount(run[is_small], minlength=rows.size)
+    runs = count >= _FEWEST_IN_A_RUN
+    work_ns = int(columns.inside_ns[rows[is_small & runs[run]]].sum())
     return SmallMultiplications(
-        work.mean(len(runs)), work.mean(int(runs["count"].sum())), work.mean(work_ns), work_ns / total_ns
+        work.mean(int(runs.sum())), work.mean(int(count[runs].sum())), work.mean(work_ns), work_ns / total_ns
     )
 
 
-def _has_experts(named: pl.DataFrame) -> bool:
-    """Whether any kernel is one that only models with experts need."""
-    by_backend = pl.col("backend").cast(pl.String).is_in(_EXPERT_BACKENDS)
-    by_category = pl.col("category").cast(pl.String).is_in([*_EXPERT_COLLECTIVES, _GROUPED])
-    by_name = pl.col("text").str.contains(f"{_FUSED_PERMUTE}|{_FUSED_ROUTER}")
-    return bool(named.select((by_backend | by_category | by_name).fill_null(value=False).any()).item())
-
-
-def _is_fused(computing: pl.DataFrame, fused: str, loose: str, *, has_experts: bool) -> bool | None:
-    """Whether a part of the dispatcher runs as one kernel; single operations tell only beside experts."""
-    if computing["text"].str.contains(fused).any():
+def _has_experts(work: TypicalWork) -> bool:
+    """Whether a library or a category is one that only models with experts need."""
+    if np.isin(work.columns.category, _EXPERT_CATEGORIES).any():
         return True
-    return False if has_experts and computing["text"].str.contains(loose).any() else None
+    return not _EXPERT_BACKENDS.isdisjoint(work.operations["backend"].unique().to_list())
 
 
 def _launch_shapes(
-    work: TypicalWork, computing: pl.DataFrame, kernels: pl.DataFrame, gpu: Gpu | None
+    work: TypicalWork, computing: Rows, kernels: pl.DataFrame, gpu: Gpu | None
 ) -> LaunchShapes:
     sm_count = None if gpu is None else gpu.sm_count
-    own = kernels.join(computing.select("op"), on="op", how="semi")
+    columns, total_ns = work.columns, work.total_ns(computing)
+    place = places(columns.op[computing], kernels["op"].to_numpy())
+    rows, own = computing[place >= 0], kernels[place[place >= 0]]
     shapes = with_occupancy(own, None if gpu is None else gpu.architecture, sm_count)
-    shaped = computing.join(shapes, on="op", how="left")
-    total_ns = int(shaped["inside_ns"].sum())
-    known = shaped.filter(pl.col("occupancy").is_not_null())
-    others = known.filter(~pl.col("category").is_in(_MADE_FOR_LOW_OCCUPANCY))
-    other_ns = int(others["inside_ns"].sum())
-    has_grids = sm_count is not None and shaped["blocks"].is_not_null().any()
-    small = shaped.filter(pl.col("blocks") < (sm_count or 0))
-    tail_ns = (known["tail"] * known["inside_ns"]).sum() if known["tail"].is_not_null().any() else None
+    occupancy, tail = (shapes[name].to_numpy() for name in ("occupancy", "tail"))
+    inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
+    is_other = is_known & ~np.isin(columns.category[rows], _MADE_FOR_LOW_OCCUPANCY)
+    other_ns = int(inside_ns[is_other].sum())
+    is_low = is_other & (occupancy < _LOW_OCCUPANCY)
+    tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]
+    has_tails = not np.isnan(tail[is_known]).all()
+    has_grids = sm_count is not None and own["blocks"].null_count() < len(own)
+    small = rows[(own["blocks"] < (sm_count or 0)).fill_null(value=False).to_numpy()]
     return LaunchShapes(
-        known_share=int(known["inside_ns"].sum()) / total_ns,
-        small_grid_kernels=work.mean(int(small["begins"].sum())) if has_grids else None,
-        small_grid_share=int(small["inside_ns"].sum()) / total_ns if has_grids else None,
-        tail_share=None if tail_ns is None else float(tail_ns) / total_ns,
-        occupancy=float((others["occupancy"] * others["inside_ns"]).sum()) / other_ns if other_ns else None,
-        low_occupancy_share=None
-        if known.is_empty()
-        else int(others.filter(pl.col("occupancy") < _LOW_OCCUPANCY)["inside_ns"].sum()) / total_ns,
+        known_share=int(inside_ns[is_known].sum()) / total_ns,
+        small_grid_kernels=work.mean(int(columns.begins[small].sum())) if has_grids else None,
+        small_grid_share=work.total_ns(small) / total_ns if has_grids else None,
+        tail_share=_total(tail_ns) / total_ns if has_tails else None,
+        occupancy=_total(occupancy[is_other] * inside_ns[is_other]) / other_ns if other_ns else None,
+        low_occupancy_share=int(inside_ns[is_low].sum()) / total_ns if is_known.any() else None,
     )
+
+
+def _total(values: npt.NDArray[np.float64]) -> float:
+    """A sum in the order of polars, whose last digits are those of other sums of shares."""
+    return float(pl.Series(values).sum())

@@ -4,18 +4,34 @@ What is called the time of dispatch and combine is mostly not that of the networ
 apart by class, category and kernel name.
 """
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.communication import DispatcherWork
 from wallscope.model.kinds import Axis, Collective, ComputeCategory, OperationClass
-from wallscope.walls.typical import TypicalWork
+from wallscope.timeline.lookup import places
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.remembered import Remembered
+from wallscope.walls.typical import CATEGORIES, TypicalWork
 
+_PACKING, _UNPACKING, _ROUTING = range(3)
+_LOCAL, _SYNCHRONISE = map(CATEGORIES.index, (ComputeCategory.DISPATCHER_LOCAL, Collective.SYNCHRONISE))
 _UNPACKS = r"(?i)unpermute|unpad|reduce_epilogue|moe_(sum|finalize|recover)|finalize\w*Rout"
 _PACKS = (
     r"(?i)permute_(kernel|with_mask|rows|bwd)|^_?permute\b|moe_permute|sort_chunks|moe_(sort|expand)|row_id_map"
     r"|chunk_sort_map|pad_tokens|copy_epilogue|count_and_sort_expert|expand\w*Rows|prob_kernel|to_dense_prob"
     r"|to_sparse_prob"
 )
+
+
+def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+    """What a kernel of the dispatcher does, by its name."""
+    packs, unpacks = (texts.str.contains(pattern).to_numpy() for pattern in (_PACKS, _UNPACKS))
+    return np.where(unpacks, _UNPACKING, np.where(packs, _PACKING, _ROUTING))
+
+
+_TOLD = Remembered(_asked)
 
 
 def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:
@@ -25,24 +41,23 @@ def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> Di
     also in the backward pass of packing, whose kernels bear the same names; kernels of the dispatcher that
     neither pack nor unpack route: scores, counts, layouts.
     """
-    expert = work.operations.join(axes.filter(pl.col("axis") == Axis.EP).select("op"), on="op", how="semi")
-    if expert.is_empty():
+    columns = work.columns
+    found = places(axes["op"].to_numpy()[(axes["axis"] == Axis.EP).to_numpy()], columns.op)
+    expert = found[found >= 0]
+    if expert.size == 0:
         return None
-    is_local = (pl.col("class") == OperationClass.COMPUTE) & (
-        pl.col("category") == ComputeCategory.DISPATCHER_LOCAL
-    )
-    local = work.operations.filter(is_local).join(names, on="name", how="left")
-    unpacks = pl.col("text").str.contains(_UNPACKS)
-    packs = ~unpacks & pl.col("text").str.contains(_PACKS)
-    waits = pl.col("category") == Collective.SYNCHRONISE
+    computing = work.rows_of(OperationClass.COMPUTE)
+    local = computing[columns.category[computing] == _LOCAL]
+    does = _TOLD.of(names["text"].to_list())[columns.name[local]]
+    waits = columns.category[expert] == _SYNCHRONISE
+
+    def work_ns(rows: Rows) -> int:
+        return work.mean(work.total_ns(rows))
+
     return DispatcherWork(
-        pack_ns=_work_ns(work, local.filter(packs)),
-        synchronise_ns=_work_ns(work, expert.filter(waits)),
-        transport_ns=_work_ns(work, expert.filter(~waits)),
-        unpack_ns=_work_ns(work, local.filter(unpacks)),
-        routing_ns=_work_ns(work, local.filter(~packs & ~unpacks)),
+        pack_ns=work_ns(local[does == _PACKING]),
+        synchronise_ns=work_ns(expert[waits]),
+        transport_ns=work_ns(expert[~waits]),
+        unpack_ns=work_ns(local[does == _UNPACKING]),
+        routing_ns=work_ns(local[does == _ROUTING]),
     )
-
-
-def _work_ns(work: TypicalWork, operations: pl.DataFrame) -> int:
-    return work.mean(int(operations["inside_ns"].sum()))

@@ -1,5 +1,6 @@
 """Memory of a rank: what was copied and filled, from where to where, and what of it stood alone."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,22 @@ from wallscope.model.capture import Capture
 from wallscope.model.kinds import CallRole, CopyCause, CopyDirection, MemoryKind, OperationClass
 from wallscope.model.memory import CopyWork, Memory, Offload
 from wallscope.timeline.copies import BULK_BYTES
-from wallscope.timeline.spans import covered_ns, ordered, union
-from wallscope.walls.budget import spans_of
-from wallscope.walls.typical import TypicalWork
+from wallscope.timeline.lookup import filled, places
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.spans import Spans, common, covered_ns, inside, ordered, union
+from wallscope.walls.typical import CATEGORIES, TypicalWork
 
-_HOST_END = {CopyDirection.HOST_TO_DEVICE: "source", CopyDirection.DEVICE_TO_HOST: "destination"}
-_ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
-_IS_PINNED = {MemoryKind.PINNED: True, MemoryKind.PAGEABLE: False}
+_COPY = list(OperationClass).index(OperationClass.COPY)
+_DIRECTIONS = tuple(CopyDirection)
+_TO_DEVICE, _TO_HOST, _FILL = map(
+    _DIRECTIONS.index, (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST, CopyDirection.FILL)
+)
+_OFFLOAD = list(CopyCause).index(CopyCause.OFFLOAD)
+_ALLOC = list(CallRole).index(CallRole.ALLOC)
+_ISSUING = [list(CallRole).index(role) for role in (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)]
+_IS_PINNED = {MemoryKind.PINNED: 1, MemoryKind.PAGEABLE: 0}
+_PINNED = np.array([*(_IS_PINNED.get(kind, -1) for kind in MemoryKind), -1])
+"""By place of the memory of a copy's host end, whether it is pinned; behind the last, and of others -1."""
 
 
 def memory(work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_bytes: int | None) -> Memory:
@@ -24,69 +34,73 @@ def memory(work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_b
     `rank` is its row of `RANKS`. The peak is that of the whole capture; memory that was there before it
     counts as far as its release shows.
     """
-    is_copy = pl.col("class") == OperationClass.COPY
-    moved = work.operations.filter(is_copy).join(capture.copies, on="op", how="left")
-    working = union(spans_of(work.operations.filter(~is_copy)))
-    worked_ns = work.all_covered_ns(working)
-    pinned = moved.with_columns(pinned=_pinned())
-    listed = [
-        CopyWork(
-            direction=CopyDirection(direction),
-            count=work.mean(int(group["begins"].sum())),
-            bytes=work.mean(int(group.filter("begins")["bytes"].sum())),
-            work_ns=work.mean(int(group["inside_ns"].sum())),
-            exposed_ns=work.mean(work.all_covered_ns(union(working, spans_of(group))) - worked_ns),
-            pinned=is_pinned,
-            bulk_bandwidth_bytes_per_s=_bulk_bandwidth(group),
-        )
-        for (direction, is_pinned), group in pinned.group_by("direction", "pinned")
-    ]
+    columns, rows = work.columns, work.rows_of(OperationClass.COPY)
+    place = places(columns.op[rows], capture.copies["op"].to_numpy())
+    direction, source, destination = (
+        np.append(filled(capture.copies[name]), -1)[place] for name in ("direction", "source", "destination")
+    )
+    host_end = np.where(direction == _TO_DEVICE, source, np.where(direction == _TO_HOST, destination, -1))
+    pinned = _PINNED[host_end]
+    working = union(columns.spans(np.flatnonzero(columns.of_class != _COPY)))
+    worked = common(working, work.steps)
+    allocating = _allocating(work, capture, rank["process"])
     return Memory(
         peak_bytes=peak_bytes(capture.memory, rank),
         capacity_bytes=capacity_bytes,
-        allocator_calls=_allocator_calls(work, capture, rank["process"]),
-        allocator_ns=_allocator_ns(work, capture, rank["process"]),
+        allocator_calls=None if allocating is None else allocating[0],
+        allocator_ns=None if allocating is None else allocating[1],
         copies=tuple(
             sorted(
-                listed,
+                (
+                    _copies(work, rows[(direction == way) & (pinned == kind)], way, kind, worked)
+                    for way, kind in sorted(set(zip(direction.tolist(), pinned.tolist(), strict=True)))
+                ),
                 key=lambda entry: (-entry.exposed_ns, -entry.work_ns, entry.direction, str(entry.pinned)),
             )
         ),
     )
 
 
-def _pinned() -> pl.Expr:
-    """Whether the host's end of a copy is pinned; null where there is none or it is not told."""
-    host_end = pl.coalesce(
-        pl.when(pl.col("direction") == direction).then(pl.col(column))
-        for direction, column in _HOST_END.items()
-    )
-    return host_end.cast(pl.String).replace_strict(
-        {str(kind): pinned for kind, pinned in _IS_PINNED.items()}, default=None, return_dtype=pl.Boolean
+def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: Spans) -> CopyWork:
+    """Copies of one direction and memory; `worked` is when something else ran in the steps."""
+    columns, running = work.columns, union(work.columns.spans(rows))
+    begun = rows[columns.begins[rows]]
+    size = filled(work.operations["bytes"][begun], 0)
+    bulk = begun[size >= BULK_BYTES]
+    ran_ns = int((columns.end_ns[bulk] - columns.start_ns[bulk]).sum())
+    has_bandwidth = ran_ns and direction != _FILL
+    bulk_bytes = int(size[size >= BULK_BYTES].sum())
+    exposed_ns = work.all_covered_ns(running) - int(covered_ns(worked, running).sum())
+    return CopyWork(
+        direction=_DIRECTIONS[direction],
+        count=work.mean(begun.size),
+        bytes=work.mean(int(size.sum())),
+        work_ns=work.mean(work.total_ns(rows)),
+        exposed_ns=work.mean(exposed_ns),
+        pinned=None if pinned < 0 else bool(pinned),
+        bulk_bandwidth_bytes_per_s=bulk_bytes * 1_000_000_000 / ran_ns if has_bandwidth else None,
     )
 
 
 def offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
     """The copies to the host that come back, and those that bring them, of one rank (`COPY_CAUSES`)."""
-    moved = work.operations.join(causes.filter(pl.col("cause") == CopyCause.OFFLOAD), on="op")
-    begun = moved.filter("begins")
-    to_host = begun.filter(pl.col("category") == CopyDirection.DEVICE_TO_HOST)["bytes"]
-    to_device = begun.filter(pl.col("category") == CopyDirection.HOST_TO_DEVICE)["bytes"]
-    return Offload(
-        to_host=work.mean(len(to_host)),
-        to_host_bytes=work.mean(int(to_host.sum())),
-        to_device=work.mean(len(to_device)),
-        to_device_bytes=work.mean(int(to_device.sum())),
-        work_ns=work.mean(int(moved["inside_ns"].sum())),
+    columns = work.columns
+    offloaded = causes["op"].to_numpy()[filled(causes["cause"]) == _OFFLOAD]
+    found = places(offloaded, columns.op)
+    moved = found[found >= 0]
+    begun = moved[columns.begins[moved]]
+    size, category = filled(work.operations["bytes"][begun], 0), columns.category[begun]
+    to_host, to_device = (
+        size[category == CATEGORIES.index(way)]
+        for way in (CopyDirection.DEVICE_TO_HOST, CopyDirection.HOST_TO_DEVICE)
     )
-
-
-def _bulk_bandwidth(copies: pl.DataFrame) -> float | None:
-    """Bytes by time of the copies of 64 KiB and more that begin in the steps, while they ran."""
-    is_bulk = pl.col("begins") & (pl.col("bytes") >= BULK_BYTES)
-    bulk = copies.filter(is_bulk & (pl.col("direction") != CopyDirection.FILL))
-    ran_ns = int((bulk["end_ns"] - bulk["start_ns"]).sum())
-    return int(bulk["bytes"].sum()) * 1_000_000_000 / ran_ns if ran_ns else None
+    return Offload(
+        to_host=work.mean(to_host.size),
+        to_host_bytes=work.mean(int(to_host.sum())),
+        to_device=work.mean(to_device.size),
+        to_device_bytes=work.mean(int(to_device.sum())),
+        work_ns=work.mean(work.total_ns(moved)),
+    )
 
 
 def peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
@@ -97,30 +111,36 @@ def peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
 
 def used_by(used: pl.DataFrame, rank: dict[str, Any]) -> pl.DataFrame:
     """The rows of `MEMORY` of one rank, a row of `RANKS`."""
+    if used.is_empty():
+        return used
     return used.filter([pl.col(name).eq_missing(pl.lit(rank[name])) for name in ("process", "device")])
 
 
-def _allocator_calls(work: TypicalWork, capture: Capture, process: int) -> int | None:
-    """Calls that allocate or release memory in the host's time of a step; `None` without any call rows."""
+def _allocating(work: TypicalWork, capture: Capture, process: int) -> tuple[int, int] | None:
+    """Calls that allocate or release memory in the host's time of a step, and the time in them.
+
+    Time is that of the threads that issue work; calls inside calls count once. `None` without any call rows.
+    """
     if capture.calls.is_empty():
         return None
-    threads = capture.threads.filter(pl.col("process") == process)["thread"]
-    is_own = pl.col("thread").is_in(threads.implode()) & (pl.col("role") == CallRole.ALLOC)
-    at_ns = capture.calls.filter(is_own)["start_ns"].to_numpy()
-    step = np.searchsorted(work.issued.start_ns, at_ns, side="right") - 1
-    return work.mean(int(((step >= 0) & (at_ns < work.issued.end_ns[step])).sum()))
+    count = spent_ns = 0
+    for calls in calls_of_threads(capture, process):
+        role = calls["role"].to_physical().to_numpy()
+        rows = np.flatnonzero(role == _ALLOC)
+        if rows.size == 0:
+            continue
+        start_ns, end_ns = calls["start_ns"].to_numpy()[rows], calls["end_ns"].to_numpy()[rows]
+        count += int(inside(work.issued, start_ns).sum())
+        if np.isin(_ISSUING, role).any():
+            spent_ns += int(covered_ns(union(ordered(start_ns, end_ns)), work.issued).sum())
+    return work.mean(count), work.mean(spent_ns)
 
 
-def _allocator_ns(work: TypicalWork, capture: Capture, process: int) -> int | None:
-    """Time in allocation and release calls of the threads that issue work; calls inside calls count once."""
-    if capture.calls.is_empty():
-        return None
-    threads = capture.threads.filter(pl.col("process") == process)["thread"]
-    own = capture.calls.filter(pl.col("thread").is_in(threads.implode()))
-    issuing = own.filter(pl.col("role").is_in(_ISSUING))["thread"].unique()
-    allocating = own.filter(pl.col("thread").is_in(issuing.implode()) & (pl.col("role") == CallRole.ALLOC))
-    spent_ns = 0
-    for calls in allocating.partition_by("thread"):
-        spent = union(ordered(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()))
-        spent_ns += int(covered_ns(spent, work.issued).sum())
-    return work.mean(spent_ns)
+def calls_of_threads(capture: Capture, process: int) -> Iterator[pl.DataFrame]:
+    """The calls (`CALLS`) of each thread of a process that made any."""
+    is_own = capture.threads["process"].to_numpy() == process
+    threads, thread = capture.threads["thread"].to_numpy()[is_own], capture.calls["thread"]
+    bounds = (thread.search_sorted(threads, side).to_numpy() for side in ("left", "right"))
+    for first, last in zip(*(bound.tolist() for bound in bounds), strict=True):
+        if last > first:
+            yield capture.calls[first:last]

@@ -9,15 +9,18 @@ import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, Pressure
 from wallscope.model.kinds import OperationClass, RecomputeSource
 from wallscope.model.memory import Memory, MemoryUse
-from wallscope.timeline.spans import Spans, Times
+from wallscope.timeline.lookup import places
+from wallscope.timeline.remembered import Remembered
+from wallscope.timeline.spans import Spans, inside
 from wallscope.units import percent, plural, size
-from wallscope.walls.memory import used_by
+from wallscope.walls.memory import calls_of_threads, used_by
 from wallscope.walls.typical import TypicalWork
 
 _HIGH_HEADROOM, _NEAR_HEADROOM, _AMPLE_HEADROOM = 0.05, 0.15, 0.3
@@ -30,7 +33,7 @@ _CALLS = (
     ("", r"Synchronize$|Event|Stream(Query|IsCapturing|GetCapture)|GetLastError|PeekAtLastError|MemGetInfo"),
     ("", r"^cuda[GS]etDevice|^cuMem(Map|SetAccess|Address\w+)|^cuCtx|ThreadExchangeStreamCaptureMode"),
 )
-_RETRY = re.compile(r"MF{2,}(?=M)")
+_RETRY = re.compile(rb"MF{2,}(?=M)")
 
 
 def memory_use(
@@ -52,7 +55,8 @@ def memory_use(
     if event.size and event[0] >= 0:
         steps = int(steady["step"][-1]) - int(steady["step"][0])
         growth = round(int(used_bytes[event[1]] - used_bytes[event[0]]) / steps)
-    began_ns = capture.operations.filter(pl.col("rank_id") == rank["rank_id"])["start_ns"].to_numpy()
+    is_own = capture.operations["rank_id"].to_numpy() == rank["rank_id"]
+    began_ns = capture.operations["start_ns"].to_numpy()[is_own]
     return MemoryUse(
         headroom_bytes=None if capacity_bytes is None else capacity_bytes - int(used_bytes.max()),
         growth_bytes_per_step=growth,
@@ -66,11 +70,11 @@ def recomputed_share(work: TypicalWork, recompute: pl.DataFrame) -> tuple[float,
     Returns:
         The share and whether it is a lower bound alone; `None` without compute work.
     """
-    computing = work.operations.filter(pl.col("class") == OperationClass.COMPUTE)
-    total_ns = int(computing["inside_ns"].sum())
-    again = computing.join(recompute, on="op")
-    is_bound = (again["how"] == RecomputeSource.LOWER_BOUND).any()
-    return (int(again["inside_ns"].sum()) / total_ns, is_bound) if total_ns else None
+    computing = work.rows_of(OperationClass.COMPUTE)
+    total_ns = work.total_ns(computing)
+    place = places(work.columns.op[computing], recompute["op"].to_numpy())
+    is_bound = bool((recompute["how"][place[place >= 0]] == RecomputeSource.LOWER_BOUND).any())
+    return (work.total_ns(computing[place >= 0]) / total_ns, is_bound) if total_ns else None
 
 
 def allocator_retries(windows: pl.DataFrame, capture: Capture, process: int) -> int | None:
@@ -88,34 +92,35 @@ def allocator_retries(windows: pl.DataFrame, capture: Capture, process: int) -> 
     steady = windows.filter("steady").sort("issue_start_ns")
     if capture.calls.is_empty() or steady.is_empty():
         return None
-    threads = capture.threads.filter(pl.col("process") == process)["thread"]
-    letters = capture.call_names.select("name", letter=_letter())
-    own = (
-        capture.calls.filter(pl.col("thread").is_in(threads.implode()))
-        .filter(pl.col("end_ns") > pl.col("end_ns").cum_max().shift(1).over("thread").fill_null(-(2**62)))
-        .join(letters, on="name", maintain_order="left")
-        .filter(pl.col("letter") != "")
-    )
+    letter = _LETTERS.of(capture.call_names["text"].to_list()).astype(np.uint8)
     steps = Spans(steady["issue_start_ns"].to_numpy(), steady["issue_end_ns"].to_numpy())
     return sum(
-        _retries("".join(calls["letter"]), calls["start_ns"].to_numpy(), steps)
-        for calls in own.partition_by("thread")
+        _retries(letter[calls["name"].to_numpy()], calls, steps)
+        for calls in calls_of_threads(capture, process)
     )
 
 
-def _letter() -> pl.Expr:
-    """`M` for calls that allocate device memory, `F` that release it, none of no matter, `x` for others."""
-    letter = pl.lit("x")
+def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+    """`M` for calls that allocate device memory, `F` that release it, 0 of no matter, `x` for others."""
+    letter = np.full(len(texts), ord("x"), np.int64)
     for told, pattern in reversed(_CALLS):
-        letter = pl.when(pl.col("text").str.contains(pattern)).then(pl.lit(told)).otherwise(letter)
+        letter[texts.str.contains(pattern).to_numpy()] = ord(told or "\0")
     return letter
 
 
-def _retries(letters: str, at_ns: Times, steps: Spans) -> int:
-    found = np.array([match.end() for match in _RETRY.finditer(letters)], np.int64)
-    retried_ns = at_ns[found]
-    step = np.searchsorted(steps.start_ns, retried_ns, side="right") - 1
-    return int(((step >= 0) & (retried_ns < steps.end_ns[step])).sum())
+_LETTERS = Remembered(_asked)
+
+
+def _retries(letter: npt.NDArray[np.uint8], calls: pl.DataFrame, steps: Spans) -> int:
+    """How many there are among the calls of a thread, by their letters; calls inside calls do not count."""
+    if (letter == ord("M")).sum() < 2 or (letter == ord("F")).sum() < 2:
+        return 0
+    end_ns = calls["end_ns"].to_numpy()
+    is_outer = np.ones(end_ns.size, np.bool_)
+    is_outer[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
+    rows = np.flatnonzero(is_outer & (letter > 0))
+    found = np.array([match.end() for match in _RETRY.finditer(letter[rows].tobytes())], np.int64)
+    return int(inside(steps, calls["start_ns"].to_numpy()[rows[found]]).sum())
 
 
 def memory_pressure(

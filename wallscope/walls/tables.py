@@ -10,7 +10,7 @@ import polars as pl
 from wallscope.model.frames import BUDGET_PARTS
 from wallscope.model.kinds import OperationKind, Wall
 from wallscope.walls.accounting import Divided, rank_work
-from wallscope.walls.totals import walls_of_steps
+from wallscope.walls.totals import summed, walls_of_steps
 
 _WHO = ("rank", "pid", "device")
 WALL_COLUMNS = tuple(f"{wall}_wall_ns" for wall in Wall)
@@ -40,7 +40,7 @@ def step_table(divided: Divided, slices: pl.DataFrame) -> pl.DataFrame:
 def _walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
     """What each wall owns of the windows of one rank."""
     own = slices.filter(pl.col("rank_id") == windows["rank_id"][0])
-    return pl.DataFrame(walls_of_steps(own, windows["step"]), schema=list(WALL_COLUMNS), orient="row")
+    return pl.DataFrame(walls_of_steps(summed(own), windows["step"]), schema=list(WALL_COLUMNS), orient="row")
 
 
 def kernel_table(divided: Divided) -> pl.DataFrame:

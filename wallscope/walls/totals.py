@@ -1,45 +1,87 @@
 """Sums over slices: what each wall, cause and reason owns of each step and of the typical one."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
 from wallscope.model.kinds import Absent, Wall
+from wallscope.timeline.lookup import filled, places
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
-_LENGTH = (pl.col("end_ns") - pl.col("start_ns")).sum()
-_UNRESOLVED = ("unattributed/unresolved", "communication/unresolved", "memory/unresolved")
+_WALLS = tuple(Wall)
+_UNRESOLVED = {"unattributed/unresolved", "communication/unresolved", "memory/unresolved"}
 
 
-def walls_of_steps(slices: pl.DataFrame, steps: pl.Series) -> Times:
-    """What each wall owns of each step, in ns: a row a step, a column a wall."""
-    return _table(slices, "wall", steps, list(Wall))
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Slices of one rank summed by step, wall, cause and reason: hundreds of rows of hundreds of thousands.
+
+    `wall` are places in `Wall`, `absent` in `Absent`, -1 where compute or an opaque graph ran.
+    """
+
+    step: Rows
+    wall: Rows
+    absent: Rows
+    cause: tuple[str, ...]
+    ns: Times
+
+    def of_steps(self, steps: pl.Series) -> "Sums":
+        """Those of some steps."""
+        rows = np.flatnonzero(places(self.step, steps.to_numpy()) >= 0)
+        causes = tuple(self.cause[row] for row in rows.tolist())
+        return Sums(self.step[rows], self.wall[rows], self.absent[rows], causes, self.ns[rows])
+
+    def of_causes(self) -> Counter[tuple[int, str]]:
+        """The time of each cause of each wall."""
+        found: Counter[tuple[int, str]] = Counter()
+        for wall, cause, time_ns in zip(self.wall.tolist(), self.cause, self.ns.tolist(), strict=True):
+            found[wall, cause] += time_ns
+        return found
 
 
-def absent_of_steps(slices: pl.DataFrame, steps: pl.Series) -> Times:
-    """Why no compute ran, in ns: a row a step, columns as in `Absent`."""
-    return _table(slices.filter(pl.col("absent").is_not_null()), "absent", steps, list(Absent))
-
-
-def unresolved_of_steps(slices: pl.DataFrame, steps: pl.Series) -> Times:
-    """Time whose owner is not known, in ns: a row a step; unattributed, communication, memory."""
-    is_open = (pl.col("wall") == Wall.UNATTRIBUTED) | pl.col("cause").is_in(_UNRESOLVED)
-    walls = [Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY]
-    return _table(slices.filter(is_open), "wall", steps, walls)
-
-
-def _table(slices: pl.DataFrame, column: str, steps: pl.Series, values: Sequence[str]) -> Times:
-    sums = slices.group_by("step", column).agg(ns=_LENGTH)
-    rows = steps.to_frame("step").with_row_index("row")
-    found = sums.join(rows, on="step")
-    table = (
-        pl.Series([0] * (len(steps) * len(values)), dtype=pl.Int64).to_numpy().reshape(-1, len(values)).copy()
+def summed(slices: pl.DataFrame) -> Sums:
+    """Slices (`SLICES`) summed."""
+    sums = slices.group_by("step", "wall", "cause", "absent").agg(
+        ns=(pl.col("end_ns") - pl.col("start_ns")).sum()
     )
-    place = {value: number for number, value in enumerate(values)}
-    for row, value, time_ns in found.select("row", pl.col(column).cast(pl.String), "ns").iter_rows():
-        table[row, place[value]] = time_ns
+    return Sums(
+        sums["step"].to_numpy(),
+        filled(sums["wall"]).astype(np.int64),
+        filled(sums["absent"]).astype(np.int64),
+        tuple(sums["cause"].to_list()),
+        sums["ns"].to_numpy(),
+    )
+
+
+def walls_of_steps(sums: Sums, steps: pl.Series) -> Times:
+    """What each wall owns of each step, in ns: a row a step, a column a wall."""
+    return _table(sums, sums.wall, steps, len(_WALLS))
+
+
+def absent_of_steps(sums: Sums, steps: pl.Series) -> Times:
+    """Why no compute ran, in ns: a row a step, columns as in `Absent`."""
+    return _table(sums, sums.absent, steps, len(Absent))
+
+
+def unresolved_of_steps(sums: Sums, steps: pl.Series) -> Times:
+    """Time whose owner is not known, in ns: a row a step; unattributed, communication, memory."""
+    told = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
+    is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == told[0])
+    return _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, told]
+
+
+def _table(sums: Sums, column: Rows, steps: pl.Series, width: int) -> Times:
+    """A row a step, a column a value; rows of other steps, and of value -1, are left out."""
+    row = places(sums.step, steps.to_numpy())
+    is_told = (row >= 0) & (column >= 0)
+    table = np.zeros((len(steps), width), np.int64)
+    np.add.at(table, (row[is_told], column[is_told]), sums.ns[is_told])
     return table
 
 
@@ -53,24 +95,22 @@ def absent_of(parts: Sequence[int]) -> ComputeAbsent:
     return ComputeAbsent(*(int(part) for part in parts))
 
 
-def causes_of(
-    slices: pl.DataFrame, step_count: int, walls: Walls, recoverable: dict[str, int]
-) -> list[CauseTime]:
+def causes_of(sums: Sums, step_count: int, walls: Walls, recoverable: dict[str, int]) -> list[CauseTime]:
     """The causes in the typical step, the largest first; those of one wall sum to what it owns.
 
     Args:
-        slices: `SLICES` of the steps that make the typical one.
+        sums: of the steps that make the typical one.
         step_count: how many they are.
         walls: the typical step.
         recoverable: what each cause could win at most, as far as known.
     """
     step_ns = sum(walls.parts())
-    sums = slices.group_by("wall", "cause").agg(ns=_LENGTH).sort("ns", "cause", descending=[True, False])
+    of_causes = sums.of_causes()
     listed = []
-    for wall, total_ns in zip(Wall, walls.parts(), strict=True):
-        own = sums.filter(pl.col("wall") == wall)
-        typical = apportioned(own["ns"].to_list(), step_count, total_ns)
-        for cause, time_ns in zip(own["cause"].to_list(), typical, strict=True):
+    for place, (wall, total_ns) in enumerate(zip(Wall, walls.parts(), strict=True)):
+        own = sorted((-time_ns, cause) for (of, cause), time_ns in of_causes.items() if of == place)
+        typical = apportioned([-negative_ns for negative_ns, _ in own], step_count, total_ns)
+        for (_, cause), time_ns in zip(own, typical, strict=True):
             is_open = cause in _UNRESOLVED or cause == "unattributed/opaque-graph"
             listed.append(
                 CauseTime(

@@ -2,13 +2,22 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
+from wallscope.model.frames import CATEGORY
+from wallscope.model.kinds import OperationClass
 from wallscope.model.selection import FOREVER_NS
+from wallscope.timeline.lookup import filled
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.ordinary import is_ordinary
-from wallscope.timeline.spans import Spans, Times, covered_ns
+from wallscope.timeline.sequences import Flags
+from wallscope.timeline.spans import Spans, Times, covered_ns, ordered
+
+CATEGORIES: tuple[str, ...] = tuple(CATEGORY.categories)
+"""In the order of their places in `WorkColumns`."""
 
 
 def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
@@ -41,7 +50,47 @@ def mean_parts(parts: Times) -> list[int]:
     return whole
 
 
+def sums(values: Times, place: Rows, count: int) -> Times:
+    """Exact sums of values by their place, of which there are `count`.
+
+    >>> sums(np.array([5, 1, 2]), np.array([2, 0, 2]), 4).tolist()
+    [1, 0, 7, 0]
+    """
+    found = np.zeros(count, np.int64)
+    np.add.at(found, place, values)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
+class WorkColumns:
+    """Columns of operations as arrays, rows as in the frame.
+
+    Attributes:
+        op: their numbers.
+        start_ns: whole, as `end_ns`.
+        end_ns: whole.
+        inside_ns: what lies inside the steps.
+        begins: whether each starts in one.
+        name: number of the kernel's name, -1 without one.
+        of_class: place in `OperationClass`.
+        category: place among the categories of `CATEGORY`.
+    """
+
+    op: Rows
+    start_ns: Times
+    end_ns: Times
+    inside_ns: Times
+    begins: Flags
+    name: Rows
+    of_class: Rows
+    category: Rows
+
+    def spans(self, rows: Rows) -> Spans:
+        """The spans of some rows, whole."""
+        return ordered(self.start_ns[rows], self.end_ns[rows])
+
+
+@dataclass(frozen=True)
 class TypicalWork:
     """Operations of one rank beside the steps of its typical step, and the means over those.
 
@@ -54,6 +103,30 @@ class TypicalWork:
     steps: Spans
     issued: Spans
     host_until_ns: Times
+
+    @cached_property
+    def columns(self) -> WorkColumns:
+        """The operations as arrays."""
+        operations = self.operations
+        return WorkColumns(
+            op=operations["op"].to_numpy(),
+            start_ns=operations["start_ns"].to_numpy(),
+            end_ns=operations["end_ns"].to_numpy(),
+            inside_ns=operations["inside_ns"].to_numpy(),
+            begins=operations["begins"].to_numpy(),
+            name=filled(operations["name"]),
+            of_class=filled(operations["class"]),
+            category=filled(operations["category"]),
+        )
+
+    def rows_of(self, *classes: OperationClass) -> Rows:
+        """The rows of the operations of some classes."""
+        is_asked = np.isin(list(OperationClass), classes)
+        return np.flatnonzero(is_asked[self.columns.of_class])
+
+    def total_ns(self, rows: Rows) -> int:
+        """Added-up time of some rows inside all steps."""
+        return int(self.columns.inside_ns[rows].sum())
 
     def mean(self, total: int) -> int:
         """A total over the steps as the mean of one."""
