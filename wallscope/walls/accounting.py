@@ -13,7 +13,6 @@ from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.model.selection import Selection
 from wallscope.profile import Described, Tables, described, tables
 from wallscope.timeline.partners import partners
-from wallscope.timeline.paths import path_texts
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence, attributed
 from wallscope.walls.ceilings import Ceilings, ceilings
@@ -94,8 +93,7 @@ class _Gathered:
 
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
-    paths = path_texts(divided.phases.paths, divided.phases.names, divided.phases.paths["path"])
-    written = paths.gather(divided.phases.tree.sort("range")["path"])
+    written = divided.phases.texts.gather(divided.phases.tree.sort("range")["path"])
     known = described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
     gathered = _Gathered(divided, facts, evidence, known)
     ranks = rank_windows(divided)

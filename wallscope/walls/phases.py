@@ -7,25 +7,42 @@ Time is the length of a union inside the steps; work adds durations up.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.analysis import RangeWork, Walls
 from wallscope.model.frames import RANGE_WORK
 from wallscope.model.kinds import Wall
+from wallscope.timeline.lookup import filled
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.paths import path_texts
-from wallscope.timeline.spans import ordered, union
-from wallscope.walls.typical import TypicalWork
+from wallscope.timeline.sequences import turns
+from wallscope.timeline.spans import Spans, Times, covered_ns, inside
+from wallscope.walls.typical import TypicalWork, sums
 
 _DEEPEST = 64
 _MOST_LISTED = 200
-_SUMS = ("gpu_ns", "work_ns", "operations")
+_WALLS = len(Wall)
 
 
-@dataclass(frozen=True, slots=True)
+class PathWork(NamedTuple):
+    """What a path did in the mean step; fields as the columns of `RANGE_WORK`, instances for their count."""
+
+    path: int
+    instances: int | None
+    host_ns: int | None
+    gpu_ns: int
+    own_gpu_ns: int
+    work_ns: int
+    own_work_ns: int
+    operations: int
+    own_operations: int
+
+
+@dataclass(frozen=True)
 class Phases:
     """The ranges of all processes: `NESTED` with `process`, `PATHS`, and the folded names (`NAMES`)."""
 
@@ -33,145 +50,175 @@ class Phases:
     paths: pl.DataFrame
     names: pl.DataFrame
 
+    @cached_property
+    def texts(self) -> pl.Series:
+        """The paths written out."""
+        return path_texts(self.paths, self.names, self.paths["path"])
+
+    @cached_property
+    def path_of_range(self) -> Rows:
+        """The path of each range, by number; the last is for -1."""
+        found = np.full(len(self.tree) + 1, -1, np.int64)
+        found[self.tree["range"].to_numpy()] = self.tree["path"].to_numpy()
+        return found
+
     def work(self, work: TypicalWork, projected: pl.DataFrame, process: int) -> pl.DataFrame:
         """Range paths of one rank (`RANGE_WORK`) with the columns `name` and `text`, the path written out."""
-        own = self.tree.filter(pl.col("process") == process)
-        found = range_work(work, projected, own, self.paths)
-        return found.with_columns(
-            name=self.names["text"].gather(self.paths["name"].gather(found["path"])),
-            text=path_texts(self.paths, self.names, found["path"]),
-        )
+        found = pl.DataFrame(self._work(work, projected, process), schema=RANGE_WORK, orient="row")
+        path = found["path"].to_numpy()
+        name = self.names["text"][self.paths["name"].to_numpy()[path]]
+        return found.with_columns(name.alias("name"), self.texts[path].alias("text"))
 
     def listed(
         self, work: TypicalWork, projected: pl.DataFrame, process: int, slices: pl.DataFrame
     ) -> tuple[RangeWork, ...]:
         """The paths with most device time; `slices` (`SLICES`) are those of the steps of `work`."""
-        listed = self.work(work, projected, process).head(_MOST_LISTED)
-        walls = self.walls(slices, work.steps.start_ns.size, listed["path"])
+        found = self._work(work, projected, process)[:_MOST_LISTED]
+        walls = self.walls(slices, work.steps.start_ns.size, (one.path for one in found))
+        label = self.paths["name"].to_numpy()
         return tuple(
             RangeWork(
-                name=row["name"],
-                path=row["text"],
-                count=row["count"],
-                host_ns=row["host_ns"],
-                gpu_ns=row["gpu_ns"],
-                own_gpu_ns=row["own_gpu_ns"],
-                work_ns=row["work_ns"],
-                own_work_ns=row["own_work_ns"],
-                walls=walls[row["path"]],
+                name=self.names["text"][int(label[one.path])],
+                path=self.texts[one.path],
+                count=one.instances,
+                host_ns=one.host_ns,
+                gpu_ns=one.gpu_ns,
+                own_gpu_ns=one.own_gpu_ns,
+                work_ns=one.work_ns,
+                own_work_ns=one.own_work_ns,
+                walls=walls[one.path],
             )
-            for row in listed.iter_rows(named=True)
+            for one in found
         )
+
+    def _work(self, work: TypicalWork, projected: pl.DataFrame, process: int) -> list[PathWork]:
+        path = self.path_of_range[projected["range"].to_numpy()[work.columns.op]]
+        return range_work(work, path, self.tree, process, self.paths)
 
     def walls(self, slices: pl.DataFrame, step_count: int, paths: Iterable[int]) -> dict[int, Walls]:
         """What each wall owns in some paths and the paths inside each, in ns of the mean step."""
-        columns = [str(wall) for wall in Wall]
-        path_of_range = self.tree.select(pl.col("range").cast(pl.Int32), "path")
-        sums = (
-            slices.join(path_of_range, on="range")
-            .group_by("path", "wall")
-            .agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
-        )
-        inside = np.zeros((len(self.paths), len(columns)), np.int64)
-        for path, wall, time_ns in sums.iter_rows():
-            inside[path, columns.index(wall)] = time_ns
-        parent = self.paths["parent"].to_list()
-        for path in range(len(parent) - 1, -1, -1):  # paths stand behind those around them
-            if parent[path] >= 0:
-                inside[parent[path]] += inside[path]
+        path = self.path_of_range[slices["range"].to_numpy()]
+        rows = np.flatnonzero(path >= 0)
+        spent_ns = slices["end_ns"].to_numpy()[rows] - slices["start_ns"].to_numpy()[rows]
+        place = path[rows] * _WALLS + filled(slices["wall"])[rows]
+        owned = sums(spent_ns, place, len(self.paths) * _WALLS).reshape(-1, _WALLS)
+        _add_upwards(owned, self.paths)
         return {
-            path: Walls(*(round(Fraction(part, step_count)) for part in inside[path].tolist()))
+            path: Walls(*(round(Fraction(part, step_count)) for part in owned[path].tolist()))
             for path in paths
         }
 
 
+def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:
+    """Add to the totals of each path, a row each, those of the paths inside."""
+    parent, depth = paths["parent"].to_numpy(), paths["depth"].to_numpy()
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        deep = np.flatnonzero(depth == level)
+        np.add.at(totals, parent[deep], totals[deep])
+
+
 def range_work(
-    work: TypicalWork, projected: pl.DataFrame, tree: pl.DataFrame, paths: pl.DataFrame
-) -> pl.DataFrame:
-    """Means over the steps for each path that did something (`RANGE_WORK`), the most device time first.
+    work: TypicalWork, path: Rows, tree: pl.DataFrame, process: int, paths: pl.DataFrame
+) -> list[PathWork]:
+    """Means over the steps for each path that did something, the most device time first.
 
     Args:
         work: the operations of one rank beside its steps.
-        projected: `PROJECTION`.
-        tree: `NESTED`, the ranges of the rank's process alone.
+        path: that of the range of each operation, -1 without one.
+        tree: `NESTED` with `process`.
+        process: that of the rank.
         paths: `PATHS`.
     """
-    path_of_range = np.full(int(tree["range"].to_numpy().max()) + 1 if len(tree) else 0, -1, dtype=np.int64)
-    path_of_range[tree["range"].to_numpy()] = tree["path"].to_numpy()
-    own = work.operations.join(projected.select("op", "range"), on="op").filter(pl.col("range") >= 0)
-    path = path_of_range[own["range"].to_numpy()]
-    alone = pl.DataFrame(list(_credited(work, own, path)), schema=_schema("own_"), orient="row")
-    inside = pl.DataFrame(
-        [row for level in _levels(path, paths) for row in _credited(work, own, level)],
-        schema=_schema(""),
-        orient="row",
+    columns, count = work.columns, len(paths)
+    rows = np.flatnonzero(path >= 0)
+    own = path[rows]
+    capped = _capped(paths)[own]
+    told = (np.ones(rows.size, np.int64), columns.inside_ns[rows], columns.begins[rows].astype(np.int64))
+    alone, within = (np.stack([sums(values, of, count) for values in told], axis=1) for of in (own, capped))
+    _add_upwards(within, paths)
+    busy = _Busy(work, rows)
+    alone_ns = busy.time_ns(own, count)
+    within_ns = sum(
+        (busy.time_ns(level, count) for level in _levels(capped, paths)), np.zeros(count, np.int64)
     )
-    hosts = _host(work, tree)
-    found = hosts.join(inside, on="path", how="full", coalesce=True).join(alone, on="path", how="left")
-    return (
-        found.with_columns(pl.exclude("path", "count", "host_ns").fill_null(0))
-        .sort("gpu_ns", "host_ns", "path", descending=[True, True, False], nulls_last=True)
-        .select(RANGE_WORK.names())
-        .cast(RANGE_WORK)
-    )
+    begun, host_ns = _host(work, tree, process, count)
+    found = [
+        PathWork(
+            path=one,
+            instances=work.mean(int(begun[one])) if begun[one] else None,
+            host_ns=work.mean(int(host_ns[one])) if begun[one] else None,
+            gpu_ns=work.mean(int(within_ns[one])),
+            own_gpu_ns=work.mean(int(alone_ns[one])),
+            work_ns=work.mean(int(within[one, 1])),
+            own_work_ns=work.mean(int(alone[one, 1])),
+            operations=work.mean(int(within[one, 2])),
+            own_operations=work.mean(int(alone[one, 2])),
+        )
+        for one in np.flatnonzero((begun > 0) | (within[:, 0] > 0)).tolist()
+    ]
+    return sorted(found, key=lambda one: (-one.gpu_ns, one.host_ns is None, -(one.host_ns or 0), one.path))
 
 
-def _schema(prefix: str) -> dict[str, pl.DataType]:
-    return {"path": pl.UInt32(), **{f"{prefix}{name}": pl.Int64() for name in _SUMS}}
+class _Busy:
+    """Some operations of a rank, in order of start, to be asked for the time in which any of a group ran."""
+
+    def __init__(self, work: TypicalWork, rows: Rows) -> None:
+        columns = work.columns
+        self._has_length = columns.end_ns[rows] > columns.start_ns[rows]
+        rows = rows[self._has_length]
+        self._steps, self._start_ns = work.steps, columns.start_ns[rows]
+        order = np.argsort(columns.end_ns[rows], kind="stable")
+        self._end_ns = columns.end_ns[rows][order]
+        self._end_place = np.empty(rows.size, np.int64)
+        self._end_place[order] = np.arange(rows.size)
+
+    def time_ns(self, group: Rows, count: int) -> Times:
+        """How long any operation of each group ran inside the steps; those of group -1 belong to none.
+
+        The latest end so far in a group is sought among places of ends, which are far smaller than times:
+        with the group in front they grow from group to group, and one pass finds it for all.
+        """
+        group = group[self._has_length]
+        rows = np.flatnonzero(group >= 0)
+        order = rows[np.argsort(group[rows].astype(np.min_scalar_type(count)), kind="stable")]
+        group, start_ns = group[order], self._start_ns[order]
+        before = group * self._end_ns.size
+        latest = np.maximum.accumulate(before + self._end_place[order]) - before
+        reached_ns = self._end_ns[latest]
+        opens = turns(group)
+        opens[1:] |= start_ns[1:] > reached_ns[:-1]
+        first = np.flatnonzero(opens)
+        last = np.append(first[1:], order.size)[: first.size] - 1
+        ran_ns = covered_ns(self._steps, Spans(start_ns[first], reached_ns[last]))
+        return sums(ran_ns, group[first], count)
 
 
-def _credited(work: TypicalWork, operations: pl.DataFrame, path: Rows) -> Iterator[tuple[int, int, int, int]]:
-    """Path, device time, work and count of each path; rows with path -1 belong to none."""
-    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
-    inside_ns, begins = operations["inside_ns"].to_numpy(), operations["begins"].to_numpy()
-    order = np.argsort(path, kind="stable")
-    edges = np.flatnonzero(np.diff(path[order])) + 1
-    for rows in np.split(order, edges):
-        if rows.size and path[rows[0]] >= 0:
-            covered = work.covered_ns(union(ordered(start_ns[rows], end_ns[rows])))
-            yield (
-                int(path[rows[0]]),
-                covered,
-                work.mean(int(inside_ns[rows].sum())),
-                work.mean(int(begins[rows].sum())),
-            )
+def _capped(paths: pl.DataFrame) -> Rows:
+    """The path that ranges of each path count for: those deeper than 64 for the one around them there."""
+    depth, parent = paths["depth"].to_numpy(), paths["parent"].to_numpy()
+    capped = np.arange(depth.size)
+    while (too_deep := np.flatnonzero(depth[capped] > _DEEPEST)).size:
+        capped[too_deep] = parent[capped[too_deep]]
+    return capped
 
 
 def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:
-    """The ancestor of each path at every depth, from the deepest up; -1 where the path is above it.
-
-    Ranges deeper than 64 count for the one around them at that depth.
-    """
-    if len(paths) == 0:
-        return
-    parent, depth = paths["parent"].to_list(), paths["depth"].to_numpy()
-    capped: list[int] = []
-    for row, above in enumerate(parent):
-        capped.append(row if depth[row] <= _DEEPEST else capped[above])
-    current = np.array(capped)[path]
-    up = np.array(parent)
+    """The ancestor of each path at every depth, from the deepest up; -1 where the path is above it."""
+    depth, parent = paths["depth"].to_numpy(), paths["parent"].to_numpy()
+    current = path
     for level in range(int(depth[current].max(initial=0)), -1, -1):
-        deeper: npt.NDArray[np.bool_] = depth[current] > level
-        current = np.where(deeper, up[current], current)
+        current = np.where(depth[current] > level, parent[current], current)
         yield np.where(depth[current] == level, current, -1)
 
 
-def _host(work: TypicalWork, tree: pl.DataFrame) -> pl.DataFrame:
+def _host(work: TypicalWork, tree: pl.DataFrame, process: int, count: int) -> tuple[Rows, Times]:
     """Instances of each path that begin in the host's time for the steps, and their added-up time.
 
     What reaches beyond the selected time counts until its end.
     """
-    start_ns, end_ns = tree["start_ns"].to_numpy(), tree["end_ns"].to_numpy()
+    rows = np.flatnonzero(tree["process"].to_numpy() == process)
+    rows = rows[inside(work.issued, tree["start_ns"].to_numpy()[rows])]
+    start_ns, end_ns, path = (tree[column].to_numpy()[rows] for column in ("start_ns", "end_ns", "path"))
     window = np.searchsorted(work.issued.start_ns, start_ns, side="right") - 1
-    inside = (window >= 0) & (start_ns < work.issued.end_ns[window])
     until_ns = np.minimum(end_ns, work.host_until_ns[window])
-    totals = (
-        tree.select("path", host_ns=pl.Series(until_ns - start_ns))
-        .filter(pl.Series(inside, dtype=pl.Boolean))
-        .group_by("path")
-        .agg(count=pl.len(), host_ns=pl.col("host_ns").sum())
-    )
-    rows = [(path, work.mean(count), work.mean(host_ns)) for path, count, host_ns in totals.iter_rows()]
-    return pl.DataFrame(
-        rows, schema={"path": pl.UInt32, "count": pl.Int64, "host_ns": pl.Int64}, orient="row"
-    )
+    return np.bincount(path, minlength=count), sums(until_ns - start_ns, path, count)
