@@ -8,21 +8,33 @@ of an operation nor two neighbours in a ring tell gradients from activations, or
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
-from wallscope.model.frames import AXES
+from wallscope.model.frames import AXES, CATEGORY
 from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
-from wallscope.timeline.nesting import nearest
+from wallscope.timeline.lookup import filled, places
+from wallscope.timeline.nesting import Rows, led_to
+from wallscope.timeline.remembered import Remembered
+from wallscope.timeline.sequences import Flags, turns
 
-_OPERATION, _AXIS = AXES["operation"], AXES["axis"]
+_OPERATIONS, _BACKENDS = tuple(Collective), tuple(Backend)
+_EACH_OPERATION = pl.Series(_OPERATIONS, dtype=AXES["operation"])
+_EACH_AXIS = pl.Series(list(Axis), dtype=AXES["axis"])
+_COMMUNICATION = list(OperationClass).index(OperationClass.COMMUNICATION)
+_ALL_TO_ALL, _SEND_RECV = map(_OPERATIONS.index, (Collective.ALL_TO_ALL, Collective.SEND_RECV))
+_OF_CATEGORY = np.array(
+    [_OPERATIONS.index(Collective(each)) if each in _OPERATIONS else -1 for each in CATEGORY.categories]
+)
+_EXCHANGES = 1 << 62
 _OF_BACKEND = {
     Backend.DEEP_EP: Axis.EP,
     Backend.HYBRID_EP: Axis.EP,
@@ -32,7 +44,11 @@ _OF_BACKEND = {
 _OF_DATA = {Collective.REDUCE_SCATTER: Axis.DP_GRADIENT, Collective.ALL_GATHER: Axis.DP_PARAMETER}
 _GIVEN = tuple(axis for axis in Axis if axis is not Axis.UNKNOWN)
 _LONGEST_NAME = 80
-_NOT_TOLD = (str(Collective.SEND_RECV), str(Collective.OTHER))
+_PLACES = {axis: place for place, axis in enumerate(Axis)}
+_AXIS_OF_BACKEND = np.array([_PLACES[_OF_BACKEND[each]] if each in _OF_BACKEND else -1 for each in _BACKENDS])
+_AXIS_OF_DATA = np.array([_PLACES[_OF_DATA[each]] if each in _OF_DATA else -1 for each in _OPERATIONS])
+_DATA = [_PLACES[axis] for axis in _OF_DATA.values()]
+_NOT_TOLD = (_SEND_RECV, _OPERATIONS.index(Collective.OTHER))
 """Categories of kernels that leave open what the operation does."""
 
 
@@ -97,6 +113,47 @@ def stream_axes(texts: Iterable[str]) -> dict[int, Axis]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Communication operations, a row each in order of number, and the axes found for them so far.
+
+    Attributes:
+        op, rank, stream: as in `CLASSIFIED`.
+        name: of the kernel, -1 without one.
+        category: place in `Collective`, by the kernel.
+        does: the same, where the kernel leaves it open by calls and ranges.
+        backend: place in `Backend`.
+        communicator: a number for each, -1 where it is not known.
+        peers: how many, -1 of collectives.
+        path: of the ranges around the issue, -1 without one.
+        axis: place in `Axis`, -1 as long as nothing told it.
+        evidence: what told it.
+    """
+
+    op: Rows
+    rank: Rows
+    stream: Rows
+    name: Rows
+    category: Rows
+    does: Rows
+    backend: Rows
+    communicator: Rows
+    peers: Rows
+    path: Rows
+    axis: Rows
+    evidence: npt.NDArray[np.object_]
+
+    def open_rows(self, *conditions: Flags) -> Rows:
+        """The rows without an axis for which all conditions hold."""
+        return np.flatnonzero(np.logical_and.reduce([self.axis < 0, *conditions]))
+
+    def settle(self, rows: Rows, axis: Rows, evidence: Sequence[str]) -> None:
+        """Give rows an axis and what told it, those left out that have one already or get none (-1)."""
+        is_new = (self.axis[rows] < 0) & (axis >= 0)
+        self.axis[rows[is_new]] = axis[is_new]
+        self.evidence[rows[is_new]] = np.array(evidence, object)[is_new]
+
+
 def axes(
     operations: pl.DataFrame,
     capture: Capture,
@@ -108,237 +165,207 @@ def axes(
 
     `given` is the user's map, by the number that CUDA gives a stream.
     """
-    own = operations.filter(pl.col("class") == OperationClass.COMMUNICATION).select(
-        "op", "rank_id", "stream", "name", "category", "backend"
-    )
-    if own.is_empty():
+    rows = np.flatnonzero(filled(operations["class"]) == _COMMUNICATION)
+    if rows.size == 0:
         return AXES.to_frame()
-    told = _with_operation(_beside(own, capture, collectives, ranges), ranges)
-    told = told.with_columns(axis=pl.lit(None, _AXIS), evidence=pl.lit(None, pl.String))
-    told = _or_else(told, _by_stream_number(told, given))
-    told = _or_else(told, _by_kernel(told, capture.names))
-    told = _or_else(told, _by_ranges(told, ranges))
-    apart = (
-        ~pl.col("stream").is_in(_computing_streams(operations).implode()) & pl.col("communicator").is_null()
-    )
-    told = _shared(told, apart)
-    told = _or_else(told, _by_experts(told, _expert_ranks(operations, capture.names)))
-    told = _shared(told, apart)
-    return told.with_columns(pl.col("axis").fill_null(Axis.UNKNOWN)).select(AXES.names()).cast(AXES)
-
-
-def _beside(
-    own: pl.DataFrame, capture: Capture, collectives: pl.DataFrame, ranges: RangePaths
-) -> pl.DataFrame:
-    """The operations with `asked`, `communicator` and `peers` of NCCL's calls, stream `number`, `path`."""
-    asked = collectives.select("op", "communicator", "peers", asked="operation")
-    paths = (
-        ranges.projected.filter(pl.col("range") >= 0)
-        .select("op", range=pl.col("range").cast(pl.UInt32))
-        .join(ranges.tree.select("range", "path"), on="range")
-        .select("op", "path")
-    )
-    return (
-        own.join(asked, on="op", how="left")
-        .join(capture.streams.select("stream", "number"), on="stream", how="left")
-        .join(paths, on="op", how="left")
-        .sort("op")
+    marks = _MARKED.of(ranges.names["text"].to_list())
+    told = _told(operations, rows, collectives, ranges, marks)
+    _by_stream_number(told, capture.streams, given)
+    _by_kernel(told, capture.names)
+    _by_ranges(told, ranges, marks)
+    _share(told, operations)
+    _by_experts(told, operations, capture.names)
+    _share(told, operations)
+    axis = np.where(told.axis < 0, _PLACES[Axis.UNKNOWN], told.axis)
+    return pl.DataFrame(
+        {
+            "op": told.op,
+            "operation": _EACH_OPERATION[told.does],
+            "axis": _EACH_AXIS[axis],
+            "evidence": pl.Series(told.evidence.tolist(), dtype=pl.String),
+        },
+        schema=AXES,
     )
 
 
-def _with_operation(told: pl.DataFrame, ranges: RangePaths) -> pl.DataFrame:
-    """What each operation does: where its kernel leaves it open, its calls or its ranges tell."""
-    exchanging = ranges.names.filter(pl.col("text").str.contains(_rules().exchange))["name"]
-    exchanges = _on_paths(told, ranges, set(exchanging))
-    category = pl.col("category").cast(pl.String)
-    by_range = pl.when(pl.Series(exchanges)).then(pl.lit(str(Collective.ALL_TO_ALL)))
-    by_calls = pl.col("asked").cast(pl.String)
-    by_calls = pl.when(~by_calls.is_in(_NOT_TOLD)).then(by_calls)
-    return told.with_columns(
-        operation=pl.when(category.is_in(_NOT_TOLD))
-        .then(pl.coalesce(by_calls, by_range, category))
-        .otherwise(category)
-        .cast(_OPERATION)
+def _told(
+    operations: pl.DataFrame, rows: Rows, collectives: pl.DataFrame, ranges: RangePaths, marks: Rows
+) -> _Told:
+    """The operations of some rows, with what NCCL's calls tell of them, and nothing of their axes."""
+    op = operations["op"].to_numpy()[rows]
+    asked = places(op, collectives["op"].to_numpy())
+    does, peers = (_at(filled(collectives[column]), asked) for column in ("operation", "peers"))
+    path = _paths(op, ranges)
+    category = _OF_CATEGORY[filled(operations["category"][rows])]
+    is_exchange = _label_around(path, ranges, marks & _EXCHANGES > 0) >= 0
+    asked_or_else = np.where(
+        (does >= 0) & ~np.isin(does, _NOT_TOLD), does, np.where(is_exchange, _ALL_TO_ALL, category)
+    )
+    return _Told(
+        op=op,
+        rank=operations["rank_id"].to_numpy()[rows].astype(np.int64),
+        stream=operations["stream"].to_numpy()[rows].astype(np.int64),
+        name=filled(operations["name"][rows]),
+        category=category,
+        does=np.where(np.isin(category, _NOT_TOLD), asked_or_else, category),
+        backend=filled(operations["backend"][rows]),
+        communicator=_at(_numbered(collectives["communicator"]), asked),
+        peers=peers,
+        path=path,
+        axis=np.full(rows.size, -1),
+        evidence=np.full(rows.size, None, object),
     )
 
 
-def _on_paths(told: pl.DataFrame, ranges: RangePaths, labels: set[int]) -> list[bool]:
-    """Whether a range of one of these folded names is around each operation."""
-    around = _label_around(told["path"].fill_null(len(ranges.paths)), ranges, labels)
-    return [label >= 0 for label in around]
+def _asked_of_ranges(texts: pl.Series) -> Rows:
+    """The rules that match each folded name, a bit each, and whether it is of an exchange."""
+    marks = np.zeros(len(texts), np.int64)
+    for place, rule in enumerate(_rules().ranges):
+        marks[texts.str.contains(rule.pattern).to_numpy()] |= 1 << place
+    marks[texts.str.contains(_rules().exchange).to_numpy()] |= _EXCHANGES
+    return marks
 
 
-def _label_around(paths: pl.Series, ranges: RangePaths, labels: set[int]) -> list[int]:
+def _asked_of_kernels(texts: pl.Series) -> Rows:
+    """Whether only mixtures of experts run kernels of each name."""
+    return texts.str.contains(_rules().expert).to_numpy().astype(np.int64)
+
+
+_MARKED, _EXPERTS = Remembered(_asked_of_ranges), Remembered(_asked_of_kernels)
+
+
+def _at(values: Rows, place: Rows) -> Rows:
+    """The values at some places; behind -1 stands -1."""
+    return np.append(values, -1)[place]
+
+
+def _numbered(column: pl.Series) -> Rows:
+    """A number for each value, -1 for null."""
+    values = np.unique(column.fill_null(0).to_numpy(), return_inverse=True)[1]
+    return np.where(column.is_null().to_numpy(), -1, values) if column.null_count() else values
+
+
+def _paths(op: Rows, ranges: RangePaths) -> Rows:
+    """The path of the range of each operation, -1 without one."""
+    around = _at(ranges.projected["range"].to_numpy(), places(op, ranges.projected["op"].to_numpy()))
+    row = places(around, ranges.tree["range"].to_numpy())
+    return _at(ranges.tree["path"].to_numpy().astype(np.int64), row)
+
+
+def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
     """The folded name nearest to the end of each path of those that are wanted, -1 without one.
 
-    A path behind the last is none.
+    Path -1 is none.
     """
     label = ranges.paths["name"].to_numpy().astype(np.int64)
     parent = ranges.paths["parent"].to_numpy().astype(np.int64)
-    at = nearest(paths.to_numpy().astype(np.int64), parent, np.isin(label, list(labels)))
-    found: list[int] = np.append(label, -1)[at].tolist()
-    return found
+    found = _at(led_to(np.where(is_wanted[label], np.arange(label.size), parent)), paths)
+    return _at(label, found)
 
 
-def _or_else(told: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """Axes with those of `found` (`op`, `axis`, `evidence`) where none is known yet."""
-    if found.is_empty():
-        return told
-    later = found.rename({"axis": "later_axis", "evidence": "later_evidence"}).with_columns(
-        pl.col("later_axis").cast(_AXIS)
-    )
-    return (
-        told.join(later, on="op", how="left", maintain_order="left")
-        .with_columns(
-            evidence=pl.when(pl.col("axis").is_null()).then("later_evidence").otherwise("evidence"),
-            axis=pl.coalesce("axis", "later_axis"),
-        )
-        .drop("later_axis", "later_evidence")
-    )
+def _by_stream_number(told: _Told, streams: pl.DataFrame, given: Mapping[int, Axis]) -> None:
+    if not given:
+        return
+    number = dict(zip(streams["stream"].to_list(), streams["number"].to_list(), strict=True))
+    asked = [number.get(stream) for stream in told.stream.tolist()]
+    axis = [-1 if one is None or one not in given else _PLACES[given[one]] for one in asked]
+    told.settle(np.arange(told.op.size), np.array(axis), [f"stream {one} given by the user" for one in asked])
 
 
-def _by_stream_number(told: pl.DataFrame, given: Mapping[int, Axis]) -> pl.DataFrame:
-    numbers = pl.DataFrame(
-        [(number, str(axis)) for number, axis in given.items()],
-        schema={"number": pl.Int64, "axis": pl.String},
-        orient="row",
-    )
-    return (
-        told.select("op", "number")
-        .join(numbers, on="number")
-        .select("op", "axis", evidence=pl.format("stream {} given by the user", "number"))
-    )
-
-
-def _by_kernel(told: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+def _by_kernel(told: _Told, names: pl.DataFrame) -> None:
     """Libraries that serve one axis; DeepEP's sends and receives between two ranks serve pipelines."""
-    short = names.select(
-        "name",
-        kernel=pl.col("text")
-        .str.replace(r"^void ", "")
-        .str.extract(r"^([^<(]*)")
-        .str.slice(0, _LONGEST_NAME),
-    )
-    is_pipeline = (pl.col("backend") == Backend.DEEP_EP) & (pl.col("category") == Collective.SEND_RECV)
-    of_backend = (
-        pl.col("backend")
-        .cast(pl.String)
-        .replace_strict(
-            {str(backend): str(axis) for backend, axis in _OF_BACKEND.items()},
-            default=None,
-            return_dtype=pl.String,
-        )
-    )
-    return (
-        told.join(short, on="name")
-        .select(
-            "op",
-            axis=pl.when(is_pipeline).then(pl.lit(str(Axis.PP))).otherwise(of_backend),
-            evidence=pl.format("kernel {}", "kernel"),
-        )
-        .drop_nulls("axis")
+    axis = np.append(_AXIS_OF_BACKEND, -1)[told.backend]
+    is_pipeline = (told.backend == _BACKENDS.index(Backend.DEEP_EP)) & (told.category == _SEND_RECV)
+    rows = told.open_rows((axis >= 0) & (told.name >= 0))
+    short = {name: _short(names["text"][name]) for name in np.unique(told.name[rows]).tolist()}
+    told.settle(
+        rows,
+        np.where(is_pipeline, _PLACES[Axis.PP], axis)[rows],
+        [f"kernel {short[name]}" for name in told.name[rows].tolist()],
     )
 
 
-def _by_ranges(told: pl.DataFrame, ranges: RangePaths) -> pl.DataFrame:
-    rules = _rules().ranges
-    hits = [ranges.names["text"].str.contains(rule.pattern).to_list() for rule in rules]
-    texts = ranges.names["text"].str.slice(0, _LONGEST_NAME)
-    rows = []
-    asked = told.select("path", "operation").drop_nulls().unique()
-    for own in asked.partition_by("operation", maintain_order=True):
-        operation = own["operation"][0]
-        fitting = [(rule, hit) for rule, hit in zip(rules, hits, strict=True) if operation in rule.operations]
-        telling = {label for label in range(len(ranges.names)) if any(hit[label] for _, hit in fitting)}
-        for path, label in zip(own["path"], _label_around(own["path"], ranges, telling), strict=True):
-            if label >= 0:
-                rule = next(rule for rule, hit in fitting if hit[label])
-                rows.append((path, operation, str(rule.axis), f"range '{texts[label]}'"))
-    schema = pl.Schema(
-        {"path": pl.UInt32(), "operation": _OPERATION, "axis": pl.String(), "evidence": pl.String()}
-    )
-    found = pl.DataFrame(rows, schema=schema, orient="row")
-    return (
-        told.select("op", "path", "operation")
-        .join(found, on=["path", "operation"])
-        .select("op", "axis", "evidence")
-    )
+def _short(kernel: str) -> str:
+    """The name of a kernel without what it returns, its parameters and arguments."""
+    return re.split("[<(]", kernel.removeprefix("void "), maxsplit=1)[0][:_LONGEST_NAME]
 
 
-def _computing_streams(operations: pl.DataFrame) -> pl.Series:
-    return operations.filter(pl.col("class") == OperationClass.COMPUTE)["stream"].unique()
+def _by_ranges(told: _Told, ranges: RangePaths, marks: Rows) -> None:
+    rules, texts = _rules().ranges, ranges.names["text"]
+    rows = told.open_rows(told.path >= 0)
+    for does in np.unique(told.does[rows]).tolist():
+        fitting = sum(1 << place for place, rule in enumerate(rules) if _OPERATIONS[does] in rule.operations)
+        own = rows[told.does[rows] == does]
+        label = _label_around(told.path[own], ranges, marks & fitting > 0)
+        own, label = own[label >= 0], label[label >= 0]
+        axis, evidence = np.full(len(texts), -1), [""] * len(texts)
+        for one in np.unique(label).tolist():
+            hits = int(marks[one]) & fitting
+            axis[one] = _PLACES[rules[(hits & -hits).bit_length() - 1].axis]
+            evidence[one] = f"range '{texts[one][:_LONGEST_NAME]}'"
+        told.settle(own, axis[label], [evidence[one] for one in label.tolist()])
 
 
-def _shared(told: pl.DataFrame, apart: pl.Expr) -> pl.DataFrame:
+def _share(told: _Told, operations: pl.DataFrame) -> None:
     """Axes with those that others of the communicator, or of a stream for communication alone, agree on.
 
     Only operations without a communicator take theirs from the stream.
     """
-    for of, where in (("communicator", pl.col("communicator").is_not_null()), ("stream", apart)):
-        beside = told.filter(where)
-        if beside["axis"].null_count() not in {0, len(beside)}:
-            told = _or_else(told, _agreed(beside, of, [of, "operation"]))
-            told = _or_else(told, _agreed(beside, of, [of]))
-    return told
+    has_communicator = told.communicator >= 0
+    _agree(told, np.flatnonzero(has_communicator), told.communicator, "communicator")
+    if told.open_rows(~has_communicator).size:
+        is_apart = ~has_communicator & ~np.isin(told.stream, _computing_streams(operations))
+        _agree(told, np.flatnonzero(is_apart), told.stream, "stream")
 
 
-def _agreed(told: pl.DataFrame, of: str, keys: list[str]) -> pl.DataFrame:
-    """The one axis that is known of each group, for its members.
+def _computing_streams(operations: pl.DataFrame) -> Rows:
+    computing = filled(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
+    return np.flatnonzero(np.bincount(operations["stream"].to_numpy()[computing]))
+
+
+def _agree(told: _Told, beside: Rows, of: Rows, word: str) -> None:
+    """Members of a group without an axis get the one that is known of it, first by what they do.
 
     Gradients and parameters share a communicator: what a member does tells which it moves.
     """
-    known = told.drop_nulls("axis").sort("op")
-    is_data = pl.col("axis").is_in([Axis.DP_GRADIENT, Axis.DP_PARAMETER])
-    groups = (
-        known.group_by("rank_id", *keys, maintain_order=True)
-        .agg(
-            one=pl.when(pl.col("axis").n_unique() == 1).then(pl.col("axis").first()),
-            is_data=is_data.all(),
-            first=pl.col("evidence").first().str.strip_prefix(f"same {of}: "),
-        )
-        .filter(pl.col("one").is_not_null() | pl.col("is_data"))
-    )
-    by_kind = (
-        pl.col("operation")
-        .cast(pl.String)
-        .replace_strict(
-            {str(kind): str(axis) for kind, axis in _OF_DATA.items()}, default=None, return_dtype=pl.String
-        )
-    )
-    is_finest = pl.lit("operation" in keys) & pl.col("one").is_not_null()
-    return (
-        told.filter(pl.col("axis").is_null())
-        .join(groups, on=["rank_id", *keys])
-        .select(
-            "op",
-            axis=pl.when(pl.col("is_data") & ~is_finest)
-            .then(by_kind)
-            .otherwise(pl.col("one").cast(pl.String)),
-            evidence=pl.format("same {}: {}", pl.lit(of), "first"),
-        )
-        .drop_nulls("axis")
+    known, unknown = (beside[is_so] for is_so in (told.axis[beside] >= 0, told.axis[beside] < 0))
+    if known.size == 0:
+        return
+    for kinds in (told.does, np.zeros_like(told.does)):
+        key = (told.rank * (int(of.max()) + 1) + of) * len(_OPERATIONS) + kinds
+        members = known[np.argsort(key[known], kind="stable")]
+        first = np.flatnonzero(turns(key[members]))
+        axis = told.axis[members]
+        one = np.minimum.reduceat(axis, first)
+        one[one != np.maximum.reduceat(axis, first)] = -1
+        is_data = np.logical_and.reduceat(np.isin(axis, _DATA), first)
+        texts = [
+            f"same {word}: {str(text).removeprefix(f'same {word}: ')}"
+            for text in told.evidence[members[first]]
+        ]
+        group = places(key[unknown], key[members[first]])
+        rows, group = unknown[group >= 0], group[group >= 0]
+        is_finest = (one[group] >= 0) & (kinds is told.does)
+        found = np.where(is_data[group] & ~is_finest, _AXIS_OF_DATA[told.does[rows]], one[group])
+        told.settle(rows, found, [texts[each] for each in group.tolist()])
+
+
+def _by_experts(told: _Told, operations: pl.DataFrame, names: pl.DataFrame) -> None:
+    """All-to-alls of ranks that run kernels which only mixtures of experts run."""
+    rows = told.open_rows(told.does == _ALL_TO_ALL)
+    if rows.size == 0:
+        return
+    is_telling = np.append(_EXPERTS.of(names["text"].to_list()) > 0, False)
+    ranks = np.unique(operations["rank_id"].to_numpy()[is_telling[filled(operations["name"])]])
+    rows = rows[np.isin(told.rank[rows], ranks)]
+    told.settle(
+        rows,
+        np.full(rows.size, _PLACES[Axis.EP]),
+        [f"{_group(peers)} beside kernels of a mixture of experts" for peers in told.peers[rows].tolist()],
     )
 
 
-def _expert_ranks(operations: pl.DataFrame, names: pl.DataFrame) -> pl.Series:
-    """Ranks that run kernels which only mixtures of experts run."""
-    telling = names.filter(pl.col("text").str.contains(_rules().expert))["name"]
-    return operations.filter(pl.col("name").is_in(telling.implode()))["rank_id"].unique()
-
-
-def _by_experts(told: pl.DataFrame, ranks: pl.Series) -> pl.DataFrame:
-    """All-to-alls of ranks with experts."""
-    how = (
-        pl.when(pl.col("peers") == 1)
-        .then(pl.lit("group of sends to 1 peer and itself"))
-        .when(pl.col("peers").is_not_null())
-        .then(pl.format("group of sends to {} peers", "peers"))
-        .otherwise(pl.lit("all-to-all"))
-    )
-    return told.filter(
-        (pl.col("operation") == Collective.ALL_TO_ALL) & pl.col("rank_id").is_in(ranks.implode())
-    ).select(
-        "op",
-        axis=pl.lit(str(Axis.EP)),
-        evidence=pl.concat_str(how, pl.lit(" beside kernels of a mixture of experts")),
-    )
+def _group(peers: int) -> str:
+    if peers < 0:
+        return "all-to-all"
+    return "group of sends to 1 peer and itself" if peers == 1 else f"group of sends to {peers} peers"
