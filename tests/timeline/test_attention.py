@@ -1,7 +1,8 @@
+import numpy as np
 import polars as pl
 import pytest
 
-from wallscope.model.frames import CATEGORY, NAMES, WINDOWS
+from wallscope.model.frames import NAMES, WINDOWS
 from wallscope.timeline.attention import replayed_attention
 
 KERNELS = {
@@ -16,22 +17,16 @@ KERNELS = {
 def replays(kernels: str, windows=((0, 10_000),)) -> str:
     """The kernels with those that are told in lower case turned to `*`; one starts every 10 ns."""
     letters = sorted(KERNELS)
-    computing = pl.DataFrame(
-        {
-            "op": list(range(len(kernels))),
-            "start_ns": [10 * row for row in range(len(kernels))],
-            "name": [letters.index(letter) for letter in kernels],
-            "category": ["gemm" if letter == "g" else "attention" for letter in kernels],
-        },
-        schema={"op": pl.UInt32, "start_ns": pl.Int64, "name": pl.UInt32, "category": CATEGORY},
-    )
+    is_attention = np.array([letter != "g" for letter in kernels], np.bool_)
+    name = np.array([letters.index(letter) for letter in kernels], np.int64)[is_attention]
+    start_ns = 10 * np.flatnonzero(is_attention)
     names = pl.DataFrame(
         [(row, KERNELS[letter]) for row, letter in enumerate(letters)], schema=NAMES, orient="row"
     )
     bounds = pl.DataFrame(
         [(0, step, start, end) for step, (start, end) in enumerate(windows)], schema=WINDOWS, orient="row"
     )
-    told = set(replayed_attention(computing, bounds, names).to_list())
+    told = set((start_ns // 10)[replayed_attention(name, start_ns, bounds, names)].tolist())
     return "".join("*" if op in told else letter for op, letter in enumerate(kernels))
 
 

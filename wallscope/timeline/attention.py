@@ -9,8 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.model.kinds import ComputeCategory
+from wallscope.timeline.lookup import places
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.remembered import Remembered
 from wallscope.timeline.sequences import Flags
+from wallscope.timeline.spans import Times
 
 _BACKWARD = (
     r"(?i)flash_?bwd|flash_bprop|sdpa\w*bprop|FlashAttn(ention)?Bwd|FlashAttentionBackward|AttentionBackward"
@@ -23,6 +26,7 @@ _FORWARD = (
 _BESIDE = r"(?i)dot_do_o|do_o_dot|convert_?d(q|k|v)|preprocess|postprocess|combine|finali[sz]e|reduce"
 """Kernels that help the one that does the work, and run as often or not."""
 
+_IS_BACKWARD, _IS_FORWARD = 1, 2
 _FEWEST_TURNS = 2
 """Replays that stand between backward kernels; one alone may be chance where parts are not trained."""
 
@@ -37,35 +41,37 @@ class _Turn:
 
 
 def replayed_attention(
-    computing: pl.DataFrame, windows: pl.DataFrame, kernel_names: pl.DataFrame
-) -> pl.Series:
-    """The forward attention kernels of one rank that are certain to run a second time in their step.
+    name: Rows, start_ns: Times, windows: pl.DataFrame, kernel_names: pl.DataFrame
+) -> Rows:
+    """Places of the forward kernels of one rank that are certain to run a second time in their step.
 
     A step without replays has as many forward as backward kernels, or more where a part of the model is
     not trained. Told are kernels that stand between backward ones, as many as the backward ones behind
     them, where each other forward kernel of the step has its backward one: the account has to balance.
 
     Args:
-        computing: compute operations of one rank in order of start, with `category`.
+        name: of the attention kernels of one rank in order of start.
+        start_ns: theirs.
         windows: `WINDOWS` of the rank; each is an account of its own.
         kernel_names: `NAMES`.
     """
-    text = pl.col("text")
-    is_backward = text.str.contains(_BACKWARD)
-    kinds = kernel_names.filter(~text.str.contains(_BESIDE)).select(
-        "name", backward=is_backward, forward=text.str.contains(_FORWARD) & ~is_backward
-    )
-    attention = (
-        computing.filter(pl.col("category") == ComputeCategory.ATTENTION)
-        .join(kinds.filter(pl.col("backward") | pl.col("forward")), on="name", maintain_order="left")
-        .select("op", "start_ns", "forward")
-    )
-    op, forward = attention["op"].to_numpy(), attention["forward"].to_numpy()
-    bounds = np.searchsorted(
-        attention["start_ns"].to_numpy(), windows.select("start_ns", "end_ns").to_numpy()
-    )
+    kind = _KINDS.of(kernel_names["text"].to_list())[places(name, kernel_names["name"].to_numpy())]
+    place = np.flatnonzero(kind > 0)
+    forward = kind[place] == _IS_FORWARD
+    bounds = np.searchsorted(start_ns[place], windows.select("start_ns", "end_ns").to_numpy())
     rows = [first + row for first, last in bounds.tolist() for row in _replays(_turns(forward[first:last]))]
-    return pl.Series("op", op[np.array(rows, np.int64)])
+    return place[np.array(rows, np.int64)]
+
+
+def _asked(texts: pl.Series) -> Rows:
+    """Whether kernels of each name do attention forward or backward, and are none that merely help."""
+    forward, backward, beside = (
+        texts.str.contains(pattern).to_numpy() for pattern in (_FORWARD, _BACKWARD, _BESIDE)
+    )
+    return np.where(beside, 0, np.where(backward, _IS_BACKWARD, np.where(forward, _IS_FORWARD, 0)))
+
+
+_KINDS = Remembered(_asked)
 
 
 def _turns(forward: Flags) -> list[_Turn]:

@@ -5,14 +5,20 @@ that repeats a run of the forward pass; and, where no range tells the passes apa
 kernels of which a step has more than backward ones, in an order that only replays have.
 """
 
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
 import numpy as np
 import polars as pl
 
-from wallscope.model.frames import RECOMPUTE
+from wallscope.model.frames import CATEGORY, RECOMPUTE
 from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.timeline.attention import replayed_attention
+from wallscope.timeline.lookup import filled, ordered_by, places
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.sequences import Flags, repeated
+from wallscope.timeline.sequences import Flags, repeated, turns
+from wallscope.timeline.spans import Times
 
 _SHORTEST_RUN = 8
 _SHORTEST_PREFIX = 4
@@ -20,7 +26,15 @@ _FEWEST_KERNELS = 4
 """Different kernels of a run: layers of one kernel name repeat themselves in both passes."""
 _MOST_REPEATED = 0.6
 """Of the backward pass; where more of it looks like the forward pass, the ranges miss some backward work."""
-_MULTIPLICATIONS = [str(category) for category in (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)]
+_MULTIPLICATIONS = [
+    list(CATEGORY.categories).index(one) for one in (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
+]
+_ATTENTION = list(CATEGORY.categories).index(ComputeCategory.ATTENTION)
+_COMPUTE = list(OperationClass).index(OperationClass.COMPUTE)
+_FORWARD, _BACKWARD = map(list(Pass).index, (Pass.FORWARD, Pass.BACKWARD))
+_EXPLICIT, _INFERRED = map(list(RecomputeSource).index, (RecomputeSource.EXPLICIT, RecomputeSource.INFERRED))
+_TOLD = ("pass", "replay", "scope")
+_NEVER = np.iinfo(np.int64).max
 
 
 def recompute(
@@ -42,102 +56,132 @@ def recompute(
     Returns:
         `RECOMPUTE`, sorted by operation; empty where nothing tells.
     """
-    computing = (
-        operations.filter(pl.col("class") == OperationClass.COMPUTE)
-        .select("op", "rank_id", "stream", "start_ns", "name", "category")
-        .join(passes, on="op", how="left", maintain_order="left")
-        .sort("rank_id", "stream", "start_ns", "op")
-    )
-    found = [
-        _of_rank(own, windows.filter(pl.col("rank_id") == own["rank_id"][0]), kernel_names)
-        for own in computing.partition_by("rank_id")
-    ]
+    kernels = _computing(operations, passes)
+    first = np.flatnonzero(turns(kernels.rank))
+    found = []
+    for begin, end in itertools.pairwise([*first.tolist(), kernels.op.size]):
+        own = _Kernels(*(column[begin:end] for column in kernels.columns()))
+        is_own = (windows["rank_id"] == int(own.rank[0])).to_numpy()
+        found.append(_of_rank(own, windows.filter(pl.Series(is_own)), kernel_names))
     return (pl.concat(found) if found else RECOMPUTE.to_frame()).sort("op")
 
 
-def _of_rank(own: pl.DataFrame, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> pl.DataFrame:
-    if not (own["pass"] == Pass.BACKWARD).any():
-        replays = replayed_attention(own.sort("start_ns", "op"), windows, kernel_names)
-        return _rows(replays, RecomputeSource.LOWER_BOUND)
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """Compute operations by rank, stream and start; category, pass and replay as places, -1 for null."""
+
+    op: Rows
+    rank: Rows
+    stream: Rows
+    start_ns: Times
+    name: Rows
+    category: Rows
+    part: Rows
+    replay: Rows
+    scope: Rows
+
+    def columns(self) -> Iterator[Rows]:
+        """The columns in their order."""
+        return (getattr(self, field.name) for field in fields(self))
+
+
+def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
+    rows = np.flatnonzero(filled(operations["class"]) == _COMPUTE)
+    rank, stream = (operations[column].to_numpy()[rows] for column in ("rank_id", "stream"))
+    place = places(operations["op"].to_numpy()[rows], passes["op"].to_numpy())
+    order = ordered_by(rank, stream)
+    rows, place = rows[order], place[order]
+    part, replay, scope = (np.append(filled(passes[column]), -1)[place] for column in _TOLD)
+    return _Kernels(
+        op=operations["op"].to_numpy()[rows],
+        rank=rank[order],
+        stream=stream[order],
+        start_ns=operations["start_ns"].to_numpy()[rows],
+        name=filled(operations["name"])[rows].astype(np.int64),
+        category=filled(operations["category"])[rows],
+        part=part,
+        replay=replay,
+        scope=scope,
+    )
+
+
+def _of_rank(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> pl.DataFrame:
+    is_backward = own.part == _BACKWARD
+    if not is_backward.any():
+        return _rows(_replayed_attention(own, windows, kernel_names), RecomputeSource.LOWER_BOUND)
     explicit = _explicit(own)
-    is_told = explicit | (own["replay"] == RecomputeSource.INFERRED).fill_null(value=False).to_numpy()
-    inferred = _repeated_runs(own, ~explicit & ~is_told, _SHORTEST_RUN)
-    inferred |= is_told & ~explicit
+    is_told = explicit | (own.replay == _INFERRED)
+    inferred = _repeated_runs(own, is_backward & ~is_told) | (is_told & ~explicit)
     return pl.concat(
         [
-            _rows(own.filter(pl.Series(explicit))["op"], RecomputeSource.EXPLICIT),
-            _rows(own.filter(pl.Series(inferred))["op"], RecomputeSource.INFERRED),
+            _rows(own.op[explicit], RecomputeSource.EXPLICIT),
+            _rows(own.op[inferred], RecomputeSource.INFERRED),
         ]
     )
 
 
-def _rows(op: pl.Series, how: RecomputeSource) -> pl.DataFrame:
-    return pl.DataFrame({"op": op}).with_columns(how=pl.lit(how, RECOMPUTE["how"])).cast(RECOMPUTE)
+def _rows(op: Rows, how: RecomputeSource) -> pl.DataFrame:
+    told = pl.repeat(how, op.size, dtype=RECOMPUTE["how"], eager=True)
+    return pl.DataFrame({"op": op, "how": told}, schema=RECOMPUTE)
 
 
-def _explicit(own: pl.DataFrame) -> Flags:
+def _replayed_attention(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> Rows:
+    rows = np.flatnonzero(own.category == _ATTENTION)
+    rows = rows[np.lexsort((own.op[rows], own.start_ns[rows]))]
+    return own.op[rows[replayed_attention(own.name[rows], own.start_ns[rows], windows, kernel_names)]]
+
+
+def _explicit(own: _Kernels) -> Flags:
     """The operations that ranges say run again, without the true backward inside the same ranges."""
-    is_told = pl.col("replay") == RecomputeSource.EXPLICIT
-    is_backward = pl.col("replay").is_null() & (pl.col("pass") == Pass.BACKWARD) & (pl.col("scope") >= 0)
-    begun_ns = pl.col("start_ns").filter(is_backward).min().over("scope")
-    told = own.select(
-        plain=is_told & (pl.col("scope") < 0),
-        split=is_told & (pl.col("start_ns") < begun_ns),
-        whole=is_told & (pl.col("scope") >= 0) & begun_ns.is_null(),
-    ).fill_null(value=False)
-    found: Flags = (told["plain"] | told["split"]).to_numpy()
-    whole: Flags = told["whole"].to_numpy()
+    is_told: Flags = own.replay == _EXPLICIT
+    if not is_told.any():
+        return is_told
+    has_scope = own.scope >= 0
+    is_backward = (own.replay < 0) & (own.part == _BACKWARD) & has_scope
+    begun_ns = np.full(int(own.scope.max()) + 2, _NEVER)
+    np.minimum.at(begun_ns, own.scope[is_backward], own.start_ns[is_backward])
+    is_split = begun_ns[own.scope] < _NEVER
+    found: Flags = is_told & (~has_scope | (is_split & (own.start_ns < begun_ns[own.scope])))
+    whole = is_told & has_scope & ~is_split
     return found | _prefixes(own, whole) if whole.any() else found
 
 
-def _prefixes(own: pl.DataFrame, is_asked: Flags) -> Flags:
+def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
     """Of ranges that hold replay and backward undivided, the beginning that repeats forward kernels."""
-    forward = _forward(own)
-    repeats = np.zeros(len(own), np.bool_)
-    for rows in _streams(own):
-        repeats[rows] = repeated(
-            own["name"].to_numpy().astype(np.int64)[rows], forward[rows], is_asked[rows], _SHORTEST_PREFIX
-        )
-    asked = own.with_columns(pl.Series("repeats", repeats)).filter(pl.Series(is_asked))
-    prefix = asked.filter(pl.col("repeats").cast(pl.Int8).cum_min().over("scope", "stream") > 0)["op"]
-    found: Flags = own["op"].is_in(prefix.implode()).to_numpy()
+    rows = np.flatnonzero(is_asked)
+    rows = rows[ordered_by(own.stream[rows], own.scope[rows])]
+    begins = turns(own.stream[rows], own.scope[rows])
+    is_fresh = ~_repeats(own, is_asked, _SHORTEST_PREFIX)[rows]
+    fresh = np.append(0, np.cumsum(is_fresh))
+    fresh_before = fresh[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+    found = np.zeros(own.op.size, np.bool_)
+    found[rows[fresh[1:] == fresh_before]] = True
     return found
 
 
-def _repeated_runs(own: pl.DataFrame, is_open: Flags, at_least: int) -> Flags:
+def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
     """Runs of backward kernels that repeat forward ones, with a multiplication and several names."""
-    backward = (own["pass"] == Pass.BACKWARD).fill_null(value=False).to_numpy() & is_open
-    forward = _forward(own)
-    repeats = np.zeros(len(own), np.bool_)
-    for rows in _streams(own):
-        repeats[rows] = repeated(
-            own["name"].to_numpy().astype(np.int64)[rows], forward[rows], backward[rows], at_least
-        )
-    is_material = (
-        own.select(
-            "name",
-            run=pl.Series(repeats).rle_id(),
-            stream="stream",
-            multiplies=pl.col("category").is_in(_MULTIPLICATIONS),
-        )
-        .select(
-            (pl.col("name").n_unique().over("run", "stream") >= _FEWEST_KERNELS)
-            & pl.col("multiplies").any().over("run", "stream")
-        )
-        .to_series()
-        .to_numpy()
+    found = np.zeros(own.op.size, np.bool_)
+    repeats = _repeats(own, backward, _SHORTEST_RUN)
+    rows = np.flatnonzero(repeats)
+    run = np.cumsum(turns(own.stream, repeats))[rows]
+    kinds = np.unique(run * (int(own.name.max()) + 1) + own.name[rows]) // (int(own.name.max()) + 1)
+    names, multiplications = (
+        np.bincount(each, minlength=own.op.size + 1)
+        for each in (kinds, run[np.isin(own.category[rows], _MULTIPLICATIONS)])
     )
-    found: Flags = repeats & is_material
-    return found if found.sum() <= _MOST_REPEATED * backward.sum() else np.zeros(len(own), np.bool_)
+    found[rows[(names[run] >= _FEWEST_KERNELS) & (multiplications[run] > 0)]] = True
+    return found if found.sum() <= _MOST_REPEATED * backward.sum() else np.zeros_like(found)
 
 
-def _forward(own: pl.DataFrame) -> Flags:
-    """The operations of the forward pass; where no range names it, all that no other part claims."""
-    forward: Flags = (own["pass"] == Pass.FORWARD).fill_null(value=False).to_numpy()
-    return forward if forward.any() else own["pass"].is_null().to_numpy()
+def _repeats(own: _Kernels, is_asked: Flags, at_least: int) -> Flags:
+    """Which asked kernels lie in a run that repeats one of the forward pass on their stream.
 
-
-def _streams(own: pl.DataFrame) -> list[Rows]:
-    """The rows of each stream, in order of time."""
-    stream = own["stream"].to_numpy()
-    return np.split(np.arange(len(own)), np.flatnonzero(np.diff(stream)) + 1)
+    Where no range names the forward pass, all is of it that no other part claims.
+    """
+    forward = own.part == _FORWARD
+    forward = forward if forward.any() else own.part < 0
+    repeats = np.zeros(own.op.size, np.bool_)
+    for rows in np.split(np.arange(own.op.size), np.flatnonzero(turns(own.stream))[1:]):
+        repeats[rows] = repeated(own.name[rows], forward[rows], is_asked[rows], at_least)
+    return repeats

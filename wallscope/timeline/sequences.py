@@ -9,6 +9,7 @@ import polars as pl
 from wallscope.timeline.nesting import Rows
 
 Flags = npt.NDArray[np.bool_]
+_TABLE = 1 << 16
 
 
 def turns(*columns: npt.NDArray[Any]) -> Flags:
@@ -65,4 +66,10 @@ def _numbered_runs(token: Rows, length: int) -> Rows:
 
 
 def _dense(values: Rows) -> Rows:
-    return pl.Series(values).rank("dense").to_numpy().astype(np.int64) - 1
+    """The rank of each value, none negative, among the different ones; by a table while that is small."""
+    most = int(values.max(initial=0))
+    if most > _TABLE + 4 * values.size:
+        return pl.Series(values).rank("dense").to_numpy().astype(np.int64) - 1
+    is_there = np.zeros(most + 1, np.bool_)
+    is_there[values] = True
+    return (np.cumsum(is_there) - 1)[values]

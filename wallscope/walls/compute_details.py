@@ -10,7 +10,7 @@ import polars as pl
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
-from wallscope.timeline.lookup import places
+from wallscope.timeline.lookup import ordered_by, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.occupancy import with_occupancy
 from wallscope.timeline.precision import precisions
@@ -130,7 +130,7 @@ def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) ->
     """Runs of short kernels of one name that follow one another on their stream, in order of start."""
     columns, stream = work.columns, work.operations["stream"].to_numpy()
     begun = computing[columns.begins[computing]]
-    rows = begun[np.argsort(stream[begun], kind="stable")]
+    rows = begun[ordered_by(stream[begun])]
     is_small = (columns.category[rows] == _GEMM) & (columns.end_ns[rows] - columns.start_ns[rows] < _SMALL_NS)
     run = np.cumsum(turns(stream[rows], columns.name[rows], is_small)) - 1
     count = np.bincount(run[is_small], minlength=rows.size)
