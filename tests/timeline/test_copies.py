@@ -1,5 +1,6 @@
 import sqlite3
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -141,19 +142,10 @@ def walked(rows: list[tuple]) -> set[int]:
 @given(st.lists(COPY, max_size=25))
 def test_round_trips_equal_a_walk_through_time(drawn):
     rows = sorted(drawn, key=lambda row: row[3])
-    moved = pl.DataFrame(
-        [
-            {"op": op, "rank_id": rank, "direction": way, "start_ns": at, "end_ns": at + 5, "bytes": size}
-            for op, (way, rank, size, at) in enumerate(rows)
-        ],
-        schema={
-            **{name: OPERATIONS[name] for name in ("op", "rank_id")},
-            "direction": COPIES["direction"],
-            **{name: OPERATIONS[name] for name in ("start_ns", "end_ns", "bytes")},
-        },
-    )
+    rank, size, at_ns = (np.array([row[column] for row in rows], np.int64) for column in (1, 2, 3))
+    leaves = np.array([row[0] == D for row in rows], np.bool_)
 
-    assert set(round_trips(moved)["op"]) == walked(rows)
+    assert set(round_trips(rank, size, leaves, at_ns, at_ns + 5).tolist()) == walked(rows)
 
 
 SQL = """

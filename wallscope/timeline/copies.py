@@ -3,11 +3,17 @@
 Copies between devices communicate and are not told here.
 """
 
+from dataclasses import dataclass
+
+import numpy as np
 import polars as pl
 
 from wallscope.model.frames import COPY_CAUSES
 from wallscope.model.kinds import CopyCause, CopyDirection, Pass
-from wallscope.timeline.spans import Spans, ordered, union
+from wallscope.timeline.lookup import filled, places
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.sequences import Flags, turns
+from wallscope.timeline.spans import Spans, Times, ordered, union
 
 BULK_BYTES = 65_536
 """Copies between host and device below that move no bytes worth speaking of: they cost the call."""
@@ -24,6 +30,14 @@ _CAUSE_OF_DIRECTION = {
     CopyDirection.FILL: CopyCause.FILL,
 }
 
+_DIRECTIONS = tuple(CopyDirection)
+_TO_DEVICE, _TO_HOST = map(_DIRECTIONS.index, (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST))
+_OPTIMIZER = list(Pass).index(Pass.OPTIMIZER)
+_PLACES = {cause: place for place, cause in enumerate(CopyCause)}
+_CAUSES = np.array([_PLACES[told] if (told := _CAUSE_OF_DIRECTION.get(way)) else -1 for way in CopyDirection])
+_EACH_CAUSE = pl.Series([*CopyCause, None], dtype=COPY_CAUSES["cause"])
+_UNKNOWN = np.iinfo(np.int64).min
+
 
 def copy_causes(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
     """The cause of each copy and fill (`OPERATIONS`, `COPIES`, `PASSES` to `COPY_CAUSES`).
@@ -33,35 +47,67 @@ def copy_causes(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataF
     So are the bulk copies inside a range of the optimizer that holds both directions. A copy of unknown
     size is neither small nor offload. Copies between devices have no row.
     """
-    direction = pl.col("direction")
-    is_between = direction.is_in(
-        [str(kind) for kind in (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST)]
-    )
-    moved = (
-        copies.select("op", "direction")
-        .join(operations.select("op", "rank_id", "start_ns", "end_ns", "bytes"), on="op")
-        .join(passes.select("op", "pass", "scope"), on="op", how="left")
-        .filter(direction.is_null() | (direction != CopyDirection.PEER))
-        .sort("op")
-    )
-    bulk = moved.filter(is_between & (pl.col("bytes") >= BULK_BYTES))
-    offload = pl.concat([round_trips(bulk)["op"], _around_the_optimizer(bulk)]).unique()
-    by_direction = direction.cast(pl.String).replace_strict(
-        {str(kind): str(cause) for kind, cause in _CAUSE_OF_DIRECTION.items()},
-        default=None,
-        return_dtype=COPY_CAUSES["cause"],
-    )
-    return moved.select(
-        "op",
-        cause=pl.when(is_between & (pl.col("bytes") < BULK_BYTES))
-        .then(pl.lit(CopyCause.SMALL_COPY, COPY_CAUSES["cause"]))
-        .when(pl.col("op").is_in(offload.implode()))
-        .then(pl.lit(CopyCause.OFFLOAD, COPY_CAUSES["cause"]))
-        .otherwise(by_direction),
-    ).cast(COPY_CAUSES)
+    moved = _moved(operations, copies, passes)
+    is_between = np.isin(moved.direction, (_TO_DEVICE, _TO_HOST))
+    bulk = np.flatnonzero(is_between & (moved.bytes >= BULK_BYTES))
+    cause = np.append(_CAUSES, -1)[moved.direction]
+    cause[bulk[_round_trips_or_optimizer(moved, bulk)]] = _PLACES[CopyCause.OFFLOAD]
+    is_small = is_between & (moved.bytes < BULK_BYTES) & (moved.bytes != _UNKNOWN)
+    cause[is_small] = _PLACES[CopyCause.SMALL_COPY]
+    told = _EACH_CAUSE[np.where(cause < 0, len(_PLACES), cause)]
+    return pl.DataFrame({"op": moved.op, "cause": told}, schema=COPY_CAUSES)
 
 
-def round_trips(moved: pl.DataFrame) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Copies and fills by number; direction and pass as places, `scope` a range; -1 for null."""
+
+    op: Rows
+    rank: Rows
+    direction: Rows
+    start_ns: Times
+    end_ns: Times
+    bytes: Rows
+    part: Rows
+    scope: Rows
+
+
+def _moved(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> _Moved:
+    direction = filled(copies["direction"])
+    rows = np.flatnonzero(direction != _DIRECTIONS.index(CopyDirection.PEER))
+    rows = rows[np.argsort(copies["op"].to_numpy()[rows], kind="stable")]
+    op = copies["op"].to_numpy()[rows]
+    row, told = (places(op, frame["op"].to_numpy()) for frame in (operations, passes))
+    rank, start_ns, end_ns = (operations[name].to_numpy()[row] for name in ("rank_id", "start_ns", "end_ns"))
+    part, scope = (np.append(filled(passes[column]), -1)[told] for column in ("pass", "scope"))
+    return _Moved(
+        op=op,
+        rank=rank.astype(np.int64),
+        direction=direction[rows],
+        start_ns=start_ns,
+        end_ns=end_ns,
+        bytes=filled(operations["bytes"][row], _UNKNOWN),
+        part=part,
+        scope=scope,
+    )
+
+
+def _round_trips_or_optimizer(moved: _Moved, bulk: Rows) -> Rows:
+    """Which of the bulk copies are matched, or around the optimizer's work on the host."""
+    rank, leaves = moved.rank[bulk], moved.direction[bulk] == _TO_HOST
+    trips = round_trips(rank, moved.bytes[bulk], leaves, moved.start_ns[bulk], moved.end_ns[bulk])
+    inside = np.flatnonzero((moved.part[bulk] == _OPTIMIZER) & (moved.scope[bulk] >= 0))
+    both = set[tuple[int, int]]()
+    seen: dict[tuple[int, int], bool] = {}
+    around = list(zip(rank[inside].tolist(), moved.scope[bulk[inside]].tolist(), strict=True))
+    for where, is_leaving in zip(around, leaves[inside].tolist(), strict=True):
+        if seen.setdefault(where, is_leaving) != is_leaving:
+            both.add(where)
+    of_optimizer = inside[[where in both for where in around]] if around else inside
+    return np.concatenate([trips, of_optimizer])
+
+
+def round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: Times) -> Rows:
     """Of copies between host and device those that go to the host and come back, or come back from there.
 
     A copy comes back when it starts no earlier than one of the same size ended that went to the host from
@@ -70,42 +116,40 @@ def round_trips(moved: pl.DataFrame) -> pl.DataFrame:
     that happen to be equal: none of that size is a return.
 
     Args:
-        moved: columns `op`, `rank_id`, `direction`, `start_ns`, `end_ns`, `bytes`.
+        rank: of each copy, in order of their numbers.
+        size: of each, in bytes.
+        leaves: whether each goes to the host.
+        start_ns: when each starts.
+        end_ns: when each ends.
 
     Returns:
-        The rows of `moved` that are matched, in some order.
+        The places of the copies that are matched, in some order.
     """
-    key = ["rank_id", "bytes"]
-    leaves = pl.col("direction") == CopyDirection.DEVICE_TO_HOST
-    walked = (
-        moved.with_columns(
-            leaves=leaves,
-            at_ns=pl.when(leaves).then("end_ns").otherwise("start_ns"),
-            away=pl.when(leaves).then(1).otherwise(-1).cast(pl.Int64),
-        )
-        .sort(*key, "at_ns", pl.col("leaves").not_(), "op")
-        .with_columns(balance=pl.col("away").cum_sum().over(key))
-        .with_columns(least=pl.col("balance").cum_min().clip(upper_bound=0).over(key))
-        .with_columns(before=pl.col("least").shift(1, fill_value=0).over(key))
-    )
-    returns = ~pl.col("leaves") & (pl.col("least") == pl.col("before"))  # else nothing was away
-    return (
-        walked.with_columns(returns=returns, nth=pl.col("leaves").cast(pl.Int64).cum_sum().over(key))
-        .with_columns(
-            matched=pl.col("returns").sum().over(key),
-            later=(~pl.col("leaves") & (pl.col("nth") > 0)).sum().over(key),
-        )
-        .filter(pl.col("matched") >= (1 - _MOST_FRESH) * pl.col("later"))
-        .filter(pl.col("returns") | (pl.col("leaves") & (pl.col("nth") <= pl.col("matched"))))
-        .select(moved.columns)
-    )
+    if not leaves.any() or leaves.all():
+        return np.empty(0, np.int64)
+    order = np.lexsort((~leaves, np.where(leaves, end_ns, start_ns), size, rank))
+    leaves = leaves[order]
+    begins = turns(rank[order], size[order])
+    group = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
 
+    def so_far(values: Rows) -> Rows:
+        """Sums from the first of a group to each."""
+        total: Rows = np.cumsum(values)
+        return total - (total - values)[first][group]
 
-def _around_the_optimizer(bulk: pl.DataFrame) -> pl.Series:
-    """Operations inside ranges of the optimizer that hold bulk copies in both directions."""
-    inside = bulk.filter((pl.col("pass") == Pass.OPTIMIZER) & (pl.col("scope") >= 0))
-    both = pl.col("direction").n_unique().over("rank_id", "scope") > 1
-    return inside.filter(both)["op"]
+    balance = so_far(np.where(leaves, 1, -1))
+    apart = 2 * leaves.size * group  # so that the least of a group lies below all of those before
+    least = np.minimum(np.minimum.accumulate(balance - apart) + apart, 0)
+    before = np.where(begins, 0, np.append(0, least[:-1]))
+    returns = ~leaves & (least == before)  # else nothing was away
+    nth = so_far(leaves.astype(np.int64))
+    matched, later = (
+        np.bincount(group[which], minlength=first.size)[group] for which in (returns, ~leaves & (nth > 0))
+    )
+    is_matched = (returns | (leaves & (nth <= matched))) & (matched >= (1 - _MOST_FRESH) * later)
+    found: Rows = order[is_matched]
+    return found
 
 
 def away(operations: pl.DataFrame, copies: pl.DataFrame, causes: pl.DataFrame) -> Spans:
@@ -113,15 +157,12 @@ def away(operations: pl.DataFrame, copies: pl.DataFrame, causes: pl.DataFrame) -
 
     From the end of an offload to the host to the start of the next copy, where that brings bytes back.
     """
-    offloaded = causes.filter(pl.col("cause") == CopyCause.OFFLOAD)
-    turns = (
-        operations.join(offloaded.select("op"), on="op", how="semi")
-        .join(copies.select("op", "direction"), on="op")
-        .sort("start_ns", "op")
-        .with_columns(back=pl.col("direction").shift(-1), back_ns=pl.col("start_ns").shift(-1))
-        .filter(
-            (pl.col("direction") == CopyDirection.DEVICE_TO_HOST)
-            & (pl.col("back") == CopyDirection.HOST_TO_DEVICE)
-        )
-    )
-    return union(ordered(turns["end_ns"].to_numpy(), turns["back_ns"].to_numpy()))
+    offloaded = causes["op"].to_numpy()[filled(causes["cause"]) == _PLACES[CopyCause.OFFLOAD]]
+    row = places(offloaded, operations["op"].to_numpy())
+    rows = np.sort(row[row >= 0])
+    start_ns, end_ns = (operations[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
+    order = np.argsort(start_ns, kind="stable")
+    place = places(operations["op"].to_numpy()[rows[order]], copies["op"].to_numpy())
+    direction = filled(copies["direction"])[place]
+    turn = np.flatnonzero((direction[:-1] == _TO_HOST) & (direction[1:] == _TO_DEVICE))
+    return union(ordered(end_ns[order][turn], start_ns[order][turn + 1]))

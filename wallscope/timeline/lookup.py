@@ -1,5 +1,7 @@
 """Columns as arrays, and where numbers stand among others: rows found in another frame without a join."""
 
+import itertools
+
 import numpy as np
 import polars as pl
 
@@ -51,3 +53,10 @@ def filled(column: pl.Series, unknown: int = -1) -> Rows:
     if nulls:
         values = values.cast(pl.Int64).fill_null(unknown)
     return values.to_numpy()
+
+
+def by_rank(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    """The rows of each rank as slices of a frame that is sorted by `rank_id`."""
+    rank = rows["rank_id"].to_numpy()
+    edges = [0, *(np.flatnonzero(rank[1:] != rank[:-1]) + 1).tolist(), rank.size]
+    return {int(rank[begin]): rows[begin:end] for begin, end in itertools.pairwise(edges) if end > begin}

@@ -12,6 +12,7 @@ from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.model.selection import Selection
 from wallscope.profile import Described, Tables, described, tables
+from wallscope.timeline.lookup import by_rank
 from wallscope.timeline.partners import partners
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence, attributed
@@ -104,14 +105,17 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
 
 def rank_windows(divided: Divided) -> list[RankWindows]:
     """The ranks with their operations and windows."""
-    return [windows_of(divided, rank_id) for rank_id in divided.capture.ranks["rank_id"]]
+    operations, windows = by_rank(divided.operations), by_rank(divided.windows)
+    return [
+        RankWindows(rank_id, operations[rank_id], windows[rank_id], typical_steps(windows[rank_id]))
+        for rank_id in divided.capture.ranks["rank_id"]
+    ]
 
 
 def windows_of(divided: Divided, rank_id: int) -> RankWindows:
     """One rank with its operations and windows."""
-    is_own = pl.col("rank_id") == rank_id
-    windows = divided.windows.filter(is_own)
-    return RankWindows(rank_id, divided.operations.filter(is_own), windows, typical_steps(windows))
+    windows = by_rank(divided.windows)[rank_id]
+    return RankWindows(rank_id, by_rank(divided.operations)[rank_id], windows, typical_steps(windows))
 
 
 def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:

@@ -11,6 +11,7 @@ import polars as pl
 
 from wallscope.model.frames import BUDGET_PARTS, BUDGETS
 from wallscope.model.kinds import OperationClass
+from wallscope.timeline.lookup import by_rank, filled
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 
 
@@ -24,19 +25,19 @@ def budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
 
     Further columns of the windows stay beside it.
     """
-    parts = [_of_rank(operations, windows, rank) for rank in windows["rank_id"].unique(maintain_order=True)]
+    own = by_rank(operations)
+    nothing = operations[:0]
+    parts = [_of_rank(own.get(rank_id, nothing), of_rank) for rank_id, of_rank in by_rank(windows).items()]
     return pl.concat(parts) if parts else BUDGETS.to_frame()
 
 
-def _of_rank(operations: pl.DataFrame, windows: pl.DataFrame, rank_id: int) -> pl.DataFrame:
-    own = operations.filter(pl.col("rank_id") == rank_id)
-    own_windows = windows.filter(pl.col("rank_id") == rank_id)
-    bounds = Spans(own_windows["start_ns"].to_numpy(), own_windows["end_ns"].to_numpy())
-    parts = list(_parts(own, bounds))
+def _of_rank(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    parts = list(_parts(operations, bounds))
     parts.append(bounds.end_ns - bounds.start_ns - np.sum(parts, axis=0))
     assert all((part >= 0).all() for part in parts), "a part of a budget is negative"  # noqa: S101  # our belief
-    return own_windows.with_columns(
-        pl.Series(name, part, dtype=pl.Int64) for name, part in zip(BUDGET_PARTS, parts, strict=True)
+    return windows.hstack(
+        [pl.Series(name, part, dtype=pl.Int64) for name, part in zip(BUDGET_PARTS, parts, strict=True)]
     )
 
 
@@ -44,10 +45,12 @@ def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
     """Time of each class that no class before it covers, in ns, one number a window."""
     so_far = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     counted = np.zeros(windows.start_ns.size, np.int64)
-    for operation_class in OperationClass:
-        of_class = operations.filter(pl.col("class") == operation_class)
-        if not of_class.is_empty():
-            so_far = union(so_far, spans_of(of_class))
+    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    of_class = filled(operations["class"])
+    for place in range(len(OperationClass)):
+        rows = np.flatnonzero(of_class == place)
+        if rows.size:
+            so_far = union(so_far, ordered(start_ns[rows], end_ns[rows]))
         covered = covered_ns(so_far, windows)
         yield covered - counted
         counted = covered

@@ -13,6 +13,7 @@ from wallscope.timeline.axes import RangePaths, axes
 from wallscope.timeline.collectives import collectives
 from wallscope.timeline.copies import away, copy_causes
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.lookup import by_rank
 from wallscope.timeline.passes import passes, with_autograd_threads
 from wallscope.timeline.recompute import recompute
 from wallscope.timeline.spans import Numbers
@@ -74,7 +75,7 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
     """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks."""
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)
-    of_ranks = [own for own in operations.partition_by("rank_id") if not own.is_empty()]
+    of_ranks = by_rank(operations)
     is_node = capture.operations["graph_node"].is_not_null().to_numpy()
     return Evidence(
         waits=waits,
@@ -87,10 +88,7 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
             event_names=capture.host_names,
             calls=capture.calls,
             process=capture.threads["process"],
-            away={
-                rank_id: away(operations.filter(pl.col("rank_id") == rank_id), capture.copies, facts.copies)
-                for rank_id in capture.ranks["rank_id"]
-            },
+            away={rank_id: away(own, capture.copies, facts.copies) for rank_id, own in of_ranks.items()},
         ),
         calls=capture.calls,
         kinds_of_calls=_kinds_of_calls(capture.calls),
@@ -98,7 +96,7 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
         projected=projected,
         graph=pl.Series(np.where(is_node, capture.operations["call"].to_numpy(), -1)),
         recomputed=again,
-        drained={own["rank_id"][0]: Drained(own, waits, names_of_calls) for own in of_ranks},
+        drained={rank_id: Drained(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
     )
 
 
