@@ -56,7 +56,9 @@ def filled(column: pl.Series, unknown: int = -1) -> Rows:
 
 
 def by_rank(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
-    """The rows of each rank as slices of a frame that is sorted by `rank_id`."""
+    """The rows of each rank in their order: slices of the frame where it is sorted by `rank_id`."""
     rank = rows["rank_id"].to_numpy()
+    if (rank[1:] < rank[:-1]).any():
+        return by_rank(rows.sort("rank_id", maintain_order=True))
     edges = [0, *(np.flatnonzero(rank[1:] != rank[:-1]) + 1).tolist(), rank.size]
     return {int(rank[begin]): rows[begin:end] for begin, end in itertools.pairwise(edges) if end > begin}
