@@ -136,8 +136,8 @@ def round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: 
     def so_far(values: Rows) -> Rows:
         """Sums from the first of a group to each."""
         total: Rows = np.cumsum(values)
-        before: Rows = (total - values)[first]
-        return total - before[group]
+        within: Rows = total - (total - values)[first][group]
+        return within
 
     balance = so_far(np.where(leaves, 1, -1))
     apart = 2 * leaves.size * group  # so that the least of a group lies below all of those before

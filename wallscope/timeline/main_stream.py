@@ -5,10 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import ComputeCategory, OperationClass
 from wallscope.timeline.anchors import AnchorRanges
+from wallscope.timeline.lookup import filled
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.steadiness import Host
+
+_COMPUTE, _OPAQUE_GRAPH = map(
+    list(OperationClass).index, (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
+)
+_OPTIMIZER = list(CATEGORY.categories).index(ComputeCategory.OPTIMIZER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +35,29 @@ class MainStream:
 
 def main_stream(operations: pl.DataFrame, rank: dict[str, int], host: Host) -> MainStream:
     """The main stream of one rank, a row of `RANKS`, from `CLASSIFIED` operations."""
-    own = operations.filter(pl.col("rank_id") == rank["rank_id"])
-    computing = own.filter(pl.col("class").is_in([OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH]))
-    by_work = (
-        computing.group_by("stream")
-        .agg(work_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
-        .sort("work_ns", "stream", descending=[True, False])
+    own = np.flatnonzero(operations["rank_id"].to_numpy() == rank["rank_id"])
+    of_class = filled(operations["class"])[own]
+    computing = own[np.isin(of_class, (_COMPUTE, _OPAQUE_GRAPH))]
+    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    stream = operations["stream"].to_numpy()[computing]
+    work_ns = np.full(int(stream.max(initial=0)) + 1, -1)
+    work_ns[stream] = 0
+    np.add.at(work_ns, stream, end_ns[computing] - start_ns[computing])
+    rows = computing[stream == work_ns.argmax()]
+    is_graph = of_class[np.searchsorted(own, rows)] == _OPAQUE_GRAPH
+    name, category, call = (filled(operations[column][rows]) for column in ("name", "category", "call"))
+    is_issued, issue_ns = call >= 0, start_ns[rows]
+    issue_ns[is_issued] = host.calls["start_ns"][call[is_issued]].to_numpy()
+    timed = pl.DataFrame(
+        {
+            "start_ns": start_ns[rows],
+            "end_ns": end_ns[rows],
+            "symbol": np.where(is_graph, 0, name.astype(np.int64) + 1),
+            "updates": category == _OPTIMIZER,
+            "issue_ns": issue_ns,
+        }
     )
-    rows = computing.filter(pl.col("stream") == by_work["stream"][0]) if len(by_work) else computing
-    is_graph = pl.col("class") == OperationClass.OPAQUE_GRAPH
-    timed = rows.select(
-        "start_ns",
-        "end_ns",
-        symbol=pl.when(is_graph).then(0).otherwise(pl.col("name").cast(pl.Int64) + 1),
-        updates=pl.col("category") == ComputeCategory.OPTIMIZER,
-        issue_ns=pl.coalesce(host.call_start_ns(rows["call"]), pl.col("start_ns")),
-    )
-    last_ns = own["end_ns"].max()
-    assert isinstance(last_ns, int)  # noqa: S101  # every rank has an operation
-    return MainStream(
-        rank["rank_id"], rank["process"], last_ns, timed, bool(rows.select(is_graph.any()).item())
-    )
+    return MainStream(rank["rank_id"], rank["process"], int(end_ns[own].max()), timed, bool(is_graph.any()))
 
 
 def first_rows(main: MainStream, anchor: AnchorRanges) -> Rows:

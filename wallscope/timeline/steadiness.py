@@ -27,12 +27,6 @@ class Host:
     names: pl.DataFrame
     threads: pl.DataFrame
 
-    def call_start_ns(self, call: pl.Series) -> pl.Series:
-        """Start of each call by number, null for -1."""
-        starts = self.calls["start_ns"]
-        known = call.set(call < 0, None).cast(pl.UInt32)
-        return starts.gather(known).alias("call_start_ns")
-
     def moments(self, process: int, pattern: str) -> Times:
         """Starts of the calls of a process whose name the pattern finds, in order."""
         names = self.names.filter(pl.col("text").str.contains(pattern))["name"]
