@@ -4,6 +4,8 @@ With one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1), or more streams than qu
 work of another stream that was issued before it, as if it depended on it: false serialisation.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
@@ -12,8 +14,12 @@ from wallscope.model.events import SyncKind
 from wallscope.model.host import Serialisation
 from wallscope.model.kinds import OperationKind
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.lookup import filled, ordered_by, places
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times, ordered, union
 from wallscope.timeline.stream_order import UNRESOLVED
+from wallscope.walls.memory import calls_of_threads
 from wallscope.walls.typical import TypicalWork
 
 READY_NS = 10_000
@@ -22,6 +28,7 @@ _RIGHT_AFTER_NS = 5_000
 _MOST_LOOKED_AT = 8
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 _NEVER = 2**62
+_KERNEL, _WAIT = list(OperationKind).index(OperationKind.KERNEL), list(SyncKind).index(SyncKind.WAIT)
 
 
 def serialisation(
@@ -33,54 +40,84 @@ def serialisation(
     stream, or has calls that make a stream wait but nothing of what they did. Kernels of CUDA graphs
     are left out: exports hold no edges.
     """
-    kernels = operations.filter(pl.col("kind") == OperationKind.KERNEL)
+    kernels = _Kernels.of(operations)
     if _is_order_unknown(kernels, capture):
         return None
     ran_on = capture.ranks.filter(pl.col("rank_id") == operations["rank_id"][0])["gpu"]
     gpu = capture.export.gpu(ran_on[0])
     sm_count = None if gpu is None else gpu.sm_count
-    held = _held(kernels, work, waits)
-    shaped = held.join(
-        capture.kernels.select(before="op", blocks="blocks"), on="before", how="left", maintain_order="left"
-    )
-    roomy = shaped.filter(pl.col("blocks") < (sm_count or 0))
-    is_known = held.is_empty() or (sm_count is not None and shaped["blocks"].null_count() == 0)
+    before, held_ns = _held(kernels, work, waits)
+    shape = places(kernels.op[before], capture.kernels["op"].to_numpy())
+    blocks = np.full(before.size, -1)
+    blocks[shape >= 0] = filled(capture.kernels["blocks"][shape[shape >= 0]])
+    is_roomy = (blocks >= 0) & (blocks < (sm_count or 0))
+    is_known = before.size == 0 or (sm_count is not None and bool((blocks >= 0).all()))
     steps = work.steps.start_ns.size
     connections = capture.export.environment.get(_CONNECTIONS)
     return Serialisation(
         max_connections=None if connections is None else int(connections),
-        count=len(held) / steps,
-        held_ns=work.mean(int(held["held_ns"].sum())),
-        roomy_count=len(roomy) / steps if is_known else None,
-        roomy_ns=work.mean(int(roomy["held_ns"].sum())) if is_known else None,
+        count=before.size / steps,
+        held_ns=work.mean(int(held_ns.sum())),
+        roomy_count=int(is_roomy.sum()) / steps if is_known else None,
+        roomy_ns=work.mean(int(held_ns[is_roomy].sum())) if is_known else None,
         overlap_ns=_overlap_ns(kernels, work),
     )
 
 
-def _is_order_unknown(kernels: pl.DataFrame, capture: Capture) -> bool:
-    used = capture.streams.filter(pl.col("stream").is_in(kernels["stream"].unique().implode()))
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """Kernels of one rank in order of start; call is -1 where it is not known, and of kernels of graphs."""
+
+    op: Rows
+    stream: Rows
+    start_ns: Times
+    end_ns: Times
+    call: Rows
+
+    @classmethod
+    def of(cls, operations: pl.DataFrame) -> "_Kernels":
+        """Those among some operations (`OPERATIONS`)."""
+        rows = np.flatnonzero(filled(operations["kind"]) == _KERNEL)
+        call = operations["call"].to_numpy()[rows]
+        if operations["graph_node"].null_count() < len(operations):
+            call = np.where(operations["graph_node"].is_null().to_numpy()[rows], call, -1)
+        return cls(
+            op=operations["op"].to_numpy()[rows].astype(np.int64),
+            stream=operations["stream"].to_numpy()[rows],
+            start_ns=operations["start_ns"].to_numpy()[rows],
+            end_ns=operations["end_ns"].to_numpy()[rows],
+            call=call,
+        )
+
+
+def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
+    numbers = np.flatnonzero(np.bincount(kernels.stream))
+    used = capture.streams[np.flatnonzero(np.isin(capture.streams["stream"].to_numpy(), numbers))]
     if len(used) < 2:
         return False
     if used["flags"].null_count():
         return True
-    processes = used["process"].unique()
-    is_own = pl.col("process").is_in(processes.implode())
-    if len(capture.syncs.filter(is_own & (pl.col("kind") == SyncKind.WAIT))):
+    processes = used["process"].unique().to_list()
+    waits = capture.syncs["process"].to_numpy()[filled(capture.syncs["kind"]) == _WAIT]
+    if np.isin(waits, processes).any():
         return False
-    of_threads = capture.threads.filter(is_own)["thread"]
-    called = capture.calls.filter(pl.col("thread").is_in(of_threads.implode()))["name"].unique()
-    names = capture.call_names.filter(pl.col("name").is_in(called.implode()))["text"]
-    return bool(names.str.contains("StreamWaitEvent").any())
+    is_waiting = capture.call_names["text"].str.contains("StreamWaitEvent").to_numpy()
+    return bool(is_waiting.any()) and any(
+        is_waiting[calls["name"].to_numpy()].any()
+        for process in processes
+        for calls in calls_of_threads(capture, process)
+    )
 
 
-def _held(kernels: pl.DataFrame, work: TypicalWork, waits: Dependencies) -> pl.DataFrame:
-    """Kernels that were held: `op`, the kernel `before` it, `held_ns` (ready while that one ran)."""
-    op, stream = kernels["op"].to_numpy().astype(np.int64), kernels["stream"].to_numpy()
-    start_ns, end_ns = kernels["start_ns"].to_numpy(), kernels["end_ns"].to_numpy()
+def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Rows, Times]:
+    """Of kernels that were held: the place of the one before, and how long each was ready while that ran."""
+    op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
     issued_ns, ready_ns = waits.order.issued_ns[op], _ready_in_stream_ns(kernels, waits)
-    begins = np.isin(op, work.operations.filter("begins")["op"].to_numpy())
+    begun = places(work.columns.op[work.columns.begins], op)
+    begins = np.zeros(op.size, np.bool_)
+    begins[begun[begun >= 0]] = True
     later = np.flatnonzero(begins & (ready_ns < start_ns - READY_NS))
-    by_end = np.lexsort((op, end_ns))
+    by_end = np.argsort(end_ns, kind="stable")
     place = np.searchsorted(end_ns[by_end], start_ns[later], side="right") - 1
     earlier = np.full(later.size, -1, np.int64)
     for back in range(_MOST_LOOKED_AT):
@@ -94,20 +131,14 @@ def _held(kernels: pl.DataFrame, work: TypicalWork, waits: Dependencies) -> pl.D
     full_ns = np.maximum(ready_ns[later], behind_ns)
     is_held = full_ns <= end_ns[earlier] - READY_NS
     held_ns = end_ns[earlier] - np.maximum(full_ns, start_ns[earlier])
-    return pl.DataFrame(
-        {"op": op[later][is_held], "before": op[earlier][is_held], "held_ns": held_ns[is_held]},
-        schema={"op": pl.UInt32, "before": pl.UInt32, "held_ns": pl.Int64},
-    )
+    return earlier[is_held], held_ns[is_held]
 
 
-def _ready_in_stream_ns(kernels: pl.DataFrame, waits: Dependencies) -> Times:
+def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
     """When each kernel was issued and the one before it in its stream had ended; never, if not known."""
-    op, call = kernels["op"].to_numpy().astype(np.int64), kernels["call"].to_numpy()
-    end_ns = np.append(np.asarray(waits.end_ns), np.iinfo(np.int64).min)
-    is_known = (call >= 0) & kernels["graph_node"].is_null().to_numpy()
-    return np.where(
-        is_known, np.maximum(waits.calls.end_ns[call], end_ns[waits.order.predecessor[op]]), _NEVER
-    )
+    before = waits.order.predecessor[kernels.op]
+    ended_ns = np.where(before < 0, -_NEVER, np.asarray(waits.end_ns)[before])
+    return np.where(kernels.call >= 0, np.maximum(waits.calls.end_ns[kernels.call], ended_ns), _NEVER)
 
 
 def _producers_end_ns(op: int, waits: Dependencies) -> int:
@@ -118,18 +149,19 @@ def _producers_end_ns(op: int, waits: Dependencies) -> int:
     return max((waits.end_ns[producer] for producer in producers), default=-_NEVER)
 
 
-def _overlap_ns(kernels: pl.DataFrame, work: TypicalWork) -> int:
+def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
     """Time of a step in which kernels of several streams ran together."""
+    order = ordered_by(kernels.stream)
     busy = [
-        union(ordered(own["start_ns"].to_numpy(), own["end_ns"].to_numpy()))
-        for own in kernels.partition_by("stream")
+        union(ordered(kernels.start_ns[rows], kernels.end_ns[rows]))
+        for rows in np.split(order, np.flatnonzero(turns(kernels.stream[order]))[1:])
     ]
     if len(busy) < 2:
         return 0
     edges_ns = np.concatenate([side for spans in busy for side in (spans.start_ns, spans.end_ns)])
-    turns = np.concatenate([np.full(spans.start_ns.size, turn) for spans in busy for turn in (1, -1)])
+    steps = np.concatenate([np.full(spans.start_ns.size, step) for spans in busy for step in (1, -1)])
     order = np.argsort(edges_ns, kind="stable")
-    running = np.cumsum(turns[order])
+    running = np.cumsum(steps[order])
     together = np.flatnonzero(running[:-1] > 1)
     both = union(ordered(edges_ns[order][together], edges_ns[order][together + 1]))
     return work.covered_ns(both)
