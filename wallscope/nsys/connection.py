@@ -77,7 +77,10 @@ def opened(path: Path, progress: Progress = _silent, *, reader: Reader = Reader.
 
 @dataclass(frozen=True, slots=True)
 class SqliteTables:
-    """Answers from an open SQLite file; `stream` is that file too, where its pages may be read directly."""
+    """Answers from an open SQLite file; `stream` is that file too, where its pages may be read directly.
+
+    Threads may ask at once: where SQLite does not keep them apart, the lock does.
+    """
 
     path: Path
     connection: sqlite3.Connection
@@ -87,7 +90,8 @@ class SqliteTables:
 
     def selected(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        return self.connection.execute(sql, values).fetchall()
+        with self.lock:
+            return self.connection.execute(sql, values).fetchall()
 
     def has_rows(self, table: str) -> bool:
         """Whether the table holds a row."""

@@ -61,14 +61,24 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             )
         large["operations"], of_threads = _who(source, operations, **large)
         del operations
-        made = calls(source, large.pop("calls"), of_threads, shift_ns)
         raw_ranges = large["ranges"]
-        held, range_names = ranges(source, raw_ranges, of_threads, shift_ns)
-        exchanged = collectives(source, of_threads, shift_ns, progress)
+        made, ((held, range_names), exchanged) = both(
+            lambda: calls(source, large.pop("calls"), of_threads, shift_ns),
+            lambda: (
+                ranges(source, raw_ranges, of_threads, shift_ns),
+                collectives(source, of_threads, shift_ns, progress),
+            ),
+        )
         of_ranks = ranks(source, export, large["operations"], exchanged.communicators)
-        work = device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns)
-        during, host_names = host_events(source, of_threads, shift_ns, progress)
-        sampled, metric_names = samples(source, shift_ns, progress, SPELLED)
+        work, ((during, host_names), (sampled, metric_names), synced, recorded) = both(
+            lambda: device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
+            lambda: (
+                host_events(source, of_threads, shift_ns, progress),
+                samples(source, shift_ns, progress, SPELLED),
+                syncs(source, facts, of_threads, made, progress),
+                events(source, of_threads, made, shift_ns, progress),
+            ),
+        )
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),
@@ -87,8 +97,8 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             threads=of_threads,
             calls=made.calls,
             call_names=made.names,
-            syncs=syncs(source, facts, of_threads, made, progress),
-            events=events(source, of_threads, made, shift_ns, progress),
+            syncs=synced,
+            events=recorded,
             host_events=during,
             host_names=host_names,
             ranges=held,
