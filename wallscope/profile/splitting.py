@@ -1,17 +1,18 @@
 """Who pays, by finer or coarser names: time goes from one cause to another, and sums stay what they were."""
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from wallscope.model.catalogue import is_part, undivided
+from wallscope.model.kinds import Absent, DeviceState
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
-from wallscope.profile.numbers import flags, rows_of
+from wallscope.profile.numbers import flags, grouped, rows_of, summed
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import distinct
+from wallscope.timeline.spans import Times, distinct
 
 MOVES: Final = pl.Schema(
     {
@@ -25,46 +26,60 @@ MOVES: Final = pl.Schema(
 )
 """Time that goes from one cause to another, in one step, of one kind of operation."""
 
-_OF_OWNED: Final = ("input", "step", "key", "cause")
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """Time that goes from causes of places to others, once each and in order; `first_ns` goes before it.
+
+    `place` and `cause` are numbers, `to` that of the other cause.
+    """
+
+    place: Rows
+    cause: Rows
+    to: Rows
+    ns: Times
+    first_ns: Times
 
 
 def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
     """The profile with time under other causes; `moves` (`MOVES`) take no more than is there."""
     if moves.is_empty():
         return profile
-    names = pl.concat([moves["cause"].unique(), moves["to"].unique()]).unique()
-    is_touched = pl.col("cause").is_in(names.implode())
-    causes = pl.concat(
-        [profile.causes.filter(~is_touched), _causes(profile.causes.filter(is_touched), moves)]
-    )
+    tables = (profile.owned, profile.causes, moves)
+    steps = distinct(np.concatenate([_codes(table) for table in tables]))
+    told = [profile.causes["cause"], *(moves[name] for name in ("cause", "to"))]
+    causes = pl.Series("cause", sorted(set().union(*(column.unique() for column in told))), dtype=pl.String)
     return replace(
         profile,
-        owned=_owned_with(profile, moves),
-        causes=causes.sort("input", "step", "cause", "state", "absent", nulls_last=True),
+        owned=_owned(profile.owned, moves, steps, len(profile.keys), causes),
+        causes=_causes(profile.causes, moves, steps, causes),
     )
 
 
-def _owned_with(profile: Profile, moves: pl.DataFrame) -> pl.DataFrame:
-    """What is owned after moves, in order; rows of kinds of operations that moves do not touch stay."""
-    owned, number = profile.owned, _numbers(profile, profile.owned)
-    if (number[1:] < number[:-1]).any():
-        order = np.argsort(number, kind="stable")
-        owned, number = owned[order], number[order]
-    _, touched = rows_of(distinct(_numbers(profile, moves)), number)
-    kept = np.flatnonzero(~flags(touched, number.size))
-    changed = _owned(owned[touched], moves).sort(*_OF_OWNED)
-    both = owned[kept].vstack(changed).rechunk()  # rows of several chunks are gathered slowly
-    return both[np.argsort(np.concatenate([number[kept], _numbers(profile, changed)]), kind="stable")]
-
-
-def _numbers(profile: Profile, rows: pl.DataFrame) -> Rows:
-    """A number for capture, step and key of each row, in their order."""
-    in_order, own = (
-        table["input"].to_numpy().astype(np.int64) << 32 | table["step"].to_numpy()
-        for table in (profile.steps, rows)
-    )
-    found: Rows = np.searchsorted(np.sort(in_order), own) * len(profile.keys) + rows["key"].to_numpy()
+def _codes(rows: pl.DataFrame) -> Rows:
+    """A number for capture and step."""
+    found: Rows = rows["input"].to_numpy().astype(np.int64) << 32 | rows["step"].to_numpy()
     return found
+
+
+def _numbers(causes: pl.Series, told: pl.Series) -> Rows:
+    """The places of causes among all."""
+    found: Rows = told.cast(pl.Enum(causes)).to_physical().to_numpy().astype(np.int64)
+    return found
+
+
+def _summed_moves(sizes: tuple[int, int, int], place: Rows, moves: pl.DataFrame, causes: pl.Series) -> _Moves:
+    (place, cause, to), group = grouped(
+        sizes, place, _numbers(causes, moves["cause"]), _numbers(causes, moves["to"])
+    )
+    ns = summed(group, moves["moved_ns"].to_numpy(), place.size)
+    return _Moves(place, cause, to, ns, _before(place * causes.len() + cause, ns))
+
+
+def _before(number: Rows, ns: Times) -> Times:
+    """What rows of the same number, which are together, have before each."""
+    upto: Times = np.cumsum(ns) - ns
+    return upto - upto[np.searchsorted(number, number)]
 
 
 def undivided_profile(profile: Profile, wholes: Collection[str] | None = None) -> Profile:
@@ -92,42 +107,106 @@ def on_axes(profile: Profile) -> pl.DataFrame:
     return own.hstack([axis[own["key"]]])
 
 
-def _owned(owned: pl.DataFrame, moves: pl.DataFrame) -> pl.DataFrame:
-    """What each kind of operation owns; of that which blocked, moves take the first part."""
-    by = list(_OF_OWNED)
-    upto = (pl.col("moved_ns").cum_sum() - pl.col("moved_ns")).over(by)
-    sums = moves.group_by(*by, "to").agg(pl.col("moved_ns").sum()).sort(*by, "to").with_columns(first=upto)
-    taken = sums.group_by(by).agg(taken=pl.col("moved_ns").sum())
-    kept = owned.join(taken, on=by, how="left").with_columns(
-        pl.col("owned_ns") - pl.col("taken").fill_null(0),
-        (pl.col("blocking_ns") - pl.col("taken").fill_null(0)).clip(0),
+def _owned(
+    owned: pl.DataFrame, moves: pl.DataFrame, steps: Rows, keys: int, causes: pl.Series
+) -> pl.DataFrame:
+    """What is owned after moves, in order; rows of kinds of operations that moves do not touch stay."""
+    number, moving = (
+        np.searchsorted(steps, _codes(rows)) * keys + rows["key"].to_numpy() for rows in (owned, moves)
     )
-    behind_ns = (pl.col("blocking_ns") - pl.col("first")).clip(0)
-    fresh = sums.join(owned, on=by).with_columns(
-        cause="to", owned_ns="moved_ns", blocking_ns=pl.min_horizontal("moved_ns", behind_ns)
+    if (number[1:] < number[:-1]).any():
+        order = np.argsort(number, kind="stable")
+        owned, number = owned[order], number[order]
+    sizes = (steps.size * keys, len(causes), len(causes))
+    _, touched = rows_of(distinct(moving), number)
+    place, cause, own_ns, blocking_ns = _shifted(
+        number[touched], owned[touched], _summed_moves(sizes, moving, moves, causes), causes
     )
-    both = [part.select(STEP_OWNED.names()) for part in (kept.filter(pl.col("owned_ns") > 0), fresh)]
-    return pl.concat(both).group_by(by).agg(pl.col("owned_ns", "blocking_ns").sum()).cast(STEP_OWNED)
+    step, key = np.divmod(place, keys)
+    changed = pl.DataFrame(
+        {
+            "input": steps[step] >> 32,
+            "step": steps[step] & 0xFFFFFFFF,
+            "key": key,
+            "cause": causes[cause],
+            "owned_ns": own_ns,
+            "blocking_ns": blocking_ns,
+        },
+        schema=STEP_OWNED,
+    )
+    kept = np.flatnonzero(~flags(touched, number.size))
+    both = owned[kept].vstack(changed).rechunk()  # rows of several chunks are gathered slowly
+    return both[np.argsort(np.concatenate([number[kept], place]), kind="stable")]
 
 
-def _causes(causes: pl.DataFrame, moves: pl.DataFrame) -> pl.DataFrame:
+def _shifted(
+    place: Rows, owned: pl.DataFrame, moves: _Moves, causes: pl.Series
+) -> tuple[Rows, Rows, Times, Times]:
+    """Place, cause, time owned and time blocking after moves; of what blocked, moves take the first part."""
+    cause = _numbers(causes, owned["cause"])
+    own_ns, blocking_ns = (owned[name].to_numpy() for name in ("owned_ns", "blocking_ns"))
+    own, wanted = place * len(causes) + cause, moves.place * len(causes) + moves.cause
+    order = np.argsort(own, kind="stable")
+    row, held = rows_of(own[order], wanted)
+    row = order[row]
+    taken_ns = summed(row, moves.ns[held], own.size)
+    left = np.flatnonzero(own_ns > taken_ns)
+    behind_ns = np.maximum(blocking_ns[row] - moves.first_ns[held], 0)
+    (place, cause), group = grouped(
+        (int(place.max(initial=0)) + 1, len(causes)),
+        np.concatenate([place[left], moves.place[held]]),
+        np.concatenate([cause[left], moves.to[held]]),
+    )
+    both_ns = (
+        np.concatenate([(own_ns - taken_ns)[left], moves.ns[held]]),
+        np.concatenate([np.maximum(blocking_ns - taken_ns, 0)[left], np.minimum(moves.ns[held], behind_ns)]),
+    )
+    own_ns, blocking_ns = (summed(group, ns, place.size) for ns in both_ns)
+    return place, cause, own_ns, blocking_ns
+
+
+def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: pl.Series) -> pl.DataFrame:
     """The same of what the device did meanwhile: moves take the rows of a cause one after the other."""
-    by = ["input", "step", "cause"]
-    order = [*by, "state", "absent"]
-    upto = (pl.col("ns").cum_sum() - pl.col("ns")).over(by)
-    rows = (
-        causes.sort(order, nulls_last=True)
-        .with_columns(low=upto)
-        .with_columns(high=pl.col("low") + pl.col("ns"))
+    states, absents = (*DeviceState, None), (*Absent, None)
+    told = causes_of.select(
+        pl.col("state").to_physical(), pl.col("absent").to_physical().fill_null(len(Absent)), "ns"
     )
-    sums = moves.group_by(*by, "to").agg(ns=pl.col("moved_ns").sum()).sort(*by, "to")
-    parts = sums.with_columns(first=upto).with_columns(last=pl.col("first") + pl.col("ns")).drop("ns")
-    shared = pl.min_horizontal("high", "last") - pl.max_horizontal("low", "first")
-    cut = rows.join(parts, on=by).with_columns(ns=shared).filter(pl.col("ns") > 0)
-    taken = cut.group_by(order).agg(taken=pl.col("ns").sum())
-    left = rows.join(taken, on=order, how="left", nulls_equal=True).with_columns(
-        pl.col("ns") - pl.col("taken").fill_null(0)
+    step = np.searchsorted(steps, _codes(causes_of))
+    state, absent, ns = (column.to_numpy().astype(np.int64) for column in told)
+    cause = _numbers(causes, causes_of["cause"])
+    order = np.lexsort((absent, state, cause, step))
+    step, cause, state, absent, ns = (column[order] for column in (step, cause, state, absent, ns))
+    number = step * len(causes) + cause
+    low_ns = _before(number, ns)
+    sizes = (steps.size, len(causes), len(causes))
+    parts = _summed_moves(sizes, np.searchsorted(steps, _codes(moves)), moves, causes)
+    wanted = parts.place * len(causes) + parts.cause
+    first = np.searchsorted(number, wanted)
+    counts = np.searchsorted(number, wanted, side="right") - first
+    part = np.repeat(np.arange(wanted.size), counts)
+    row = first[part] + np.arange(part.size) - (np.cumsum(counts) - counts)[part]
+    shared_ns = np.minimum(low_ns[row] + ns[row], parts.first_ns[part] + parts.ns[part]) - np.maximum(
+        low_ns[row], parts.first_ns[part]
     )
-    both = [left.filter(pl.col("ns") > 0), cut.with_columns(cause=pl.col("to"))]
-    whole = pl.concat([part.select(STEP_CAUSES.names()) for part in both])
-    return whole.group_by(order).agg(pl.col("ns").sum()).select(STEP_CAUSES.names()).cast(STEP_CAUSES)
+    held = np.flatnonzero(shared_ns > 0)
+    part, row, shared_ns = part[held], row[held], shared_ns[held]
+    left_ns = ns - summed(row, shared_ns, ns.size)
+    left = np.flatnonzero(left_ns > 0)
+    (step, cause, state, absent), group = grouped(
+        (steps.size, len(causes), len(states), len(absents)),
+        np.concatenate([step[left], step[row]]),
+        np.concatenate([cause[left], parts.to[part]]),
+        np.concatenate([state[left], state[row]]),
+        np.concatenate([absent[left], absent[row]]),
+    )
+    return pl.DataFrame(
+        {
+            "input": steps[step] >> 32,
+            "step": steps[step] & 0xFFFFFFFF,
+            "cause": causes[cause],
+            "state": pl.Series(states, dtype=STEP_CAUSES["state"])[state],
+            "absent": pl.Series(absents, dtype=STEP_CAUSES["absent"])[absent],
+            "ns": summed(group, np.concatenate([left_ns[left], shared_ns]), step.size),
+        },
+        schema=STEP_CAUSES,
+    )

@@ -15,8 +15,9 @@ from wallscope.model.analysis import CauseTime, Rank
 from wallscope.model.catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, is_part, undivided
 from wallscope.model.profile import Profile
 from wallscope.profile.splitting import MOVES, moved, on_axes, undivided_profile
-from wallscope.ranks.typical import Steps, among
+from wallscope.ranks.typical import Steps, among, places
 from wallscope.timeline.apportioning import apportioned
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
 PARTS = (PEER_WAIT, PIPELINE_WAIT, TRANSFER)
@@ -30,46 +31,65 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     whole = undivided_profile(profile)
     if rows.is_empty() or not rows["is_whole"].any():
         return whole
-    steps = whole.steps.sort("input", "start_ns").select("input", "step").with_row_index("at")
-    owned = (
-        on_axes(whole)
-        .filter(pl.col("cause") == pl.format("communication/{}/" + UNSPLIT, pl.col("axis").cast(pl.String)))
-        .join(steps, on=["input", "step"])
-        .sort("input", "key", "at")
+    steps = whole.steps[np.lexsort([whole.steps[name].to_numpy() for name in ("start_ns", "input")])]
+    owned = on_axes(whole).filter(
+        pl.col("cause") == pl.format("communication/{}/" + UNSPLIT, pl.col("axis").cast(pl.String))
     )
-    supply = (
-        rows.filter(pl.col("key").is_not_null())
-        .join(steps, on=["input", "step"], how="left")
-        .join(steps.group_by("input").agg(first=pl.col("at").min()), on="input")
-        .with_columns(pl.col("at").fill_null(pl.col("first")))  # what began before all steps
-        .sort("input", "key", "place")
-    )
-    given, begins, laid = _spans(supply), supply["at"].to_numpy(), _parts(supply)
-    at, own_ns = owned["at"].to_numpy(), owned["owned_ns"].to_numpy()
+    at, row = places(steps, owned)
+    owned, at = _by_kind(owned[row], at)
+    supply, begins = _supply(rows, steps)
+    given, laid = _spans(supply), _parts(supply)
+    own_ns = owned["owned_ns"].to_numpy()
     moved_ns = np.zeros((len(owned), len(PARTS)), np.int64)
     for kind, mine in _spans(owned).items():
         if kind in given:
             parts = laid[given[kind]]
             moved_ns[mine] = _shares(at[mine], own_ns[mine], begins[given[kind]], parts)
-    moves = [
-        owned.select("input", "step", "key", "cause").with_columns(
-            pl.Series("moved_ns", moved_ns[:, place]),
-            to=pl.format("communication/{}/" + part, owned["axis"].cast(pl.String)),
-        )
-        for place, part in enumerate(PARTS)
-    ]
-    found = pl.concat(moves).filter(pl.col("moved_ns") > 0).select(MOVES.names()).cast(MOVES)
-    return moved(whole, found)
+    return moved(whole, _moves(owned, moved_ns))
+
+
+def _by_kind(rows: pl.DataFrame, order: Rows) -> tuple[pl.DataFrame, Rows]:
+    """Rows with those of each kind of operation of a capture together, and in order there."""
+    found = np.lexsort([order, rows["key"].to_numpy(), rows["input"].to_numpy()])
+    return rows[found], order[found]
+
+
+def _supply(rows: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, Rows]:
+    """The collectives of each kind, and the place of the step that each begins in."""
+    source = steps["input"].to_numpy()
+    keyed = rows.filter(
+        pl.col("key").is_not_null() & pl.col("input").is_in(pl.Series(np.unique(source)).implode())
+    )
+    at = np.searchsorted(source, keyed["input"].to_numpy())  # what began before all steps
+    place, row = places(steps, keyed)
+    at[row] = place
+    order = np.lexsort([keyed[name].to_numpy() for name in ("place", "key", "input")])
+    return keyed[order], at[order]
+
+
+def _moves(owned: pl.DataFrame, moved_ns: Times) -> pl.DataFrame:
+    """What goes to each of `PARTS` of each row (`MOVES`)."""
+    part, row = np.nonzero(moved_ns.T > 0)
+    own = owned[row]
+    to = pl.Series("to", PARTS, dtype=pl.String)[part]
+    moves = own.select(
+        "input",
+        "step",
+        "key",
+        "cause",
+        pl.format("communication/{}/{}", pl.col("axis").cast(pl.String), to).alias("to"),
+        pl.Series("moved_ns", moved_ns[row, part]),
+    )
+    return moves.cast(MOVES)
 
 
 def _spans(rows: pl.DataFrame) -> dict[tuple[int, int], slice]:
     """Where the rows of each kind of operation of a capture stand, which are together."""
-    counts = rows.group_by("input", "key", maintain_order=True).len()
-    ends = np.cumsum(counts["len"].to_numpy())
-    return {
-        (source, key): slice(int(end) - count, int(end))
-        for (source, key, count), end in zip(counts.iter_rows(), ends, strict=True)
-    }
+    source, key = (rows[name].to_numpy().astype(np.int64) for name in ("input", "key"))
+    begins = np.flatnonzero((np.diff(source, prepend=-1) != 0) | (np.diff(key, prepend=-1) != 0))
+    ends = [*begins[1:].tolist(), len(rows)]
+    kinds = zip(source[begins].tolist(), key[begins].tolist(), strict=True)
+    return {kind: slice(begin, end) for kind, begin, end in zip(kinds, begins.tolist(), ends, strict=True)}
 
 
 def _shares(at: Times, own_ns: Times, begins: Times, laid: Times) -> Times:

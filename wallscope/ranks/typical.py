@@ -48,7 +48,7 @@ class Steps:
     def open_ns(self, profile: Profile) -> Times:
         """Time without an owner in the deciding steps: unattributed, communication, memory."""
         causes = profile.causes
-        place, row = _places(self.deciding, causes)
+        place, row = places(self.deciding, causes)
         own = causes["cause", "ns"][row].hstack([pl.Series("at", place)])
         sums_ns = np.zeros((len(self.deciding), len(_OPEN)), np.int64)
         for column, begin in enumerate(_OPEN):
@@ -79,10 +79,10 @@ def steps_of(profile: Profile) -> Steps:
 
 def among(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
     """The places of the rows with `input` and `step` that are of some steps."""
-    return _places(steps, rows)[1]
+    return places(steps, rows)[1]
 
 
-def _places(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
+def places(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
     """The place of the step of each row that is of some steps, and the places of those rows."""
     known, own = _numbers(steps), _numbers(rows)
     order = np.argsort(known, kind="stable")
