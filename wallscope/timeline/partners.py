@@ -14,9 +14,11 @@ import polars as pl
 
 from wallscope.model.frames import PARTNERS
 from wallscope.model.kinds import OperationClass
+from wallscope.timeline.places import Places, groups, parts
 from wallscope.timeline.spans import Times
 
 _Indices = npt.NDArray[np.int64]
+_READ = ("op", "rank_id", "stream", "name", "start_ns", "end_ns")
 _FEWEST, _LEAST_MATCHED = 2, 0.9
 _FARTHEST_NS = 50_000
 """Between the ends of one collective, in the median: clocks of two GPUs of a host differ by some 20 µs."""
@@ -31,23 +33,34 @@ def partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFram
     it, is matched where each is the other's nearest by end; the streams communicate if nine of ten are, and
     overlap, and end together.
     """
-    communication = (
-        operations.filter(pl.col("class") == OperationClass.COMMUNICATION)
-        .join(collectives.select("op", "communicator"), on="op", how="left")
-        .sort("end_ns", "op")
-    )
-    alike = communication.partition_by("name", "communicator")
-    found = [pair for same in alike for pair in _pairs(same)]
+    rows = np.flatnonzero((operations["class"] == OperationClass.COMMUNICATION).to_numpy())
+    if not rows.size:
+        return PARTNERS.to_frame()
+    own = operations[*_READ][rows]
+    own = own[np.lexsort((own["op"].to_numpy(), own["end_ns"].to_numpy()))]
+    name = own["name"].fill_null(-1).to_numpy()
+    alike = groups(name, _communicators(own["op"].to_numpy(), collectives))
+    found = [pair for _, same in parts(alike) for pair in _pairs(own[same])]
     if not found:
         return PARTNERS.to_frame()
-    return _joined(np.concatenate(found), communication)
+    return _joined(np.concatenate(found), own)
+
+
+def _communicators(op: _Indices, collectives: pl.DataFrame) -> _Indices:
+    """The communicator of each operation as a number, 0 where nothing tells it."""
+    if collectives.is_empty():
+        return np.zeros(op.size, np.int64)
+    number = collectives["communicator"].rank("dense").fill_null(0).to_numpy()
+    return np.append(number, 0)[Places(collectives["op"].to_numpy()).of(op)].astype(np.int64)
 
 
 def _pairs(same: pl.DataFrame) -> Iterator[_Indices]:
     """Pairs of operations of one name that are one collective; two columns of numbers."""
-    for one, other in itertools.combinations(same.partition_by("rank_id", "stream"), 2):
-        if one["rank_id"][0] != other["rank_id"][0]:
-            matched = _matched(one, other)
+    rank_id = same["rank_id"].to_numpy()
+    of_streams = [rows for _, rows in parts(groups(rank_id, same["stream"].to_numpy()))]
+    for one, other in itertools.combinations(of_streams, 2):
+        if rank_id[one[0]] != rank_id[other[0]]:
+            matched = _matched(same[one], same[other])
             if matched is not None:
                 yield matched
 
@@ -108,17 +121,18 @@ def _nearest(at_ns: Times, among_ns: Times) -> _Indices:
 
 def _joined(pairs: _Indices, communication: pl.DataFrame) -> pl.DataFrame:
     """Pairs joined into collectives; a collective has an operation of each rank once, else it is left out."""
-    root: dict[int, int] = {}
-
-    def top(op: int) -> int:
-        while root.setdefault(op, op) != op:
-            op = root[op]
-        return op
-
-    for one, other in pairs.tolist():
-        root[max(top(one), top(other))] = min(top(one), top(other))
-    joined = pl.DataFrame({"op": list(root), "collective": [top(op) for op in root]}, schema=PARTNERS).join(
-        communication.select("op", "rank_id"), on="op"
-    )
-    is_whole = pl.len().over("collective") == pl.col("rank_id").n_unique().over("collective")
-    return joined.filter(is_whole).select(PARTNERS.names()).sort("collective", "op")
+    op, place = np.unique(pairs, return_inverse=True)
+    one, other = place.reshape(-1, 2).T
+    first = np.arange(op.size)
+    while (first[one] != first[other]).any():
+        earliest = np.minimum(first[one], first[other])
+        np.minimum.at(first, one, earliest)
+        np.minimum.at(first, other, earliest)
+        first = first[first]
+    rank_id = communication["rank_id"].to_numpy()[Places(communication["op"].to_numpy()).of(op)]
+    count = np.bincount(first, minlength=op.size)
+    _, seen = np.unique(groups(first, rank_id), return_index=True)
+    is_whole = count == np.bincount(first[seen], minlength=op.size)
+    held = np.flatnonzero(is_whole[first])
+    held = held[np.lexsort((op[held], first[held]))]
+    return pl.DataFrame({"op": op[held], "collective": op[first[held]]}, schema=PARTNERS)

@@ -9,7 +9,9 @@ for recomputation, is forward work run again; inside that, what is in a further 
 The first run of a checkpointed module is no replay, nor is a checkpoint that is saved to a file.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ import polars as pl
 from wallscope.model.frames import PASSES
 from wallscope.model.kinds import Pass, RecomputeSource
 from wallscope.timeline.nesting import Rows, led_to, nearest
+from wallscope.timeline.places import are_among
 
 _SAYS_NOTHING = (
     r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"
@@ -57,7 +60,7 @@ class _PathState:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What the name of a range says; `operator` is one operation, as PyTorch names them."""
+    """What the name of a range says: `operator` is one operation as PyTorch names it, `bare_step` a step."""
 
     forward: bool
     backward: bool
@@ -65,6 +68,7 @@ class _Words:
     recompute: bool
     checkpoint: bool
     operator: bool
+    bare_step: bool
 
 
 def passes(
@@ -75,93 +79,102 @@ def passes(
     `scope` is the range of the checkpoint's backward, or the outermost range of the optimizer, on the
     thread of the operation's range. Replays inside a checkpoint without such a range are not told.
     """
-    states = _states(paths, names)
+    states = _states_of(paths, names)
     path_of_range = np.full(int(tree["range"].to_numpy().max()) + 1 if len(tree) else 0, -1, np.int64)
     parent = path_of_range.copy()
     path_of_range[tree["range"].to_numpy()] = tree["path"].to_numpy()
     parent[tree["range"].to_numpy()] = tree["parent"].to_numpy()
-    held = projected.filter(pl.col("range") >= 0)
-    own_range = held["range"].to_numpy().astype(np.int64)
-    path = path_of_range[own_range]
-    said = pl.DataFrame(
-        [(state.of, state.replay) for state in states],
-        schema={name: PASSES[name] for name in ("pass", "replay")},
-        orient="row",
-    )
-    in_checkpoint = np.array([state.in_checkpoint for state in states], np.bool_)
-    is_checkpoint = np.array([state.is_checkpoint for state in states], np.bool_)
-    updates = np.array([state.of is Pass.OPTIMIZER for state in states], np.bool_)
-    scope = np.where(
-        in_checkpoint[path],
-        nearest(own_range, parent, is_checkpoint[path_of_range]),
-        np.where(updates[path], _outermost(own_range, parent, updates[path_of_range]), -1),
+    in_order = projected[np.argsort(projected["op"].to_numpy(), kind="stable")]
+    own_range = in_order["range"].to_numpy().astype(np.int64)
+    is_inside = own_range >= 0
+    path, held = np.full(own_range.size, len(states)), own_range[is_inside]
+    path[is_inside] = path_of_range[held]
+    known = [*states, _PathState()]  # the last is that of what stands in no range
+    in_checkpoint = np.array([state.in_checkpoint for state in known], np.bool_)
+    is_checkpoint = np.array([state.is_checkpoint for state in known], np.bool_)
+    updates = np.array([state.of is Pass.OPTIMIZER for state in known], np.bool_)
+    scope = np.full(own_range.size, -1)
+    scope[is_inside] = np.where(
+        in_checkpoint[path[is_inside]],
+        nearest(held, parent, is_checkpoint[path_of_range]),
+        np.where(updates[path[is_inside]], _outermost(held, parent, updates[path_of_range]), -1),
     )
     is_told = ~(in_checkpoint[path] & (scope < 0))
-    rows = pl.DataFrame(
+    return pl.DataFrame(
         {
-            "op": held["op"],
-            "pass": said["pass"].gather(path),
-            "replay": said["replay"].gather(path),
-            "scope": pl.Series(scope, dtype=PASSES["scope"]),
-            "told": pl.Series(is_told, dtype=pl.Boolean),
-        }
-    ).with_columns(replay=pl.when("told").then("replay"))
-    missing = projected.filter(pl.col("range") < 0).select("op", scope=pl.lit(-1, PASSES["scope"]))
-    return pl.concat([rows, missing], how="diagonal").sort("op").select(PASSES.names()).cast(PASSES)
+            "op": in_order["op"],
+            "pass": pl.Series([state.of for state in known], dtype=PASSES["pass"])[path],
+            "replay": pl.Series([state.replay for state in known], dtype=PASSES["replay"])[
+                np.where(is_told, path, len(states))
+            ],
+            "scope": scope,
+        },
+        schema=PASSES,
+    )
 
 
 def optimizer_paths(paths: pl.DataFrame, names: pl.DataFrame) -> npt.NDArray[np.bool_]:
     """Whether each path (`PATHS` and their `NAMES`) is the optimizer's."""
-    return np.array([state.of is Pass.OPTIMIZER for state in _states(paths, names)], np.bool_)
+    return np.array([state.of is Pass.OPTIMIZER for state in _states_of(paths, names)], np.bool_)
 
 
 def with_autograd_threads(
     of_passes: pl.DataFrame, operations: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 ) -> pl.DataFrame:
     """`PASSES` in which all else that PyTorch's autograd threads issued is backward (`CALLS`, `THREADS`)."""
-    autograd = threads.filter(pl.col("role").str.starts_with("pt_autograd"))["thread"]
-    issued = calls.filter(pl.col("thread").is_in(autograd.implode()))["call"].cast(pl.Int32)
-    backward = operations.filter(pl.col("call").is_in(issued.implode()))["op"]
-    is_backward = pl.col("pass").is_null() & pl.col("op").is_in(backward.implode())
-    return of_passes.with_columns(
-        pl.when(is_backward).then(pl.lit(Pass.BACKWARD, PASSES["pass"])).otherwise("pass").alias("pass")
-    )
+    of_threads = zip(threads["thread"].to_list(), threads["role"].to_list(), strict=True)
+    autograd = [thread for thread, role in of_threads if role is not None and role.startswith("pt_autograd")]
+    if not autograd:
+        return of_passes
+    issued = calls["call"].to_numpy()[np.isin(calls["thread"].to_numpy(), autograd)].astype(np.int64)
+    backward = operations["op"].to_numpy()[are_among(operations["call"].to_numpy(), issued)].astype(np.int64)
+    is_backward = of_passes["pass"].is_null() & pl.Series(are_among(of_passes["op"].to_numpy(), backward))
+    all_backward = pl.Series("pass", [Pass.BACKWARD], PASSES["pass"]).new_from_index(0, len(of_passes))
+    told = all_backward.zip_with(is_backward, of_passes["pass"])
+    return of_passes.clone().replace_column(of_passes.get_column_index("pass"), told)
 
 
-def _words(names: pl.DataFrame) -> list[_Words]:
+@lru_cache(maxsize=2)
+def _words(texts: tuple[str, ...]) -> list[_Words]:
     """What each name says; words of two parts of the step say nothing."""
     text = pl.col("text")
     bare = text.str.replace_all(_SAYS_NOTHING, "")
     forward, backward = bare.str.contains(_FORWARD), bare.str.contains(_BACKWARD)
     is_step = text.str.contains(_STEP_METHOD) & ~text.str.contains(_TRAINING)
-    found = names.sort("name").select(
+    found = pl.DataFrame({"text": texts}, schema={"text": pl.String}).select(
         forward=forward & ~backward,
         backward=backward & ~forward,
         optimizer=(text.str.contains(_OPTIMIZER) | is_step) & ~forward & ~backward,
         recompute=text.str.contains(_RECOMPUTE),
         checkpoint=text.str.contains(_CHECKPOINT) & ~text.str.contains(_SAVED),
         operator=text.str.contains(_OPERATOR),
+        bare_step=text.str.contains(_BARE_STEP),
     )
     return [_Words(**row) for row in found.iter_rows(named=True)]
 
 
-def _states(paths: pl.DataFrame, names: pl.DataFrame) -> list[_PathState]:
-    """The state of each path, which starts from that of the path around it."""
-    words = _words(names)
-    parent, label = paths["parent"].to_list(), paths["name"].to_list()
-    bare_steps = set(names.filter(pl.col("text").str.contains(_BARE_STEP))["name"].to_list())
+def _states_of(paths: pl.DataFrame, names: pl.DataFrame) -> list[_PathState]:
+    """The state of each path (`PATHS` and their `NAMES`)."""
+    texts = names["text"][np.argsort(names["name"].to_numpy(), kind="stable")]
+    return _states(*map(tuple, (paths["parent"].to_list(), paths["name"].to_list(), texts.to_list())))
+
+
+@lru_cache(maxsize=2)
+def _states(parent: tuple[int, ...], label: tuple[int, ...], texts: tuple[str, ...]) -> list[_PathState]:
+    """The state of each path, which starts from that of the path around it; asked twice in an analysis."""
+    words = _words(texts)
     holders = _around_passes(parent, label, words)
     states: list[_PathState] = []
     for path, (above, name) in enumerate(zip(parent, label, strict=True)):
         around = states[above] if above >= 0 else _PathState()
-        if name in bare_steps and holders and path not in holders:
+        if words[name].bare_step and holders and path not in holders:
             states.append(_PathState(Pass.OPTIMIZER))
         else:
             states.append(_inside(around, words[name]))
     return states
 
 
-def _around_passes(parent: list[int], label: list[int], words: list[_Words]) -> set[int]:
+def _around_passes(parent: Sequence[int], label: Sequence[int], words: Sequence[_Words]) -> set[int]:
     """The paths that are, or hold, a forward or backward range; empty where there is none."""
     found: set[int] = set()
     for path, name in enumerate(label):

@@ -9,6 +9,8 @@ import polars as pl
 
 from wallscope.timeline.nesting import Rows
 
+_LARGEST_TABLE = 16
+
 
 class Places:
     """Where numbers stand in a list that holds each of them once."""
@@ -84,12 +86,22 @@ def groups(*columns: npt.NDArray[np.integer]) -> Rows:
     >>> groups(np.array([5, 5, 2, 5]), np.array([1, 2, 1, 1])).tolist()
     [1, 2, 0, 1]
     """
-    in_order = np.lexsort(columns[::-1])
-    is_new = np.zeros(in_order.size, np.bool_)
-    for column in columns:
-        is_new[1:] |= column[in_order][1:] != column[in_order][:-1]
-    found = np.empty(in_order.size, np.int64)
-    found[in_order] = np.cumsum(is_new)
+    found = _dense(columns[0].astype(np.int64))
+    for column in columns[1:]:
+        own = _dense(column.astype(np.int64))
+        found = _dense(found * (own.max(initial=0) + 1) + own)
+    return found
+
+
+def _dense(values: Rows) -> Rows:
+    """How many smaller values there are, each counted once; by a table where they lie close to each other."""
+    low = int(values.min(initial=values[:1].sum()))
+    span = int(values.max(initial=low)) - low + 1
+    if span > _LARGEST_TABLE * (values.size + 1):
+        return np.unique(values, return_inverse=True)[1].reshape(-1)
+    is_there = np.zeros(span, np.int64)
+    is_there[values - low] = 1
+    found: Rows = (np.cumsum(is_there) - 1)[values - low]
     return found
 
 

@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from wallscope.model.frames import ROLE
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.pieces import Pieces
@@ -49,14 +48,9 @@ class Stretch:
     paths: pl.DataFrame
     rank_id: int
 
-    def roles(self) -> list[str | None]:
-        """The role of the call that each piece is in, by row; `None` outside calls."""
-        names = [*ROLE.categories, None]
-        return [names[place] for place in self.role.tolist()]
-
     @cached_property
     def role(self) -> Rows:
-        """The role of the call that each piece is in, as a number; -1 outside calls."""
+        """The role of the call that each piece is in, as a place in `ROLE`; -1 outside calls."""
         call, roles = np.asarray(self.pieces.call), self.call_role.to_physical().to_numpy()
         found = np.full(call.size, -1, np.int64)
         found[call >= 0] = roles[call[call >= 0]]

@@ -3,18 +3,23 @@
 Communication takes multiprocessors, memory bandwidth and power from what it hides behind.
 """
 
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.communication import OverlapTax
 from wallscope.model.kinds import OperationClass, OperationKind
-from wallscope.timeline.spans import Spans, covered_ns, union
-from wallscope.walls.budget import spans_of
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.places import Places, groups
+from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 from wallscope.walls.typical import TypicalWork
 
 _FEWEST = 5
 _BESIDE = 0.5
-_ALIKE = 1.5
-_SHAPE = ("name", "blocks", "threads", "registers", "shared_bytes")
+_ALIKE, _SHORT, _LONG = 1.5, 0.1, 0.9
+_SHAPE = ("blocks", "threads", "registers", "shared_bytes")
 
 
 def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
@@ -27,42 +32,69 @@ def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     all sizes. `None` where none remains. Each shape weighs as much as its kernels beside communication
     would have taken alone.
     """
-    is_communication = pl.col("class") == OperationClass.COMMUNICATION
-    communicating = union(spans_of(work.operations.filter(is_communication)))
-    compute = work.operations.filter(
-        (pl.col("class") == OperationClass.COMPUTE)
-        & (pl.col("kind") == OperationKind.KERNEL)
-        & pl.col("begins")
-    ).with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns"))
-    spans = Spans(compute["start_ns"].to_numpy(), compute["end_ns"].to_numpy())
-    covered = pl.Series("covered_ns", covered_ns(communicating, spans))
-    is_alone = pl.col("covered_ns") == 0
-    is_beside = ~is_alone & (pl.col("covered_ns") >= _BESIDE * pl.col("duration_ns"))
-    duration_ns = pl.col("duration_ns")
-    shapes = (
-        compute.with_columns(covered)
-        .join(kernels, on="op", how="left")
-        .group_by(_SHAPE)
-        .agg(
-            beside=is_beside.sum(),
-            alone=is_alone.sum(),
-            beside_ns=duration_ns.filter(is_beside).median(),
-            alone_ns=duration_ns.filter(is_alone).median(),
-            short_ns=duration_ns.filter(is_alone).quantile(0.1, "nearest"),
-            long_ns=duration_ns.filter(is_alone).quantile(0.9, "nearest"),
-        )
-        .filter((pl.col("beside") >= _FEWEST) & (pl.col("alone") >= _FEWEST) & (pl.col("alone_ns") > 0))
-        .filter(pl.col("long_ns") <= _ALIKE * pl.col("short_ns"))
-        .sort(_SHAPE)
-    )
-    if shapes.is_empty():
+    own = work.operations
+    starts_ns, ends_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+    moves = (own["class"] == OperationClass.COMMUNICATION).to_numpy()
+    is_kernel = (own["class"] == OperationClass.COMPUTE) & (own["kind"] == OperationKind.KERNEL)
+    compute = np.flatnonzero((is_kernel & own["begins"]).to_numpy())
+    spans = Spans(starts_ns[compute], ends_ns[compute])
+    length_ns = spans.end_ns - spans.start_ns
+    covered = covered_ns(union(ordered(starts_ns[moves], ends_ns[moves])), spans)
+    is_alone = covered == 0
+    is_beside = ~is_alone & (covered >= _BESIDE * length_ns)
+    if np.count_nonzero(is_beside) < _FEWEST:
         return None
-    count = pl.col("beside")
-    beside_ns, alone_ns = shapes.select(
-        (count * pl.col("beside_ns")).sum(), (count * pl.col("alone_ns")).sum().alias("all_alone_ns")
-    ).row(0)
+    shape = _shapes(own["op", "name"][compute], kernels)
+    alone, beside = (_Side.of(shape[held], length_ns[held], shape.size) for held in (is_alone, is_beside))
+    often = np.flatnonzero((alone.count >= _FEWEST) & (beside.count >= _FEWEST))
+    middle_ns = alone.middle_ns(often)
+    are_alike = alone.nearest_ns(often, _LONG) <= _ALIKE * alone.nearest_ns(often, _SHORT)
+    held = are_alike & (middle_ns > 0)
+    if not held.any():
+        return None
+    told = often[held]
+    beside_ns = float((beside.count[told] * beside.middle_ns(told)).sum())
+    alone_ns = float((beside.count[told] * middle_ns[held]).sum())
     return OverlapTax(
         ratio=beside_ns / alone_ns,
         slowed_ns=work.mean(round(beside_ns - alone_ns)),
-        kernels=int(shapes["beside"].sum()),
+        kernels=int(beside.count[told].sum()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Lengths of kernels in order, shape by shape: where each shape begins, and how many it has."""
+
+    begin: Rows
+    count: Rows
+    length_ns: Times
+
+    @classmethod
+    def of(cls, shape: Rows, length_ns: Times, shapes: int) -> "_Side":
+        """The kernels of each shape, of which there are at most so many."""
+        count = np.bincount(shape, minlength=shapes)
+        return cls(np.cumsum(count) - count, count, length_ns[np.lexsort((length_ns, shape))])
+
+    def middle_ns(self, shape: Rows) -> npt.NDArray[np.float64]:
+        """The median of shapes that there are."""
+        begin, last = self.begin[shape], self.count[shape] - 1
+        low_ns, high_ns = self.length_ns[begin + last // 2], self.length_ns[begin + (last + 1) // 2]
+        middle_ns: npt.NDArray[np.float64] = (low_ns + high_ns) / 2
+        return middle_ns
+
+    def nearest_ns(self, shape: Rows, share: float) -> Times:
+        """The length at a share of the way through shapes that there are."""
+        way = ((self.count[shape] - 1) * share + 0.5).astype(np.int64)
+        found: Times = self.length_ns[self.begin[shape] + way]
+        return found
+
+
+def _shapes(compute: pl.DataFrame, kernels: pl.DataFrame) -> Rows:
+    """The name and launch shape of each kernel as a number; what has no row in `KERNELS` has one shape."""
+    row = Places(kernels["op"].to_numpy()).of(compute["op"].to_numpy())
+    name = compute["name"].fill_null(-1).to_numpy()
+    if kernels.is_empty():
+        return groups(name)
+    told = kernels[*_SHAPE][row.clip(0)]
+    return groups(name, *(np.where(row >= 0, told[one].fill_null(-1).to_numpy(), -1) for one in _SHAPE))

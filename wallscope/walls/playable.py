@@ -61,7 +61,7 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     own = issued_between(together, waits, begin_ns, until_ns)
     if not (own["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
-    there = set(own["rank_id"].unique())
+    there = np.unique(own["rank_id"].to_numpy()).tolist()
     drained = [evidence.drained[rank.rank_id] for rank in together if rank.rank_id in there]
     pieces, causes = pieces_between(evidence, issuing(own, drained, waits), begin_ns, until_ns)
     given_back = releasing(evidence, np.asarray(pieces.call))
@@ -123,12 +123,14 @@ def _described(
     inside = evidence.projected["range"].to_numpy()[op]
     path = np.full(int(phases.tree["range"].to_numpy().max(initial=0)) + 2, -1, np.int64)
     path[phases.tree["range"].to_numpy()] = phases.tree["path"].to_numpy()
-    of_path = pl.Series(path[inside])
-    return own.with_columns(
-        evidence.causes.cause.gather(op).alias("cause"),
-        evidence.causes.before.gather(op).alias("before"),
-        pl.Series("range", inside, pl.Int32),
-        of_path.set(of_path < 0, None).cast(phases.tree.schema["path"]).alias("path"),
+    of_path = pl.Series("path", path[inside])
+    return own.hstack(
+        [
+            evidence.causes.cause[op].alias("cause"),
+            evidence.causes.before[op].alias("before"),
+            pl.Series("range", inside, pl.Int32),
+            of_path.set(of_path < 0, None).cast(phases.tree.schema["path"]),
+        ]
     ).join(kernel_names, on="name", how="left", maintain_order="left")
 
 
@@ -142,4 +144,4 @@ def _steps(chosen: pl.DataFrame, shown: RankWindows, own: pl.DataFrame, replay: 
     told = chosen.hstack(
         [typical.alias("typical"), checked.alias("checked"), *map(pl.Series, ("first", "behind"), edges.T)]
     )
-    return told.filter(pl.Series((edges >= 0).all(axis=1))).select(_PLAYED.names())
+    return told[_PLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]

@@ -1,5 +1,6 @@
 """What is played again of ranks: which of them together, which steps, and what their threads were in."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.model.frames import CLASS, ROLE
+from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole, LinkKind, OperationClass
 from wallscope.timeline.call_spans import CallSpans
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.pieces import Pieces
-from wallscope.timeline.places import are_among, texts_of
+from wallscope.timeline.places import are_among, coded, texts_of
 from wallscope.timeline.spans import Spans, Times, numbers
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
@@ -30,7 +31,6 @@ _OF_ROLE = {
     CallRole.SYNC: "host/synchronisation",
 }
 _KINDS = pl.Series([LinkKind.OTHER_CALL, LinkKind.OUTSIDE_CALLS], dtype=pl.Enum(LinkKind))
-_COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def held_between(rank: RankWindows, begin_ns: int, end_ns: int) -> pl.DataFrame:
     """The windows of a rank whose middle lies in a stretch of time, both ends included."""
     starts_ns, ends_ns = rank.windows["start_ns"].to_numpy(), rank.windows["end_ns"].to_numpy()
     middle_ns = starts_ns + (ends_ns - starts_ns) // 2
-    return rank.windows.filter(pl.Series((middle_ns >= begin_ns) & (middle_ns <= end_ns)))
+    return rank.windows[np.flatnonzero((middle_ns >= begin_ns) & (middle_ns <= end_ns))]
 
 
 def issued_between(
@@ -95,15 +95,15 @@ def issued_between(
     found = []
     for rank in ranks:
         issued_ns = waits.calls.start_ns[rank.operations["call"].to_numpy()]
-        found.append(rank.operations.filter(pl.Series((issued_ns >= begin_ns) & (issued_ns <= until_ns))))
+        found.append(rank.operations[np.flatnonzero((issued_ns >= begin_ns) & (issued_ns <= until_ns))])
     return pl.concat(found)
 
 
 def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
     """The first operation of a rank that computes from each moment on; -1 where none starts just then."""
-    kinds = np.array([OperationClass(name) in _COMPUTING for name in CLASS.categories])
-    is_own = operations["rank_id"].to_numpy() == rank_id
-    own = np.flatnonzero(is_own & kinds[operations["class"].to_physical().to_numpy()])
+    kind = operations["class"]
+    computes = (kind == OperationClass.COMPUTE) | (kind == OperationClass.OPAQUE_GRAPH)
+    own = np.flatnonzero((operations["rank_id"].to_numpy() == rank_id) & computes.to_numpy())
     starts_ns = operations["start_ns"].to_numpy()[own]
     place = np.searchsorted(starts_ns, at_ns)
     is_there = np.append(starts_ns, at_ns.max(initial=0) + 1)[place] == at_ns
@@ -114,8 +114,8 @@ def releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
     """Calls that wait for an idle device to give memory back, among some, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
     calls = np.unique(call[call >= 0])
-    releases = texts_of(names).str.contains(_RELEASES).to_numpy()
-    found = calls[np.append(releases, False)[names.to_physical().to_numpy()[calls]]].tolist()
+    releases = [bool(re.search(_RELEASES, name)) for name in texts_of(names).to_list()]
+    found = calls[np.array(releases, np.bool_)[names.to_physical().to_numpy()[calls]]].tolist()
     tails: dict[int, Tail] = {}
     for one in found:
         streams = waits.order.process(int(evidence.activity.process[waits.call_thread[one]]))
@@ -142,11 +142,12 @@ def pieces_between(
     evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
 ) -> tuple[Pieces, pl.Series]:
     """What threads were in during a stretch, and the cause of each piece, as an enumeration."""
-    of_ranks = [_of_rank(evidence, *own, begin_ns, until_ns) for own in threads_of]
+    roles = evidence.calls["role"].to_physical().to_numpy()
+    of_ranks = [_of_rank(evidence, roles, own, begin_ns, until_ns) for own in threads_of]
     names = sorted({name for of_rank in of_ranks for name in of_rank.names})
     number = {name: place for place, name in enumerate(names)}
     codes = [np.array([number[name] for name in one.names], np.uint32)[one.cause] for one in of_ranks]
-    causes = pl.Series("cause", names, pl.Enum(names)).gather(np.concatenate(codes))
+    causes = pl.Series("cause", names, pl.Enum(names))[np.concatenate(codes)]
     columns = (np.concatenate([getattr(one, name) for one in of_ranks]) for name in _COLUMNS)
     process = dict(enumerate(evidence.activity.process.to_list()))
     return Pieces(process, *map(numbers, columns)), causes
@@ -168,9 +169,17 @@ _COLUMNS = ("thread", "start_ns", "end_ns", "call")
 
 
 def _of_rank(
-    evidence: Evidence, drained: Drained, threads: list[int], begin_ns: int, until_ns: int
+    evidence: Evidence,
+    roles: npt.NDArray[np.integer],
+    threads_of: tuple[Drained, list[int]],
+    begin_ns: int,
+    until_ns: int,
 ) -> _RankPieces:
-    """The pieces of the threads of a rank; neighbours outside calls that have one cause are one."""
+    """The pieces of the threads of a rank; neighbours outside calls that have one cause are one.
+
+    `roles` are those of calls, as numbers.
+    """
+    drained, threads = threads_of
     moments = evidence.activity.moments(threads, drained.threads)
     of_threads = [
         _of_thread(evidence.waits.spans[thread], moments[thread], begin_ns, until_ns) for thread in threads
@@ -178,10 +187,10 @@ def _of_rank(
     none = (np.empty(0, np.int64),) * len(_COLUMNS[1:])
     start_ns, end_ns, call = map(np.concatenate, zip(none, *of_threads, strict=True))
     thread = np.repeat(np.array(threads, np.int64), [own[0].size for own in of_threads])
-    kind = _KINDS.gather((call < 0).astype(np.uint32))
+    kind = _KINDS[(call < 0).astype(np.uint32)]
     columns = {"thread": thread, "start_ns": start_ns, "end_ns": end_ns, "call": call, "kind": kind}
     _, told = on_threads(pl.DataFrame(columns), evidence.activity, drained)
-    cause, names = _causes(told, evidence.calls["role"], call)
+    cause, names = _causes(told, roles, call)
     opens = np.ones(call.size, np.bool_)
     for column in (thread, call, cause):
         opens[1:] &= column[1:] == column[:-1]
@@ -191,13 +200,13 @@ def _of_rank(
     return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
 
 
-def _causes(told: pl.Series, roles: pl.Series, call: Rows) -> tuple[Rows, list[str]]:
+def _causes(told: pl.Series, roles: npt.NDArray[np.integer], call: Rows) -> tuple[Rows, list[str]]:
     """The cause of each piece, as told or else by the role of its call, as a place in a list."""
-    names = list(dict.fromkeys([_OTHER_CALL, *_OF_ROLE.values(), *told.drop_nulls().unique()]))
-    of_role = np.array([names.index(_OF_ROLE.get(CallRole(role), _OTHER_CALL)) for role in ROLE.categories])
-    by_role = of_role[roles.to_physical().to_numpy()[call.clip(0)]] if len(roles) else call * 0
-    by_told = told.cast(pl.Enum(names)).to_physical().fill_null(0).to_numpy().astype(np.int64)
-    return np.where(told.is_null().to_numpy(), by_role, by_told), names
+    cause, names = coded(told)
+    of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
+    untold = cause < 0
+    cause[untold] = len(names) + roles[call[untold]]
+    return cause, [*names, *of_role]
 
 
 def _of_thread(

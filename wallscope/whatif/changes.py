@@ -30,10 +30,16 @@ class Changes:
         self.targets = targets(stretch)
 
     @cached_property
+    def _folded(self) -> dict[str, str]:
+        """The names of ranges, each with what it is without its running numbers."""
+        told = self._stretch.ranges["text"].unique(maintain_order=True).to_list()
+        texts = [text for text in told if text is not None]
+        return dict(zip(texts, folded(pl.Series(texts, dtype=pl.String)).to_list(), strict=True))
+
+    @property
     def _range_names(self) -> list[str]:
         """The names that ranges go by: folded, and as they are."""
-        texts = self._stretch.ranges["text"].drop_nulls().unique(maintain_order=True)
-        return [*folded(texts).unique(maintain_order=True), *texts]
+        return [*dict.fromkeys(self._folded.values()), *self._folded]
 
     def known(self, question: Question) -> Question:
         """The question with its target spelled as it is known.
@@ -88,7 +94,7 @@ class Changes:
             case "without":
                 return self._without(question.target, draft)
             case "graph":
-                return graph(question.target, draft)
+                return graph(question.target, draft, self._folded)
             case "hide":
                 return self._moved(self.targets[question.target], draft, is_hidden=True)
             case "overlap":

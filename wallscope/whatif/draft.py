@@ -58,10 +58,11 @@ class Draft:
         self._piece_ns[rows] = np.rint(self._piece_ns[rows] * share)
         self._piece_changes[rows] = True
 
-    def set_piece(self, row: int, length_ns: int) -> None:
-        """Let a piece take another time."""
-        self._piece_ns[row] = length_ns
-        self._piece_changes[row] = True
+    def set_pieces(self, rows: range, first_ns: int) -> None:
+        """Let the first of pieces that stand together take another time, and the others none."""
+        self._piece_ns[rows.start : rows.stop] = 0
+        self._piece_ns[rows.start] = first_ns
+        self._piece_changes[rows.start : rows.stop] = True
 
     def unblock(self, calls: Iterable[int]) -> None:
         """Let blocking calls wait for nothing."""

@@ -1,53 +1,54 @@
 """A range of the program captured into CUDA graphs: one launch for all that a thread launches in it."""
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
-import polars as pl
+import numpy.typing as npt
 
+from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.folding import folded
-from wallscope.timeline.spans import Numbers
+from wallscope.timeline.nesting import Rows
+from wallscope.timeline.places import are_among
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft
 
-_NEVER_CAPTURED = {str(CallRole.SYNC), str(CallRole.ALLOC)}
+_NEVER_CAPTURED = (CallRole.SYNC, CallRole.ALLOC)
 _OUTSIDE = -2
 
 
-def graph(name: str, draft: Draft) -> tuple[str, ...]:
+def graph(name: str, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]:
     """Let what is launched in the ranges of a name be launched at once, up to each call that waits.
 
     The first launch takes what the launch of a graph takes, all up to the last one takes no time: calls and
-    time outside them.
+    time outside them. `folded` are the names of ranges, each with what it is without its running numbers.
     """
     stretch = draft.stretch
-    instance = _instances(stretch, name)
-    roles = stretch.roles()
-    cost_ns, source = _cost(stretch, roles)
-    inside = {call: number_of for op, call, number_of in instance.iter_rows() if op in stretch.replay.places}
-    issuing = set(stretch.operations["call"].to_list())
-    awaited, pieces = stretch.replay.order.awaited, stretch.pieces
+    inside = _inside(stretch, name, folded)
+    cost_ns, source = _cost(stretch)
+    call = np.asarray(stretch.pieces.call)
+    is_closed = np.isin(stretch.role, [_number(role) for role in _NEVER_CAPTURED])
+    is_closed[list(stretch.replay.order.awaited)] = True
+    issues = are_among(call, stretch.operations["call"].to_numpy()) & (call >= 0)
     graphs = launches = 0
     for rows in stretch.pieces.rows_of.values():
+        own = slice(rows.start, rows.stop)
+        turns = rows.start + np.flatnonzero(is_closed[own] | issues[own])
         run: list[int] = []
         together = _OUTSIDE
-        for row in [*rows, -1]:
-            call = pieces.call[row] if row >= 0 else -1
-            of = inside.get(call, _OUTSIDE)
-            is_open = row >= 0 and row not in awaited and roles[row] not in _NEVER_CAPTURED
-            is_end = not is_open or (call in issuing and of != together)
-            if is_end and run:
-                held = _until_last_launch(run, inside, pieces.call)
-                if (count := len({pieces.call[one] for one in held} & inside.keys())) > 1:
+        for row in [*turns.tolist(), -1]:
+            is_open = row >= 0 and not is_closed[row]
+            of = inside.get(stretch.pieces.call[row], _OUTSIDE) if row >= 0 else _OUTSIDE
+            if run and (not is_open or of != together):
+                count = len({stretch.pieces.call[one] for one in run})
+                if count > 1:
                     graphs += 1
                     launches += count
-                    _collapse(held, cost_ns, draft)
+                    draft.set_pieces(range(run[0], run[-1] + 1), cost_ns)
                 run = []
-            if is_open and (run or of != _OUTSIDE):
-                if not run:
-                    together = of
+            if is_open and of != _OUTSIDE:
+                together = of
                 run.append(row)
     if not graphs:
         return (f"no two launches in {name} stand together",)
@@ -60,69 +61,58 @@ def graph(name: str, draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _instances(stretch: Stretch, name: str) -> pl.DataFrame:
-    """Operations issued inside ranges of a name: op, call and which of those ranges, -1 where unclear.
+def _number(role: CallRole) -> int:
+    return ROLE.categories.to_list().index(role)
 
-    Of a name with `*` in it all that it matches; `*` alone is the whole step.
+
+def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int, int]:
+    """Calls that issue what is played inside ranges of a name, each with which of those, -1 where unclear.
+
+    Of a name with `*` in it all that it matches; `*` alone is the whole step, of which the number is told.
     """
+    own = stretch.operations
+    call = own["call"].to_numpy()
+    held = np.flatnonzero((call >= 0) & (stretch.replay.places_of(own["op"].to_numpy()) >= 0))
+    call, inside = call[held], own["range"].to_numpy()[held]
     if name == "*":
-        return _steps(stretch)
-    tree = stretch.ranges.sort("range")
-    texts = tree["text"].fill_null("")
-    pattern = f"^{'.*'.join(map(re.escape, name.split('*')))}$"
-    is_named = (texts.str.contains(pattern) | folded(texts).str.contains(pattern)).to_numpy()
+        begun_ns = np.sort(stretch.steps["issue_start_ns"].to_numpy())
+        of = np.searchsorted(begun_ns, stretch.waits.calls.start_ns[call], side="right")
+        return dict(zip(call.tolist(), of.tolist(), strict=True))
+    tree = stretch.ranges
+    tree = tree[np.argsort(tree["range"].to_numpy(), kind="stable")]
+    wanted = re.compile(".*".join(map(re.escape, name.split("*"))))
+    named = [text for text in folded if wanted.fullmatch(text) or wanted.fullmatch(folded[text])]
+    is_named = tree["text"].is_in(named).fill_null(value=bool(wanted.fullmatch(""))).to_numpy()
     found = np.where(is_named, np.arange(len(tree)), -1)
     above = tree["parent"].to_numpy().astype(np.int64)
     while (above >= 0).any():
         found = np.where((above >= 0) & is_named[above], above, found)
         above = np.where(above >= 0, tree["parent"].to_numpy()[above], -1)
-    own = stretch.operations.filter(pl.col("call") >= 0).select("op", "call", "range", "path")
-    of = pl.Series("of", np.append(found, -1)[own["range"].to_numpy()], dtype=pl.Int64)
-    under = _under(stretch, set(tree.filter(pl.Series(is_named))["path"].to_list()))
-    by_path = own["path"].is_in(list(under)).fill_null(value=False)
-    return own.select("op", "call").with_columns(of).filter((of >= 0) | by_path)
+    path = tree["path"].to_numpy()
+    by_path = np.append(_under(stretch, path[is_named])[path], False)[inside]
+    of = np.append(found, -1)[inside]
+    is_held = (of >= 0) | by_path
+    return dict(zip(call[is_held].tolist(), of[is_held].tolist(), strict=True))
 
 
-def _steps(stretch: Stretch) -> pl.DataFrame:
-    """All operations that calls issue, with the number of the step that the host was at work for."""
-    own = stretch.operations.filter(pl.col("call") >= 0).select("op", "call")
-    issued_ns = stretch.waits.calls.start_ns[own["call"].to_numpy()]
-    begun_ns = stretch.steps["issue_start_ns"].sort().to_numpy()
-    return own.with_columns(of=pl.Series(np.searchsorted(begun_ns, issued_ns, side="right"), dtype=pl.Int64))
-
-
-def _under(stretch: Stretch, paths: set[int]) -> set[int]:
-    """Some paths of ranges and all below them: what another thread does for a range stands there."""
-    found = set(paths)
-    for path, parent in stretch.paths.select("path", "parent").sort("path").iter_rows():
-        if parent in found:
-            found.add(path)
+def _under(stretch: Stretch, paths: Rows) -> npt.NDArray[np.bool_]:
+    """Which paths of ranges are some or below them: what another thread does for a range stands there."""
+    number_of, parent = (stretch.paths[name].to_numpy() for name in ("path", "parent"))
+    found = np.zeros(int(number_of.max(initial=0)) + 1, np.bool_)
+    found[paths] = True
+    for row in np.argsort(number_of, kind="stable").tolist():
+        found[number_of[row]] |= parent[row] >= 0 and found[parent[row]]
     return found
 
 
-def _cost(stretch: Stretch, roles: list[str | None]) -> tuple[int, str]:
+def _cost(stretch: Stretch) -> tuple[int, str]:
     """What the launch of a graph takes on the host, and where that is from."""
-    waits = stretch.waits
-    calls = stretch.pieces.call
+    calls, own = stretch.waits.calls, np.asarray(stretch.pieces.call)
     graphs, launches = (
-        [
-            waits.call_end_ns[call] - waits.call_start_ns[call]
-            for call in {call for call, own in zip(calls, roles, strict=True) if own == role}
-        ]
-        for role in (str(CallRole.GRAPH), str(CallRole.LAUNCH))
+        np.unique(own[stretch.role == _number(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
     )
-    if graphs:
-        return int(np.median(graphs)), "median of the graph launches in this capture"
-    return (2 * int(np.median(launches)) if launches else 0), "taken as two launches"
-
-
-def _until_last_launch(run: list[int], inside: dict[int, int], calls: Numbers) -> list[int]:
-    last = max(place for place, row in enumerate(run) if calls[row] in inside)
-    return run[: last + 1]
-
-
-def _collapse(rows: list[int], cost_ns: int, draft: Draft) -> None:
-    """Let the first piece be the launch of a graph, and the others nothing."""
-    draft.set_piece(rows[0], cost_ns)
-    for row in rows[1:]:
-        draft.set_piece(row, 0)
+    if graphs.size:
+        lengths_ns = calls.end_ns[graphs] - calls.start_ns[graphs]
+        return int(np.median(lengths_ns)), "median of the graph launches in this capture"
+    lengths_ns = calls.end_ns[launches] - calls.start_ns[launches]
+    return 2 * int(np.median(lengths_ns)) if launches.size else 0, "taken as two launches"
