@@ -324,7 +324,7 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
 
     progress("nesting ranges")
     tree, paths, names = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
-    ranges = labelled(tree, capture.range_names, capture.threads)
+    ranges = labelled(tree, capture.range_names, capture.threads, paths, names)
     check_pattern(options.step_range, ranges)
     projected = projection(capture.operations, capture.calls, tree, capture.threads)
 

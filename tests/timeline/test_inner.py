@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from wallscope.timeline.inner import outermost_units
 
-SCHEMA = {"parent": pl.Int32, "text": pl.String, "crosses": pl.Boolean}
+SCHEMA = {"parent": pl.Int32, "name": pl.UInt32, "text": pl.String, "crosses": pl.Boolean}
 
 
 @st.composite
@@ -25,7 +25,8 @@ def expected(rows, row):
 
 
 def frame(rows):
-    named = [(parent, "microbatch 3" if is_unit else "x", crosses) for parent, is_unit, crosses in rows]
+    texts = ("x", "microbatch 3")
+    named = [(parent, int(is_unit), texts[is_unit], crosses) for parent, is_unit, crosses in rows]
     return pl.DataFrame(named, schema=SCHEMA, orient="row")
 
 
@@ -41,7 +42,12 @@ def test_ranges_a_million_deep_are_no_trouble():
     parent = pl.int_range(-1, count - 1, eager=True, dtype=pl.Int32)
     text = pl.Series(["microbatch 3"]).new_from_index(0, count)
     tree = pl.DataFrame(
-        {"parent": parent, "text": text, "crosses": pl.repeat(value=False, n=count, eager=True)}
+        {
+            "parent": parent,
+            "name": pl.repeat(0, count, eager=True, dtype=pl.UInt32),
+            "text": text,
+            "crosses": pl.repeat(value=False, n=count, eager=True),
+        }
     )
 
     assert not outermost_units(tree)["microbatch"].any()

@@ -13,7 +13,6 @@ import polars as pl
 
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
-from wallscope.timeline.folding import folded
 from wallscope.timeline.spans import Times
 
 _TRAINING_STEP = r"(^|[./:])training_step_\d+$"
@@ -49,12 +48,28 @@ class AnchorRanges:
     end_ns: Times
 
 
-def labelled(ranges: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """Ranges (`NESTED`) with the columns `process`, `text` and `folded`, from `NAMES` and `THREADS`."""
-    texts = names.with_columns(folded=folded(names["text"]))
-    return ranges.join(
-        threads.select("thread", "process"), on="thread", how="left", maintain_order="left"
-    ).join(texts, on="name", how="left", maintain_order="left")
+def labelled(
+    ranges: pl.DataFrame,
+    names: pl.DataFrame,
+    threads: pl.DataFrame,
+    paths: pl.DataFrame,
+    folded_names: pl.DataFrame,
+) -> pl.DataFrame:
+    """Ranges (`NESTED`) with the columns `process`, `text` and `folded`, from `NAMES` and `THREADS`.
+
+    What is folded is told by `PATHS` and their names.
+    """
+    if ranges.is_empty():
+        nothing = (threads["process"], names["text"], folded_names["text"].alias("folded"))
+        return ranges.hstack([values.clear() for values in nothing])
+    label = paths["name"].to_numpy()[ranges["path"].to_numpy()]
+    return ranges.hstack(
+        [
+            threads["process"][ranges["thread"].to_numpy()],
+            names["text"][ranges["name"].to_numpy()],
+            folded_names["text"][label].alias("folded"),
+        ]
+    )
 
 
 def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
@@ -82,14 +97,21 @@ def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorR
     With a pattern, the ranges whose text it finds and nothing else; without, the known forms that occur
     at least twice.
     """
-    ranges = ranges.filter(~pl.col("crosses"))
+    if ranges["crosses"].any():
+        ranges = ranges.filter(~pl.col("crosses"))
     if pattern is not None:
-        yield from _of_pattern(ranges.filter(pl.col("text").str.contains(pattern)), pattern)
+        yield from _of_pattern(saying(ranges, pattern), pattern)
         return
-    yield from outermost(ranges.filter(pl.col("text").str.contains(_TRAINING_STEP)))
-    is_step = pl.col("text").str.contains(_STEP) & ~pl.col("text").str.contains(_NO_STEP)
-    yield from outermost(ranges.filter(is_step))
+    yield from outermost(saying(ranges, _TRAINING_STEP))
+    steps = saying(ranges, _STEP)
+    is_other = steps["text"].str.contains(_NO_STEP).to_numpy() if len(steps) else np.empty(0, np.bool_)
+    yield from outermost(steps[np.flatnonzero(~is_other)])
     yield from _cycle(ranges)
+
+
+def saying(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """The ranges whose text a pattern finds."""
+    return ranges[np.flatnonzero(ranges["text"].str.contains(pattern).to_numpy())]
 
 
 def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:
@@ -109,23 +131,28 @@ def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:
 
 def outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     """Each name that recurs on a thread, those that cover most host time first."""
-    by_name = (
-        ranges.group_by("folded", "thread")
-        .agg(pl.len(), covered=(pl.col("end_ns") - pl.col("start_ns")).sum(), first=pl.col("start_ns").min())
-        .filter(pl.col("len") >= _FEWEST)
-        .sort("covered", "first", "folded", descending=[True, False, False])
+    rows_of: dict[tuple[str, int], list[int]] = {}
+    for row, key in enumerate(ranges["folded", "thread"].iter_rows()):
+        rows_of.setdefault(key, []).append(row)
+    start_ns, end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    covered_ns = end_ns - start_ns
+    by_name = sorted(
+        (-int(covered_ns[rows].sum()), int(start_ns[rows].min()), name, rows)
+        for (name, _), rows in rows_of.items()
+        if len(rows) >= _FEWEST
     )
-    for name, thread in by_name.select("folded", "thread").head(_MOST_NAMES).iter_rows():
-        start_ns, end_ns = _outer(ranges.filter((pl.col("folded") == name) & (pl.col("thread") == thread)))
-        if start_ns.size >= _FEWEST:
-            yield AnchorRanges("nvtx", name, start_ns, end_ns)
+    for *_, name, rows in by_name[:_MOST_NAMES]:
+        outer = _outer(ranges[rows])
+        if outer[0].size >= _FEWEST:
+            yield AnchorRanges("nvtx", name, *outer)
 
 
 def _outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
     """Bounds of the ranges that no other of them holds, in order of time."""
-    own = ranges.sort("start_ns", "end_ns", descending=[False, True])
-    start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
-    before = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end_ns)[:-1]))
+    start_ns, end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    order = np.lexsort((-end_ns, start_ns))
+    start_ns, end_ns = start_ns[order], end_ns[order]
+    before = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end_ns)[:-1]))[: order.size]
     return start_ns[start_ns >= before], end_ns[start_ns >= before]
 
 
@@ -135,7 +162,7 @@ def _cycle(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     The rarest phase is the last of a step where it is rarer than the others (one optimizer behind many
     microbatches); of equally frequent ones the first in time begins the step.
     """
-    found = {name: ranges.filter(pl.col("text").str.contains(known)) for name, known in _PHASES.items()}
+    found = {name: saying(ranges, known) for name, known in _PHASES.items()}
     phases = {name: _outer(of_phase) for name, of_phase in found.items()}
     phases = {name: bounds for name, bounds in phases.items() if bounds[0].size >= _FEWEST}
     if not phases:

@@ -11,7 +11,7 @@ import polars as pl
 
 from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.host import RepeatedUnit
-from wallscope.timeline.anchors import FORWARD, outermost
+from wallscope.timeline.anchors import FORWARD, outermost, saying
 from wallscope.timeline.main_stream import MainStream, first_rows
 from wallscope.timeline.nesting import Rows
 
@@ -32,11 +32,12 @@ def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) ->
     """
     if windows.is_empty():
         return None
-    own = ranges.filter((pl.col("process") == main.process) & ~pl.col("crosses"))
+    is_own = (ranges["process"].to_numpy() == main.process) & ~ranges["crosses"].to_numpy()
+    own = ranges["thread", "start_ns", "end_ns", "text", "folded"][np.flatnonzero(is_own)]
     start_ns = main.rows["start_ns"].to_numpy()
     step_start_ns, step_end_ns = windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy()
     for unit, known in UNITS:
-        for anchor in outermost(own.filter(pl.col("text").str.contains(known))):
+        for anchor in outermost(saying(own, known)):
             begins_ns = np.sort(start_ns[first_rows(main, anchor)])
             step = np.searchsorted(step_start_ns, begins_ns, side="right") - 1
             is_inside = (step >= 0) & (begins_ns < step_end_ns[step])
@@ -60,11 +61,15 @@ def outermost_units(tree: pl.DataFrame) -> dict[RepeatedUnit, Rows]:
 def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Rows:
     """The outermost range around each range, itself too, whose text a pattern finds; -1 without one.
 
-    `tree` follows `NESTED` with `text`; the number of a range is its row.
+    `tree` follows `NESTED` with `text`, that of its name; the number of a range is its row.
     """
-    parent = tree["parent"].to_numpy().astype(np.int64)
-    is_named = tree["text"].str.contains("|".join(f"(?:{known})" for known in patterns))
-    is_unit = (is_named.fill_null(value=False) & ~tree["crosses"]).to_numpy()
+    parent, name = tree["parent"].to_numpy().astype(np.int64), tree["name"].to_numpy()
+    one = np.full(int(name.max(initial=0)) + 1, -1)
+    one[name] = np.arange(name.size)
+    used = np.flatnonzero(one >= 0)
+    is_known = np.zeros(one.size, np.bool_)
+    is_known[used] = tree["text"][one[used]].str.contains("|".join(f"(?:{known})" for known in patterns))
+    is_unit = is_known[name] & ~tree["crosses"].to_numpy()
     found = np.where(is_unit, np.arange(parent.size), -1)
     above = parent
     while (above >= 0).any():  # what lies twice as far above each time: ranges may lie a million deep

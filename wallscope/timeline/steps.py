@@ -15,7 +15,7 @@ import polars as pl
 
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
-from wallscope.model.frames import STEPS, WINDOWS
+from wallscope.model.frames import STEPS
 from wallscope.model.selection import FOREVER_NS
 from wallscope.timeline.anchors import named_anchors
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
@@ -123,7 +123,8 @@ def _by_ranges(
 
     What the user's pattern finds needs no like name; ranges of several names are called by the pattern.
     """
-    of_process = {main.process: ranges.filter(pl.col("process") == main.process) for main in mains}
+    process = ranges["process"].to_numpy()
+    of_process = {main.process: ranges[np.flatnonzero(process == main.process)] for main in mains}
     for chosen in named_anchors(of_process[busiest.process], pattern):
         rows, names = {}, {chosen.name}
         for main in mains:
@@ -189,16 +190,16 @@ def _windows(main: MainStream, rows: Rows, operations: pl.DataFrame, host: Host)
         )
         return window.select(STEPS.names()).cast(STEPS)
     start_ns = np.sort(main.rows["start_ns"].to_numpy()[rows])
-    windows = pl.DataFrame(
+    issue_ns = main.rows["issue_ns"].to_numpy()[rows]
+    hosted = pl.DataFrame(
         {
-            "rank_id": np.full(rows.size, main.rank_id),
-            "step": np.arange(rows.size),
+            "rank_id": np.full(rows.size, main.rank_id, np.uint32),
+            "step": np.arange(rows.size, dtype=np.uint32),
             "start_ns": start_ns,
             "end_ns": np.append(start_ns[1:], main.last_ns),
-        }
-    ).cast(WINDOWS)
-    issue_ns = main.rows["issue_ns"].to_numpy()[rows]
-    hosted = windows.with_columns(
-        pl.Series("issue_start_ns", issue_ns), pl.Series("issue_end_ns", np.append(issue_ns[1:], FOREVER_NS))
+            "issue_start_ns": issue_ns,
+            "issue_end_ns": np.append(issue_ns[1:], FOREVER_NS),
+        },
+        schema={name: STEPS[name] for name in STEPS.names()[:6]},
     )
     return judged(hosted, main.process, host)
