@@ -95,6 +95,13 @@ class Run:
     def _values(self) -> dict[str, Measured]:
         return {name: measure(self) for name, measure in _OF_RUN.items()}
 
+    @cached_property
+    def material(self) -> tuple[str, ...]:
+        """The causes that could win enough to be worth a fix, the weightiest first."""
+        weights = {entry.cause: self.weight(entry.cause) for entry in self.rank.causes}
+        found = (cause for cause, weight in weights.items() if weight >= MATERIAL_SHARE)
+        return tuple(sorted(found, key=lambda cause: (-weights[cause], cause)))
+
     def weight(self, cause: str) -> float:
         """What a cause could win, else what it owns, as a share of the typical step."""
         entry = next((entry for entry in self.rank.causes if entry.cause == cause), None)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from wallscope.fixes.predicates import LAUNCHING, MATERIAL_SHARE, Run, holds
+from wallscope.fixes.predicates import LAUNCHING, Run, holds
 from wallscope.fixes.rules import PRESSURE, Phase, Rule
 from wallscope.model.analysis import CauseTime
 from wallscope.model.catalogue import PEER_WAIT, is_part
@@ -73,13 +73,9 @@ def _answers_waiting(rule: Rule) -> bool:
 
 def _answered(rule: Rule, run: Run) -> tuple[str, ...]:
     """The material causes of the run that a rule answers, the weightiest first."""
-    causes = [entry.cause for entry in run.rank.causes if rule.answers(entry.cause)]
-    material = sorted(
-        (cause for cause in causes if run.weight(cause) >= MATERIAL_SHARE),
-        key=lambda cause: (-run.weight(cause), cause),
-    )
+    material = tuple(cause for cause in run.material if rule.answers(cause))
     pressed = PRESSURE in rule.causes and run.analysis.diagnosis.memory_pressure.level in {"near", "high"}
-    return (*material, PRESSURE) if pressed else tuple(material)
+    return (*material, PRESSURE) if pressed else material
 
 
 def _rank(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Annotated, ClassVar, get_args
 
@@ -91,7 +91,7 @@ class Rule:
 
     def answers(self, cause: str) -> bool:
         """Whether a cause is one of those that the rule is for."""
-        return any(fnmatchcase(cause, pattern) for pattern in self.causes)
+        return _is_any(self.causes, cause)
 
     def all_settings(self) -> tuple[Setting, ...]:
         """The settings one by one, in the order of the file."""
@@ -100,6 +100,11 @@ class Rule:
     def questions(self, causes: Sequence[str]) -> tuple[Question, ...]:
         """What a replay is asked, where it answers these causes."""
         return tuple(question for line in self.replay for question in _questions(line, causes))
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
+    return any(fnmatchcase(cause, pattern) for pattern in patterns)
 
 
 def _questions(line: str, causes: Sequence[str]) -> Iterator[Question]:

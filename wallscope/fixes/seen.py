@@ -13,6 +13,7 @@ from wallscope.model.communication import CommunicationOperation
 from wallscope.model.compute import ComputeDetails
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.kinds import Axis, Backend, Collective, Precision
+from wallscope.timeline.lookup import filled, places
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"
 _DELAYED_WGRAD = r"(^|\.)delayed_expert_wgrad$"
@@ -24,6 +25,7 @@ _SIZES = {
 }
 _SPREAD = {**_SIZES, Axis.PP: "pipeline_model_parallel_size"}
 _BACKENDS = {Backend.DEEP_EP: "deepep", Backend.HYBRID_EP: "hybridep", Backend.NCCL_EP: "ncclep"}
+_AXES = tuple(Axis)
 _MUCH = 0.05
 _LOW = {Precision.FP8, Precision.MXFP8, Precision.NVFP4, Precision.INT8}
 
@@ -72,15 +74,13 @@ def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
 
 def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Axis, tuple[int, ...]]:
     """The numbers of ranks of the communicators of each axis that is known."""
-    told = (
-        axes.select("op", pl.col("axis").cast(pl.String))
-        .join(collectives.select("op", "participants"), on="op")
-        .filter(pl.col("participants").is_not_null() & (pl.col("axis") != Axis.UNKNOWN))
-        .unique(["axis", "participants"])
-        .sort("axis", "participants")
-    )
-    groups = told.group_by("axis", maintain_order=True).agg("participants")
-    return {Axis(axis): tuple(sizes) for axis, sizes in groups.iter_rows()}
+    place = places(collectives["op"].to_numpy(), axes["op"].to_numpy())
+    axis, size = filled(axes["axis"][place[place >= 0]]), filled(collectives["participants"])[place >= 0]
+    sizes: dict[Axis, set[int]] = {}
+    for number, ranks in zip(axis.tolist(), size.tolist(), strict=True):
+        if number >= 0 and ranks >= 0:
+            sizes.setdefault(_AXES[number], set()).add(ranks)
+    return {each: tuple(sorted(sizes[each])) for each in sorted(sizes) if each is not Axis.UNKNOWN}
 
 
 def _nvlink_domain(name: str | None) -> int | None:

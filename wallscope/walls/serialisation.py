@@ -113,10 +113,9 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
     """Of kernels that were held: the place of the one before, and how long each was ready while that ran."""
     op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
     issued_ns, ready_ns = waits.order.issued_ns[op], _ready_in_stream_ns(kernels, waits)
-    begun = places(work.columns.op[work.columns.begins], op)
-    begins = np.zeros(op.size, np.bool_)
-    begins[begun[begun >= 0]] = True
-    later = np.flatnonzero(begins & (ready_ns < start_ns - READY_NS))
+    is_begun = np.zeros(waits.order.issued_ns.size, np.bool_)
+    is_begun[work.columns.op[work.columns.begins]] = True
+    later = np.flatnonzero(is_begun[op] & (ready_ns < start_ns - READY_NS))
     by_end = np.argsort(end_ns, kind="stable")
     place = np.searchsorted(end_ns[by_end], start_ns[later], side="right") - 1
     earlier = np.full(later.size, -1, np.int64)
