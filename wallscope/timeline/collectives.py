@@ -4,14 +4,18 @@ The call whose range contains the launch of an operation, on the same thread, en
 group launches what all calls since its begin ask for.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.capture import Capture
-from wallscope.model.frames import COLLECTIVES
+from wallscope.model.frames import CATEGORY, COLLECTIVES
 from wallscope.model.kinds import Backend, Collective, OperationClass
+from wallscope.timeline.lookup import filled
 from wallscope.timeline.nesting import Rows, innermost, jumps, parents
+from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times
 
 _CALL, _GROUP_START, _GROUP_END, _GROUP_WHOLE = range(4)
@@ -29,6 +33,17 @@ _ASKED = {
     "gather": Collective.SEND_RECV,
     "scatter": Collective.SEND_RECV,
 }
+_COLLECTIVES = tuple(Collective)
+_KIND_OF_CATEGORY = np.array(
+    [
+        _COLLECTIVES.index(Collective.SEND_RECV if each == Collective.ALL_TO_ALL else Collective(each))
+        if each in _COLLECTIVES
+        else -1
+        for each in CATEGORY.categories
+    ]
+)
+_COMMUNICATION = list(OperationClass).index(OperationClass.COMMUNICATION)
+_PEER_COPY = list(Backend).index(Backend.PEER_COPY)
 _COUNTS_ONE_PART = ("allgather", "reducescatter", "alltoall")
 _COUNTS_ONE_WAY = ("broadcast", "bcast", "reduce")
 _FEWEST_PEERS, _FEWEST_MESSAGES = 3, 4
@@ -42,27 +57,52 @@ def collectives(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame:
     Operations of CUDA graphs, and those issued before the capture, have no call.
     """
     asked = _asked(capture.collective_calls)
-    launches = (
-        operations.filter((pl.col("class") == OperationClass.COMMUNICATION) & (pl.col("call") >= 0))
-        .select("op", "rank_id", "category", "backend", call=pl.col("call").cast(pl.UInt32))
-        .join(capture.calls.select("call", "thread", at_ns="start_ns"), on="call")
-    )
-    if asked.is_empty() or launches.is_empty():
+    launches = _launches(operations, capture.calls)
+    if asked.is_empty() or launches.op.size == 0:
         return COLLECTIVES.to_frame()
-    of_thread = {own["thread"][0]: own for own in launches.partition_by("thread")}
-    found = [
-        _paired(own, of_thread[own["thread"][0]])
-        for own in asked.partition_by("thread")
-        if own["thread"][0] in of_thread
-    ]
-    if not found:
+    members = _paired(asked, launches)
+    if members.is_empty():
         return COLLECTIVES.to_frame()
-    members = pl.concat(found).join(_own_ranks(capture), on=["rank_id", "communicator"], how="left")
+    if capture.communicators.is_empty():
+        return _facts(members)
+    known = members.join(_own_ranks(capture), on=["rank_id", "communicator"], how="left")
     return _facts(
-        members.with_columns(
+        known.with_columns(
             participants=pl.coalesce("participants", "known_participants"),
             rank=pl.coalesce("rank", "known_rank"),
         )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Launches:
+    """Communication operations whose launch is known, by thread and number; kinds as places in `Collective`.
+
+    An all-to-all is of the kind of messages. Copies between devices are of any kind.
+    """
+
+    op: Rows
+    rank: Rows
+    thread: Rows
+    at_ns: Times
+    kind: Rows
+    is_copy: npt.NDArray[np.bool_]
+
+
+def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> _Launches:
+    call = operations["call"].to_numpy()
+    rows = np.flatnonzero((filled(operations["class"]) == _COMMUNICATION) & (call >= 0))
+    thread = calls["thread"][call[rows]].to_numpy()
+    order = np.argsort(thread, kind="stable")
+    rows = rows[order]
+    kind = _KIND_OF_CATEGORY[filled(operations["category"][rows])]
+    return _Launches(
+        op=operations["op"].to_numpy()[rows],
+        rank=operations["rank_id"].to_numpy()[rows],
+        thread=thread[order],
+        at_ns=calls["start_ns"][call[rows]].to_numpy(),
+        kind=kind,
+        is_copy=filled(operations["backend"][rows]) == _PEER_COPY,
     )
 
 
@@ -84,30 +124,62 @@ def _asked(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _paired(asked: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    """Operations of one thread beside the calls that asked for each, a row for each pair.
+def _paired(asked: pl.DataFrame, launches: _Launches) -> pl.DataFrame:
+    """Operations beside the calls that asked for each, a row for each pair, with the columns of `asked`.
 
     `is_sole` says that no other operation has a part in the calls.
     """
-    start_ns, end_ns = asked["start_ns"].to_numpy(), asked["end_ns"].to_numpy()
-    mark = asked["mark"].to_numpy()
-    kept = np.flatnonzero(~_inside_a_call(start_ns, end_ns, mark == _CALL))
-    unit, owner = _units(start_ns[kept], end_ns[kept], mark[kept], launches["at_ns"].to_numpy())
-    members = asked[kept].with_columns(unit=pl.Series(unit)).filter(pl.col("mark") == _CALL)
-    kind = pl.col("category").cast(pl.String).replace({str(Collective.ALL_TO_ALL): str(Collective.SEND_RECV)})
-    own = launches.with_columns(unit=pl.Series(owner), kind=kind).filter(pl.col("unit") >= 0)
-    asked_kind = {name: str(kind) for name, kind in _ASKED.items() if kind is not Collective.ALL_TO_ALL}
-    is_alone = pl.len().over("unit") == 1
-    is_of_kind = pl.col("kind") == pl.col("asked").replace_strict(
-        asked_kind, default=str(Collective.SEND_RECV), return_dtype=pl.String
+    unit, owner = _units_of_threads(asked, launches)
+    own = np.flatnonzero(owner >= 0)
+    of_unit = owner[own]
+    is_alone = np.bincount(of_unit, minlength=len(asked))[of_unit] == 1
+    _, kind, like = np.unique(
+        of_unit * len(Collective) + launches.kind[own], return_inverse=True, return_counts=True
     )
-    return (
-        own.with_columns(is_alone=is_alone, is_sole=is_alone | (pl.len().over("unit", "kind") == 1))
-        .join(members.drop("thread", "mark"), on="unit")
-        .filter(pl.col("is_alone") | is_of_kind | (pl.col("backend") == Backend.PEER_COPY))
-        .with_columns(is_sole=pl.col("is_alone") | (pl.col("is_sole") & is_of_kind))
-        .drop("unit", "kind", "is_alone")
+    is_only = is_alone | (like[kind] == 1)
+    members = np.flatnonzero((unit >= 0) & (asked["mark"].to_numpy() == _CALL))
+    members = members[np.argsort(unit[members], kind="stable")]
+    first, last = (np.searchsorted(unit[members], of_unit, side) for side in ("left", "right"))
+    pair = np.repeat(np.arange(own.size), last - first)
+    nth = np.arange(pair.size) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+    call, row = members[first[pair] + nth], own[pair]
+    is_of_kind = launches.kind[row] == _kinds_asked(asked["asked"])[call]
+    is_told = np.flatnonzero(is_alone[pair] | is_of_kind | launches.is_copy[row])
+    call, row, pair = call[is_told], row[is_told], pair[is_told]
+    calls: pl.DataFrame = asked.drop("thread", "mark")[call]
+    return calls.hstack(
+        [
+            pl.Series("op", launches.op[row]),
+            pl.Series("rank_id", launches.rank[row]),
+            pl.Series("is_sole", is_alone[pair] | (is_only[pair] & is_of_kind[is_told])),
+        ]
     )
+
+
+def _kinds_asked(asked: pl.Series) -> Rows:
+    """The kind of operation that each function asks for; what is none of its own is made of messages."""
+    kinds = {
+        name: Collective.SEND_RECV if kind is Collective.ALL_TO_ALL else kind for name, kind in _ASKED.items()
+    }
+    return np.array([_COLLECTIVES.index(kinds[name]) if name in kinds else -1 for name in asked.to_list()])
+
+
+def _units_of_threads(asked: pl.DataFrame, launches: _Launches) -> tuple[Rows, Rows]:
+    """The row of `asked` that launches for each of its rows, and that around each launch; -1 without one."""
+    start_ns, end_ns, mark = (asked[column].to_numpy() for column in ("start_ns", "end_ns", "mark"))
+    unit, owner = np.full(len(asked), -1), np.full(launches.op.size, -1)
+    thread = filled(asked["thread"])
+    for rows in np.split(np.arange(len(asked)), np.flatnonzero(turns(thread))[1:]):
+        first, last = (
+            int(np.searchsorted(launches.thread, thread[rows[0]], side)) for side in ("left", "right")
+        )
+        if first == last:
+            continue
+        kept = rows[~_inside_a_call(start_ns[rows], end_ns[rows], mark[rows] == _CALL)]
+        own, around = _units(start_ns[kept], end_ns[kept], mark[kept], launches.at_ns[first:last])
+        unit[kept] = np.append(kept, -1)[own]
+        owner[first:last] = np.append(kept, -1)[around]
+    return unit, owner
 
 
 def _inside_a_call(start_ns: Times, end_ns: Times, is_call: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -21,7 +21,7 @@ def gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -
     """
     if gpu is None and len(capture.export.gpus) == 1:
         gpu = capture.export.gpus[0].id
-    if gpu is None:
+    if gpu is None or capture.samples.is_empty():
         return None
     told = capture.samples.filter((pl.col("gpu") == gpu) & pl.col("at_ns").is_not_null()).join(
         capture.metric_names, left_on="metric", right_on="name"
