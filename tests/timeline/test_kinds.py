@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from wallscope.errors import KernelRulesError
-from wallscope.model.frames import NAMES
-from wallscope.timeline.kinds import kernel_kinds, rules_with, shipped_rules
+from wallscope.model.frames import CLASSIFIED, COPIES, NAMES, OPERATIONS
+from wallscope.timeline.kinds import classified, kernel_kinds, rules_with, shipped_rules
 
 KNOWN = Path(__file__).with_name("kernel_names.csv")
 
@@ -131,3 +131,31 @@ def test_a_catastrophic_pattern_takes_linear_time(tmp_path):
     kinds("a" * 50_000 + "!", rules=rules_with(rules))
 
     assert time.process_time() - started_s < 30
+
+
+def test_copies_are_told_beside_any_number_of_names():
+    many = kernel_kinds(names(*(f"frobnicate_{number}" for number in range(300))), shipped_rules())
+    kinds_of = ["kernel", "copy", "copy", "fill", "graph", "copy"]
+    operations = pl.DataFrame(
+        [
+            {"op": op, "kind": kind, "name": 299 if kind == "kernel" else None}
+            for op, kind in enumerate(kinds_of)
+        ],
+        schema=OPERATIONS,
+    )
+    directions = {1: "host-to-device", 2: "peer", 3: "fill", 5: None}
+    copies = pl.DataFrame(
+        [{"op": op, "direction": direction} for op, direction in directions.items()], schema=COPIES
+    )
+
+    found = classified(operations, copies, many)
+
+    assert found.schema == CLASSIFIED
+    assert found.select("class", "category", "backend", "matched").rows() == [
+        ("compute", "other", None, False),
+        ("copy", "host-to-device", None, True),
+        ("communication", "send-recv", "peer-copy", True),
+        ("copy", "fill", None, True),
+        ("opaque_graph", "graph", None, True),
+        ("copy", None, None, True),
+    ]

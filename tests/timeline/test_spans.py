@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.timeline.spans import Spans, covered_ns, length_ns, ordered, spans, union
+from wallscope.timeline.spans import Spans, common, covered_ns, length_ns, ordered, spans, union
 
 BOUNDS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)
 
@@ -34,6 +34,15 @@ def test_union_of_spans(rows, expected):
 @given(BOUNDS, BOUNDS)
 def test_a_union_holds_the_instants_of_its_sides(left, right):
     assert instants(union(spans(*left), spans(*right)).rows()) == instants(left) | instants(right)
+
+
+@given(BOUNDS, BOUNDS)
+def test_what_is_common_holds_the_instants_of_both_sides(left, right):
+    found = common(union(spans(*left)), union(spans(*right)))
+
+    assert instants(found.rows()) == instants(left) & instants(right)
+    assert (found.end_ns > found.start_ns).all()
+    assert (found.start_ns[1:] >= found.end_ns[:-1]).all()
 
 
 @given(BOUNDS)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.errors import KernelRulesError
-from wallscope.model.frames import BACKEND, CATEGORY, CLASS, CLASSIFIED, KERNEL_KINDS
+from wallscope.model.frames import KERNEL_KINDS
 from wallscope.model.kinds import (
     Backend,
     Collective,
@@ -25,7 +25,7 @@ from wallscope.model.kinds import (
     OperationClass,
     OperationKind,
 )
-from wallscope.timeline.numbered import by_operation
+from wallscope.timeline.lookup import filled
 from wallscope.timeline.remembered import Remembered
 
 _KEYS = {"pattern", "category", "operation", "backend", "why"}
@@ -162,35 +162,29 @@ def classified(operations: pl.DataFrame, copies: pl.DataFrame, kinds: pl.DataFra
     Copies between devices communicate; other copies and fills are copies; a row of graph-mode
     tracing is an opaque graph.
     """
-    peer = pl.col("direction") == CopyDirection.PEER
-    is_copy = pl.col("kind").is_in([OperationKind.COPY, OperationKind.FILL])
-    is_graph = pl.col("kind") == OperationKind.GRAPH
-    told = kinds.sort("name")
-    of_kernels = [told[column].gather(operations["name"]) for column in told.columns if column != "name"]
-    return (
-        operations.with_columns(*of_kernels, direction=by_operation(copies, "direction", len(operations)))
-        .with_columns(
-            pl.when(is_graph)
-            .then(pl.lit(OperationClass.OPAQUE_GRAPH, CLASS))
-            .when(is_copy & peer)
-            .then(pl.lit(OperationClass.COMMUNICATION, CLASS))
-            .when(is_copy)
-            .then(pl.lit(OperationClass.COPY, CLASS))
-            .otherwise(pl.col("class"))
-            .alias("class"),
-            pl.when(is_graph)
-            .then(pl.lit("graph", CATEGORY))
-            .when(is_copy & peer)
-            .then(pl.lit(Collective.SEND_RECV, CATEGORY))
-            .when(is_copy)
-            .then(pl.col("direction").cast(CATEGORY))
-            .otherwise(pl.col("category"))
-            .alias("category"),
-            pl.when(is_copy & peer)
-            .then(pl.lit(Backend.PEER_COPY, BACKEND))
-            .otherwise(pl.col("backend"))
-            .alias("backend"),
-            pl.col("matched").fill_null(True),
-        )
-        .select(CLASSIFIED.names())
-    )
+    told = kinds if kinds["name"].is_sorted() else kinds.sort("name")
+    row = filled(operations["name"], len(told)).astype(np.uint32)
+    kind = filled(operations["kind"])
+    row[kind == _GRAPH] = len(told) + 1
+    row[np.isin(kind, _COPYING)] = len(told) + len(_OTHERS) - 1
+    moved, direction = copies["op"].to_numpy(), filled(copies["direction"], len(CopyDirection))
+    row[moved] = direction.astype(np.uint32) + len(told) + 2
+    return operations.hstack(pl.concat([told.drop("name"), _OTHERS])[row].get_columns())
+
+
+def _others() -> pl.DataFrame:
+    """What is told of a kernel without a name, a graph, copies of each direction and of an unknown one."""
+    rows: list[tuple[str | None, ...]] = [(None, None, None), (OperationClass.OPAQUE_GRAPH, "graph", None)]
+    for direction in CopyDirection:
+        is_peer = direction is CopyDirection.PEER
+        peer = (OperationClass.COMMUNICATION, Collective.SEND_RECV, Backend.PEER_COPY)
+        rows.append(peer if is_peer else (OperationClass.COPY, direction, None))
+    rows.append((OperationClass.COPY, None, None))
+    schema = {name: dtype for name, dtype in KERNEL_KINDS.items() if name not in {"name", "matched"}}
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(matched=pl.lit(value=True))
+
+
+_OTHERS = _others()
+_GRAPH, *_COPYING = map(
+    list(OperationKind).index, (OperationKind.GRAPH, OperationKind.COPY, OperationKind.FILL)
+)

@@ -43,6 +43,8 @@ def ordered_by(*keys: Rows) -> Rows:
 def filled(column: pl.Series, unknown: int = -1) -> Rows:
     """Whole numbers as an array, of an enumeration the places of its values; null as another number.
 
+    Without a null the numbers are of the column's own type, which may be a byte: widen them to reckon.
+
     >>> filled(pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))).tolist()
     [1, -1, 0]
     """
