@@ -17,16 +17,40 @@ from wallscope.timeline.nesting import Rows, parents
 from wallscope.timeline.spans import Numbers, Times, numbers
 
 Flags = npt.NDArray[np.bool_]
+_BEFORE_ALL = -(2**62)
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 
 
 @dataclass(frozen=True, slots=True)
-class CallTimes:
-    """Start, end and thread of each call as arrays; the last entry is for call -1."""
+class OfCalls:
+    """A column of `CALLS` as it is, to be asked by numbers of calls; -1 is no call."""
 
-    start_ns: Times
-    end_ns: Times
-    thread: Rows
+    told: npt.NDArray[np.integer]
+    of_none: int
+
+    def __getitem__(self, call: int | npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """What is told of some calls."""
+        if not self.told.size:
+            return np.full(np.shape(call), self.of_none, np.int64)
+        return np.where(np.less(call, 0), np.int64(self.of_none), self.told[call])
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """Start, end and thread of each call; of none: before all, and no thread."""
+
+    start_ns: OfCalls
+    end_ns: OfCalls
+    thread: OfCalls
+
+
+def call_times(calls: pl.DataFrame) -> CallTimes:
+    """The times and threads of calls (`CALLS`)."""
+    return CallTimes(
+        OfCalls(calls["start_ns"].to_numpy(), _BEFORE_ALL),
+        OfCalls(calls["end_ns"].to_numpy(), _BEFORE_ALL),
+        OfCalls(calls["thread"].to_numpy(), -1),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import polars as pl
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
-from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans
+from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans, call_times
 from wallscope.timeline.enumerated import place, places
 from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
@@ -24,7 +24,6 @@ from wallscope.timeline.spans import Numbers, numbers
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
-_BEFORE_ALL = -(2**62)
 _MOST_ROUNDS = 3
 _BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
 
@@ -38,7 +37,7 @@ class Dependencies:
         order: streams and what operations wait for in them.
         waits: what waits mean, and how that and the streams of their records were found.
         call_start_ns, call_end_ns, call_thread: of each call, as in `CALLS`.
-        calls: the same of all calls as arrays, with one more at the end for -1: before all, of no thread.
+        calls: the same, to be asked of many calls at once.
         spans: calls laid flat, by thread.
         blocking: what each blocking call waited for; empty where there was nothing to wait for.
         waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
@@ -73,11 +72,7 @@ def dependencies(capture: Capture) -> Dependencies:
     """Who waits for whom in a capture."""
     calls, operations = capture.calls, capture.operations
     call = operations["call"].to_numpy()
-    call_start_ns, call_end_ns = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-    thread = calls["thread"].to_numpy().astype(np.int64)
-    times = CallTimes(
-        np.append(call_start_ns, _BEFORE_ALL), np.append(call_end_ns, _BEFORE_ALL), np.append(thread, -1)
-    )
+    times = call_times(calls)
     waits = resolved_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
     graphs = GraphLaunches(operations, calls)
     order, waits, unexplained = _ordered(capture, waits, times, graphs)
@@ -90,9 +85,9 @@ def dependencies(capture: Capture) -> Dependencies:
         call=numbers(call),
         order=order,
         waits=waits,
-        call_start_ns=numbers(call_start_ns),
-        call_end_ns=numbers(call_end_ns),
-        call_thread=numbers(thread),
+        call_start_ns=numbers(times.start_ns.told),
+        call_end_ns=numbers(times.end_ns.told),
+        call_thread=numbers(times.thread.told),
         calls=times,
         spans=call_spans(calls),
         blocking=blocking,

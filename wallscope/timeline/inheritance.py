@@ -42,7 +42,8 @@ class HostThread:
 
     @cached_property
     def _call_end_ns(self) -> Times:
-        return np.maximum.accumulate(self._calls["end_ns"].to_numpy())
+        ends_ns = self._calls["end_ns"].to_numpy()
+        return ends_ns if (ends_ns[1:] >= ends_ns[:-1]).all() else np.maximum.accumulate(ends_ns)
 
     def open_range(self, at_ns: Times) -> Rows:
         """The innermost open range at each moment, -1 where there is none."""

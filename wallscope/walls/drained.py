@@ -22,10 +22,6 @@ class Drained:
     """
 
     def __init__(self, operations: pl.DataFrame, waits: Dependencies, names: pl.Series) -> None:
-        op = operations["op"].to_numpy()
-        issued_ns, end_ns = waits.order.issued_ns[op], operations["end_ns"].to_numpy()
-        order = np.argsort(issued_ns, kind="stable")
-        self._issued_ns, self._busy_until_ns = issued_ns[order], np.maximum.accumulate(end_ns[order])
         call = operations["call"].to_numpy()
         issuing = distinct(call[call >= 0])
         blocking = np.fromiter(waits.blocking, np.int64, len(waits.blocking))
@@ -35,7 +31,7 @@ class Drained:
         own = np.unique(waits.calls.thread[issuing])
         self.threads: list[int] = own.tolist()
         self._blocking = blocking[np.isin(waits.calls.thread[blocking], own)]
-        self._draining = self._blocking[self._drains()]
+        self._draining = self._blocking[self._drains(operations)]
 
     def by_call(self, thread: int, at_ns: Times) -> Rows:
         """The call that had left the device without work at each moment of a thread, -1 where none had.
@@ -69,15 +65,18 @@ class Drained:
         names = self.names(self._blocking)
         return [call for call, own in zip(self._blocking.tolist(), names, strict=True) if own == name]
 
-    def _drains(self) -> npt.NDArray[np.bool_]:
+    def _drains(self, operations: pl.DataFrame) -> npt.NDArray[np.bool_]:
         """Whether what each blocking call waited for ended in it, and the device had nothing else to do."""
         waits = self._waits
+        issued_ns = waits.order.issued_ns[operations["op"].to_numpy()]
+        order = np.argsort(issued_ns, kind="stable")
+        busy_until_ns = np.maximum.accumulate(operations["end_ns"].to_numpy()[order])
         tails = (waits.blocking[call] for call in self._blocking.tolist())
         done_ns = [
             max((waits.end_ns[op] for op in tail if op != UNRESOLVED), default=_NEVER) for tail in tails
         ]
         start_ns, end_ns = waits.calls.start_ns[self._blocking], waits.calls.end_ns[self._blocking]
-        count = np.searchsorted(self._issued_ns, end_ns, side="left")
-        busy_until_ns = np.append(self._busy_until_ns, 0)[count - 1]
+        count = np.searchsorted(issued_ns[order], end_ns, side="left")
+        busy_until_ns = np.append(busy_until_ns, 0)[count - 1]
         found: npt.NDArray[np.bool_] = (np.array(done_ns, np.int64) > start_ns) & (count > 0)
         return found & (busy_until_ns <= end_ns)
