@@ -30,6 +30,7 @@ from wallscope.timeline.projection import projection
 from wallscope.timeline.selection import selected_ranks, selected_windows
 from wallscope.timeline.steadiness import Host
 from wallscope.timeline.steps import Division, divided
+from wallscope.tuning import give_back
 from wallscope.walls.accounting import Divided, accounts, all_slices, rank_windows, rank_work
 from wallscope.walls.anchoring import anchor_of
 from wallscope.walls.attribution import Evidence
@@ -131,7 +132,9 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
         configuration, odd = read.configuration, read.findings
     parts, division = divide(path, options, progress)
     parts = replace(parts, capture=replace(parts.capture, findings=(*odd, *parts.capture.findings)))
+    give_back()
     facts, evidence = gathered(parts, division, options, progress)
+    give_back()
     progress("accounting for time")
     spoken = _spoken(parts, division, facts, evidence, options, configuration)
     analysis, own = spoken.analysis, spoken.profiles

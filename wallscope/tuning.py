@@ -1,7 +1,8 @@
 """How the process manages memory: an analysis makes large tables, uses them once and ends.
 
 Memory that is given back to the system after each table comes back page by page, which took a seventh of the
-time; so it is kept. Python's search for cycles walks over millions of objects that all live to the end.
+time; so it is kept, until it is much. Python's search for cycles walks over millions of objects that all live
+to the end.
 """
 
 import gc
@@ -11,8 +12,21 @@ import sys
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # malloc.h of glibc
 _LARGEST_TABLE_BYTES = 1 << 30
 _PAD_BYTES = 64 << 20
+_OF_ARENA = [
+    "arena",
+    "ordblks",
+    "smblks",
+    "hblks",
+    "hblkhd",
+    "usmblks",
+    "fsmblks",
+    "uordblks",
+    "fordblks",
+    "keepcost",
+]
 _POLARS = "_RJEM_MALLOC_CONF"
 _CYCLES_AFTER = 100_000
+_MOST_KEPT_BYTES = 256 << 20
 
 
 def tune() -> None:
@@ -28,3 +42,23 @@ def tune() -> None:
             mallopt(_TRIM_THRESHOLD, _LARGEST_TABLE_BYTES)
             mallopt(_TOP_PAD, _PAD_BYTES)
             mallopt(_ARENA_MAX, 1)
+
+
+def give_back() -> None:
+    """Give memory that is kept for later back to the system where it is much: exports of millions of kernels."""
+    if sys.platform != "linux":
+        return
+    import ctypes  # noqa: PLC0415
+
+    class Arena(ctypes.Structure):
+        """`struct mallinfo2`, malloc.h of glibc 2.33 and later."""
+
+        _fields_ = tuple((name, ctypes.c_size_t) for name in _OF_ARENA)
+
+    libc = ctypes.CDLL(None)
+    told = getattr(libc, "mallinfo2", None)
+    if told is None:
+        return
+    told.restype = Arena
+    if told().fordblks > _MOST_KEPT_BYTES:
+        libc.malloc_trim(0)

@@ -15,6 +15,7 @@ from wallscope.profile import Described, Tables, described, tables
 from wallscope.timeline.lookup import by_rank
 from wallscope.timeline.partners import partners
 from wallscope.timeline.spans import Times
+from wallscope.tuning import give_back
 from wallscope.walls.attribution import Evidence, attributed
 from wallscope.walls.ceilings import Ceilings, ceilings
 from wallscope.walls.communication import Traffic, blocking_ns, communication
@@ -100,7 +101,13 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
     ranks = rank_windows(divided)
     held = ceilings(evidence, ranks, partners(divided.operations, facts.collectives))
     of_ranks = zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
-    return side_by_side(lambda own: _account(gathered, *own), of_ranks)
+
+    def accounted(own: tuple[dict[str, Any], RankWindows, Ceilings]) -> Account:
+        found = _account(gathered, *own)
+        give_back()
+        return found
+
+    return side_by_side(accounted, of_ranks)
 
 
 def rank_windows(divided: Divided) -> list[RankWindows]:
