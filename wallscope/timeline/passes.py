@@ -84,16 +84,18 @@ def passes(
     parent = path_of_range.copy()
     path_of_range[tree["range"].to_numpy()] = tree["path"].to_numpy()
     parent[tree["range"].to_numpy()] = tree["parent"].to_numpy()
-    in_order = projected[np.argsort(projected["op"].to_numpy(), kind="stable")]
-    own_range = in_order["range"].to_numpy().astype(np.int64)
+    op, own_range = projected["op"].to_numpy(), projected["range"].to_numpy()
+    if (op[1:] < op[:-1]).any():
+        in_order = np.argsort(op, kind="stable")
+        op, own_range = op[in_order], own_range[in_order]
     is_inside = own_range >= 0
-    path, held = np.full(own_range.size, len(states)), own_range[is_inside]
+    path, held = np.full(op.size, len(states), np.uint32), own_range[is_inside].astype(np.int64)
     path[is_inside] = path_of_range[held]
     known = [*states, _PathState()]  # the last is that of what stands in no range
     in_checkpoint = np.array([state.in_checkpoint for state in known], np.bool_)
     is_checkpoint = np.array([state.is_checkpoint for state in known], np.bool_)
     updates = np.array([state.of is Pass.OPTIMIZER for state in known], np.bool_)
-    scope = np.full(own_range.size, -1)
+    scope = np.full(op.size, -1, np.int32)
     scope[is_inside] = np.where(
         in_checkpoint[path[is_inside]],
         nearest(held, parent, is_checkpoint[path_of_range]),
@@ -102,10 +104,10 @@ def passes(
     is_told = ~(in_checkpoint[path] & (scope < 0))
     return pl.DataFrame(
         {
-            "op": in_order["op"],
+            "op": op,
             "pass": pl.Series([state.of for state in known], dtype=PASSES["pass"])[path],
             "replay": pl.Series([state.replay for state in known], dtype=PASSES["replay"])[
-                np.where(is_told, path, len(states))
+                np.where(is_told, path, np.uint32(len(states)))
             ],
             "scope": scope,
         },

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wallscope.timeline.nesting import Rows
 from wallscope.timeline.order import Order
 from wallscope.timeline.play import LEAST_WAIT_NS, Played
+from wallscope.timeline.spans import Times
 
 _AFTER_ALL = 2**62
 
@@ -28,88 +30,134 @@ _OPERATION, _HAND_OVER, _LATENCY, _PIECE, _RETURN, _EARLIER = range(len(BOUNDS))
 
 
 class Links(NamedTuple):
-    """Stretches of a played path, latest first, in columns: millions of rows would be slow to make.
+    """Stretches of a played path, latest first, in columns.
 
     `bound` counts in `BOUNDS`, `place` is that of the operation or the piece, `next_place` is who waited for
     an operation, -1 elsewhere.
     """
 
-    start_ns: list[int]
-    end_ns: list[int]
-    bound: list[int]
-    place: list[int]
-    next_place: list[int]
+    start_ns: Times
+    end_ns: Times
+    bound: Rows
+    place: Rows
+    next_place: Rows
 
 
-def played_path(order: Order, played: Played, place: int, from_ns: int) -> Links:
-    """What bound the start of an operation, back to a moment: links that tile that time, latest first."""
-    walk = _Walk(order, played, from_ns, played.start_ns[place])
+def held_by(played: Played) -> list[int]:
+    """The operation that let each one start when it did, by place; -1 where that was the thread.
+
+    Of several the first that it waits for.
+    """
+    start_ns, end_ns = np.asarray(played.start_ns), np.asarray(played.end_ns)
+    first, lag_ns = np.asarray(played.first), played.lag_ns
+    count = start_ns.size
+    binds = (first != count) & (end_ns[first] + np.asarray(lag_ns)[:count] == start_ns)
+    found: list[int] = np.where(binds, first, -1).tolist()
+    for place, more in played.more.items():
+        if found[place] < 0:
+            binding = (one for one, lag in more if played.end_ns[one] + lag_ns[lag] == played.start_ns[place])
+            found[place] = next(binding, -1)
+    return found
+
+
+def played_path(order: Order, played: Played, holders: list[int], place: int, from_ns: int) -> Links:
+    """What bound the start of an operation, back to a moment: links that tile that time, latest first.
+
+    `holders` are what let each operation start (`held_by`).
+    """
+    walk = _Walk(order, played, holders, from_ns, played.start_ns[place])
     following: int | None = place
     while following is not None and walk.at_ns > from_ns:
         following = walk.operation(following)
-    walk.emit(_EARLIER, from_ns, -1)
-    return walk.links
+    walk.pass_by(_EARLIER, from_ns, -1)
+    return walk.links(played.start_ns[place])
 
 
 class _Walk:
-    """One walk back; where it stands, and what it passed."""
+    """One walk back; where it stands, and what it passed: each since when, the latest first."""
 
-    def __init__(self, order: Order, played: Played, from_ns: int, at_ns: int) -> None:
-        self._order, self._played = order, played
+    def __init__(self, order: Order, played: Played, holders: list[int], from_ns: int, at_ns: int) -> None:
+        self._order, self._played, self._holders = order, played, holders
         self._from_ns, self.at_ns = from_ns, at_ns
-        self._special = order.released.keys() | order.awaited.keys()
-        self.links = Links([], [], [], [], [])
+        self._left_ns = np.asarray(played.left_ns)
+        self._passed: list[tuple[Rows, Times, Rows, Rows]] = []
 
-    def emit(self, bound: int, start_ns: int, place: int, next_place: int = -1) -> None:
-        """Give the time from a moment on to a link, and stand there."""
-        start_ns = max(start_ns, self._from_ns)
-        if start_ns < self.at_ns:
-            links = self.links
-            links.start_ns.append(start_ns)
-            links.end_ns.append(self.at_ns)
-            links.bound.append(bound)
-            links.place.append(place)
-            links.next_place.append(next_place)
-            self.at_ns = start_ns
+    def pass_by(self, bound: int, start_ns: int, place: int, next_place: int = -1) -> None:
+        """Give the time from a moment on to one thing, and stand there."""
+        columns = (np.array([value], np.int64) for value in (bound, start_ns, place, next_place))
+        self._passed.append(tuple(columns))  # type: ignore[arg-type]  # four of them
+        self.at_ns = min(self.at_ns, start_ns)
+
+    def links(self, until_ns: int) -> Links:
+        """What was passed, cut to what is between the ends of the walk; what took no time is left out."""
+        bound, start_ns, place, next_place = (
+            np.concatenate(column) for column in zip(*self._passed, strict=True)
+        )
+        edges_ns = np.concatenate(([until_ns], np.maximum(start_ns, self._from_ns)))
+        edges_ns = np.minimum.accumulate(edges_ns)
+        held = np.flatnonzero(edges_ns[1:] < edges_ns[:-1])
+        return Links(edges_ns[1:][held], edges_ns[:-1][held], bound[held], place[held], next_place[held])
 
     def operation(self, place: int) -> int | None:
-        """Go back from the start of an operation; returns the one to go on at."""
-        order, played = self._order, self._played
-        start_ns, count = played.start_ns[place], len(played.start_ns)
-        producer = played.first[place]
-        if producer == count or played.end_ns[producer] + played.lag_ns[place] != start_ns:
-            producer = -1
-            for other, lag_place in played.more.get(place, ()):
-                if played.end_ns[other] + played.lag_ns[lag_place] == start_ns:
-                    producer = other
-                    break
-        if producer > count:
+        """Go back from the start of an operation to one that its thread let start, and along that thread.
+
+        Returns the operation to go on at.
+        """
+        order, played, holders, count = self._order, self._played, self._holders, len(self._played.start_ns)
+        chain, at_ns = [place], self.at_ns
+        holder = holders[place]
+        while 0 <= holder < count and at_ns > self._from_ns:
+            chain.append(holder)
+            at_ns = min(at_ns, played.start_ns[holder], played.end_ns[holder])
+            holder = holders[holder]
+        self._pass_chain(np.array(chain, np.int64))
+        self.at_ns = at_ns
+        if holder > count or at_ns <= self._from_ns:
             return None
-        if producer >= 0:
-            self.emit(_HAND_OVER, played.end_ns[producer], producer, place)
-            self.emit(_OPERATION, played.start_ns[producer], producer, place)
-            return producer
-        row = order.ref[place]
-        issued_ns = played.left_ns[row] + order.offset_ns[place]
-        if order.is_early[place]:
-            self.emit(_PIECE, issued_ns, order.row[place])
+        last = chain[-1]
+        row = order.ref[last]
+        issued_ns = played.left_ns[row] + order.offset_ns[last]
+        if order.is_early[last]:
+            self.pass_by(_PIECE, issued_ns, order.row[last])
         else:
-            self.emit(_LATENCY, issued_ns, place)
+            self.pass_by(_LATENCY, issued_ns, last)
         return self._thread(row)
+
+    def _pass_chain(self, chain: Rows) -> None:
+        """Give time to operations, each of which held the one before it, and to what lies between."""
+        held, count = chain[1:], len(chain) - 1
+        edges_ns = np.column_stack(
+            [np.asarray(self._played.end_ns)[held], np.asarray(self._played.start_ns)[held]]
+        )
+        waiting = np.column_stack([chain[:-1], np.full(count, -1)])
+        bound = np.tile([_HAND_OVER, _OPERATION], count)
+        self._passed.append((bound, edges_ns.ravel(), held.repeat(2), waiting.ravel()))
 
     def _thread(self, row: int) -> int | None:
         """Go back along threads from the end of a piece; returns the operation that a call waited for."""
-        order, left_ns = self._order, self._played.left_ns
-        before, special, row_count = order.before, self._special, len(order.piece_ns)
+        order, legs, row_count = self._order, self._order.legs, len(self._order.piece_ns)
         while self.at_ns > self._from_ns and row < row_count:
-            if row in special:
+            begin = int(legs.begin[legs.leg[row]])
+            self._pass_leg(begin, row)
+            row = begin - 1 if legs.leg[row] >= legs.thread_count else row_count
+            if self.at_ns > self._from_ns and row < row_count:
                 awaited = self._awaited(row)
                 if awaited is not None:
                     return awaited
-            following = order.released.get(row, before[row]) if row in special else before[row]
-            self.emit(_PIECE, left_ns[following], row)
-            row = following
+                following = order.released.get(row, order.before[row])
+                self.pass_by(_PIECE, self._played.left_ns[following], row)
+                row = following
         return None
+
+    def _pass_leg(self, begin: int, row: int) -> None:
+        """Give time to the pieces of a leg from one of them back to its begin, or to where the walk ends."""
+        first = begin + int(np.searchsorted(self._left_ns[begin : row + 1], self._from_ns, side="right"))
+        rows = np.arange(row, first - 1, -1)
+        if rows.size:
+            start_ns = self._left_ns[np.asarray(self._order.before)[rows]]
+            nobody = np.full(rows.size, -1)
+            self._passed.append((np.full(rows.size, _PIECE), start_ns, rows, nobody))
+            self.at_ns = min(self.at_ns, int(start_ns[-1]))
 
     def _awaited(self, row: int) -> int | None:
         """The operation that a call waited for at the end of a piece, if it did."""
@@ -120,8 +168,8 @@ class _Walk:
         last = max(awaited.places, key=lambda one: (played.end_ns[one], one))
         if played.end_ns[last] <= played.left_ns[order.before[row]] or last >= len(played.start_ns):
             return None
-        self.emit(_RETURN, played.end_ns[last], row)
-        self.emit(_OPERATION, played.start_ns[last], last)
+        self.pass_by(_RETURN, played.end_ns[last], row)
+        self.pass_by(_OPERATION, played.start_ns[last], last)
         return last
 
 

@@ -113,11 +113,11 @@ def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
 def releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
     """Calls that wait for an idle device to give memory back, among some, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
-    calls = np.unique(call[call >= 0])
     releases = [bool(re.search(_RELEASES, name)) for name in texts_of(names).to_list()]
-    found = calls[np.array(releases, np.bool_)[names.to_physical().to_numpy()[calls]]].tolist()
+    made = call[call >= 0]
+    is_one = np.array(releases, np.bool_)[names.to_physical().to_numpy()[made]]
     tails: dict[int, Tail] = {}
-    for one in found:
+    for one in np.unique(made[is_one]).tolist():
         streams = waits.order.process(int(evidence.activity.process[waits.call_thread[one]]))
         at_ns = waits.call_start_ns[one]
         tails[one] = waits.order.latest(op for stream in streams for op in waits.order.tail(stream, at_ns))
@@ -132,7 +132,8 @@ def issuing(
     found = []
     rank_id, thread = operations["rank_id"].to_numpy(), waits.calls.thread[operations["call"].to_numpy()]
     for own in drained:
-        threads = set(np.unique(thread[rank_id == own.rank_id]).tolist()) - {-1} - taken
+        times = np.bincount(thread[rank_id == own.rank_id] + 1)[1:]
+        threads = set(np.flatnonzero(times).tolist()) - taken
         taken |= threads
         found.append((own, sorted(threads)))
     return found

@@ -11,7 +11,7 @@ from wallscope.model.analysis import Walls
 from wallscope.model.kinds import OperationClass, Wall
 from wallscope.timeline.places import are_among, coded, texts_of
 from wallscope.timeline.play import Played
-from wallscope.timeline.play_back import BOUNDS, Bound, Links, played_path
+from wallscope.timeline.play_back import BOUNDS, Bound, Links, held_by, played_path
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
 from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.timeline.stretch import Stretch
@@ -142,10 +142,11 @@ class PathColumns(NamedTuple):
 def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> PathColumns:
     """The paths of the steps of a kind (a column of the steps) in a run."""
     steps, found = stretch.steps["step"].to_numpy()[stretch.steps[which].to_numpy()], []
+    order, holders = stretch.replay.order, held_by(played)
     for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
-        links = played_path(stretch.replay.order, played, until, played.start_ns[first])
+        links = played_path(order, played, holders, until, played.start_ns[first])
         found.append(_told(names, step, links, until))
-    found = found or [_told(names, 0, Links([], [], [], [], []), 0)]
+    found = found or [_told(names, 0, Links(*[np.empty(0, np.int64)] * len(Links._fields)), 0)]
     return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
 
 
@@ -174,7 +175,7 @@ def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFram
 
 def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     """The links of the path of a step in order of time."""
-    start_ns, end_ns, bound, place, following = (np.array(values, np.int64) for values in links)
+    start_ns, end_ns, bound, place, following = links
     kinds = {kind: bound == number for number, kind in enumerate(BOUNDS)}
     on_device = kinds[Bound.OPERATION] | kinds[Bound.HAND_OVER] | kinds[Bound.LATENCY]
     on_thread = kinds[Bound.PIECE] | kinds[Bound.RETURN]
@@ -219,7 +220,7 @@ def walls_of_run(names: Named, played: Played, path: PathColumns) -> dict[str, i
     beside_ns = np.where(names.are_compute[cause], 0, covered_ns(computing, spans))
     left_ns = np.zeros(len(names.causes), np.int64)
     np.add.at(left_ns, cause, spans.end_ns - spans.start_ns - beside_ns)
-    of_cause = {names.causes[one]: int(left_ns[one]) for one in np.unique(cause).tolist()}
+    of_cause = {names.causes[one]: int(left_ns[one]) for one in np.flatnonzero(np.bincount(cause)).tolist()}
     return of_cause | {"compute/beside": int(beside_ns.sum())}
 
 
