@@ -51,8 +51,10 @@ class Replay:
         self._waits, self._pieces, self._operations = waits, pieces, operations
         self._waiting = np.fromiter(waits.order.waiting(), np.int64)
         placed = together([self._placed(own) for own in operations.partition_by("rank_id")])
-        self.ops: list[int] = placed.op.tolist()
+        self.op = placed.op
         """Numbers of the operations that are played, in order of start; places below are places here."""
+        self.ops: list[int] = placed.op.tolist()
+        """The same one by one."""
         self._place_of = Places(placed.op)
         self.order = self._ordered(placed, releasing, partners)
         self._runs = runs(self.order)

@@ -60,7 +60,7 @@ class Stretch:
     def played(self) -> pl.DataFrame:
         """The operations that are played, by place."""
         row_of = Places(self.operations["op"].to_numpy())
-        return self.operations[row_of.of(np.array(self.replay.ops, np.int64))]
+        return self.operations[row_of.of(self.replay.op)]
 
     def edges(self, which: str) -> Rows:
         """The places at which the steps of a kind (a column of `steps`) begin and end, in two columns."""

@@ -12,7 +12,7 @@ import polars as pl
 from wallscope.model.communication import OverlapTax
 from wallscope.model.kinds import OperationClass, OperationKind
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.places import Places, groups
+from wallscope.timeline.places import groups
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 from wallscope.walls.typical import TypicalWork
 
@@ -25,7 +25,7 @@ _SHAPE = ("blocks", "threads", "registers", "shared_bytes")
 def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     """Medians of the same kernel and launch shape, beside communication and alone, in the typical steps.
 
-    `kernels` follow `KERNELS`. Beside means that communication covers at least half of the kernel,
+    `kernels` follow `KERNELS`, in order. Beside means that communication covers at least half of the kernel,
     alone that it covers nothing of it; what lies between counts for neither. Shapes with fewer than five
     kernels on either side are left out, and so are those whose kernels vary much where they ran alone
     (90th percentile over 1.5 times the 10th): persistent kernels bear one name and grid for problems of
@@ -45,7 +45,8 @@ def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     if np.count_nonzero(is_beside) < _FEWEST:
         return None
     shape = _shapes(own["op", "name"][compute], kernels)
-    alone, beside = (_Side.of(shape[held], length_ns[held], shape.size) for held in (is_alone, is_beside))
+    shapes = int(shape.max()) + 1
+    alone, beside = (_Side.of(shape[held], length_ns[held], shapes) for held in (is_alone, is_beside))
     often = np.flatnonzero((alone.count >= _FEWEST) & (beside.count >= _FEWEST))
     middle_ns = alone.middle_ns(often)
     are_alike = alone.nearest_ns(often, _LONG) <= _ALIKE * alone.nearest_ns(often, _SHORT)
@@ -72,9 +73,12 @@ class _Side:
 
     @classmethod
     def of(cls, shape: Rows, length_ns: Times, shapes: int) -> "_Side":
-        """The kernels of each shape, of which there are at most so many."""
+        """The kernels of each shape; there are `shapes` of them."""
         count = np.bincount(shape, minlength=shapes)
-        return cls(np.cumsum(count) - count, count, length_ns[np.lexsort((length_ns, shape))])
+        in_order = np.argsort(length_ns)
+        narrow = shape[in_order].astype(np.min_scalar_type(shapes))  # sixteen bits sort in no time
+        in_order = in_order[np.argsort(narrow, kind="stable")]
+        return cls(np.cumsum(count) - count, count, length_ns[in_order])
 
     def middle_ns(self, shape: Rows) -> npt.NDArray[np.float64]:
         """The median of shapes that there are."""
@@ -92,9 +96,10 @@ class _Side:
 
 def _shapes(compute: pl.DataFrame, kernels: pl.DataFrame) -> Rows:
     """The name and launch shape of each kernel as a number; what has no row in `KERNELS` has one shape."""
-    row = Places(kernels["op"].to_numpy()).of(compute["op"].to_numpy())
     name = compute["name"].fill_null(-1).to_numpy()
     if kernels.is_empty():
         return groups(name)
-    told = kernels[*_SHAPE][row.clip(0)]
-    return groups(name, *(np.where(row >= 0, told[one].fill_null(-1).to_numpy(), -1) for one in _SHAPE))
+    op, known = compute["op"].to_numpy(), kernels["op"].to_numpy()
+    row = np.searchsorted(known, op).clip(max=known.size - 1)
+    is_told, told = known[row] == op, kernels[*_SHAPE][row]
+    return groups(name, *(np.where(is_told, told[one].fill_null(-1).to_numpy(), -1) for one in _SHAPE))

@@ -103,7 +103,7 @@ def _slack(stretch: Stretch, names: Named, played: Played, count: int) -> tuple[
     order = stretch.replay.order
     starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
     own = np.isin(
-        np.array(stretch.replay.ops, np.int64),
+        stretch.replay.op,
         stretch.operations.filter(pl.col("rank_id") == stretch.rank_id)["op"].to_numpy(),
     )
     rows: list[pl.DataFrame] = []

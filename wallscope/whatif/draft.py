@@ -32,7 +32,7 @@ class Draft:
         places, rows = np.flatnonzero(self._operation_changes), np.flatnonzero(self._piece_changes)
         return Change(
             Others(rows, self._piece_ns[rows]),
-            Others(np.array(self.stretch.replay.ops, np.int64)[places], self._operation_ns[places]),
+            Others(self.stretch.replay.op[places], self._operation_ns[places]),
             frozenset(self._unblocked),
             self._latency,
             self._hand_over,

@@ -113,7 +113,7 @@ def named(stretch: Stretch) -> Named:
 
 def _are_open(stretch: Stretch) -> Flags:
     """Whether each operation waits for something unknown besides, by place."""
-    order, op = stretch.waits.order, np.array(stretch.replay.ops, np.int64)
+    order, op = stretch.waits.order, stretch.replay.op
     found = are_among(op, np.fromiter(order.waiting(), np.int64))
     for place in np.flatnonzero(found).tolist():
         found[place] = UNRESOLVED in order.producers(int(op[place]))
@@ -152,7 +152,7 @@ def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> PathC
 
 def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFrame:
     """Paths as a table (`PATH`)."""
-    ops = np.array([*stretch.replay.ops, -1], np.int64)
+    ops = np.append(stretch.replay.op, -1)
     of_piece = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
     outside = len(names.name) + len(names.calls) - 1
     name = np.where(path.on_thread, len(names.name) + of_piece, outside)

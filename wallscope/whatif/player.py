@@ -110,7 +110,7 @@ class Player:
             return played, "compute beside communication is taken to be as fast as alone"
         before_ns = self._beside_ns(self.unchanged)
         compute = self._of_class(OperationClass.COMPUTE)
-        ops = np.array(self.stretch.replay.ops, np.int64)[compute]
+        ops = self.stretch.replay.op[compute]
         own_ns = np.asarray(self.stretch.replay.order.operation_ns)[compute]
         for _ in range(_ROUNDS):
             more_ns = (self._tax - 1) * (self._beside_ns(played) - before_ns)
