@@ -9,6 +9,7 @@ import numpy as np
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.order import Order
 from wallscope.timeline.play import LEAST_WAIT_NS, Played
+from wallscope.timeline.runs import referred
 from wallscope.timeline.spans import Times
 
 _AFTER_ALL = 2**62
@@ -182,8 +183,8 @@ def _producers(played: Played, place: int) -> Iterator[tuple[int, int]]:
 
 
 def _events(order: Order) -> list[int]:
-    """Pieces, and operations counted on behind them, in the order in which they came in the capture."""
-    settled_ns, begun_ns = np.asarray(order.settled_ns), np.asarray(order.begun_ns)
+    """Pieces that begin a leg, and operations counted on behind those, in the order in which they came."""
+    settled_ns, begun_ns = np.asarray(order.settled_ns)[order.legs.waiting], np.asarray(order.begun_ns)
     number = np.arange(settled_ns.size + begun_ns.size)
     found: list[int] = np.lexsort(
         (number, number >= settled_ns.size, np.concatenate((settled_ns, begun_ns)))
@@ -196,15 +197,23 @@ def latest_ends_ns(order: Order, played: Played, place: int) -> list[int]:
 
     What it does not wait for could go on for ever: a very large number.
     """
+    legs, refers = order.legs, referred(order)
+    along_ns = legs.along_ns(np.asarray(played.piece_ns))
+    leg = legs.leg[refers].tolist()
+    since_ns = (legs.since_ns(along_ns, refers) + np.asarray(played.since_ns)).tolist()
+    behind_leg = legs.leg[legs.behind].tolist()
+    behind_ns = legs.since_ns(along_ns, legs.behind).tolist()
     late_ns = [_AFTER_ALL] * len(played.end_ns)
-    left_ns = [_AFTER_ALL] * len(played.left_ns)
-    row_count = len(order.piece_ns)
+    leg_ns = [_AFTER_ALL] * legs.begin.size
     come_ns = [_AFTER_ALL] * len(order.members)
+    waiting = legs.waiting.tolist()
     for event in reversed(_events(order)):
-        if event < row_count:
-            _loosen_piece(event, order, played, late_ns, left_ns)
+        if event < len(waiting):
+            left_ns = leg_ns[legs.thread_count + event]
+            entered_ns = _loosened_ns(waiting[event], left_ns, order, played, late_ns) - behind_ns[event]
+            leg_ns[behind_leg[event]] = min(leg_ns[behind_leg[event]], entered_ns)
             continue
-        one = event - row_count
+        one = event - len(waiting)
         start_ns = late_ns[one] - played.operation_ns[one]
         meeting = order.meets[one]
         if meeting >= 0:
@@ -214,29 +223,24 @@ def latest_ends_ns(order: Order, played: Played, place: int) -> list[int]:
             start_ns = come_ns[meeting]
         if one == place:
             start_ns = min(start_ns, played.start_ns[place])
-        ref = order.ref[one]
-        left_ns[ref] = min(left_ns[ref], start_ns - played.since_ns[one])
+        leg_ns[leg[one]] = min(leg_ns[leg[one]], start_ns - since_ns[one])
         for producer, lag_ns in _producers(played, one):
             late_ns[producer] = min(late_ns[producer], start_ns - lag_ns)
     return late_ns[: len(played.start_ns)]
 
 
-def _loosen_piece(row: int, order: Order, played: Played, late_ns: list[int], left_ns: list[int]) -> None:
-    """How late what a piece goes on behind could be."""
+def _loosened_ns(row: int, left_ns: int, order: Order, played: Played, late_ns: list[int]) -> int:
+    """How late what a piece that waits goes on after could be, if it could be left at a moment."""
     length_ns = played.piece_ns[row]
     if row in order.released:
-        other = order.released[row]
-        left_ns[other] = min(left_ns[other], left_ns[row] - min(played.after_ns[row], length_ns))
-        return
-    awaited = order.awaited.get(row)
-    spent_ns = length_ns
-    if awaited is not None and awaited.places:
+        return left_ns - min(played.after_ns[row], length_ns)
+    awaited, spent_ns = order.awaited[row], length_ns
+    if awaited.places:
         return_ns = played.return_ns[row]
         if not awaited.is_idle:
             spent_ns = min(length_ns, LEAST_WAIT_NS)
         if awaited.is_releasing:
             spent_ns = return_ns
         for place in awaited.places:
-            late_ns[place] = min(late_ns[place], left_ns[row] - return_ns)
-    before = order.before[row]
-    left_ns[before] = min(left_ns[before], left_ns[row] - spent_ns)
+            late_ns[place] = min(late_ns[place], left_ns - return_ns)
+    return left_ns - spent_ns

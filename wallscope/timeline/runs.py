@@ -86,10 +86,7 @@ def runs(order: Order) -> Runs:
     """The runs of an order."""
     first, meets = np.asarray(order.first), np.asarray(order.meets)
     begun_ns, settled_ns = np.asarray(order.begun_ns), np.asarray(order.settled_ns)
-    count, waits = first.size, _waits(order)
-    ref = np.asarray(order.ref)
-    is_later = np.append(settled_ns, 0)[np.minimum(ref, settled_ns.size)] > begun_ns
-    refers = np.where(is_later & (ref < settled_ns.size), order.legs.leg.size - 1, ref)
+    count, waits, refers = first.size, _waits(order), referred(order)
     leg = order.legs.leg[refers]
     joins = _joins(waits, leg, meets)
     layout = np.argsort(led_to(np.where(joins, first, np.arange(count)))[:-1], kind="stable")
@@ -122,6 +119,13 @@ def runs(order: Order) -> Runs:
         awaited=[list(islice(by_pieces, len(own))) for own in waits.pieces],
         before_leg=np.searchsorted(begun_ns[layout[head]], settled_ns[order.legs.waiting]).tolist(),
     )
+
+
+def referred(order: Order) -> Rows:
+    """The piece that each operation refers to, in the numbers of `Legs.leg`; nothing where it comes later."""
+    ref, settled_ns = np.asarray(order.ref), np.asarray(order.settled_ns)
+    is_later = np.append(settled_ns, 0)[np.minimum(ref, settled_ns.size)] > np.asarray(order.begun_ns)
+    return np.where(is_later & (ref < settled_ns.size), order.legs.leg.size - 1, ref)
 
 
 def _waits(order: Order) -> _Waits:
