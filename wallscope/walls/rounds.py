@@ -1,8 +1,9 @@
-"""Gaps that the device alone explains, walked back all at once.
+"""Gaps walked back all at once, as far as no blocking call is in the way.
 
 In each round every gap takes the step that `chain.Walker` takes for one: from the operation at which it
-stands to what that waited for last. Gaps that lead to a thread are left to the walker, and the few that
-take the most rounds.
+stands to what that waited for last, then from call to call along the thread that launched it. Gaps that
+lead into a blocking call or from thread to thread are left to the walker, and the few that take the most
+rounds.
 """
 
 from dataclasses import dataclass, field
@@ -13,17 +14,29 @@ import polars as pl
 
 from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
+from wallscope.timeline.alike import grouped
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Spans, Times
+from wallscope.timeline.spans import Numbers, Spans, Times
 from wallscope.timeline.stream_order import UNRESOLVED
-from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS
+from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS, Issuers
 
 Flags = npt.NDArray[np.bool_]
 _FEWEST = 24
 _MOST_ROUNDS = 64
 _NEVER = -(2**62)
 _KINDS = pl.Series(LINK_KINDS, dtype=LINKS["kind"])
+_OPERATION, _HAND_OVER, _LAUNCH_LATENCY, _LAUNCH_CALL, _OUTSIDE_CALLS, _UNRESOLVED = map(
+    LINK_KINDS.index,
+    (
+        LinkKind.OPERATION,
+        LinkKind.HAND_OVER,
+        LinkKind.LAUNCH_LATENCY,
+        LinkKind.LAUNCH_CALL,
+        LinkKind.OUTSIDE_CALLS,
+        LinkKind.UNRESOLVED,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +49,44 @@ class _Latest:
     is_open: Flags
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What gaps of a rank are walked by: waits, what calls are as links, by number, and who issued."""
+
+    waits: Dependencies
+    kinds: Numbers
+    issuers: Issuers
+
+
+@dataclass(frozen=True, slots=True)
 class _Walk:
-    """How far gaps have been walked back: the gaps (rows), the operation and the moment of each."""
+    """How far gaps have been walked back: where each stands, and which are left to the walker."""
 
     gaps: Spans
     at_ns: Times
+    is_left: Flags
     links: list[npt.NDArray[np.int64]] = field(default_factory=list)
 
-    def emit(self, gap: Rows, kind: LinkKind, start_ns: Times, bound: tuple[Rows | int, ...]) -> None:
+    def emit(self, gap: Rows, kind: Rows | int, start_ns: Times, bound: tuple[Rows | int, ...]) -> None:
         """Give the time of gaps from a moment on up to where the walk stands to a link, and stand there."""
         start_ns = np.maximum(start_ns, self.gaps.start_ns[gap])
         held = np.flatnonzero(start_ns < self.at_ns[gap])
         link = np.empty((9, held.size), np.int64)
-        told = (gap, start_ns, self.at_ns[gap], LINK_KINDS.index(kind), *bound)
+        told = (gap, start_ns, self.at_ns[gap], kind, *bound)
         for row, column in enumerate(told):
             link[row] = column[held] if isinstance(column, np.ndarray) else column
         self.links.append(link)
         self.at_ns[gap[held]] = start_ns[held]
 
-    def frame(self, op: Rows, is_left: Flags) -> pl.DataFrame:
+    def open(self, gap: Rows) -> Flags:
+        """Which gaps have time left that no link explains."""
+        return self.at_ns[gap] > self.gaps.start_ns[gap]
+
+    def frame(self, op: Rows) -> pl.DataFrame:
         """The links (`LINKS`) of the gaps that are not left; `op` ends each gap."""
         found = np.concatenate([np.empty((9, 0), np.int64), *self.links], axis=1)
-        if is_left.any():
-            found = found[:, ~is_left[found[0]]]
+        if self.is_left.any():
+            found = found[:, ~self.is_left[found[0]]]
         gap, start_ns, end_ns, kind, *bound, slack_ns = found
         columns = dict(zip(("op", "next_op", "call", "thread"), bound, strict=True))
         return pl.DataFrame(
@@ -75,23 +102,36 @@ class _Walk:
         )
 
 
-def walked_together(gaps: Spans, op: Rows, waits: Dependencies) -> tuple[pl.DataFrame, Rows]:
+def walked_together(gaps: Spans, op: Rows, evidence: Evidence) -> tuple[pl.DataFrame, Rows]:
     """The links (`LINKS`) of gaps, each ended by an operation, and the rows of those that are left."""
-    walk = _Walk(gaps, gaps.end_ns.copy())
-    is_left = np.zeros(op.size, np.bool_)
+    walk = _Walk(gaps, gaps.end_ns.copy(), np.zeros(op.size, np.bool_))
+    launched: list[tuple[Rows, Rows]] = []
     gap, at = np.arange(op.size), op
     for _ in range(_MOST_ROUNDS):
         if gap.size < _FEWEST:
             break
-        gap, at = _stepped(walk, gap, at, is_left, waits)
-    is_left[gap] = True
-    return walk.frame(op, is_left), np.flatnonzero(is_left)
+        gap, at = _stepped(walk, gap, at, evidence.waits, launched)
+    walk.is_left[gap] = True
+    if launched:
+        gap, thread = (np.concatenate(parts) for parts in zip(*launched, strict=True))
+        blocking = np.fromiter(evidence.waits.blocking, np.int64, len(evidence.waits.blocking))
+        for _ in range(_MOST_ROUNDS):
+            if gap.size < _FEWEST:
+                break
+            gap, thread = _along_threads(walk, gap, thread, evidence, blocking)
+        walk.is_left[gap] = True
+    return walk.frame(op), np.flatnonzero(walk.is_left)
 
 
-def _stepped(walk: _Walk, gap: Rows, op: Rows, is_left: Flags, waits: Dependencies) -> tuple[Rows, Rows]:
-    """Go back from the operation at which each gap stands; returns the gaps to go on with, and from where."""
+def _stepped(
+    walk: _Walk, gap: Rows, op: Rows, waits: Dependencies, launched: list[tuple[Rows, Rows]]
+) -> tuple[Rows, Rows]:
+    """Go back from the operation at which each gap stands; returns the gaps to go on with, and from where.
+
+    Gaps that go on along a thread are added to those that were launched, with their threads.
+    """
     starts_ns, call = np.asarray(waits.start_ns), np.asarray(waits.call)[op]
-    from_ns, start_ns = walk.gaps.start_ns[gap], np.minimum(starts_ns[op], walk.at_ns[gap])
+    start_ns = np.minimum(starts_ns[op], walk.at_ns[gap])
     latest = _latest_producers(op, start_ns, waits)
     is_known, is_issued = latest.producer >= 0, call >= 0
     is_late = waits.calls.end_ns[call] > start_ns
@@ -101,25 +141,56 @@ def _stepped(walk: _Walk, gap: Rows, op: Rows, is_left: Flags, waits: Dependenci
     is_lost = latest.is_open & (start_ns - bound_ns > LONGEST_HAND_OVER_NS)
     is_lost |= ~is_issued & ~is_known
 
-    lost = np.flatnonzero(is_lost)
-    walk.emit(gap[lost], LinkKind.UNRESOLVED, from_ns[lost], (-1, -1, -1, -1, _NEVER))
-    by_issue &= ~is_lost
-    is_left[gap[by_issue & (issued_ns > from_ns)]] = True
-    slack_ns = np.where(is_known, issued_ns - latest.done_ns, _NEVER)
-    for kind, is_kind in ((LinkKind.LAUNCH_CALL, is_late), (LinkKind.LAUNCH_LATENCY, ~is_late)):
-        own = np.flatnonzero(by_issue & is_kind)
-        told = (op[own], -1, call[own], waits.calls.thread[call[own]], slack_ns[own])
-        walk.emit(gap[own], kind, issued_ns[own], told)
+    lost = gap[is_lost]
+    walk.emit(lost, _UNRESOLVED, walk.gaps.start_ns[lost], (-1, -1, -1, -1, _NEVER))
+
+    own = np.flatnonzero(by_issue & ~is_lost)
+    thread, before_ns = waits.calls.thread[call[own]], latest.done_ns[own]
+    slack_ns = np.where(is_known[own], issued_ns[own] - before_ns, _NEVER)
+    kind = np.where(is_late[own], _LAUNCH_CALL, _LAUNCH_LATENCY)
+    walk.emit(gap[own], kind, issued_ns[own], (op[own], -1, call[own], thread, slack_ns))
+    goes_on = walk.open(gap[own])
+    launched.append((gap[own][goes_on], thread[goes_on]))
 
     own = np.flatnonzero(~by_issue & ~is_lost)
     producer, done_ns = latest.producer[own], latest.done_ns[own]
     second_ns = np.maximum(latest.second_ns[own], np.where(is_issued[own], issued_ns[own], _NEVER))
     slack_ns = np.where(second_ns > _NEVER, done_ns - second_ns, _NEVER)
     gap, bound = gap[own], (producer, op[own], -1, -1, slack_ns)
-    walk.emit(gap, LinkKind.HAND_OVER, done_ns, bound)
-    walk.emit(gap, LinkKind.OPERATION, starts_ns[producer], bound)
-    goes_on = walk.at_ns[gap] > from_ns[own]
+    walk.emit(gap, _HAND_OVER, done_ns, bound)
+    walk.emit(gap, _OPERATION, starts_ns[producer], bound)
+    goes_on = walk.open(gap)
     return gap[goes_on], producer[goes_on]
+
+
+def _along_threads(
+    walk: _Walk, gap: Rows, thread: Rows, evidence: Evidence, blocking: Rows
+) -> tuple[Rows, Rows]:
+    """Go back over the call in which each gap stands, or to the one before; returns what is to go on."""
+    at_ns = walk.at_ns[gap]
+    start_ns, left_ns = np.full((2, gap.size), _NEVER)
+    call = np.full(gap.size, -1)
+    for one, own in grouped(thread):
+        spans = evidence.waits.spans.get(one)
+        if spans is None or not len(spans.call):
+            continue
+        row = np.searchsorted(np.asarray(spans.start_ns), at_ns[own], side="left") - 1
+        left_ns[own] = np.where(row >= 0, np.asarray(spans.end_ns)[row], _NEVER)
+        is_inside = left_ns[own] >= at_ns[own]
+        start_ns[own] = np.where(is_inside, np.asarray(spans.start_ns)[row], left_ns[own])
+        call[own] = np.where(is_inside, np.asarray(spans.call)[row], -1)
+    is_inside, issuers = call >= 0, evidence.issuers
+    last = np.searchsorted(np.asarray(issuers.end_ns), at_ns, side="left") - 1
+    is_other = (last >= 0) & (np.asarray(issuers.end_ns)[last] > left_ns)
+    is_other &= ~is_inside & (np.asarray(issuers.thread)[last] != thread)
+    is_left = is_other | (is_inside & np.isin(call, blocking))
+    walk.is_left[gap[is_left]] = True
+    own = np.flatnonzero(~is_left)
+    kind = np.where(is_inside, np.asarray(evidence.kinds)[call], _OUTSIDE_CALLS)[own]
+    gap, thread = gap[own], thread[own]
+    walk.emit(gap, kind, start_ns[own], (-1, -1, call[own], thread, _NEVER))
+    goes_on = walk.open(gap)
+    return gap[goes_on], thread[goes_on]
 
 
 def _latest_producers(op: Rows, start_ns: Times, waits: Dependencies) -> _Latest:
