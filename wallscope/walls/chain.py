@@ -43,16 +43,16 @@ class _Bound(NamedTuple):
 class Walker:
     """Walks the gaps of one rank.
 
-    Args:
+    Attributes:
         waits: who waits for whom.
         kinds: what each call is as a link, as a place in `LINK_KINDS`, by number.
         issuers: the calls that issued to the rank's device.
     """
 
     def __init__(self, waits: Dependencies, kinds: Numbers, issuers: Issuers) -> None:
-        self._waits = waits
-        self._kinds = kinds
-        self._issuers = issuers
+        self.waits = waits
+        self.kinds = kinds
+        self.issuers = issuers
         self.rows: list[tuple[int | str | None, ...]] = []
         self._gap = -1
         self._from_ns = self._at_ns = 0
@@ -65,7 +65,7 @@ class Walker:
     def walk_thread(self, from_ns: int, until_ns: int) -> None:
         """Account for idle time that no operation ends, along the thread that issued last."""
         self._gap, self._from_ns, self._at_ns = -1, from_ns, until_ns
-        issuers = self._issuers.thread
+        issuers = self.issuers.thread
         self._finish(self._thread(issuers[-1]) if issuers else None)
 
     def own(self, op: int, from_ns: int, until_ns: int) -> None:
@@ -92,7 +92,7 @@ class Walker:
 
     def _operation(self, op: int) -> int | None:
         """Go back from the start of an operation; returns the operation to go on at."""
-        waits = self._waits
+        waits = self.waits
         start_ns = min(waits.start_ns[op], self._at_ns)
         producer, done_ns, second_ns, is_open = self._latest_producer(op, start_ns)
         call = waits.call[op]
@@ -122,7 +122,7 @@ class Walker:
 
         The last part tells whether it waits for something unknown besides.
         """
-        waits = self._waits
+        waits = self.waits
         before = int(waits.order.predecessor[op])
         producer, done_ns, second_ns, is_open = -1, 0, None, False
         for candidate in waits.producers(op):
@@ -145,7 +145,7 @@ class Walker:
 
     def _thread(self, thread: int) -> int | None:
         """Go back along a thread; returns the operation that a blocking call waited for."""
-        waits = self._waits
+        waits = self.waits
         while self._at_ns > self._from_ns:
             spans = waits.spans.get(thread)
             row = bisect_left(spans.start_ns, self._at_ns) - 1 if spans else -1
@@ -160,7 +160,7 @@ class Walker:
                     return None if following == _LOST else following
             else:
                 self._emit(
-                    LINK_KINDS[self._kinds[call]], spans.start_ns[row], _Bound(call=call, thread=thread)
+                    LINK_KINDS[self.kinds[call]], spans.start_ns[row], _Bound(call=call, thread=thread)
                 )
         return None
 
@@ -169,11 +169,11 @@ class Walker:
 
         Where another one issued to the device meanwhile, this one waited for it.
         """
-        issuers = self._issuers
+        issuers = self.issuers
         row = bisect_left(issuers.end_ns, self._at_ns) - 1
         if row >= 0 and issuers.end_ns[row] > left_ns and issuers.thread[row] != thread:
             other = issuers.thread[row]
-            spans = self._waits.spans[other]
+            spans = self.waits.spans[other]
             place = bisect_right(spans.end_ns, self._at_ns)  # a call that took no time has no stretch there
             last_ns = spans.end_ns[place - 1] if place else _NEVER
             self._emit(LinkKind.OUTSIDE_CALLS, max(last_ns, issuers.end_ns[row]), _Bound(thread=thread))
@@ -183,7 +183,7 @@ class Walker:
 
     def _blocking(self, call: int, thread: int, start_ns: int) -> int:
         """A blocking call: latency behind what it waited for, or all its own where that had ended before."""
-        waits = self._waits
+        waits = self.waits
         tail: Tail = waits.blocking[call]
         known = [op for op in tail if op != UNRESOLVED]
         awaited = max(known, key=lambda op: (waits.end_ns[op], -op), default=-1)

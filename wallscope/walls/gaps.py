@@ -8,13 +8,12 @@ from wallscope.model.kinds import OperationClass
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import Numbers, Spans, distinct, numbers
 from wallscope.walls.chain import Issuers, Walker
-from wallscope.walls.rounds import Evidence, walked_together
+from wallscope.walls.rounds import walked_together
 
 
 def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Numbers) -> pl.DataFrame:
     """The links (`LINKS`) of all gaps of one rank (`CLASSIFIED`); `kinds` are those of its calls."""
-    issuers = _issuers(operations, waits)
-    walker = Walker(waits, kinds, issuers)
+    walker = Walker(waits, kinds, _issuers(operations, waits))
     ops = operations["op"].to_numpy().astype(np.int64)
     starts_ns, ends_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     is_compute, is_graph = (
@@ -26,7 +25,7 @@ def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Numbers) -> pl.
     reached_ns = np.maximum.accumulate(np.append(starts_ns.min(), ends_ns[computing]))
     ended_by = np.flatnonzero(start_ns > reached_ns[:-1])
     gaps, op = Spans(reached_ns[ended_by], start_ns[ended_by]), ops[computing[ended_by]]
-    together, left = walked_together(gaps, op, Evidence(waits, kinds, issuers))
+    together, left = walked_together(gaps, op, walker)
     for row in left.tolist():
         walker.walk(int(op[row]), int(gaps.start_ns[row]), int(gaps.end_ns[row]))
     at_ns = int(reached_ns[-1])

@@ -17,9 +17,9 @@ from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.alike import grouped
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Numbers, Spans, Times
+from wallscope.timeline.spans import Spans, Times
 from wallscope.timeline.stream_order import UNRESOLVED
-from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS, Issuers
+from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS, Walker
 
 Flags = npt.NDArray[np.bool_]
 _FEWEST = 24
@@ -47,15 +47,6 @@ class _Latest:
     done_ns: Times
     second_ns: Times
     is_open: Flags
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What gaps of a rank are walked by: waits, what calls are as links, by number, and who issued."""
-
-    waits: Dependencies
-    kinds: Numbers
-    issuers: Issuers
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +93,23 @@ class _Walk:
         )
 
 
-def walked_together(gaps: Spans, op: Rows, evidence: Evidence) -> tuple[pl.DataFrame, Rows]:
-    """The links (`LINKS`) of gaps, each ended by an operation, and the rows of those that are left."""
+def walked_together(gaps: Spans, op: Rows, walker: Walker) -> tuple[pl.DataFrame, Rows]:
+    """The links (`LINKS`) of gaps, each ended by an operation, and the rows of those left to the walker."""
     walk = _Walk(gaps, gaps.end_ns.copy(), np.zeros(op.size, np.bool_))
     launched: list[tuple[Rows, Rows]] = []
     gap, at = np.arange(op.size), op
     for _ in range(_MOST_ROUNDS):
         if gap.size < _FEWEST:
             break
-        gap, at = _stepped(walk, gap, at, evidence.waits, launched)
+        gap, at = _stepped(walk, gap, at, walker.waits, launched)
     walk.is_left[gap] = True
     if launched:
         gap, thread = (np.concatenate(parts) for parts in zip(*launched, strict=True))
-        blocking = np.fromiter(evidence.waits.blocking, np.int64, len(evidence.waits.blocking))
+        blocking = np.fromiter(walker.waits.blocking, np.int64, len(walker.waits.blocking))
         for _ in range(_MOST_ROUNDS):
             if gap.size < _FEWEST:
                 break
-            gap, thread = _along_threads(walk, gap, thread, evidence, blocking)
+            gap, thread = _along_threads(walk, gap, thread, walker, blocking)
         walk.is_left[gap] = True
     return walk.frame(op), np.flatnonzero(walk.is_left)
 
@@ -163,15 +154,13 @@ def _stepped(
     return gap[goes_on], producer[goes_on]
 
 
-def _along_threads(
-    walk: _Walk, gap: Rows, thread: Rows, evidence: Evidence, blocking: Rows
-) -> tuple[Rows, Rows]:
+def _along_threads(walk: _Walk, gap: Rows, thread: Rows, walker: Walker, blocking: Rows) -> tuple[Rows, Rows]:
     """Go back over the call in which each gap stands, or to the one before; returns what is to go on."""
     at_ns = walk.at_ns[gap]
     start_ns, left_ns = np.full((2, gap.size), _NEVER)
     call = np.full(gap.size, -1)
     for one, own in grouped(thread):
-        spans = evidence.waits.spans.get(one)
+        spans = walker.waits.spans.get(one)
         if spans is None or not len(spans.call):
             continue
         row = np.searchsorted(np.asarray(spans.start_ns), at_ns[own], side="left") - 1
@@ -179,14 +168,14 @@ def _along_threads(
         is_inside = left_ns[own] >= at_ns[own]
         start_ns[own] = np.where(is_inside, np.asarray(spans.start_ns)[row], left_ns[own])
         call[own] = np.where(is_inside, np.asarray(spans.call)[row], -1)
-    is_inside, issuers = call >= 0, evidence.issuers
+    is_inside, issuers = call >= 0, walker.issuers
     last = np.searchsorted(np.asarray(issuers.end_ns), at_ns, side="left") - 1
     is_other = (last >= 0) & (np.asarray(issuers.end_ns)[last] > left_ns)
     is_other &= ~is_inside & (np.asarray(issuers.thread)[last] != thread)
     is_left = is_other | (is_inside & np.isin(call, blocking))
     walk.is_left[gap[is_left]] = True
     own = np.flatnonzero(~is_left)
-    kind = np.where(is_inside, np.asarray(evidence.kinds)[call], _OUTSIDE_CALLS)[own]
+    kind = np.where(is_inside, np.asarray(walker.kinds)[call], _OUTSIDE_CALLS)[own]
     gap, thread = gap[own], thread[own]
     walk.emit(gap, kind, start_ns[own], (-1, -1, call[own], thread, _NEVER))
     goes_on = walk.open(gap)
