@@ -17,6 +17,7 @@ from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS
 from wallscope.model.selection import FOREVER_NS
+from wallscope.timeline.alike import runs
 from wallscope.timeline.anchors import named_anchors
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
 from wallscope.timeline.nesting import Rows
@@ -123,10 +124,10 @@ def _by_ranges(
 
     What the user's pattern finds needs no like name; ranges of several names are called by the pattern.
     """
-    process = ranges["process"].to_numpy()
-    of_process = {main.process: ranges[np.flatnonzero(process == main.process)] for main in mains}
+    rows = dict(runs(ranges["process"].to_numpy()))  # threads are numbered process by process
+    of_process = {main.process: ranges[rows.get(main.process, slice(0))] for main in mains}
     for chosen in named_anchors(of_process[busiest.process], pattern):
-        rows, names = {}, {chosen.name}
+        begins, names = {}, {chosen.name}
         for main in mains:
             same = (
                 own
@@ -135,9 +136,9 @@ def _by_ranges(
             )
             own = chosen if main.process == busiest.process else next(same, None)
             if own is not None:
-                rows[main.rank_id] = first_rows(main, own)
+                begins[main.rank_id] = first_rows(main, own)
                 names.add(own.name)
-        yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, rows)
+        yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins)
 
 
 def _by_optimizer(mains: list[MainStream]) -> _Cut:
