@@ -45,7 +45,7 @@ def tune() -> None:
 
 
 def give_back() -> None:
-    """Give memory that is kept for later back to the system where it is much: exports of millions of kernels."""
+    """Give memory that is kept for later back to the system where it is much."""
     if sys.platform != "linux":
         return
     import ctypes  # noqa: PLC0415

@@ -15,8 +15,13 @@ Numbers = Sequence[int]
 
 
 def numbers(values: npt.NDArray[np.integer]) -> Numbers:
-    """The values of an array as Python's integers, made when they are looked at."""
-    return memoryview(np.ascontiguousarray(values).data)
+    """The values of an array as Python's integers, made when they are looked at; as an array they are signed."""
+    kept = np.ascontiguousarray(values)
+    if kept.dtype == np.uint32 and kept.max(initial=0) < 2**31:
+        kept = kept.view(np.int32)
+    elif kept.dtype.kind == "u":
+        kept = kept.astype(np.int64)
+    return memoryview(kept.data)
 
 
 @dataclass(frozen=True, slots=True)
