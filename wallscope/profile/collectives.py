@@ -11,6 +11,7 @@ from wallscope.timeline.spans import Times
 
 _MOST = 12_000
 _OPERATION = pl.Enum(Collective)
+_OTHER = pl.lit(Collective.OTHER, _OPERATION)
 
 
 def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is told of them
@@ -38,31 +39,32 @@ def rank_collectives(  # noqa: PLR0913, PLR0917  # all that is told of them
         return RANK_COLLECTIVES.to_frame()
     own = operations["op", "stream", "start_ns", "end_ns", "category"][rows]
     op, start_ns, end_ns = (own[name].to_numpy() for name in ("op", "start_ns", "end_ns"))
-    before, inside = _walls(start_ns, end_ns, slices)
     told = own.hstack(
         [
             *_beside(op, axes, "operation", "axis"),
             *_beside(op, counted, "communicator", "participants", "bytes", "bus_bytes"),
-            _steps(start_ns, windows),
-            pl.Series("key", keys[rows]).set(pl.Series(keys[rows] < 0), None),
-            pl.Series("blocking_ns", _blocking_ns(op, slices)),
-            *(pl.Series(name, before[:, column]) for column, name in enumerate(BEFORE)),
-            *(pl.Series(name, inside[:, column]) for column, name in enumerate(INSIDE)),
         ]
     ).with_columns(
         operation=pl.coalesce("operation", pl.col("category").cast(_OPERATION, strict=False)).fill_null(
-            pl.lit(Collective.OTHER, _OPERATION)
+            _OTHER
         ),
         axis=pl.col("axis").fill_null(Axis.UNKNOWN),
-        input=0,
-        place=pl.int_range(pl.len()),
     )
     kind = [pl.col("communicator"), *(_unless_known(column) for column in ("operation", "axis", "stream"))]
-    sequence = pl.int_range(pl.len()).over(kind).alias("sequence")
-    return told.select(
-        (sequence if name == "sequence" else pl.col(name)).cast(dtype)
-        for name, dtype in RANK_COLLECTIVES.items()
-    )
+    before, inside = _walls(start_ns, end_ns, slices)
+    key = keys[rows]
+    columns = {
+        **told.to_dict(),
+        "input": np.zeros(rows.size, np.uint32),
+        "place": np.arange(rows.size),
+        "step": _steps(start_ns, windows),
+        "key": pl.Series(key).set(pl.Series(key < 0), None),
+        "sequence": told.select(pl.int_range(pl.len()).over(kind)).to_series(),
+        "blocking_ns": _blocking_ns(op, slices),
+        **{name: before[:, column] for column, name in enumerate(BEFORE)},
+        **{name: inside[:, column] for column, name in enumerate(INSIDE)},
+    }
+    return pl.DataFrame({name: columns[name] for name in RANK_COLLECTIVES}, schema=RANK_COLLECTIVES)
 
 
 def _communicating(operations: pl.DataFrame) -> Rows:

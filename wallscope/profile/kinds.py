@@ -11,12 +11,27 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.frames import CATEGORY as CATEGORIES
-from wallscope.model.kinds import Axis, Backend, Collective, ComputeCategory, OperationKind, Precision
-from wallscope.model.profile import OPERATION_KEYS
+from wallscope.model.kinds import (
+    Absent,
+    Axis,
+    Backend,
+    Collective,
+    ComputeCategory,
+    DeviceState,
+    OperationKind,
+    Precision,
+)
+from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES
 from wallscope.profile.numbers import distinct_rows, grouped, ranked, rows_of
 from wallscope.timeline.nesting import Rows
 
 PATH, CATEGORY, NAME = range(3)  # their places in a row, as in `OPERATION_KEYS` without the key
+STATES = pl.Series([*DeviceState, None], dtype=STEP_CAUSES["state"])
+ABSENTS = pl.Series([*Absent, None], dtype=STEP_CAUSES["absent"])
+_VALUES = {
+    name: pl.Series([*values, None], dtype=OPERATION_KEYS[name])
+    for name, values in (("axis", Axis), ("backend", Backend), ("precision", Precision))
+}
 _MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
 _CATEGORIES = tuple(CATEGORIES.categories)
 _NO_AXIS, _NO_BACKEND, _NO_PRECISION = len(Axis), len(Backend), len(Precision)
@@ -134,15 +149,11 @@ def _on_axes(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, Rows]:
 
 def spelled(rows: Rows, told: Said) -> pl.DataFrame:
     """`OPERATION_KEYS` of kinds, numbered in their order."""
-    enumerated = zip(("axis", "backend", "precision"), (Axis, Backend, Precision), strict=True)
     return pl.DataFrame(
         {
             "key": np.arange(len(rows)),
             **{name: told.texts[rows[:, column]] for column, name in enumerate(("path", "category", "name"))},
-            **{
-                name: pl.Series([*values, None], dtype=OPERATION_KEYS[name])[rows[:, column]]
-                for column, (name, values) in enumerate(enumerated, 3)
-            },
+            **{name: values[rows[:, column]] for column, (name, values) in enumerate(_VALUES.items(), 3)},
         },
         schema=OPERATION_KEYS,
     )

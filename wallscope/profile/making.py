@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.frames import BUDGET_PARTS
-from wallscope.model.kinds import Absent, Axis, DeviceState, OperationClass, Wall
+from wallscope.model.kinds import Axis, OperationClass, Wall
 from wallscope.model.profile import (
     PROFILE_STEPS,
     STEP_CAUSES,
@@ -19,7 +19,7 @@ from wallscope.model.profile import (
 )
 from wallscope.profile.collectives import rank_collectives
 from wallscope.profile.describing import OTHERS, Described
-from wallscope.profile.kinds import NAME, PATH, Said, spelled
+from wallscope.profile.kinds import ABSENTS, NAME, PATH, STATES, Said, spelled
 from wallscope.profile.numbers import Flags, distinct_rows, flags, grouped, rows_of, summed
 from wallscope.profile.pieces import Owned, Pieces, owned, pieces
 from wallscope.timeline.nesting import Rows
@@ -165,16 +165,15 @@ def _paid(owned: Owned, keys: Rows, steps: Rows) -> pl.DataFrame:
 
 def _causes(owned: Owned, steps: Rows) -> pl.DataFrame:
     """The causes of each step by what the device did."""
-    states, absents = [*DeviceState], [*Absent, None]
-    sizes = (steps.size, len(owned.causes), len(states), len(absents))
+    sizes = (steps.size, len(owned.causes), len(STATES), len(ABSENTS))
     columns = (owned.step, owned.cause, owned.state, owned.absent)
     (step, cause, state, absent), group = grouped(sizes, *columns)
     return _table(
         STEP_CAUSES,
         step=steps[step],
         cause=owned.causes[cause],
-        state=pl.Series(states, dtype=STEP_CAUSES["state"])[state],
-        absent=pl.Series(absents, dtype=STEP_CAUSES["absent"])[absent],
+        state=STATES[state],
+        absent=ABSENTS[absent],
         ns=summed(group, owned.ns, step.size),
     )
 

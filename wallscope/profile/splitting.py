@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.catalogue import is_part, undivided
-from wallscope.model.kinds import Absent, DeviceState
+from wallscope.model.kinds import Absent
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
+from wallscope.profile.kinds import ABSENTS, STATES
 from wallscope.profile.numbers import flags, grouped, rows_of, summed
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times, distinct
@@ -167,7 +168,6 @@ def _shifted(
 
 def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: pl.Series) -> pl.DataFrame:
     """The same of what the device did meanwhile: moves take the rows of a cause one after the other."""
-    states, absents = (*DeviceState, None), (*Absent, None)
     told = causes_of.select(
         pl.col("state").to_physical(), pl.col("absent").to_physical().fill_null(len(Absent)), "ns"
     )
@@ -193,7 +193,7 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
     left_ns = ns - summed(row, shared_ns, ns.size)
     left = np.flatnonzero(left_ns > 0)
     (step, cause, state, absent), group = grouped(
-        (steps.size, len(causes), len(states), len(absents)),
+        (steps.size, len(causes), len(STATES), len(ABSENTS)),
         np.concatenate([step[left], step[row]]),
         np.concatenate([cause[left], parts.to[part]]),
         np.concatenate([state[left], state[row]]),
@@ -204,8 +204,8 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
             "input": steps[step] >> 32,
             "step": steps[step] & 0xFFFFFFFF,
             "cause": causes[cause],
-            "state": pl.Series(states, dtype=STEP_CAUSES["state"])[state],
-            "absent": pl.Series(absents, dtype=STEP_CAUSES["absent"])[absent],
+            "state": STATES[state],
+            "absent": ABSENTS[absent],
             "ns": summed(group, np.concatenate([left_ns[left], shared_ns]), step.size),
         },
         schema=STEP_CAUSES,
