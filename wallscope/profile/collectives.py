@@ -79,13 +79,10 @@ def _beside(op: Rows, told: pl.DataFrame, *names: str) -> list[pl.Series]:
     """What rows with an `op` each tell of some operations; null where none does."""
     order = np.argsort(op)
     row, held = rows_of(op[order], told["op"].to_numpy())
-    place = np.zeros(op.size, np.int64)
+    place = np.full(op.size, -1)
     place[order[row]] = held
-    is_untold = np.ones(op.size, np.bool_)
-    is_untold[order[row]] = False
-    if not held.size:
-        return [told[name].clear(op.size) for name in names]
-    return [told[name][place].set(pl.Series(is_untold), None) for name in names]
+    at = pl.Series(place).set(pl.Series(place < 0), None)
+    return told.select(pl.col(names).gather(at)).get_columns()
 
 
 def _unless_known(column: str) -> pl.Expr:
