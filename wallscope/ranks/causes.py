@@ -87,7 +87,7 @@ def _spans(rows: pl.DataFrame) -> dict[tuple[int, int], slice]:
     """Where the rows of each kind of operation of a capture stand, which are together."""
     source, key = (rows[name].to_numpy().astype(np.int64) for name in ("input", "key"))
     begins = np.flatnonzero((np.diff(source, prepend=-1) != 0) | (np.diff(key, prepend=-1) != 0))
-    ends = [*begins[1:].tolist(), len(rows)]
+    ends = [*begins.tolist(), len(rows)][1:]
     kinds = zip(source[begins].tolist(), key[begins].tolist(), strict=True)
     return {kind: slice(begin, end) for kind, begin, end in zip(kinds, begins.tolist(), ends, strict=True)}
 
