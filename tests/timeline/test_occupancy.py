@@ -1,13 +1,20 @@
+import numpy as np
 import polars as pl
 import pytest
 
 from wallscope.model.frames import KERNELS
-from wallscope.timeline.occupancy import with_occupancy
+from wallscope.timeline.occupancy import Fit, fit
 
 
 def shape(**facts: int | None) -> pl.DataFrame:
     row = {"op": 0, "blocks": 132, "threads": 256, "registers": 32, "shared_bytes": 0, **facts}
     return pl.DataFrame([row], schema=KERNELS)
+
+
+def told(found: Fit) -> tuple[float | None, ...]:
+    """Occupancy, waves and tail of the only shape, `None` where unknown."""
+    values = (float(column[0]) for column in (found.occupancy, found.waves, found.tail))
+    return tuple(None if np.isnan(value) else value for value in values)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,7 @@ def shape(**facts: int | None) -> pl.DataFrame:
     ],
 )
 def test_theoretical_occupancy(architecture, facts, expected):
-    assert with_occupancy(shape(**facts), architecture, 132)["occupancy"].to_list() == [expected]
+    assert told(fit(shape(**facts), architecture, 132))[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -55,12 +62,12 @@ def test_theoretical_occupancy(architecture, facts, expected):
     ],
 )
 def test_the_last_wave_leaves_places_empty(blocks, waves, tail):
-    found = with_occupancy(shape(blocks=blocks), "sm_90", 132)
-
-    assert found.select("waves", "tail").row(0) == (waves, tail)
+    assert told(fit(shape(blocks=blocks), "sm_90", 132))[1:] == (waves, tail)
 
 
 def test_waves_need_the_number_of_multiprocessors():
-    found = with_occupancy(shape(), "sm_90", None)
+    assert told(fit(shape(), "sm_90", None)) == (1.0, None, None)
 
-    assert found.select("occupancy", "waves", "tail").row(0) == (1.0, None, None)
+
+def test_a_grid_without_blocks_fills_nothing():
+    assert told(fit(shape(blocks=0), "sm_90", 132)) == (1.0, 0.0, 0.0)

@@ -9,8 +9,16 @@ barriers are left out, so the occupancy is an upper bound.
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
+from wallscope.timeline.lookup import filled
+from wallscope.timeline.nesting import Rows
+
+Shares = npt.NDArray[np.float64]
+
+_UNKNOWN = np.iinfo(np.int64).min
 _WARP = 32
 _REGISTERS = 65_536
 _REGISTER_UNIT = 256
@@ -46,46 +54,54 @@ MULTIPROCESSORS = {
 """By the name of the architecture; others are unknown."""
 
 
-def with_occupancy(shapes: pl.DataFrame, architecture: str | None, sm_count: int | None) -> pl.DataFrame:
-    """Launch shapes (`KERNELS`) with the columns `occupancy`, `waves` and `tail`.
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How launch shapes fit, an entry each; not a number where a fact is missing or a kernel cannot run so.
 
-    `occupancy` is the share of its warps that a multiprocessor can hold of the kernel; `waves` is how often
-    its grid fills the GPU; `tail` is the share of the last wave's and all other waves' places that stay
-    empty, 0 for a grid that fits at once. Null where a fact is missing or the kernel cannot run so.
+    Attributes:
+        occupancy: share of its warps that a multiprocessor can hold of the kernel.
+        waves: how often the grid fills the GPU.
+        tail: share of the places of all waves that stay empty in the last, 0 for a grid that fits at once.
     """
+
+    occupancy: Shares
+    waves: Shares
+    tail: Shares
+
+
+def fit(shapes: pl.DataFrame, architecture: str | None, sm_count: int | None) -> Fit:
+    """How launch shapes (`KERNELS`) fit a GPU of some multiprocessors."""
     limits = MULTIPROCESSORS.get(architecture or "")
     if limits is None:
-        null = pl.lit(None, pl.Float64)
-        return shapes.with_columns(occupancy=null, waves=null, tail=null)
-    warps = _parts_of("threads", _WARP)
-    warp_registers = _parts_of(pl.col("registers") * _WARP, _REGISTER_UNIT) * _REGISTER_UNIT
-    block_bytes = (
-        _parts_of(pl.col("shared_bytes") + limits.reserved_bytes, limits.shared_unit_bytes)
-        * limits.shared_unit_bytes
+        return Fit(*(np.full(len(shapes), np.nan) for _ in range(3)))
+    threads, registers, shared_bytes, blocks = (
+        filled(shapes[name], _UNKNOWN).astype(np.int64)
+        for name in ("threads", "registers", "shared_bytes", "blocks")
     )
-    known = pl.all_horizontal(pl.col("threads", "registers", "shared_bytes").is_not_null())
-    resident = pl.min_horizontal(
-        pl.lit(limits.blocks, pl.Int64),
-        limits.warps // warps,
-        _REGISTERS // _PARTS // warp_registers.clip(lower_bound=1) * _PARTS // warps,
-        limits.shared_bytes // block_bytes.clip(lower_bound=1),
+    can_run = (threads > 0) & (registers != _UNKNOWN) & (shared_bytes != _UNKNOWN)
+    threads, registers, shared_bytes = (
+        np.where(can_run, values, 1) for values in (threads, registers, shared_bytes)
     )
-    fits = shapes.with_columns(resident=pl.when(known & (pl.col("threads") > 0)).then(resident))
-    fits = fits.with_columns(resident=pl.when(pl.col("resident") > 0).then("resident"))
-    waves = pl.col("blocks") / (pl.col("resident") * sm_count) if sm_count else pl.lit(None, pl.Float64)
-    return fits.with_columns(
-        occupancy=pl.col("resident") * warps / limits.warps, waves=waves.cast(pl.Float64)
-    ).select(
-        *shapes.columns,
-        "occupancy",
-        "waves",
-        tail=pl.when(pl.col("waves") > 1)
-        .then(1 - pl.col("waves") / pl.col("waves").ceil())
-        .otherwise(pl.when(pl.col("waves").is_not_null()).then(0.0)),
+    warps = _parts_of(threads, _WARP)
+    warp_registers = _parts_of(registers * _WARP, _REGISTER_UNIT) * _REGISTER_UNIT
+    unit_bytes = limits.shared_unit_bytes
+    block_bytes = _parts_of(shared_bytes + limits.reserved_bytes, unit_bytes) * unit_bytes
+    resident = np.minimum.reduce(
+        [
+            np.full(len(shapes), limits.blocks),
+            limits.warps // warps,
+            _REGISTERS // _PARTS // warp_registers.clip(1) * _PARTS // warps,
+            limits.shared_bytes // block_bytes.clip(1),
+        ]
     )
+    fits = np.where(can_run & (resident > 0), resident, np.nan)
+    waves = np.where(blocks == _UNKNOWN, np.nan, blocks) / (fits * (sm_count or np.nan))
+    tail = np.where(
+        waves > 1, 1 - waves / np.ceil(np.maximum(waves, 1)), np.where(np.isnan(waves), np.nan, 0.0)
+    )
+    return Fit(fits * warps / limits.warps, waves, tail)
 
 
-def _parts_of(quantity: str | pl.Expr, unit: int) -> pl.Expr:
+def _parts_of(quantity: Rows, unit: int) -> Rows:
     """How many units a quantity takes up, in whole ones."""
-    column = pl.col(quantity) if isinstance(quantity, str) else quantity
-    return (column + unit - 1) // unit
+    return (quantity + unit - 1) // unit

@@ -10,9 +10,9 @@ import polars as pl
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
-from wallscope.timeline.lookup import ordered_by, places
+from wallscope.timeline.lookup import filled, ordered_by, places
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.occupancy import with_occupancy
+from wallscope.timeline.occupancy import fit
 from wallscope.timeline.precision import precisions
 from wallscope.timeline.remembered import Remembered
 from wallscope.timeline.sequences import Flags, turns
@@ -21,6 +21,7 @@ from wallscope.walls.typical import CATEGORIES, TypicalWork, sums
 _SMALL_NS = 50_000
 _FEWEST_IN_A_RUN = 4
 _LOW_OCCUPANCY = 0.25
+_MANY = np.iinfo(np.int64).max
 _GEMM, _GROUPED, _ATTENTION, _ELEMENTWISE, _QUANTIZE = (
     CATEGORIES.index(category)
     for category in (
@@ -155,8 +156,8 @@ def _launch_shapes(
     columns, total_ns = work.columns, work.total_ns(computing)
     place = places(columns.op[computing], kernels["op"].to_numpy())
     rows, own = computing[place >= 0], kernels[place[place >= 0]]
-    shapes = with_occupancy(own, None if gpu is None else gpu.architecture, sm_count)
-    occupancy, tail = (shapes[name].to_numpy() for name in ("occupancy", "tail"))
+    fitting = fit(own, None if gpu is None else gpu.architecture, sm_count)
+    occupancy, tail = fitting.occupancy, fitting.tail
     inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
     is_other = is_known & ~np.isin(columns.category[rows], _MADE_FOR_LOW_OCCUPANCY)
     other_ns = int(inside_ns[is_other].sum())
@@ -164,7 +165,7 @@ def _launch_shapes(
     tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]
     has_tails = not np.isnan(tail[is_known]).all()
     has_grids = sm_count is not None and own["blocks"].null_count() < len(own)
-    small = rows[(own["blocks"] < (sm_count or 0)).fill_null(value=False).to_numpy()]
+    small = rows[filled(own["blocks"], _MANY) < (sm_count or 0)]
     return LaunchShapes(
         known_share=int(inside_ns[is_known].sum()) / total_ns,
         small_grid_kernels=work.mean(int(columns.begins[small].sum())) if has_grids else None,

@@ -42,14 +42,13 @@ def decided(walls: Times, unresolved: Times) -> Decision:
     """
     step_ns = np.maximum(walls.sum(axis=1, keepdims=True), 1)
     shares = walls / step_ns
-    median = {wall: float(np.median(shares[:, column])) for column, wall in enumerate(_WALLS)}
     open_shares = unresolved / step_ns
-    resolved = {
-        Wall.HOST: median[Wall.HOST],
-        Wall.COMMUNICATION: float(np.median(shares[:, _WALLS.index(Wall.COMMUNICATION)] - open_shares[:, 1])),
-        Wall.MEMORY: float(np.median(shares[:, _WALLS.index(Wall.MEMORY)] - open_shares[:, 2])),
-    }
-    unknown = float(np.median(open_shares.sum(axis=1)))
+    apart = [_WALLS.index(wall) for wall in (Wall.COMMUNICATION, Wall.MEMORY)]
+    owned = shares[:, apart] - open_shares[:, 1:]
+    medians = np.median(np.column_stack([shares, owned, open_shares.sum(axis=1)]), axis=0).tolist()
+    median = dict(zip(_WALLS, medians, strict=False))
+    communication, memory, unknown = medians[len(_WALLS) :]
+    resolved = {Wall.HOST: median[Wall.HOST], Wall.COMMUNICATION: communication, Wall.MEMORY: memory}
     by_share = sorted(LOSSES, key=lambda wall: (-median[wall], wall))
     first, second = by_share[:2]
     loss = walls[:, [_WALLS.index(wall) for wall in LOSSES]]
@@ -91,9 +90,7 @@ def wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
     """The deciding shares beside the typical step; without a steady step there are no percentiles."""
     shares = walls / np.maximum(walls.sum(axis=1, keepdims=True), 1)
     found = {}
-    for column, wall in enumerate(_WALLS):
-        low, middle, high = (float(value) for value in np.percentile(shares[:, column], [10, 50, 90]))
-        found[str(wall)] = WallShare(
-            typical.parts()[column], middle, low if steady else None, high if steady else None
-        )
+    of_walls = np.percentile(shares, [10, 50, 90], axis=0).T.tolist()
+    for wall, typical_ns, (low, middle, high) in zip(_WALLS, typical.parts(), of_walls, strict=True):
+        found[str(wall)] = WallShare(typical_ns, middle, low if steady else None, high if steady else None)
     return WallShares(**found)
