@@ -95,7 +95,7 @@ class _Gathered:
 
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
-    written = divided.phases.texts.gather(divided.phases.tree.sort("range")["path"])
+    written = divided.phases.texts[divided.phases.path_of_range[:-1]]
     known = described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
     gathered = _Gathered(divided, facts, evidence, known)
     ranks = rank_windows(divided)

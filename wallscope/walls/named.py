@@ -6,7 +6,6 @@ from functools import cached_property
 import polars as pl
 
 from wallscope.model.kinds import OperationKind
-from wallscope.timeline.paths import path_texts
 from wallscope.walls.accounting import Divided
 
 
@@ -44,7 +43,7 @@ class Named:
 
     def paths(self, ranges: pl.Series) -> pl.Series:
         """Folded names from the outermost range to each range."""
-        return self._path_texts.gather(self._path_of_range.gather(_known(ranges)))
+        return self.parts.phases.texts.gather(self._path_of_range.gather(_known(ranges)))
 
     def at(self, rows: pl.DataFrame, column: str, numbers: pl.Series) -> pl.Series:
         """A column of rows that have an `op`, for the operations of these numbers; null without a row."""
@@ -122,11 +121,6 @@ class Named:
             )
             .to_series()
         )
-
-    @cached_property
-    def _path_texts(self) -> pl.Series:
-        phases = self.parts.phases
-        return path_texts(phases.paths, phases.names, phases.paths["path"])
 
     @cached_property
     def _path_of_range(self) -> pl.Series:
