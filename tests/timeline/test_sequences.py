@@ -28,3 +28,5 @@ def test_repeated_positions_equal_a_comparison_of_all_runs(at_least, drawn):
     found = repeated(np.array(tokens, np.int64), kind == 1, kind == 2, at_least)
 
     assert found.tolist() == dull(tokens, kinds, at_least)
+    rare = 10**6 * np.array(tokens, np.int64)  # too large for a table
+    assert repeated(rare, kind == 1, kind == 2, at_least).tolist() == found.tolist()
