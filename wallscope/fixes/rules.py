@@ -6,6 +6,7 @@ written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -104,7 +105,9 @@ class Rule:
 
 @lru_cache(maxsize=1 << 14)
 def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
-    return any(fnmatchcase(cause, pattern) for pattern in patterns)
+    return cause in patterns or any(
+        fnmatchcase(cause, pattern) for pattern in patterns if _WILD.search(pattern)
+    )
 
 
 def _questions(line: str, causes: Sequence[str]) -> Iterator[Question]:
@@ -139,7 +142,7 @@ def shipped_rules() -> tuple[Rule, ...]:
     for entry in sorted((files("wallscope.fixes") / "rules").iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
             found += read_rules(entry.read_text(encoding="utf-8"), entry.name)
-    if doubled := sorted({rule.id for rule in found if sum(rule.id == other.id for other in found) > 1}):
+    if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):
         raise ValueError(f"rules of one id: {doubled}")
     return tuple(found)
 
@@ -151,11 +154,21 @@ def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
         ValueError: something in it is wrong; pydantic's message tells where.
     """
     tables = tomllib.loads(text).get("fix", [])
-    rules = TypeAdapter(tuple[Rule, ...]).validate_python(tables)
+    rules = _reader().validate_python(tables)
     for rule in rules:
         if problems := list(_problems(rule)):
             raise ValueError(f"{origin}: {rule.id}: {'; '.join(problems)}")
     return rules
+
+
+@cache
+def _reader() -> TypeAdapter[tuple[Rule, ...]]:
+    return TypeAdapter(tuple[Rule, ...])
+
+
+@cache
+def _known_causes() -> tuple[str, ...]:
+    return (*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in catalogue()), PRESSURE)
 
 
 def _problems(rule: Rule) -> Iterator[str]:
@@ -165,10 +178,9 @@ def _problems(rule: Rule) -> Iterator[str]:
         rule.questions(rule.causes)
     except ValueError as error:
         yield str(error)
-    causes = [*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in catalogue()), PRESSURE]
     for pattern in rule.causes:
         fixed = pattern if not pattern.startswith("host/queue-drained/") else "host/queue-drained/*"
-        if not any(fnmatchcase(cause, fixed) for cause in causes):
+        if not any(_is_any((fixed,), cause) for cause in _known_causes()):
             yield f"no cause matches {pattern!r}"
     for system, lines in rule.settings.items():
         if system not in _VERBATIM and (
@@ -177,5 +189,6 @@ def _problems(rule: Rule) -> Iterator[str]:
             yield f"{system} settings without a value: {bad}"
 
 
+_WILD = re.compile(r"[*?\[]")
 _REPLAY = re.compile(r"--(?P<kind>\w+) (?P<target>.+?)(=(?P<share>[\d.]+))?")
 _VERBATIM: tuple[System, ...] = ("pytorch", "program", "launcher")
