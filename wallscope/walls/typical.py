@@ -26,10 +26,12 @@ def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
     The steady ones whose duration lies within the interquartile range; all steady ones, if they are
     fewer than eight; all selected windows, if none is steady.
     """
-    steady = windows.filter(pl.col("steady"))
-    if steady.is_empty():
+    steady = np.flatnonzero(windows["steady"].to_numpy())
+    if steady.size == 0:
         return windows.filter(pl.col("selected"))
-    return steady.filter(pl.Series(is_ordinary((steady["end_ns"] - steady["start_ns"]).to_numpy())))
+    duration_ns = windows["end_ns"].to_numpy()[steady] - windows["start_ns"].to_numpy()[steady]
+    typical: pl.DataFrame = windows[steady[is_ordinary(duration_ns)]]
+    return typical
 
 
 def mean_parts(parts: Times) -> list[int]:
@@ -148,11 +150,10 @@ def typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
     window = np.searchsorted(bounds.start_ns, start_ns, side="right") - 1
     is_at_the_end = (start_ns == bounds.end_ns[-1]) & (end_ns.max(initial=0) == bounds.end_ns[-1])
     begins = (window >= 0) & ((start_ns < bounds.end_ns[window]) | is_at_the_end)
-    placed = operations.with_columns(
-        pl.Series("inside_ns", covered_ns(bounds, Spans(start_ns, end_ns))), pl.Series("begins", begins)
-    )
+    inside_ns = covered_ns(bounds, Spans(start_ns, end_ns))
+    placed = operations.hstack([pl.Series("inside_ns", inside_ns), pl.Series("begins", begins)])
     issued = Spans(steps["issue_start_ns"].to_numpy(), steps["issue_end_ns"].to_numpy())
-    touching = placed.filter(pl.col("begins") | (pl.col("inside_ns") > 0))
-    forever = pl.repeat(FOREVER_NS, len(steps), dtype=pl.Int64, eager=True)
-    until_ns = steps.get_column("host_until_ns", default=forever).to_numpy()
+    touching = placed.filter(pl.Series(begins | (inside_ns > 0), dtype=pl.Boolean))
+    has_end = "host_until_ns" in steps.columns
+    until_ns = steps["host_until_ns"].to_numpy() if has_end else np.full(len(steps), FOREVER_NS)
     return TypicalWork(touching, bounds, issued, until_ns)
