@@ -8,7 +8,7 @@ import polars as pl
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import ComputeCategory, OperationClass
 from wallscope.timeline.anchors import AnchorRanges
-from wallscope.timeline.lookup import filled
+from wallscope.timeline.lookup import by_rank, filled
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.steadiness import Host
 
@@ -35,17 +35,17 @@ class MainStream:
 
 def main_stream(operations: pl.DataFrame, rank: dict[str, int], host: Host) -> MainStream:
     """The main stream of one rank, a row of `RANKS`, from `CLASSIFIED` operations."""
-    own = np.flatnonzero(operations["rank_id"].to_numpy() == rank["rank_id"])
-    of_class = filled(operations["class"])[own]
-    computing = own[np.isin(of_class, (_COMPUTE, _OPAQUE_GRAPH))]
-    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
-    stream = operations["stream"].to_numpy()[computing]
+    own = by_rank(operations)[rank["rank_id"]]
+    of_class = filled(own["class"])
+    computing = np.flatnonzero((of_class == _COMPUTE) | (of_class == _OPAQUE_GRAPH))
+    start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+    stream = own["stream"].to_numpy()[computing].astype(np.int64)
     work_ns = np.full(int(stream.max(initial=0)) + 1, -1)
     work_ns[stream] = 0
     np.add.at(work_ns, stream, end_ns[computing] - start_ns[computing])
     rows = computing[stream == work_ns.argmax()]
-    is_graph = of_class[np.searchsorted(own, rows)] == _OPAQUE_GRAPH
-    name, category, call = (filled(operations[column][rows]) for column in ("name", "category", "call"))
+    is_graph = of_class[rows] == _OPAQUE_GRAPH
+    name, category, call = (filled(own[column][rows]) for column in ("name", "category", "call"))
     is_issued, issue_ns = call >= 0, start_ns[rows]
     issue_ns[is_issued] = host.calls["start_ns"][call[is_issued]].to_numpy()
     timed = pl.DataFrame(
@@ -57,7 +57,7 @@ def main_stream(operations: pl.DataFrame, rank: dict[str, int], host: Host) -> M
             "issue_ns": issue_ns,
         }
     )
-    return MainStream(rank["rank_id"], rank["process"], int(end_ns[own].max()), timed, bool(is_graph.any()))
+    return MainStream(rank["rank_id"], rank["process"], int(end_ns.max()), timed, bool(is_graph.any()))
 
 
 def first_rows(main: MainStream, anchor: AnchorRanges) -> Rows:

@@ -59,7 +59,7 @@ def sums(values: Times, place: Rows, count: int) -> Times:
     [1, 0, 7, 0]
     """
     found = np.zeros(count, np.int64)
-    np.add.at(found, place, values)
+    np.add.at(found, place.astype(np.int64, copy=False), values)  # narrow places take a slow way
     return found
 
 
