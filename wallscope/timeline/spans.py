@@ -15,7 +15,7 @@ Numbers = Sequence[int]
 
 
 def numbers(values: npt.NDArray[np.integer]) -> Numbers:
-    """The values of an array as Python's integers, made when they are looked at; as an array they are signed."""
+    """The values of an array as Python's integers, made when they are looked at; made an array, signed ones."""
     kept = np.ascontiguousarray(values)
     if kept.dtype == np.uint32 and kept.max(initial=0) < 2**31:
         kept = kept.view(np.int32)
