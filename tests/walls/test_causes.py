@@ -3,9 +3,9 @@ import polars as pl
 import pytest
 
 from tests.walls.brute_trace import Op, Trace, operations
+from wallscope.arrays.columns import place
 from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES
 from wallscope.model.kinds import CopyCause, DeviceState, LinkKind
-from wallscope.timeline.enumerated import place
 from wallscope.walls.causes import caused, operation_causes
 from wallscope.walls.slices import NO_SLACK, Told
 

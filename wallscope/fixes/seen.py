@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.lookup import places
 from wallscope.errors import OptionError
 from wallscope.fixes.hardware import machine
 from wallscope.model.analysis import Analysis
@@ -13,7 +15,6 @@ from wallscope.model.communication import CommunicationOperation
 from wallscope.model.compute import ComputeDetails
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.kinds import Axis, Backend, Collective, Precision
-from wallscope.timeline.lookup import filled, places
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"
 _DELAYED_WGRAD = r"(^|\.)delayed_expert_wgrad$"

@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.lookup import rows_of
 from wallscope.model.kinds import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES
-from wallscope.profile.numbers import rows_of
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.lookup import at_places
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Collective
 from wallscope.profile.kinds import Said, kinds_of, said
-from wallscope.profile.numbers import at_places
 from wallscope.timeline.folding import folded
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.precision import precisions

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import combined, distinct_rows, ranked
+from wallscope.arrays.lookup import rows_of
 from wallscope.model.frames import CATEGORY as CATEGORIES
 from wallscope.model.kinds import (
     Absent,
@@ -22,7 +24,6 @@ from wallscope.model.kinds import (
     Precision,
 )
 from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES
-from wallscope.profile.numbers import distinct_rows, grouped, ranked, rows_of
 from wallscope.timeline.nesting import Rows
 
 PATH, CATEGORY, NAME = range(3)  # their places in a row, as in `OPERATION_KEYS` without the key
@@ -95,14 +96,14 @@ def kinds_of(
         precisions: places in `Precision`, by kernel name.
         axes: `AXES`.
     """
-    (name, category, backend), shape = grouped(
+    (name, category, backend), shape = combined(
         (precisions.size + 1, len(_CATEGORIES) + 1, _NO_BACKEND + 1), *_named(operations, precisions.size)
     )
-    (shapes, operation, axis), meant = grouped(
+    (shapes, operation, axis), meant = combined(
         (name.size, _NO_OPERATION + 1, _NO_AXIS + 1), shape, *_on_axes(operations, axes)
     )
     paths, path = ranked(around, len(told.texts))
-    (path, at), kind = grouped((paths.size, shapes.size), path, meant)
+    (path, at), kind = combined((paths.size, shapes.size), path, meant)
 
     operation, axis = operation[at], axis[at]
     name, category, backend = (column[shapes[at]] for column in (name, category, backend))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import combined, distinct_rows, summed
+from wallscope.arrays.lookup import Flags, flags, rows_of
 from wallscope.model.frames import BUDGET_PARTS
 from wallscope.model.kinds import Axis, OperationClass, Wall
 from wallscope.model.profile import (
@@ -20,7 +22,6 @@ from wallscope.model.profile import (
 from wallscope.profile.collectives import rank_collectives
 from wallscope.profile.describing import OTHERS, Described
 from wallscope.profile.kinds import ABSENTS, NAME, PATH, STATES, Said, spelled
-from wallscope.profile.numbers import Flags, distinct_rows, flags, grouped, rows_of, summed
 from wallscope.profile.pieces import Owned, Pieces, owned, pieces
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
@@ -132,7 +133,7 @@ def _work(
     """What ran in each step, of operations with a key each."""
     nbytes, is_known = told
     many = int(keys.max(initial=0)) + 1
-    (step, key), group = grouped((steps.size, many), pieces.step, keys[pieces.row])
+    (step, key), group = combined((steps.size, many), pieces.step, keys[pieces.row])
     beginning = group[pieces.begins]
     begun = pieces.row[pieces.begins]
     is_computing = flags(group[computes[pieces.row]], step.size)
@@ -152,7 +153,7 @@ def _paid(owned: Owned, keys: Rows, steps: Rows) -> pl.DataFrame:
     """Who pays for each step; each slice has a key."""
     many = int(keys.max(initial=0)) + 1
     sizes = (steps.size, many, len(owned.causes))
-    (step, key, cause), group = grouped(sizes, owned.step, keys, owned.cause)
+    (step, key, cause), group = combined(sizes, owned.step, keys, owned.cause)
     return _table(
         STEP_OWNED,
         step=steps[step],
@@ -167,7 +168,7 @@ def _causes(owned: Owned, steps: Rows) -> pl.DataFrame:
     """The causes of each step by what the device did."""
     sizes = (steps.size, len(owned.causes), len(STATES), len(ABSENTS))
     columns = (owned.step, owned.cause, owned.state, owned.absent)
-    (step, cause, state, absent), group = grouped(sizes, *columns)
+    (step, cause, state, absent), group = combined(sizes, *columns)
     return _table(
         STEP_CAUSES,
         step=steps[step],

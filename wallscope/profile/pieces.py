@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import combined
+from wallscope.arrays.lookup import Flags, at_places
 from wallscope.model.kinds import Absent, LinkKind
 from wallscope.profile.describing import HOST, Described
 from wallscope.profile.kinds import CATEGORY, NAME, PATH
-from wallscope.profile.numbers import Flags, at_places, grouped
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 
@@ -97,7 +98,7 @@ def owned(
     path = at_places(said.ranges, around[on_thread], nothing)
     name = at_places(described.called, call[on_thread], len(said.calls))
     called = np.append(said.calls, nothing)[name]
-    (path, called), place = grouped((len(said.texts), len(said.texts)), path, called)
+    (path, called), place = combined((len(said.texts), len(said.texts)), path, called)
     on_threads = np.tile(said.ends(), (path.size, 1))
     on_threads[:, PATH], on_threads[:, NAME] = path, called
     on_threads[:, CATEGORY] = said.fixed[HOST]

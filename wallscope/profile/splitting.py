@@ -7,11 +7,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import combined, summed
+from wallscope.arrays.lookup import flags, rows_of
 from wallscope.model.catalogue import is_part, undivided
 from wallscope.model.kinds import Absent
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
 from wallscope.profile.kinds import ABSENTS, STATES
-from wallscope.profile.numbers import flags, grouped, rows_of, summed
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times, distinct
 
@@ -70,7 +71,7 @@ def _numbers(causes: pl.Series, told: pl.Series) -> Rows:
 
 
 def _summed_moves(sizes: tuple[int, int, int], place: Rows, moves: pl.DataFrame, causes: pl.Series) -> _Moves:
-    (place, cause, to), group = grouped(
+    (place, cause, to), group = combined(
         sizes, place, _numbers(causes, moves["cause"]), _numbers(causes, moves["to"])
     )
     ns = summed(group, moves["moved_ns"].to_numpy(), place.size)
@@ -153,7 +154,7 @@ def _shifted(
     taken_ns = summed(row, moves.ns[held], own.size)
     left = np.flatnonzero(own_ns > taken_ns)
     behind_ns = np.maximum(blocking_ns[row] - moves.first_ns[held], 0)
-    (place, cause), group = grouped(
+    (place, cause), group = combined(
         (int(place.max(initial=0)) + 1, len(causes)),
         np.concatenate([place[left], moves.place[held]]),
         np.concatenate([cause[left], moves.to[held]]),
@@ -192,7 +193,7 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
     part, row, shared_ns = part[held], row[held], shared_ns[held]
     left_ns = ns - summed(row, shared_ns, ns.size)
     left = np.flatnonzero(left_ns > 0)
-    (step, cause, state, absent), group = grouped(
+    (step, cause, state, absent), group = combined(
         (steps.size, len(causes), len(STATES), len(ABSENTS)),
         np.concatenate([step[left], step[row]]),
         np.concatenate([cause[left], parts.to[part]]),

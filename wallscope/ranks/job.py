@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.lookup import Flags, flags
 from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Dominant
 from wallscope.model.job import (
@@ -20,7 +21,6 @@ from wallscope.model.job import (
 from wallscope.model.kinds import Axis, Collective, Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
-from wallscope.profile.numbers import Flags, flags
 from wallscope.ranks.causes import split_profile, split_rank
 from wallscope.ranks.clocks import aligned
 from wallscope.ranks.gathering import gathered

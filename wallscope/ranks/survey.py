@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import summed
 from wallscope.model.job import RankGroup
 from wallscope.model.kinds import ComputeCategory
 from wallscope.model.profile import Profile
-from wallscope.profile.numbers import summed
 from wallscope.ranks.typical import Steps, among
 
 _COMPUTE = [str(category) for category in ComputeCategory]

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.lookup import rows_of
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
-from wallscope.profile.numbers import rows_of
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.ordinary import is_ordinary
 from wallscope.timeline.spans import Times

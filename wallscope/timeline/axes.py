@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.lookup import places
+from wallscope.arrays.remembered import Remembered
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.frames import AXES, CATEGORY
 from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
-from wallscope.timeline.lookup import filled, places
 from wallscope.timeline.nesting import Rows, led_to
-from wallscope.timeline.remembered import Remembered
 from wallscope.timeline.sequences import Flags, turns
 
 _OPERATIONS, _BACKENDS = tuple(Collective), tuple(Backend)

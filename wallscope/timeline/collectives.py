@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY, COLLECTIVES
 from wallscope.model.kinds import Backend, Collective, OperationClass
-from wallscope.timeline.lookup import filled
 from wallscope.timeline.nesting import Rows, innermost, jumps, parents
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.lookup import places
 from wallscope.model.frames import COPY_CAUSES
 from wallscope.model.kinds import CopyCause, CopyDirection, Pass
-from wallscope.timeline.lookup import filled, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.sequences import Flags, turns
 from wallscope.timeline.spans import Spans, Times, ordered, union

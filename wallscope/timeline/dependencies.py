@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled, place
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
 from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans, call_times
-from wallscope.timeline.enumerated import place, places
 from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
 from wallscope.timeline.spans import Numbers, numbers
@@ -125,7 +125,7 @@ def _ordered(
 def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:
     """What the blocking synchronisations wait for, by number of the call."""
     calls, texts = capture.calls, capture.call_names["text"].to_list()
-    is_blocking = places(calls["role"]) == place(CallRole.SYNC)
+    is_blocking = filled(calls["role"]) == place(CallRole.SYNC)
     blocking = np.flatnonzero(is_blocking)
     columns = (calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name"))
     process = capture.threads["process"].to_list()
@@ -164,15 +164,15 @@ def _told_of_calls(
 
 def _records_of_calls(waits: pl.DataFrame) -> dict[int, tuple[int, str]]:
     """The record that the wait of each call means, and how that was found."""
-    rows = np.flatnonzero(places(waits["kind"]) == place(SyncKind.EVENT))
+    rows = np.flatnonzero(filled(waits["kind"]) == place(SyncKind.EVENT))
     return {call: (record, how) for call, record, how in waits["call", "record", "how"][rows].iter_rows()}
 
 
 def _copying(operations: pl.DataFrame, calls: pl.DataFrame) -> dict[int, Tail]:
     """Copies that held their caller: they ended before it returned; of several the one that ended last."""
     call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
-    copies = np.flatnonzero((places(operations["kind"]) == place(OperationKind.COPY)) & (call >= 0))
-    is_copying = places(calls["role"]) == place(CallRole.COPY)
+    copies = np.flatnonzero((filled(operations["kind"]) == place(OperationKind.COPY)) & (call >= 0))
+    is_copying = filled(calls["role"]) == place(CallRole.COPY)
     held = copies[is_copying[call[copies]] & (end_ns[copies] <= calls["end_ns"].to_numpy()[call[copies]])]
     held = held[np.lexsort((end_ns[held], call[held]))]
     return {one: (op,) for one, op in zip(call[held].tolist(), held.tolist(), strict=True)}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled, place
+from wallscope.arrays.groups import grouped
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.alike import grouped
-from wallscope.timeline.enumerated import place, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.stream_order import StreamOrder, Tail
 
@@ -66,7 +66,7 @@ def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFram
         return []
     call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
     rows = np.flatnonzero(node.is_not_null().to_numpy() & (call >= 0))
-    rows = rows[(places(calls["role"]) == place(CallRole.GRAPH))[call[rows]]]
+    rows = rows[(filled(calls["role"]) == place(CallRole.GRAPH))[call[rows]]]
     launches = sorted((rows[own] for _, own in grouped(call[rows])), key=_first)
     return [operations[own] for own in launches if (stream[own] != stream[own[0]]).any()]
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import runs
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.alike import runs
 from wallscope.timeline.nesting import Rows, innermost, jumps
 from wallscope.timeline.spans import Times
 

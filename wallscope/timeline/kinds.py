@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.remembered import Remembered
 from wallscope.errors import KernelRulesError
 from wallscope.model.frames import KERNEL_KINDS
 from wallscope.model.kinds import (
@@ -25,8 +27,6 @@ from wallscope.model.kinds import (
     OperationClass,
     OperationKind,
 )
-from wallscope.timeline.lookup import filled
-from wallscope.timeline.remembered import Remembered
 
 _KEYS = {"pattern", "category", "operation", "backend", "why"}
 _LONGEST_PATTERN = 2_000

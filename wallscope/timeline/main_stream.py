@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.groups import by_rank
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import ComputeCategory, OperationClass
 from wallscope.timeline.anchors import AnchorRanges
-from wallscope.timeline.lookup import by_rank, filled
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.steadiness import Host
 

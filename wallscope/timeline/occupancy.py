@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.timeline.lookup import filled
+from wallscope.arrays.columns import filled
 from wallscope.timeline.nesting import Rows
 
 Shares = npt.NDArray[np.float64]

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import groups, parts
+from wallscope.arrays.lookup import Places
 from wallscope.model.frames import PARTNERS
 from wallscope.model.kinds import OperationClass
-from wallscope.timeline.places import Places, groups, parts
 from wallscope.timeline.spans import Times
 
 _Indices = npt.NDArray[np.int64]

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import PASSES
 from wallscope.model.kinds import Pass, RecomputeSource
 from wallscope.timeline.nesting import Rows, led_to, nearest
-from wallscope.timeline.places import are_among
 
 _SAYS_NOTHING = (
     r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import runs
 from wallscope.model.frames import NAMES, NESTED, PATHS
-from wallscope.timeline.alike import runs
 from wallscope.timeline.folding import folded
 from wallscope.timeline.inheritance import around_whole, by_process, host_threads
 from wallscope.timeline.nesting import Rows, parents

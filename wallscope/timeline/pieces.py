@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.lookup import are_among
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.places import are_among
 from wallscope.timeline.spans import Numbers, Times
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.lookup import are_among
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.order import BEFORE_ALL
-from wallscope.timeline.places import are_among
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED
 

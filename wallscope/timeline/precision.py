@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.remembered import Remembered
 from wallscope.model.kinds import Precision
-from wallscope.timeline.remembered import Remembered
 
 _PATTERNS = (
     (Precision.NVFP4, r"nvfp4|fp4|vec16ue4m3|e2m1|nvjet_(sm[0-9]+_)?oo"),

@@ -8,9 +8,9 @@ belongs to the range around its launch.
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import grouped
 from wallscope.model.frames import PROJECTION
 from wallscope.model.kinds import ProjectedBy
-from wallscope.timeline.alike import grouped
 from wallscope.timeline.inheritance import by_process, host_threads, of_the_one_that_waits
 
 _NONE, _SAME_THREAD, _INHERITED = range(3)

@@ -12,10 +12,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.groups import ordered_by
+from wallscope.arrays.lookup import places
 from wallscope.model.frames import CATEGORY, RECOMPUTE
 from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.timeline.attention import replayed_attention
-from wallscope.timeline.lookup import filled, ordered_by, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.sequences import Flags, repeated, turns
 from wallscope.timeline.spans import Times

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled, place
 from wallscope.model.events import SyncKind
 from wallscope.timeline.call_spans import CallTimes
-from wallscope.timeline.enumerated import place, places
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder
 from wallscope.timeline.waits import StreamBy, Waits
 
@@ -267,9 +267,9 @@ class RecordingStreams:
 
 def _guessed(records: pl.DataFrame) -> pl.DataFrame:
     """The records that name no stream: number, process, thread and time."""
-    is_stated = places(records["stream_by"]) == place(StreamBy.STATED)
+    is_stated = filled(records["stream_by"]) == place(StreamBy.STATED)
     held = records["record", "process", "thread", "at_ns"]
     if is_stated.all() and not records["stream"].null_count():
         return held.clear()
-    by_hand_over = places(records["stream_by"]) == place(StreamBy.HAND_OVER)
+    by_hand_over = filled(records["stream_by"]) == place(StreamBy.HAND_OVER)
     return held[np.flatnonzero(by_hand_over | records["stream"].is_null().to_numpy())]

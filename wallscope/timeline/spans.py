@@ -15,7 +15,7 @@ Numbers = Sequence[int]
 
 
 def numbers(values: npt.NDArray[np.integer]) -> Numbers:
-    """The values of an array as Python's integers, made when they are looked at; made an array, signed ones."""
+    """The values of an array as Python's integers, made when looked at; an array of them is signed."""
     kept = np.ascontiguousarray(values)
     if kept.dtype == np.uint32 and kept.max(initial=0) < 2**31:
         kept = kept.view(np.int32)

@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import runs
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS
 from wallscope.model.selection import FOREVER_NS
-from wallscope.timeline.alike import runs
 from wallscope.timeline.anchors import named_anchors
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
 from wallscope.timeline.nesting import Rows

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import grouped, runs
 from wallscope.model.events import StreamFlag, SyncKind
-from wallscope.timeline.alike import grouped, runs
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.producers import Pairs, Producers
 from wallscope.timeline.spans import Numbers, Times, numbers

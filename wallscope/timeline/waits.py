@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled, members, place
+from wallscope.arrays.groups import runs
 from wallscope.model.events import SyncKind
-from wallscope.timeline.alike import runs
-from wallscope.timeline.enumerated import members, place, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
@@ -85,7 +85,7 @@ def resolved_waits(
     syncs: pl.DataFrame, events: pl.DataFrame, calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame
 ) -> Waits:
     """The record that each wait for an event means (`SYNCS`, `EVENTS`, `CALLS`, `NAMES`, `THREADS`)."""
-    kind = places(syncs["kind"])
+    kind = filled(syncs["kind"])
     waiting = syncs[np.flatnonzero((kind == place(SyncKind.EVENT)) | (kind == place(SyncKind.WAIT)))]
     called = waiting["call"].to_numpy()
     at_ns = np.where(called < 0, waiting["start_ns"].to_numpy(), _started_ns(calls, called))

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from wallscope.arrays.groups import by_rank
 from wallscope.cores import side_by_side
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
@@ -12,7 +13,6 @@ from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.model.selection import Selection
 from wallscope.profile import Described, Tables, described, tables
-from wallscope.timeline.lookup import by_rank
 from wallscope.timeline.partners import partners
 from wallscope.timeline.spans import Times
 from wallscope.tuning import give_back

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import members
 from wallscope.model.frames import SLICES
 from wallscope.model.kinds import Absent, DeviceState, LinkKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.enumerated import members
 from wallscope.timeline.spans import Numbers
 from wallscope.walls.causes import OperationCauses, caused
 from wallscope.walls.drained import Drained

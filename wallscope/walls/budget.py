@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.groups import by_rank
 from wallscope.model.frames import BUDGET_PARTS, BUDGETS
 from wallscope.model.kinds import OperationClass
-from wallscope.timeline.lookup import by_rank, filled
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Codes, filled, place
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Axis, CopyCause, DeviceState, LinkKind, OperationClass
-from wallscope.timeline.enumerated import Places, place, places
 from wallscope.timeline.nesting import Rows
 from wallscope.walls.slices import Told
 
@@ -51,9 +51,9 @@ class OperationCauses:
     """
 
     texts: tuple[str, ...]
-    causes: Places
-    befores: Places
-    chain: Places
+    causes: Codes
+    befores: Codes
+    chain: Codes
     computes: npt.NDArray[np.bool_]
 
     @cached_property
@@ -80,14 +80,14 @@ def operation_causes(
         recomputed: numbers of the operations that repeat forward work.
     """
     op = operations["op"].to_numpy()
-    of_class = _beside(op, places(operations["class"]), count)
+    of_class = _beside(op, filled(operations["class"]), count)
     again = np.zeros(count, np.int64)
     again[recomputed.to_numpy()] = 1
     told_by = (
         of_class,
-        _beside(op, places(operations["category"]), count),
-        _beside(axes["op"].to_numpy(), places(axes["axis"]), count),
-        _beside(copies["op"].to_numpy(), places(copies["cause"]), count),
+        _beside(op, filled(operations["category"]), count),
+        _beside(axes["op"].to_numpy(), filled(axes["axis"]), count),
+        _beside(copies["op"].to_numpy(), filled(copies["cause"]), count),
         again,
     )
     kind = np.ravel_multi_index(told_by, _KINDS, mode="wrap")  # -1 is the last
@@ -107,7 +107,7 @@ def operation_causes(
     )
 
 
-def _beside(op: Rows, values: Places, count: int) -> Places:
+def _beside(op: Rows, values: Codes, count: int) -> Codes:
     """Values of some operations beside all of them, -1 for the others."""
     found = np.full(count, -1, np.int32)
     found[op] = values

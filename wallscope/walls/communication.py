@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.lookup import places
 from wallscope.model.communication import Communication, CommunicationOperation
 from wallscope.model.frames import AXES, COLLECTIVES, KERNELS, NAMES
 from wallscope.model.kinds import LINK_KINDS, Axis, Backend, Collective, LinkKind, OperationClass
-from wallscope.timeline.lookup import filled, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import common, covered_ns, union
 from wallscope.walls.dispatcher import dispatcher

@@ -7,14 +7,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.groups import ordered_by
+from wallscope.arrays.lookup import places
+from wallscope.arrays.remembered import Remembered
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
-from wallscope.timeline.lookup import filled, ordered_by, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.occupancy import fit
 from wallscope.timeline.precision import precisions
-from wallscope.timeline.remembered import Remembered
 from wallscope.timeline.sequences import Flags, turns
 from wallscope.walls.typical import CATEGORIES, TypicalWork, sums
 

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.lookup import places
+from wallscope.arrays.remembered import Remembered
 from wallscope.model.communication import DispatcherWork
 from wallscope.model.kinds import Axis, Collective, ComputeCategory, OperationClass
-from wallscope.timeline.lookup import places
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.remembered import Remembered
 from wallscope.walls.typical import CATEGORIES, TypicalWork
 
 _PACKING, _UNPACKING, _ROUTING = range(3)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import by_rank
 from wallscope.model.capture import Capture
 from wallscope.model.frames import ROLE
 from wallscope.model.kinds import LINK_KINDS, Axis, CallRole, LinkKind
@@ -13,7 +14,6 @@ from wallscope.timeline.axes import RangePaths, axes
 from wallscope.timeline.collectives import collectives
 from wallscope.timeline.copies import away, copy_causes
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.lookup import by_rank
 from wallscope.timeline.passes import passes, with_autograd_threads
 from wallscope.timeline.recompute import recompute
 from wallscope.timeline.spans import Numbers

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Codes, filled, place
+from wallscope.arrays.groups import grouped, runs
 from wallscope.model.events import HostKind
 from wallscope.model.host import RepeatedUnit
 from wallscope.model.kinds import LinkKind
-from wallscope.timeline.alike import grouped, runs
-from wallscope.timeline.enumerated import Places, place, places
 from wallscope.timeline.inheritance import HostThread, host_threads, of_the_one_that_waits
 from wallscope.timeline.inner import outermost_units
 from wallscope.timeline.nesting import Rows
@@ -147,7 +147,7 @@ class HostActivity:
     @cached_property
     def _events_of(self) -> Mapping[int, Rows]:
         """The rows of the events of each thread and kind."""
-        thread, kind = self.events["thread"].to_numpy().astype(np.int64), places(self.events["kind"])
+        thread, kind = self.events["thread"].to_numpy().astype(np.int64), filled(self.events["kind"])
         return dict(grouped(thread * len(HostKind) + kind))
 
     @cached_property
@@ -195,12 +195,12 @@ def on_threads(pieces: pl.DataFrame, activity: HostActivity, drained: Drained) -
     which ranges or waits of their thread begin or end.
     """
     thread, start_ns = pieces["thread"].to_numpy(), pieces["start_ns"].to_numpy()
-    found, cause, texts = told_on_threads(thread, start_ns, places(pieces["kind"]), activity, drained)
+    found, cause, texts = told_on_threads(thread, start_ns, filled(pieces["kind"]), activity, drained)
     return found, pl.Series("on_thread", [*texts, None], dtype=pl.String)[cause]
 
 
 def told_on_threads(
-    of_thread: Places, start_ns: Times, kind: Places, activity: HostActivity, drained: Drained
+    of_thread: Codes, start_ns: Times, kind: Codes, activity: HostActivity, drained: Drained
 ) -> tuple[Rows, Rows, list[str]]:
     """The same of pieces in arrays, `kind` as a place; causes are places in the texts, -1 without one."""
     found, cause = np.full(of_thread.size, -1, np.int64), np.full(of_thread.size, -1, np.int64)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.model.capture import Capture
 from wallscope.model.events import HostKind
 from wallscope.model.host import CpuTime, HostAhead, HostDetails, LaunchCost
 from wallscope.model.kinds import CallRole, OperationClass
-from wallscope.timeline.lookup import filled
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.sequences import Flags, turns
 from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union

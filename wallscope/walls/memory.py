@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.lookup import places
 from wallscope.model.capture import Capture
 from wallscope.model.kinds import CallRole, CopyCause, CopyDirection, MemoryKind, OperationClass
 from wallscope.model.memory import CopyWork, Memory, Offload
 from wallscope.timeline.copies import BULK_BYTES
-from wallscope.timeline.lookup import filled, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, common, covered_ns, inside, ordered, union
 from wallscope.walls.typical import CATEGORIES, TypicalWork

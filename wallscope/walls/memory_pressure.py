@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.lookup import places
+from wallscope.arrays.remembered import Remembered
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, Pressure
 from wallscope.model.kinds import OperationClass, RecomputeSource
 from wallscope.model.memory import Memory, MemoryUse
-from wallscope.timeline.lookup import places
-from wallscope.timeline.remembered import Remembered
 from wallscope.timeline.spans import Spans, inside
 from wallscope.units import percent, plural, size
 from wallscope.walls.memory import calls_of_threads, used_by

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import groups
 from wallscope.model.communication import OverlapTax
 from wallscope.model.kinds import OperationClass, OperationKind
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.places import groups
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 from wallscope.walls.typical import TypicalWork
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.model.analysis import RangeWork, Walls
 from wallscope.model.frames import RANGE_WORK
 from wallscope.model.kinds import Wall
-from wallscope.timeline.lookup import filled
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.paths import path_texts
 from wallscope.timeline.sequences import turns

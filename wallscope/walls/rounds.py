@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import grouped
 from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
-from wallscope.timeline.alike import grouped
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, Times

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.groups import ordered_by
+from wallscope.arrays.lookup import places
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.host import Serialisation
 from wallscope.model.kinds import OperationKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.lookup import filled, ordered_by, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times, ordered, union

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Codes, filled, place
 from wallscope.model.kinds import DeviceState, OperationClass
-from wallscope.timeline.enumerated import Places, place, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
 
@@ -32,12 +32,12 @@ class Told:
     start_ns: Times
     end_ns: Times
     state: Rows
-    kind: Places
-    gap: Places
+    kind: Codes
+    gap: Codes
     op: Rows
-    next_op: Places
-    call: Places
-    thread: Places
+    next_op: Codes
+    call: Codes
+    thread: Codes
     slack_ns: Times
 
 
@@ -48,7 +48,7 @@ class _Ran:
     op: Rows
     start_ns: Times
     end_ns: Times
-    kind: Places
+    kind: Codes
 
     def rows(self, held: Rows) -> "_Ran":
         """Some of the operations."""
@@ -121,7 +121,7 @@ def slices(
         operations["op"].to_numpy().astype(np.int64),
         operations["start_ns"].to_numpy(),
         operations["end_ns"].to_numpy(),
-        places(operations["class"]),
+        filled(operations["class"]),
     )
     start_ns, end_ns = links["start_ns"].to_numpy(), links["end_ns"].to_numpy()
     bound = _Pieces(start_ns, end_ns, np.arange(len(links)), links["op"].to_numpy().astype(np.int64))
@@ -146,7 +146,7 @@ def slices(
         start_ns=pieces.start_ns,
         end_ns=pieces.end_ns,
         state=_state(pieces, ran.of(OperationClass.OPAQUE_GRAPH).op, communicating, copying),
-        kind=np.append(places(links["kind"]).astype(np.int8), np.int8(-1))[link],
+        kind=np.append(filled(links["kind"]).astype(np.int8), np.int8(-1))[link],
         gap=gap,
         op=pieces.op,
         next_op=next_op,
@@ -195,7 +195,7 @@ def _moments(*spans: Spans) -> Times:
     return distinct(np.concatenate(bounds))
 
 
-def _cut_on_threads(pieces: _Pieces, thread_of_link: Places, on_threads: Mapping[int, Times]) -> _Pieces:
+def _cut_on_threads(pieces: _Pieces, thread_of_link: Codes, on_threads: Mapping[int, Times]) -> _Pieces:
     """The pieces that lie on a thread cut where its ranges and waits begin and end."""
     thread = thread_of_link[pieces.link]
     rows = [np.flatnonzero(thread == number) for number in on_threads]

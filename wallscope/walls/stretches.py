@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import coded, texts_of
+from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole, LinkKind, OperationClass
 from wallscope.timeline.call_spans import CallSpans
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.pieces import Pieces
-from wallscope.timeline.places import are_among, coded, texts_of
 from wallscope.timeline.spans import Spans, Times, numbers
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence

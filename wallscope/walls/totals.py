@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
+from wallscope.arrays.lookup import places
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
 from wallscope.model.kinds import Absent, Wall
-from wallscope.timeline.lookup import filled, places
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 

@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import OperationClass
 from wallscope.model.selection import FOREVER_NS
-from wallscope.timeline.lookup import filled
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.ordinary import is_ordinary
 from wallscope.timeline.sequences import Flags

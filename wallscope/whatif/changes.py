@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.lookup import are_among
 from wallscope.errors import OptionError
 from wallscope.model.kinds import OperationClass
 from wallscope.model.whatif import Question
 from wallscope.timeline.folding import folded
-from wallscope.timeline.places import are_among
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft, followers, next_in_stream, thinking_before

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.places import are_among
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import coded, texts_of
+from wallscope.arrays.lookup import are_among
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import OperationClass, Wall
-from wallscope.timeline.places import are_among, coded, texts_of
 from wallscope.timeline.play import Played
 from wallscope.timeline.play_back import BOUNDS, Bound, Links, held_by, played_path
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import groups, ordinals
+from wallscope.arrays.lookup import are_among
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.order import Order, Slack
-from wallscope.timeline.places import are_among, groups, ordinals
 from wallscope.timeline.play import Change, Others, Played
 from wallscope.timeline.spans import Numbers, Times, numbers
 from wallscope.timeline.stretch import Stretch

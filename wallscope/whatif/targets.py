@@ -8,11 +8,12 @@ from operator import itemgetter
 
 import numpy as np
 
+from wallscope.arrays.columns import coded
+from wallscope.arrays.groups import parts
 from wallscope.errors import OptionError
 from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole, OperationClass
 from wallscope.timeline.nesting import Rows
-from wallscope.timeline.places import coded, parts
 from wallscope.timeline.stretch import Stretch
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"

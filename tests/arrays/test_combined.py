@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wallscope.arrays.groups import combined, distinct_rows, ranked, summed
+from wallscope.arrays.lookup import at_places, rows_of
 from wallscope.profile import numbers
-from wallscope.profile.numbers import at_places, distinct_rows, grouped, ranked, rows_of, summed
 
 SMALL = st.lists(st.integers(0, 9), max_size=20)
 TABLES = st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=20)
@@ -31,7 +32,7 @@ def test_groups_are_the_distinct_rows_in_order(few, rows):
     columns = array(rows).reshape(-1, 3).T
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbers, "_FEW", few)
-        found, places = grouped((4, 4, 4), *columns)
+        found, places = combined((4, 4, 4), *columns)
 
     assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(set(rows))
     assert [column[places].tolist() for column in found] == columns.tolist()

@@ -3,7 +3,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.timeline.places import Places, are_among, coded, groups, ordinals, parts
+from wallscope.arrays.columns import coded
+from wallscope.arrays.groups import groups, ordinals, parts
+from wallscope.arrays.lookup import Places, are_among
 
 NUMBERS = st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**40), 2**40)), max_size=30)
 

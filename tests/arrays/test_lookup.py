@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.timeline.lookup import by_rank, filled, ordered_by, places
+from wallscope.arrays.columns import filled
+from wallscope.arrays.groups import by_rank, ordered_by
+from wallscope.arrays.lookup import places
 
 NUMBERS = st.lists(st.integers(0, 12), max_size=12)
 

@@ -1,0 +1,66 @@
+"""Columns of frames as arrays; what is one of a few is a small number, its place in an enumeration."""
+
+from enum import StrEnum
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Rows = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer]
+
+
+def place(member: StrEnum) -> int:
+    """The place of a member in its enumeration."""
+    return list(type(member)).index(member)
+
+
+def members(kinds: type[StrEnum]) -> pl.Series:
+    """The members by place; -1, the last, is null."""
+    return pl.Series([*kinds, None], dtype=pl.Enum(kinds))
+
+
+def filled(column: pl.Series, unknown: int = -1) -> Rows:
+    """Whole numbers as an array, of an enumeration the places of its values; null as another number.
+
+    Without a null the numbers are of the column's own type, which may be a byte: widen them to reckon.
+
+    >>> filled(pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))).tolist()
+    [1, -1, 0]
+    """
+    nulls = column.null_count()
+    if nulls == len(column):
+        return np.full(nulls, unknown)
+    values = column.to_physical() if isinstance(column.dtype, pl.Enum) else column
+    if nulls:
+        values = values.cast(pl.Int64).fill_null(unknown)
+    return values.to_numpy()
+
+
+def texts_of(values: pl.Series) -> pl.Series:
+    """The texts of an enumeration, by their numbers.
+
+    >>> texts_of(pl.Series(["b", "b"], dtype=pl.Enum(["a", "b"]))).to_list()
+    ['a', 'b']
+    """
+    return cast("pl.Enum", values.dtype).categories
+
+
+def coded(texts: pl.Series) -> tuple[Rows, list[str]]:
+    """Texts as numbers, -1 for none, and what each number stands for; those of an enumeration are its own.
+
+    >>> coded(pl.Series(["b", None, "a", "b"]))
+    (array([ 1, -1,  0,  1]), ['a', 'b'])
+    """
+    if texts.dtype != pl.Enum:
+        texts = texts.cast(pl.Enum(sorted(text for text in texts.unique().to_list() if text is not None)))
+    return filled(texts).astype(np.int64), texts_of(texts).to_list()
+
+
+def by_operation(rows: pl.DataFrame, column: str, count: int) -> pl.Series:
+    """A column of rows with a distinct `op` each, for the operations 0 to `count` - 1; null without a row."""
+    at = np.full(count, -1, np.int64)
+    at[rows["op"].to_numpy()] = np.arange(len(rows))
+    known = pl.Series(at)
+    return rows[column].gather(known.set(known < 0, None))

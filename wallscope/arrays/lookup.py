@@ -1,0 +1,90 @@
+"""Where numbers stand among others: rows found in another frame without a join."""
+
+import numpy as np
+import numpy.typing as npt
+
+from wallscope.arrays.columns import Rows
+
+Flags = npt.NDArray[np.bool_]
+
+
+def places(wanted: npt.NDArray[np.integer], among: npt.NDArray[np.integer]) -> Rows:
+    """The place of each wanted number among distinct others, -1 where it is not one of them.
+
+    >>> places(np.array([7, 3, 5]), np.array([3, 7, 9])).tolist()
+    [1, 0, -1]
+    """
+    if among.size == 0:
+        return np.full(wanted.size, -1)
+    if (among[1:] < among[:-1]).any():
+        order = np.argsort(among, kind="stable")
+        found = places(wanted, among[order])
+        return np.where(found < 0, -1, order[found])
+    first, last = int(among[0]), int(among[-1])
+    if last - first + 1 == among.size:  # they follow one another
+        return np.where((wanted >= first) & (wanted <= last), wanted.astype(np.int64) - first, -1)
+    at = np.searchsorted(among, wanted).clip(0, among.size - 1)
+    return np.where(among[at] == wanted, at, -1)
+
+
+class Places:
+    """Where numbers stand in a list that holds each of them once."""
+
+    def __init__(self, listed: Rows) -> None:
+        self._low = int(listed.min(initial=listed[:1].sum()))
+        self._place = np.full(int(listed.max(initial=self._low)) - self._low + 2, -1, np.int32)
+        self._place[listed - self._low] = np.arange(listed.size)
+
+    def of(self, wanted: Rows) -> Rows:
+        """The place of each number, -1 where it is not listed.
+
+        >>> Places(np.array([7, 5])).of(np.array([5, 6, 7, 8, -1])).tolist()
+        [1, -1, 0, -1, -1]
+        """
+        at = wanted.astype(np.int64) - self._low
+        behind = self._place.size - 1
+        return self._place[np.where((at >= 0) & (at < behind), at, behind)].astype(np.int64)
+
+
+def are_among(wanted: Rows, chosen: Rows) -> npt.NDArray[np.bool_]:
+    """Whether each number is one of some.
+
+    >>> are_among(np.array([5, 6, 5]), np.array([9, 5])).tolist()
+    [True, False, True]
+    """
+    if not wanted.size:
+        return np.zeros(0, np.bool_)
+    low, high = int(wanted.min()), int(wanted.max())
+    found = np.zeros(high - low + 1, np.bool_)
+    found[chosen[(chosen >= low) & (chosen <= high)] - low] = True
+    return found[wanted - low]
+
+
+def rows_of(op: npt.NDArray[np.integer], wanted: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
+    """The rows of wanted operations among some, and which of the wanted those are.
+
+    >>> [found.tolist() for found in rows_of(np.array([2, 4]), np.array([4, 9, 1, 2]))]
+    [[1, 0], [0, 3]]
+    """
+    row = places(wanted, op)
+    held = np.flatnonzero(row >= 0)
+    return row[held], held
+
+
+def at_places(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], nothing: int) -> Rows:
+    """The values at some places, `nothing` where a place is below 0.
+
+    >>> at_places(np.array([5, 6]), np.array([1, -1]), 9).tolist()
+    [6, 9]
+    """
+    found = np.full(places.size, nothing)
+    held = np.flatnonzero(places >= 0)
+    found[held] = values[places[held]]
+    return found
+
+
+def flags(numbers: Rows, count: int) -> Flags:
+    """Whether each number below a count is among some."""
+    found = np.zeros(count, np.bool_)
+    found[numbers] = True
+    return found
