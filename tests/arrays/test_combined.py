@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wallscope.arrays import groups
 from wallscope.arrays.groups import combined, distinct_rows, ranked, summed
 from wallscope.arrays.lookup import at_places, rows_of
-from wallscope.profile import numbers
 
 SMALL = st.lists(st.integers(0, 9), max_size=20)
 TABLES = st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=20)
@@ -26,12 +26,12 @@ def test_ranks_are_places_among_the_distinct(count, values):
     assert found[places].tolist() == values
 
 
-@pytest.mark.parametrize("few", [0, numbers._FEW])
+@pytest.mark.parametrize("few", [0, groups._FEW])
 @given(rows=TABLES)
 def test_groups_are_the_distinct_rows_in_order(few, rows):
     columns = array(rows).reshape(-1, 3).T
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbers, "_FEW", few)
+        patch.setattr(groups, "_FEW", few)
         found, places = combined((4, 4, 4), *columns)
 
     assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(set(rows))

@@ -3,8 +3,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wallscope.arrays import remembered
 from wallscope.arrays.remembered import Remembered
-from wallscope.timeline import remembered
 
 
 def lengths(texts: pl.Series) -> np.ndarray:

@@ -65,7 +65,7 @@ def labelled(
     label = paths["name"].to_numpy()[ranges["path"].to_numpy()]
     return ranges.hstack(
         [
-            threads["process"][ranges["thread"].to_numpy()],
+            threads["process"].gather(ranges["thread"]),
             names["text"][ranges["name"].to_numpy()],
             folded_names["text"][label].alias("folded"),
         ]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.arrays.groups import runs
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import Rows, innermost, jumps
@@ -85,7 +86,8 @@ def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> dic
     nothing = slice(0, 0)
     return {
         thread: HostThread(held[rows], calls[calls_of.get(thread, nothing)], parent)
-        for thread, rows in runs(held["thread"].to_numpy())
+        for thread, rows in runs(filled(held["thread"]))
+        if thread >= 0
     }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.arrays.groups import runs
 from wallscope.model.frames import NAMES, NESTED, PATHS
 from wallscope.timeline.folding import folded
@@ -41,7 +42,7 @@ def nested(
 def _parents_by_thread(ranges: pl.DataFrame) -> Rows:
     parent = np.full(len(ranges), -1, dtype=np.int64)
     end_ns, crosses = ranges["end_ns"].to_numpy(), ranges["crosses"].to_numpy()
-    for _, own in runs(ranges["thread"].to_numpy()):
+    for _, own in runs(filled(ranges["thread"])):
         rows = own.start + np.flatnonzero(~crosses[own])
         inside = parents(end_ns[rows])
         parent[rows] = np.where(inside < 0, -1, rows[inside])

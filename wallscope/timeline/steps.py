@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.arrays.groups import runs
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
@@ -124,7 +125,7 @@ def _by_ranges(
 
     What the user's pattern finds needs no like name; ranges of several names are called by the pattern.
     """
-    rows = dict(runs(ranges["process"].to_numpy()))  # threads are numbered process by process
+    rows = dict(runs(filled(ranges["process"])))  # threads are numbered process by process
     of_process = {main.process: ranges[rows.get(main.process, slice(0))] for main in mains}
     for chosen in named_anchors(of_process[busiest.process], pattern):
         begins, names = {}, {chosen.name}

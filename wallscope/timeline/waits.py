@@ -92,9 +92,9 @@ def resolved_waits(
     waiting, at_ns = _in_order(waiting, at_ns)
     records = _recorded(events, calls) if len(events) else _record_calls(calls, names, threads)
     record, how = np.full(len(waiting), -1), np.zeros(len(waiting), np.uint8)
-    of_process = dict(runs(records["process"].to_numpy()))
-    for process, own in runs(waiting["process"].to_numpy()):
-        made = records[of_process.get(process, slice(0))]
+    of_process = dict(runs(filled(records["process"])))
+    for process, own in runs(filled(waiting["process"])):
+        made = records[of_process.get(process, slice(0)) if process >= 0 else slice(0)]
         record[own], how[own] = _of_process(waiting[own], at_ns[own], made)
     told = {"at_ns": at_ns, "record": record, "how": members(ResolvedBy)[how]}
     columns = {name: told[name] if name in told else waiting[name] for name in WAITS.names()}
@@ -108,7 +108,7 @@ def _started_ns(calls: pl.DataFrame, call: Rows) -> Times:
 
 def _in_order(rows: pl.DataFrame, at_ns: Times) -> tuple[pl.DataFrame, Times]:
     """Rows by process and time."""
-    order = np.lexsort((at_ns, rows["process"].to_numpy()))
+    order = np.lexsort((at_ns, filled(rows["process"])))
     return rows[order], at_ns[order]
 
 

@@ -153,16 +153,14 @@ class HostActivity:
     @cached_property
     def _ranges_of(self) -> Mapping[int, slice]:
         """The ranges of each thread, also those that end on another one."""
-        return dict(runs(self.tree["thread"].to_numpy()))
+        return dict(runs(filled(self.tree["thread"])))
 
     @cached_property
     def _telling(self) -> Mapping[int, Rows]:
         """The ranges that tell a cause, by process."""
-        telling = np.flatnonzero(self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0)
-        return {
-            process: telling[own]
-            for process, own in grouped(self.process.to_numpy()[self.tree["thread"].to_numpy()[telling]])
-        }
+        thread = filled(self.tree["thread"])
+        telling = np.flatnonzero((self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0) & (thread >= 0))
+        return {process: telling[own] for process, own in grouped(self.process.to_numpy()[thread[telling]])}
 
     def _moments_of(self, thread: int, issuing: list[int]) -> Times:
         own = self._ranges_of.get(thread, slice(0))
