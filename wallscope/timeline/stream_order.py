@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Codes
 from wallscope.arrays.groups import grouped, runs
 from wallscope.model.events import StreamFlag, SyncKind
 from wallscope.timeline.nesting import Rows
@@ -73,7 +74,7 @@ class _Marks:
 class _LastStreams:
     """The stream of the last operation that each thread issued: exports may lack the rows that tell."""
 
-    def __init__(self, of_stream: Rows, issued_ns: Times, issuer: Rows) -> None:
+    def __init__(self, of_stream: Codes, issued_ns: Times, issuer: Codes) -> None:
         order = np.lexsort((issued_ns, issuer))
         self._of_thread = {
             thread: (numbers(issued_ns[order[own]]), numbers(of_stream[order[own]]))
@@ -111,15 +112,15 @@ class StreamOrder:
         self._together = together
         self.end_ns: Times = operations["end_ns"].to_numpy()
         self._end_ns = numbers(self.end_ns)
-        self._of_stream, self._issuer = operations["stream"].to_numpy(), issuer
-        self.predecessor = np.full(issue_ns.size, -1, np.int64)
+        self._of_stream, self._issuer = operations["stream"].to_numpy(), issuer.astype(np.int32)
+        self.predecessor = np.full(issue_ns.size, -1, np.int32)
         self.issued_ns = issue_ns.copy()
-        ops: dict[int, Rows] = {}
+        ops: dict[int, Codes] = {}
         for stream, rows in grouped(self._of_stream):
             self.predecessor[rows[1:]] = rows[:-1]
             # what a stream does later was issued later: clocks that say otherwise are overruled
             self.issued_ns[rows] = np.maximum.accumulate(issue_ns[rows])
-            ops[stream] = rows
+            ops[stream] = rows.astype(np.int32)
         self._key: dict[tuple[int, int, int], int] = {
             (process, context, number): stream
             for stream, process, context, number in streams[
@@ -231,7 +232,7 @@ class StreamOrder:
     def _last_streams(self) -> _LastStreams:
         return _LastStreams(self._of_stream, self.issued_ns, self._issuer)
 
-    def _play(self, waits: Waits, ops: Mapping[int, Rows]) -> None:
+    def _play(self, waits: Waits, ops: Mapping[int, Codes]) -> None:
         """Find the tails of records and what waits hold back.
 
         Most records stand for the last operation of their stream alone. Others depend on what their

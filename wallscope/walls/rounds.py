@@ -185,7 +185,7 @@ def _along_threads(walk: _Walk, gap: Rows, thread: Rows, walker: Walker, blockin
 def _latest_producers(op: Rows, start_ns: Times, waits: Dependencies) -> _Latest:
     """What each operation waited for last, as seen from its start."""
     ends_ns = waits.order.end_ns
-    producer = waits.order.predecessor[op]
+    producer = waits.order.predecessor[op].astype(np.int64)
     done_ns = np.where(producer >= 0, np.minimum(ends_ns[producer], start_ns), 0)
     second_ns = np.full(op.size, _NEVER)
     is_open = np.zeros(op.size, np.bool_)
