@@ -26,7 +26,7 @@ _OF_ARENA = [
 ]
 _POLARS = "_RJEM_MALLOC_CONF"
 _CYCLES_AFTER = 100_000
-_MOST_KEPT_BYTES = 256 << 20
+_MOST_KEPT_BYTES = 128 << 20
 
 
 def tune() -> None:

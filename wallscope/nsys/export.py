@@ -22,13 +22,14 @@ from wallscope.nsys.memory import memory
 from wallscope.nsys.metrics import samples
 from wallscope.nsys.operations import device_work, raw_operations
 from wallscope.nsys.overhead_findings import overhead_findings
-from wallscope.nsys.range_findings import began_inside, range_findings
+from wallscope.nsys.range_findings import FOR_FINDINGS, began_inside, range_findings
 from wallscope.nsys.ranges import ranges
 from wallscope.nsys.ranks import ranks
 from wallscope.nsys.room import check_room
 from wallscope.nsys.synchronisation import events, flagged, streams, syncs
 from wallscope.nsys.tables import Database, database, read
 from wallscope.nsys.threads import process_of, processes, threads
+from wallscope.tuning import give_back
 
 
 def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) -> Capture:
@@ -69,6 +70,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
                 collectives(source, of_threads, shift_ns, progress),
             ),
         )
+        raw_ranges = large.pop("ranges").select(*FOR_FINDINGS)
         of_ranks = ranks(source, export, large["operations"], exchanged.communicators)
         work, ((during, host_names), (sampled, metric_names), synced, recorded) = both(
             lambda: device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
@@ -79,6 +81,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
                 events(source, of_threads, made, shift_ns, progress),
             ),
         )
+        give_back()
         graphs, graph_findings = findings.graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),

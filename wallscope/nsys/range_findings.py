@@ -8,6 +8,8 @@ from wallscope.nsys.strings import texts_of
 from wallscope.nsys.tables import Database
 from wallscope.units import plural
 
+FOR_FINDINGS = ("start", "eventType", "text", "textId")
+"""The columns of NVTX_EVENTS that findings are told from."""
 _PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
 _OF_LIBRARIES = (
     r"(?i)^(MPI|UCX|NVSHMEM|NCCL|OpenACC|CCCL|CUB|Thrust|TensorRT|myelin.*"

@@ -41,6 +41,7 @@ _BY_RANGE = (
 _LOCK, _NETWORK, _FILE = "host/lock", "host/network", "host/file"
 CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _NETWORK, _FILE)
 """What is told of time outside calls, but for the queue that a call left empty."""
+_ALWAYS = (-(2**62), 2**62)
 _NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
 
 
@@ -101,23 +102,16 @@ class HostActivity:
             held for other, held in self.holders.items() if other != thread and self.process[other] == own
         ]
 
-    def moments(self, threads: list[int], issuing: list[int]) -> dict[int, Times]:
-        """When ranges and waits of each thread begin and end, in order of time.
+    def moments(
+        self, threads: list[int], issuing: list[int], between_ns: tuple[int, int] = _ALWAYS
+    ) -> dict[int, Times]:
+        """When ranges and waits of each thread begin and end, in order; those between two times alone.
 
         Ranges that tell a cause cut the other threads of their process too: these may wait meanwhile.
         So do the locks of the threads that issue: a thread is locked only while they are. Outside its own
         ranges a thread works for one that is in no call: calls of the others cut it there.
         """
-        issues = tuple(issuing)
-        for thread in threads:
-            if (thread, issues) not in self._moments:
-                self._moments[thread, issues] = self._moments_of(thread, issuing)
-        return {thread: self._moments[thread, issues] for thread in threads}
-
-    @cached_property
-    def _moments(self) -> dict[tuple[int, tuple[int, ...]], Times]:
-        """The moments of threads that were asked for, by thread and those that issue."""
-        return {}
+        return {thread: self._moments_of(thread, issuing, between_ns) for thread in threads}
 
     def covered(self, thread: int, kind: HostKind) -> Spans:
         """When a thread was in waits of a kind."""
@@ -162,7 +156,10 @@ class HostActivity:
         telling = np.flatnonzero((self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0) & (thread >= 0))
         return {process: telling[own] for process, own in grouped(self.process.to_numpy()[thread[telling]])}
 
-    def _moments_of(self, thread: int, issuing: list[int]) -> Times:
+    def _moments_of(self, thread: int, issuing: list[int], between_ns: tuple[int, int]) -> Times:
+        def held_there(moments: Times) -> Times:
+            return moments[(moments > between_ns[0]) & (moments <= between_ns[1])]
+
         own = self._ranges_of.get(thread, slice(0))
         telling = self._telling.get(self.process[thread], np.empty(0, np.int64))
         events = [
@@ -170,11 +167,15 @@ class HostActivity:
             self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.PROFILER]),
         ]
         cutting = ((self.tree, own), (self.tree, telling), (self.events, np.concatenate(events)))
-        sides = [frame[side].to_numpy()[rows] for frame, rows in cutting for side in ("start_ns", "end_ns")]
+        sides = [
+            held_there(frame[side].to_numpy()[rows])
+            for frame, rows in cutting
+            for side in ("start_ns", "end_ns")
+        ]
         held = self.holders.get(thread)
         in_ranges = None if held is None else union(ordered(held.start_ns, held.end_ns))
         for other in self.others(thread):
-            at_ns = other.call_sides()
+            at_ns = held_there(other.call_sides())
             sides.append(at_ns if in_ranges is None else at_ns[~inside(in_ranges, at_ns)])
         return distinct(np.concatenate(sides))
 

@@ -182,7 +182,7 @@ def _of_rank(
     `roles` are those of calls, as numbers.
     """
     drained, threads = threads_of
-    moments = evidence.activity.moments(threads, drained.threads)
+    moments = evidence.activity.moments(threads, drained.threads, (begin_ns, until_ns))
     of_threads = [
         _of_thread(evidence.waits.spans[thread], moments[thread], begin_ns, until_ns) for thread in threads
     ]
