@@ -32,6 +32,7 @@ FOUND = [
     ("store", "record: value replaced", 16, Ending.REFUSED),
     ("export", "blobs", 62, Ending.ANSWERED),
     ("export", "extreme times", 97, Ending.ANSWERED),
+    ("export", "extreme values", 17, Ending.ANSWERED),
     ("job", "all changed alike", 34, Ending.REFUSED),
     ("job", "all changed alike", 102, Ending.ANSWERED),
     ("store", "no plain file", 33, Ending.REFUSED),

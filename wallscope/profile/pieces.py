@@ -77,7 +77,8 @@ def owned(
 ) -> tuple[Owned, Rows]:
     """The slices, and the kinds of time on threads, numbered after those of operations: by call and range.
 
-    `kind_of` is the kind of each operation of the rank, which are numbered without a gap from `first` on.
+    `kind_of` is the kind of each operation of the rank, which are numbered without a gap from `first` on;
+    the last kind is that of operations of other ranks, of which nothing is said.
     """
     causes = slices["cause"].unique().sort()
     told = slices.select(
@@ -99,11 +100,13 @@ def owned(
     name = at_places(described.called, call[on_thread], len(said.calls))
     called = np.append(said.calls, nothing)[name]
     (path, called), place = combined((len(said.texts), len(said.texts)), path, called)
-    on_threads = np.tile(said.ends(), (path.size, 1))
-    on_threads[:, PATH], on_threads[:, NAME] = path, called
-    on_threads[:, CATEGORY] = said.fixed[HOST]
-    kind = kind_of[np.where(op < 0, 0, op - first)]
-    kind[on_thread] = kind_of.max(initial=-1) + 1 + place
+    on_threads = np.tile(said.ends(), (path.size + 1, 1))
+    on_threads[:-1, PATH], on_threads[:-1, NAME] = path, called
+    on_threads[:-1, CATEGORY] = said.fixed[HOST]
+    behind = kind_of.max(initial=-1) + 1
+    is_own = (op >= first) & (op < first + kind_of.size)
+    kind = at_places(kind_of, np.where(is_own, op - first, -1), behind + path.size)
+    kind[on_thread] = behind + place
     cause, state, absent, wall, ns, blocking_ns = (column.astype(np.int64, copy=False) for column in columns)
     at = np.searchsorted(steps, step)
     return Owned(at, kind, causes, cause, state, absent, wall, ns, blocking_ns), on_threads
