@@ -1,10 +1,16 @@
+import ctypes
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from wallscope.tuning import tune
+from wallscope.tuning import give_back, tune
+
+MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -24,5 +30,28 @@ def test_freed_memory_is_kept_and_cycles_are_sought_seldom(monkeypatch: pytest.M
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     gc.set_threshold(700, 10, 10)
     tune()
-    assert "dirty_decay_ms:5000" in os.environ["_RJEM_MALLOC_CONF"]
+    assert "dirty_decay_ms:2000" in os.environ["_RJEM_MALLOC_CONF"]
     assert gc.get_threshold()[0] > 50_000
+
+
+def resident_mib() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") // MIB
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
+    reason="only glibc from 2.33 on tells how much memory it keeps",
+)
+@pytest.mark.parametrize(("tables", "goes_back"), [(40, True), (5, False)], ids=["much", "little"])
+def test_freed_memory_goes_back_where_it_is_much(*, tables: int, goes_back: bool) -> None:
+    tune()
+    give_back()
+    held = [np.ones(MIB) for _ in range(tables)]  # of 8 MiB each
+    full_mib = resident_mib()
+    held.clear()
+    kept_mib = resident_mib()
+    give_back()
+
+    assert kept_mib > full_mib - tables
+    assert (resident_mib() < full_mib - 4 * tables) == goes_back

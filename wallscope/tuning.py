@@ -31,7 +31,7 @@ _MOST_KEPT_BYTES = 128 << 20
 
 def tune() -> None:
     """Keep freed memory for the next table, look for cycles seldom; polars heeds it if it loads later."""
-    os.environ.setdefault(_POLARS, "dirty_decay_ms:5000,narenas:2")
+    os.environ.setdefault(_POLARS, "dirty_decay_ms:2000,narenas:2")
     gc.set_threshold(_CYCLES_AFTER, 50, 100)
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415  # keeps --help fast

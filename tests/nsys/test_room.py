@@ -54,7 +54,7 @@ def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
         writer.gpu()
         for number in range(10):
             writer.kernel("k", 1_000 * number, 1_000 * number + 500)
-    monkeypatch.setattr(room, "rooms", lambda _: iter((4_000, GIB)))
+    monkeypatch.setattr(room, "rooms", lambda _: iter((2_000, GIB)))
 
     with pytest.raises(InputError, match=r"needs at least .* of memory, .* are left — raise the limit"):
         analyze(path, Options(), lambda _: None)

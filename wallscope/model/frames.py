@@ -124,12 +124,12 @@ KERNELS = pl.Schema(
     {
         "op": pl.UInt32(),
         "blocks": pl.Int64(),  # of the grid, all three dimensions
-        "threads": pl.Int64(),  # of a block
-        "registers": pl.Int64(),  # of a thread
-        "shared_bytes": pl.Int64(),  # of a block, static and dynamic
+        "threads": pl.UInt16(),  # of a block
+        "registers": pl.UInt16(),  # of a thread
+        "shared_bytes": pl.UInt32(),  # of a block, static and dynamic
     }
 )
-"""Launch shapes of the operations that are kernels; null where the export does not tell."""
+"""Launch shapes of the operations that are kernels; null where the export does not tell what can be true."""
 
 DEVICE_STREAMS = pl.Schema(
     {

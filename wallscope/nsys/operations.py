@@ -34,6 +34,8 @@ _DIRECTIONS = {
 }
 _MOST_DEVICES = 65_535
 _MOST_BYTES = 2**48
+_MOST_THREADS = _MOST_REGISTERS = 65_535  # CUDA allows 1,024 and 255
+_MOST_SHARED_BYTES = 2**26
 _LATEST = 2**61  # no clock of an export reaches that far, UTC in ns neither
 _LONGEST_NS = 2**50  # thirteen days
 _MEMORIES = dict(enumerate(MemoryKind))
@@ -72,7 +74,7 @@ def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, 
     there = [own for own in read_tables if own[0] is catalog.KERNELS or not own[1].is_empty()]
     rows = pl.concat([_described(*own) for own in there], how="diagonal")
     rows = rows.with_columns(
-        _within("deviceId", 0, _MOST_DEVICES), _within("bytes", 0, _MOST_BYTES).alias("bytes")
+        _within(pl.col("deviceId"), 0, _MOST_DEVICES), _within(pl.col("bytes"), 0, _MOST_BYTES)
     )
     is_possible = pl.col("start").abs() < _LATEST
     is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
@@ -82,9 +84,9 @@ def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, 
     return timed, len(rows) - len(timed)
 
 
-def _within(column: str, least: int, most: int) -> pl.Expr:
+def _within(values: pl.Expr, least: int, most: int) -> pl.Expr:
     """The value where it can be true, else null."""
-    return pl.when(pl.col(column).is_between(least, most)).then(column)
+    return pl.when(values.is_between(least, most)).then(values)
 
 
 def device_work(
@@ -157,14 +159,15 @@ def _described(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
     }
     if table is catalog.KERNELS:
         columns["string_id"] = pl.coalesce("demangledName", "shortName", NAMELESS)
-        shared_bytes = [
+        static_bytes, dynamic_bytes = (
             pl.col(column).fill_null(0) for column in ("staticSharedMemory", "dynamicSharedMemory")
-        ]
+        )
+        threads = pl.col("blockX") * pl.col("blockY") * pl.col("blockZ")
         columns |= {
             "blocks": pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-            "threads": pl.col("blockX") * pl.col("blockY") * pl.col("blockZ"),
-            "registers": pl.col("registersPerThread"),
-            "shared_bytes": shared_bytes[0] + shared_bytes[1],
+            "threads": _within(threads, 0, _MOST_THREADS).cast(pl.UInt16),
+            "registers": _within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
+            "shared_bytes": _within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
         }
     elif table is catalog.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
