@@ -26,7 +26,7 @@ _OF_ARENA = [
 ]
 _POLARS = "_RJEM_MALLOC_CONF"
 _CYCLES_AFTER = 100_000
-_MOST_KEPT_BYTES = 128 << 20
+_MOST_KEPT_BYTES, _SMALL_BYTES = 128 << 20, 512 << 20
 
 
 def tune() -> None:
@@ -45,7 +45,7 @@ def tune() -> None:
 
 
 def give_back() -> None:
-    """Give memory that is kept for later back to the system where it is much."""
+    """Give memory that is kept for later back to the system where it is much, and all is large."""
     if sys.platform != "linux":
         return
     import ctypes  # noqa: PLC0415
@@ -60,5 +60,6 @@ def give_back() -> None:
     if told is None:
         return
     told.restype = Arena
-    if told().fordblks > _MOST_KEPT_BYTES:
+    arena = told()
+    if arena.fordblks > _MOST_KEPT_BYTES and arena.arena > _SMALL_BYTES:
         libc.malloc_trim(0)
