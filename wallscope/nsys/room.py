@@ -17,7 +17,7 @@ from wallscope.nsys.tables import Tables
 from wallscope.units import size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
-"""What a row costs while it is accounted for, at the least: three quarters of what five million kernels took."""
+"""What a row costs while it is accounted for, at the least: three quarters of what five million took."""
 _SWITCH_BYTES, _SAMPLE_BYTES = 140, 55
 """What a row of the scheduler and a sample of the processor cost while they are read, likewise."""
 _MOST_OF_A_FILE = 12
