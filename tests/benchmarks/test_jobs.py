@@ -1,3 +1,4 @@
+import resource
 import sys
 
 import pytest
@@ -11,7 +12,8 @@ def test_what_runs_side_by_side_is_added_up():
 
     assert found.wall_s > 0
     assert found.cpu_s > 0
-    assert 300 < found.largest_mib < 600
+    of_tests_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # what a child begins with
+    assert 300 < found.largest_mib < max(600, of_tests_mib + 50)
 
 
 def test_one_that_fails_is_no_measurement():
