@@ -56,11 +56,3 @@ def coded(texts: pl.Series) -> tuple[Rows, list[str]]:
     if texts.dtype != pl.Enum:
         texts = texts.cast(pl.Enum(sorted(text for text in texts.unique().to_list() if text is not None)))
     return filled(texts).astype(np.int64), texts_of(texts).to_list()
-
-
-def by_operation(rows: pl.DataFrame, column: str, count: int) -> pl.Series:
-    """A column of rows with a distinct `op` each, for the operations 0 to `count` - 1; null without a row."""
-    at = np.full(count, -1, np.int64)
-    at[rows["op"].to_numpy()] = np.arange(len(rows))
-    known = pl.Series(at)
-    return rows[column].gather(known.set(known < 0, None))

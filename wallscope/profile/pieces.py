@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.groups import combined
+from wallscope.arrays.groups import combined, spread
 from wallscope.arrays.lookup import Flags, at_places
 from wallscope.model.kinds import Absent, LinkKind
 from wallscope.profile.describing import HOST, Described
@@ -56,8 +56,8 @@ def pieces(operations: pl.DataFrame, windows: pl.DataFrame, computes: Flags) -> 
     first = np.searchsorted(bounds.end_ns, start_ns, side="right")
     behind = np.searchsorted(bounds.start_ns, np.maximum(end_ns, start_ns + 1), side="left")
     parts = np.maximum(behind - first, 0)
-    row = np.repeat(np.arange(start_ns.size), parts)
-    window = first[row] + np.arange(row.size) - np.repeat(np.cumsum(parts) - parts, parts)
+    row, nth = spread(parts)
+    window = first[row] + nth
     cut = Spans(
         np.maximum(start_ns[row], bounds.start_ns[window]), np.minimum(end_ns[row], bounds.end_ns[window])
     )

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.groups import combined, summed
+from wallscope.arrays.groups import combined, spread, summed
 from wallscope.arrays.lookup import flags, rows_of
 from wallscope.model.catalogue import is_part, undivided
 from wallscope.model.kinds import Absent
@@ -184,8 +184,8 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
     wanted = parts.place * len(causes) + parts.cause
     first = np.searchsorted(number, wanted)
     counts = np.searchsorted(number, wanted, side="right") - first
-    part = np.repeat(np.arange(wanted.size), counts)
-    row = first[part] + np.arange(part.size) - (np.cumsum(counts) - counts)[part]
+    part, nth = spread(counts)
+    row = first[part] + nth
     shared_ns = np.minimum(low_ns[row] + ns[row], parts.first_ns[part] + parts.ns[part]) - np.maximum(
         low_ns[row], parts.first_ns[part]
     )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.lookup import places
+from wallscope.arrays.lookup import at_places, places
 from wallscope.arrays.remembered import Remembered
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
@@ -195,7 +195,7 @@ def _told(
     """The operations of some rows, with what NCCL's calls tell of them, and nothing of their axes."""
     op = operations["op"].to_numpy()[rows]
     asked = places(op, collectives["op"].to_numpy())
-    does, peers = (_at(filled(collectives[column]), asked) for column in ("operation", "peers"))
+    does, peers = (at_places(filled(collectives[column]), asked, -1) for column in ("operation", "peers"))
     path = _paths(op, ranges)
     category = _OF_CATEGORY[filled(operations["category"][rows])]
     is_exchange = _label_around(path, ranges, marks & _EXCHANGES > 0) >= 0
@@ -210,7 +210,7 @@ def _told(
         category=category,
         does=np.where(np.isin(category, _NOT_TOLD), asked_or_else, category),
         backend=filled(operations["backend"][rows]),
-        communicator=_at(_numbered(collectives["communicator"]), asked),
+        communicator=at_places(_numbered(collectives["communicator"]), asked, -1),
         peers=peers,
         path=path,
         axis=np.full(rows.size, -1),
@@ -235,11 +235,6 @@ def _asked_of_kernels(texts: pl.Series) -> Rows:
 _MARKED, _EXPERTS = Remembered(_asked_of_ranges), Remembered(_asked_of_kernels)
 
 
-def _at(values: Rows, place: Rows) -> Rows:
-    """The values at some places; behind -1 stands -1."""
-    return np.append(values, -1)[place]
-
-
 def _numbered(column: pl.Series) -> Rows:
     """A number for each value, -1 for null."""
     values = np.unique(column.fill_null(0).to_numpy(), return_inverse=True)[1]
@@ -248,9 +243,11 @@ def _numbered(column: pl.Series) -> Rows:
 
 def _paths(op: Rows, ranges: RangePaths) -> Rows:
     """The path of the range of each operation, -1 without one."""
-    around = _at(ranges.projected["range"].to_numpy(), places(op, ranges.projected["op"].to_numpy()))
+    around = at_places(
+        ranges.projected["range"].to_numpy(), places(op, ranges.projected["op"].to_numpy()), -1
+    )
     row = places(around, ranges.tree["range"].to_numpy())
-    return _at(ranges.tree["path"].to_numpy().astype(np.int64), row)
+    return at_places(ranges.tree["path"].to_numpy(), row, -1)
 
 
 def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
@@ -260,8 +257,8 @@ def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
     """
     label = ranges.paths["name"].to_numpy().astype(np.int64)
     parent = ranges.paths["parent"].to_numpy().astype(np.int64)
-    found = _at(led_to(np.where(is_wanted[label], np.arange(label.size), parent)), paths)
-    return _at(label, found)
+    found = at_places(led_to(np.where(is_wanted[label], np.arange(label.size), parent)), paths, -1)
+    return at_places(label, found, -1)
 
 
 def _by_stream_number(told: _Told, streams: pl.DataFrame, given: Mapping[int, Axis]) -> None:

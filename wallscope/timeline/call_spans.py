@@ -5,13 +5,14 @@ synchronisation stands inside another call, that one owns its own.
 """
 
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.groups import runs
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import Rows, parents
 from wallscope.timeline.spans import Numbers, Times, numbers
@@ -65,14 +66,16 @@ class CallSpans:
 def call_spans(calls: pl.DataFrame) -> dict[int, CallSpans]:
     """The stretches of every thread (`CALLS`), by number of the thread."""
     thread = calls["thread"].to_numpy()
-    firsts = np.flatnonzero(np.diff(thread, prepend=thread[:1] + 1)).tolist()
     found = {}
-    for first, behind in pairwise([*firsts, thread.size]):
-        own = calls[first:behind]
+    for number, rows in runs(thread):
+        own = calls[rows]
         start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
         is_flat = (end_ns > start_ns).all() and (start_ns[1:] >= end_ns[:-1]).all()
-        as_they_are = CallSpans(numbers(start_ns), numbers(end_ns), numbers(own["call"].to_numpy()))
-        found[int(thread[first])] = as_they_are if is_flat else _flattened(own)
+        found[number] = (
+            CallSpans(numbers(start_ns), numbers(end_ns), numbers(own["call"].to_numpy()))
+            if is_flat
+            else _flattened(own)
+        )
     return found
 
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import filled
+from wallscope.arrays.groups import spread
+from wallscope.arrays.lookup import flags
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY, COLLECTIVES
 from wallscope.model.kinds import Backend, Collective, OperationClass
@@ -140,8 +142,7 @@ def _paired(asked: pl.DataFrame, launches: _Launches) -> pl.DataFrame:
     members = np.flatnonzero((unit >= 0) & (asked["mark"].to_numpy() == _CALL))
     members = members[np.argsort(unit[members], kind="stable")]
     first, last = (np.searchsorted(unit[members], of_unit, side) for side in ("left", "right"))
-    pair = np.repeat(np.arange(own.size), last - first)
-    nth = np.arange(pair.size) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+    pair, nth = spread(last - first)
     call, row = members[first[pair] + nth], own[pair]
     is_of_kind = launches.kind[row] == _kinds_asked(asked["asked"])[call]
     is_told = np.flatnonzero(is_alone[pair] | is_of_kind | launches.is_copy[row])
@@ -201,8 +202,7 @@ def _units(start_ns: Times, end_ns: Times, mark: npt.NDArray[np.int8], at_ns: Ti
     parent = parents(end_ns)
     owner = innermost(start_ns, end_ns, jumps(parent), at_ns)
     owner = np.where((owner >= 0) & (mark[owner] == _GROUP_START), -1, owner)
-    launches = np.zeros(mark.size, np.bool_)
-    launches[owner[owner >= 0]] = True
+    launches = flags(owner[owner >= 0], mark.size)
     depth = np.cumsum((mark == _GROUP_START).astype(np.int64) - (mark == _GROUP_END))
     depth -= min(0, int(depth.min()))  # groups that began before the capture
     closing = np.flatnonzero((mark == _GROUP_END) & ((depth == 0) | launches))

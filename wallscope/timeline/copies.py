@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.lookup import places
+from wallscope.arrays.lookup import at_places, places
 from wallscope.model.frames import COPY_CAUSES
 from wallscope.model.kinds import CopyCause, CopyDirection, Pass
 from wallscope.timeline.nesting import Rows
@@ -80,7 +80,7 @@ def _moved(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame)
     op = copies["op"].to_numpy()[rows]
     row, told = (places(op, frame["op"].to_numpy()) for frame in (operations, passes))
     rank, start_ns, end_ns = (operations[name].to_numpy()[row] for name in ("rank_id", "start_ns", "end_ns"))
-    part, scope = (np.append(filled(passes[column]), -1)[told] for column in ("pass", "scope"))
+    part, scope = (at_places(filled(passes[column]), told, -1) for column in ("pass", "scope"))
     return _Moved(
         op=op,
         rank=rank.astype(np.int64),

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.lookup import are_among
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.order import BEFORE_ALL
@@ -33,17 +32,14 @@ class Placed:
     lag_ns: Times
 
 
-def edges_of(op: Rows, waits: Dependencies, waiting: Rows) -> npt.NDArray[np.int64]:
-    """Pairs of who waits, as a place in `op`, and the number of its producer; in order of the first.
-
-    `waiting` are the operations that wait for more than the one before them.
-    """
+def edges_of(op: Rows, waits: Dependencies) -> npt.NDArray[np.int64]:
+    """Pairs of who waits, as a place in `op`, and the number of its producer; in order of the first."""
     before = waits.order.predecessor[op]
     held = np.flatnonzero(before >= 0)
     pairs = [np.column_stack([held, before[held]])]
     more = [
         (place, producer)
-        for place in np.flatnonzero(are_among(op, waiting)).tolist()
+        for place in np.flatnonzero(waits.order.is_waiting()[op]).tolist()
         for producer in waits.order.producers(int(op[place]))
         if producer not in {UNRESOLVED, before[place]}
     ]
@@ -97,16 +93,16 @@ def first_lags(placed: Placed) -> Times:
     return first
 
 
-def typical_lags(operations: pl.DataFrame, waits: Dependencies, waiting: Rows) -> tuple[int, int]:
+def typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
     """Launch latency and hand-over as they mostly are where they bind, in ns.
 
-    Left out are the operations that are `waiting` for more than the one before them.
+    Left out are the operations that wait for more than the one before them.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
     start_ns, before = operations["start_ns"].to_numpy(), waits.order.predecessor[op]
     done_ns = np.where(before >= 0, waits.order.end_ns[before], BEFORE_ALL)
     issued_ns = waits.calls.end_ns[call]
-    alone = ~are_among(op, waiting)
+    alone = ~waits.order.is_waiting()[op]
     by_issue, by_hand_over = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
 
     def middle(lag_ns: Times) -> int:

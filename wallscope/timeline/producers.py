@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.lookup import flags
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Numbers, numbers
 
@@ -67,8 +68,7 @@ class Producers:
         if self._ready is None:
             found = np.concatenate([np.empty((2, 0), np.int64), *self._parts], axis=1)
             op, producer = found[:, np.argsort(found[0], kind="stable")]
-            waits = np.zeros(self._count, np.bool_)
-            waits[op] = True
+            waits = flags(op, self._count).tobytes()
             self._parts = [np.array([op, producer])]
-            self._ready = _Ready(Pairs(op, producer), numbers(op), numbers(producer), waits.tobytes())
+            self._ready = _Ready(Pairs(op, producer), numbers(op), numbers(producer), waits)
         return self._ready

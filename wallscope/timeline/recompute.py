@@ -5,7 +5,6 @@ that repeats a run of the forward pass; and, where no range tells the passes apa
 kernels of which a step has more than backward ones, in an order that only replays have.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
@@ -13,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.groups import ordered_by
-from wallscope.arrays.lookup import places
+from wallscope.arrays.groups import ordered_by, runs
+from wallscope.arrays.lookup import at_places, flags, places
 from wallscope.model.frames import CATEGORY, RECOMPUTE
 from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.timeline.attention import replayed_attention
@@ -59,10 +58,9 @@ def recompute(
         `RECOMPUTE`, sorted by operation; empty where nothing tells.
     """
     kernels = _computing(operations, passes)
-    first = np.flatnonzero(turns(kernels.rank))
     found = []
-    for begin, end in itertools.pairwise([*first.tolist(), kernels.op.size]):
-        own = _Kernels(*(column[begin:end] for column in kernels.columns()))
+    for _, rows in runs(kernels.rank):
+        own = _Kernels(*(column[rows] for column in kernels.columns()))
         is_own = (windows["rank_id"] == int(own.rank[0])).to_numpy()
         found.append(_of_rank(own, windows.filter(pl.Series(is_own)), kernel_names))
     return (pl.concat(found) if found else RECOMPUTE.to_frame()).sort("op")
@@ -93,7 +91,7 @@ def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
     place = places(operations["op"].to_numpy()[rows], passes["op"].to_numpy())
     order = ordered_by(rank, stream)
     rows, place = rows[order], place[order]
-    part, replay, scope = (np.append(filled(passes[column]), -1)[place] for column in _TOLD)
+    part, replay, scope = (at_places(filled(passes[column]), place, -1) for column in _TOLD)
     return _Kernels(
         op=operations["op"].to_numpy()[rows],
         rank=rank[order],
@@ -156,14 +154,11 @@ def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
     is_fresh = ~_repeats(own, is_asked, _SHORTEST_PREFIX)[rows]
     fresh = np.append(0, np.cumsum(is_fresh))
     fresh_before = fresh[np.flatnonzero(begins)][np.cumsum(begins) - 1]
-    found = np.zeros(own.op.size, np.bool_)
-    found[rows[fresh[1:] == fresh_before]] = True
-    return found
+    return flags(rows[fresh[1:] == fresh_before], own.op.size)
 
 
 def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
     """Runs of backward kernels that repeat forward ones, with a multiplication and several names."""
-    found = np.zeros(own.op.size, np.bool_)
     repeats = _repeats(own, backward, _SHORTEST_RUN)
     rows = np.flatnonzero(repeats)
     run = np.cumsum(turns(own.stream, repeats))[rows]
@@ -172,7 +167,7 @@ def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
         np.bincount(each, minlength=own.op.size + 1)
         for each in (kinds, run[np.isin(own.category[rows], _MULTIPLICATIONS)])
     )
-    found[rows[(names[run] >= _FEWEST_KERNELS) & (multiplications[run] > 0)]] = True
+    found = flags(rows[(names[run] >= _FEWEST_KERNELS) & (multiplications[run] > 0)], own.op.size)
     return found if found.sum() <= _MOST_REPEATED * backward.sum() else np.zeros_like(found)
 
 
@@ -184,6 +179,6 @@ def _repeats(own: _Kernels, is_asked: Flags, at_least: int) -> Flags:
     forward = own.part == _FORWARD
     forward = forward if forward.any() else own.part < 0
     repeats = np.zeros(own.op.size, np.bool_)
-    for rows in np.split(np.arange(own.op.size), np.flatnonzero(turns(own.stream))[1:]):
+    for _, rows in runs(own.stream):
         repeats[rows] = repeated(own.name[rows], forward[rows], is_asked[rows], at_least)
     return repeats

@@ -49,7 +49,6 @@ class Replay:
         partners: pl.DataFrame,
     ) -> None:
         self._waits, self._pieces, self._operations = waits, pieces, operations
-        self._waiting = np.fromiter(waits.order.waiting(), np.int64)
         placed = together([self._placed(own) for own in operations.partition_by("rank_id")])
         self.op = placed.op
         """Numbers of the operations that are played, in order of start; places below are places here."""
@@ -67,7 +66,7 @@ class Replay:
     @cached_property
     def hand_over_ns(self) -> int:
         """From the end of an operation to the start of what waits for it, mostly; 0 where none did."""
-        return typical_lags(self._operations, self._waits, self._waiting)[1]
+        return typical_lags(self._operations, self._waits)[1]
 
     def places_of(self, ops: Rows) -> Rows:
         """The place of each operation by its number, -1 where it is not played."""
@@ -113,7 +112,7 @@ class Replay:
     def _placed(self, own: pl.DataFrame) -> Placed:
         """The operations of one rank that pieces issue; what did not bind is as late as it mostly is."""
         waits = self._waits
-        typical_latency_ns, typical_hand_over_ns = typical_lags(own, waits, self._waiting)
+        typical_latency_ns, typical_hand_over_ns = typical_lags(own, waits)
         call = own["call"].to_numpy()
         issued = np.flatnonzero(call >= 0)
         call, op = call[issued], own["op"].to_numpy()[issued].astype(np.int64)
@@ -127,7 +126,7 @@ class Replay:
         starts_ns, ends_ns = np.asarray(self._pieces.start_ns), np.asarray(self._pieces.end_ns)
         is_early |= ends_ns[row] > start_ns  # it starts while the call around its own still lasts
         edges_ns = np.where(is_early, starts_ns[row], ends_ns[row])
-        edge = edges_of(op, waits, self._waiting)
+        edge = edges_of(op, waits)
         lag_ns = start_ns[edge[:, 0]] - waits.order.end_ns[edge[:, 1]]
         latency_ns = start_ns - issued_ns
         least_ns = latency_ns.copy()

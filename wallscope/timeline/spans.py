@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.groups import spread
+
 Times = npt.NDArray[np.int64]
 Numbers = Sequence[int]
 """Integers to be looked up one by one: no more than eight bytes each, where a list takes forty."""
@@ -104,8 +106,8 @@ def common(one: Spans, other: Spans) -> Spans:
     """
     first = np.searchsorted(other.end_ns, one.start_ns, side="right")
     count = (np.searchsorted(other.start_ns, one.end_ns, side="left") - first).clip(0)
-    row = np.repeat(np.arange(count.size), count)
-    met = np.arange(row.size) + np.repeat(first - (np.cumsum(count) - count), count)
+    row, nth = spread(count)
+    met = first[row] + nth
     return Spans(
         np.maximum(one.start_ns[row], other.start_ns[met]), np.minimum(one.end_ns[row], other.end_ns[met])
     )

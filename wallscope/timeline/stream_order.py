@@ -211,10 +211,6 @@ class StreamOrder:
         """Whether each operation waits for more than the one before it."""
         return self._producers.is_waiting()
 
-    def waiting(self) -> Rows:
-        """The operations that wait for more than the one before them."""
-        return np.flatnonzero(self.is_waiting())
-
     def follow(self, found: Iterable[tuple[int, Tail]]) -> None:
         """Let operations wait for others."""
         pairs = [(op, producer) for op, producers in found for producer in producers or (op,)]

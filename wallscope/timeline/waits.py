@@ -16,6 +16,7 @@ import polars as pl
 from wallscope.arrays.columns import filled, members, place
 from wallscope.arrays.groups import runs
 from wallscope.model.events import SyncKind
+from wallscope.timeline.call_spans import OfCalls
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
@@ -103,7 +104,7 @@ def resolved_waits(
 
 def _started_ns(calls: pl.DataFrame, call: Rows) -> Times:
     """When each call started, 0 for -1."""
-    return np.append(calls["start_ns"].to_numpy(), 0)[call]
+    return OfCalls(calls["start_ns"].to_numpy(), 0)[call]
 
 
 def _in_order(rows: pl.DataFrame, at_ns: Times) -> tuple[pl.DataFrame, Times]:

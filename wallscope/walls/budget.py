@@ -16,11 +16,6 @@ from wallscope.model.kinds import OperationClass
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 
 
-def spans_of(operations: pl.DataFrame) -> Spans:
-    """The spans of some operations."""
-    return ordered(operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy())
-
-
 def budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """Device budget of each window (`CLASSIFIED`, `WINDOWS` to `BUDGETS`); operations are clipped to it.
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.groups import grouped
+from wallscope.arrays.groups import grouped, spread
 from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
@@ -194,8 +194,8 @@ def _latest_producers(op: Rows, start_ns: Times, waits: Dependencies) -> _Latest
         return _Latest(producer, done_ns, second_ns, is_open)
     pairs = waits.order.pairs()
     first, behind = (np.searchsorted(pairs.op, op[rows], side=side) for side in ("left", "right"))
-    place = np.arange((behind - first).sum()) - np.repeat(np.cumsum(behind - first) - behind, behind - first)
-    row, other = np.repeat(rows, behind - first), pairs.producer[place]
+    at, nth = spread(behind - first)
+    row, other = rows[at], pairs.producer[first[at] + nth]
     is_open[row[other == UNRESOLVED]] = True
     is_other = (other != UNRESOLVED) & (other != op[row]) & (other != producer[row])
     row, other = row[is_other], other[is_other]

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import Codes, filled, place
+from wallscope.arrays.groups import spread
 from wallscope.model.kinds import DeviceState, OperationClass
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
@@ -77,8 +78,7 @@ class _Pieces:
         first = np.searchsorted(moments, self.start_ns, side="right")
         behind = np.searchsorted(moments, self.end_ns, side="left")
         parts = np.maximum(behind - first, 0) + 1
-        row = np.repeat(np.arange(self.start_ns.size), parts)
-        number = np.arange(row.size) - np.repeat(np.cumsum(parts) - parts, parts)
+        row, number = spread(parts)
         inner = np.append(moments, 0)[np.minimum(first[row] + number - 1, moments.size)]
         start_ns = np.where(number == 0, self.start_ns[row], inner)
         is_last = number == parts[row] - 1

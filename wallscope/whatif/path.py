@@ -8,7 +8,6 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import coded, texts_of
-from wallscope.arrays.lookup import are_among
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import OperationClass, Wall
 from wallscope.timeline.play import Played
@@ -115,7 +114,7 @@ def named(stretch: Stretch) -> Named:
 def _are_open(stretch: Stretch) -> Flags:
     """Whether each operation waits for something unknown besides, by place."""
     order, op = stretch.waits.order, stretch.replay.op
-    found = are_among(op, np.fromiter(order.waiting(), np.int64))
+    found = order.is_waiting()[op]
     for place in np.flatnonzero(found).tolist():
         found[place] = UNRESOLVED in order.producers(int(op[place]))
     return found
