@@ -228,16 +228,13 @@ def _may_speak(parts: Divided, ranks: tuple[Rank, ...], place: int) -> bool:
 def gathered(
     parts: Divided, division: Division, options: Options, progress: Progress
 ) -> tuple[OperationFacts, Evidence]:
-    """What is known of the operations of a divided capture, and who waits for whom."""
-    progress("resolving dependencies")
+    """What is known of the operations of a divided capture, and what their time is told from."""
+    progress("naming what operations are for")
     phases = parts.phases
     around = RangePaths(parts.projected, phases.tree, phases.paths, phases.names)
     capture, operations = parts.capture, parts.operations
-    facts, waits = both(
-        lambda: operation_facts(operations, division.windows, capture, around, options.streams),
-        lambda: dependencies(capture),
-    )
-    return facts, evidence_of(operations, capture, waits, facts, phases, parts.projected)
+    facts = operation_facts(operations, division.windows, capture, around, options.streams)
+    return facts, evidence_of(operations, capture, parts.waits, facts, phases, parts.projected)
 
 
 def proven(path: Path, options: Options, progress: Progress) -> Proof:
@@ -325,8 +322,11 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
     progress("naming kernels")
     operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))
 
-    progress("nesting ranges")
-    tree, paths, names = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
+    progress("nesting ranges, resolving dependencies")
+    (tree, paths, names), waits = both(
+        lambda: nested(capture.ranges, capture.range_names, capture.calls, capture.threads),
+        lambda: dependencies(capture),
+    )
     ranges = labelled(tree, capture.range_names, capture.threads, paths, names)
     check_pattern(options.step_range, ranges)
     projected = projection(capture.operations, capture.calls, tree, capture.threads)
@@ -342,6 +342,7 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
     divided_capture = Divided(
         capture=replace(capture, ranks=kept),
         operations=operations,
+        waits=waits,
         windows=windows,
         projected=projected,
         phases=Phases(ranges, paths, names),

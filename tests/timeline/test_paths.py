@@ -1,5 +1,7 @@
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wallscope.model.frames import CALLS, NAMES, RANGES, THREADS
 from wallscope.timeline.paths import nested, path_texts
@@ -56,6 +58,30 @@ def test_a_range_that_ends_on_another_thread_holds_nothing():
     tree, _, _ = tree_of(crossing, names)
 
     assert tree["parent"].to_list() == [-1, -1]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 20), st.integers(1, 9), st.integers(0, 2)), max_size=30
+    )
+)
+def test_a_path_is_the_chain_of_names_around_a_range_in_the_order_of_their_first(drawn):
+    rows = sorted(drawn, key=lambda row: (row[0], row[1], -row[2]))
+    names = pl.DataFrame([(number, text) for number, text in enumerate("abc")], schema=NAMES, orient="row")
+    given_ranges = ranges(*((thread, start, start + ns, name) for thread, start, ns, name in rows))
+
+    tree, paths, labels = tree_of(given_ranges, names)
+
+    parent, chains = tree["parent"].to_list(), []
+    for row, (*_, name) in enumerate(rows):
+        chains.append((*chains[parent[row]], "abc"[name]) if parent[row] >= 0 else ("abc"[name],))
+    written = path_texts(paths, labels, tree["path"], most=50).to_list()
+    assert written == [" / ".join(chain) for chain in chains]
+    in_order = tree.sort("start_ns", maintain_order=True)["path"].unique(maintain_order=True)
+    assert in_order.to_list() == paths["path"].to_list() == list(range(len(set(chains))))
+    assert paths["depth"].to_list() == [
+        len(chains[tree["path"].index_of(path)]) - 1 for path in paths["path"]
+    ]
 
 
 def test_of_a_deep_path_the_outside_is_left_out():

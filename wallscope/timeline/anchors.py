@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.lookup import Flags, flags
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
 from wallscope.timeline.spans import Times
@@ -81,7 +82,7 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
     if pattern is None:
         return
     try:
-        is_found = ranges["text"].str.contains(pattern).any()
+        is_found = are_saying(ranges, pattern).any()
     except pl.exceptions.ComputeError as error:
         raise StepRangeError(f"--step-range {pattern!r} — is no regular expression — mend it") from error
     if not is_found:
@@ -104,14 +105,24 @@ def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorR
         return
     yield from outermost(saying(ranges, _TRAINING_STEP))
     steps = saying(ranges, _STEP)
-    is_other = steps["text"].str.contains(_NO_STEP).to_numpy() if len(steps) else np.empty(0, np.bool_)
-    yield from outermost(steps[np.flatnonzero(~is_other)])
+    yield from outermost(steps[np.flatnonzero(~are_saying(steps, _NO_STEP))])
     yield from _cycle(ranges)
 
 
 def saying(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
     """The ranges whose text a pattern finds."""
-    return ranges[np.flatnonzero(ranges["text"].str.contains(pattern).to_numpy())]
+    return ranges[np.flatnonzero(are_saying(ranges, pattern))]
+
+
+def are_saying(ranges: pl.DataFrame, pattern: str) -> Flags:
+    """Whether a pattern finds the text of each range (`name`, `text`); each name is asked once."""
+    name = ranges["name"].to_numpy()
+    one = np.full(int(name.max(initial=0)) + 1, -1)
+    one[name] = np.arange(name.size)
+    named = np.flatnonzero(one >= 0)
+    is_found = ranges["text"][one[named]].str.contains(pattern).to_numpy()
+    found: Flags = flags(named[is_found], one.size)[name]
+    return found
 
 
 def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.host import RepeatedUnit
-from wallscope.timeline.anchors import FORWARD, outermost, saying
+from wallscope.timeline.anchors import FORWARD, are_saying, outermost, saying
 from wallscope.timeline.main_stream import MainStream, first_rows
 from wallscope.timeline.nesting import Rows
 
@@ -28,12 +28,12 @@ _FEWEST = 4
 def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) -> InnerUnit | None:
     """The first known unit that occurs several times inside the steps of a rank (`STEPS`), in order of time.
 
-    `ranges` are `NESTED` with `process`, `text` and `folded`.
+    `ranges` are those of `labelled`.
     """
     if windows.is_empty():
         return None
     is_own = (ranges["process"].to_numpy() == main.process) & ~ranges["crosses"].to_numpy()
-    own = ranges["thread", "start_ns", "end_ns", "text", "folded"][np.flatnonzero(is_own)]
+    own = ranges["thread", "start_ns", "end_ns", "name", "text", "folded"][np.flatnonzero(is_own)]
     start_ns = main.rows["start_ns"].to_numpy()
     step_start_ns, step_end_ns = windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy()
     for unit, known in UNITS:
@@ -63,13 +63,9 @@ def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Rows:
 
     `tree` follows `NESTED` with `text`, that of its name; the number of a range is its row.
     """
-    parent, name = tree["parent"].to_numpy().astype(np.int64), tree["name"].to_numpy()
-    one = np.full(int(name.max(initial=0)) + 1, -1)
-    one[name] = np.arange(name.size)
-    used = np.flatnonzero(one >= 0)
-    is_known = np.zeros(one.size, np.bool_)
-    is_known[used] = tree["text"][one[used]].str.contains("|".join(f"(?:{known})" for known in patterns))
-    is_unit = is_known[name] & ~tree["crosses"].to_numpy()
+    parent = tree["parent"].to_numpy().astype(np.int64)
+    is_known = are_saying(tree, "|".join(f"(?:{known})" for known in patterns))
+    is_unit = is_known & ~tree["crosses"].to_numpy()
     found = np.where(is_unit, np.arange(parent.size), -1)
     above = parent
     while (above >= 0).any():  # what lies twice as far above each time: ranges may lie a million deep

@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.groups import by_rank
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import ComputeCategory, OperationClass
 from wallscope.timeline.anchors import AnchorRanges
@@ -34,9 +33,8 @@ class MainStream:
     has_graphs: bool
 
 
-def main_stream(operations: pl.DataFrame, rank: dict[str, int], host: Host) -> MainStream:
-    """The main stream of one rank, a row of `RANKS`, from `CLASSIFIED` operations."""
-    own = by_rank(operations)[rank["rank_id"]]
+def main_stream(own: pl.DataFrame, process: int, host: Host) -> MainStream:
+    """The main stream of the operations of one rank (`CLASSIFIED`) and its process."""
     of_class = filled(own["class"])
     computing = np.flatnonzero((of_class == _COMPUTE) | (of_class == _OPAQUE_GRAPH))
     start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
@@ -58,7 +56,7 @@ def main_stream(operations: pl.DataFrame, rank: dict[str, int], host: Host) -> M
             "issue_ns": issue_ns,
         }
     )
-    return MainStream(rank["rank_id"], rank["process"], int(end_ns.max()), timed, bool(is_graph.any()))
+    return MainStream(own["rank_id"][0], process, int(end_ns.max()), timed, bool(is_graph.any()))
 
 
 def first_rows(main: MainStream, anchor: AnchorRanges) -> Rows:

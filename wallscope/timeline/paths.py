@@ -9,7 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.groups import runs
+from wallscope.arrays.groups import groups, ranked, runs
+from wallscope.arrays.lookup import at_places
 from wallscope.model.frames import NAMES, NESTED, PATHS
 from wallscope.timeline.folding import folded
 from wallscope.timeline.inheritance import around_whole, by_process, host_threads
@@ -66,18 +67,41 @@ def _continued(ranges: pl.DataFrame, parent: Rows, calls: pl.DataFrame, threads:
 def _paths(
     around: Rows, label: npt.NDArray[np.integer], start_ns: npt.NDArray[np.int64]
 ) -> tuple[Rows, pl.DataFrame]:
-    """Path of each range, and all paths; a path is the path around it and a label."""
-    number_of: dict[tuple[int, int], int] = {}
-    path = [-1] * (around.size + 1)  # the last is for nothing around
-    above, labels = around.tolist(), label.tolist()
-    for row in np.argsort(start_ns, kind="stable").tolist():  # what is around a range began before it
-        path[row] = number_of.setdefault((path[above[row]], labels[row]), len(number_of))
+    """Path of each range, and all paths in order of their first ranges.
+
+    A path is the path around it and a label: ranges share one whose chains of labels are the same.
+    """
+    order = np.argsort(start_ns, kind="stable")
+    turn = np.empty(around.size, np.int64)
+    turn[order] = np.arange(around.size)
+    around = np.where(turn[around] < turn, around, -1)  # what is around a range began before it
+    chain = _chains(around, label)
+    first = np.zeros(int(chain.max(initial=-1)) + 1, np.int64)
+    first[chain[order[::-1]]] = order[::-1]  # the last that is written stays
+    first = first[np.argsort(turn[first])]
+    number = np.empty(first.size, np.int64)
+    number[chain[first]] = np.arange(first.size)
+    path = number[chain]
+    parent = at_places(path, around[first], -1)
     depth: list[int] = []
-    for parent, _ in number_of:
-        depth.append(depth[parent] + 1 if parent >= 0 else 0)
-    parents, names = zip(*number_of, strict=True) if number_of else ((), ())
-    columns = {"path": range(len(depth)), "parent": parents, "name": names, "depth": depth}
-    return np.array(path[:-1], np.int64), pl.DataFrame(columns, schema=PATHS)
+    for outer in parent.tolist():
+        depth.append(depth[outer] + 1 if outer >= 0 else 0)
+    columns = {"path": np.arange(first.size), "parent": parent, "name": label[first], "depth": depth}
+    return path, pl.DataFrame(columns, schema=PATHS)
+
+
+def _chains(around: Rows, label: npt.NDArray[np.integer]) -> Rows:
+    """A number for each range: the same where it and all around it, one by one, bear the same labels.
+
+    Those of twice as many ranges are told from two halves, until nothing is around any more.
+    """
+    alike = np.append(groups(label) + 1, 0)  # the last is for nothing around
+    leap = np.append(around, -1)
+    while leap.max() >= 0:
+        count = int(alike.max()) + 1
+        alike = ranked(alike * count + alike[leap], count * count)[1]
+        leap = leap[leap]
+    return alike[:-1] - 1
 
 
 def path_texts(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most: int = 8) -> pl.Series:

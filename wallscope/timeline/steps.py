@@ -6,7 +6,7 @@ carries most compute. Windows tile the capture from the first step on; the last 
 last operation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.groups import runs
+from wallscope.arrays.groups import by_rank, runs
+from wallscope.cores import side_by_side
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS
@@ -80,7 +81,10 @@ def divided(
     Raises:
         StepRangeError: the ranges that the pattern finds issued no work.
     """
-    mains = [main_stream(operations, row, host) for row in ranks.iter_rows(named=True)]
+    of_ranks = by_rank(operations)
+    mains = side_by_side(
+        lambda rank: main_stream(of_ranks[rank[0]], rank[1], host), ranks["rank_id", "process"].iter_rows()
+    )
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
     sequence = _by_sequence(mains, busiest)
     unmarked = [_by_optimizer(mains)] + ([sequence] if sequence is not None else [])
@@ -97,7 +101,8 @@ def divided(
     )
     nothing = np.empty(0, np.int64)
     windows = {
-        main.rank_id: _windows(main, cut.rows.get(main.rank_id, nothing), operations, host) for main in mains
+        main.rank_id: _windows(main, cut.rows.get(main.rank_id, nothing), of_ranks[main.rank_id], host)
+        for main in mains
     }
     is_checked = sequence is not None and cut.kind not in {_WHOLE, "kernel-sequence"}
     check = len(sequence.rows[busiest.rank_id]) if sequence is not None and is_checked else None
@@ -119,7 +124,7 @@ def _is_enough(cut: _Cut, busiest: MainStream) -> bool:
 
 
 def _by_ranges(
-    mains: list[MainStream], busiest: MainStream, ranges: pl.DataFrame, pattern: str | None
+    mains: Sequence[MainStream], busiest: MainStream, ranges: pl.DataFrame, pattern: str | None
 ) -> Iterator[_Cut]:
     """Cuts by the anchors of the busiest rank, each with what the others have of that name.
 
@@ -142,7 +147,7 @@ def _by_ranges(
         yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins)
 
 
-def _by_optimizer(mains: list[MainStream]) -> _Cut:
+def _by_optimizer(mains: Sequence[MainStream]) -> _Cut:
     """Steps that begin behind a burst of optimizer kernels."""
     return _Cut("optimizer", "step", None, {main.rank_id: _behind_updates(main) for main in mains})
 
@@ -158,8 +163,8 @@ def _behind_updates(main: MainStream) -> Rows:
     return np.extract(behind < len(main.rows), behind)
 
 
-def _by_sequence(mains: list[MainStream], busiest: MainStream) -> _Cut | None:
-    found = {main.rank_id: _repeating(main) for main in mains}
+def _by_sequence(mains: Sequence[MainStream], busiest: MainStream) -> _Cut | None:
+    found = dict(zip((main.rank_id for main in mains), side_by_side(_repeating, mains), strict=True))
     chosen = found[busiest.rank_id]
     if chosen is None:
         return None
@@ -178,9 +183,8 @@ def _repeating(main: MainStream) -> Period | None:
     return period(main.rows["symbol"].to_numpy(), gap_ns, shortest)
 
 
-def _windows(main: MainStream, rows: Rows, operations: pl.DataFrame, host: Host) -> pl.DataFrame:
+def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: Host) -> pl.DataFrame:
     if rows.size == 0:
-        own = operations.filter(pl.col("rank_id") == main.rank_id)
         whole = own.select(
             "rank_id", pl.lit(0, pl.UInt32).alias("step"), pl.col("start_ns").min(), end_ns=main.last_ns
         )

@@ -13,6 +13,7 @@ from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.model.selection import Selection
 from wallscope.profile import Described, Tables, described, tables
+from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.partners import partners
 from wallscope.timeline.spans import Times
 from wallscope.tuning import give_back
@@ -46,14 +47,15 @@ from wallscope.walls.typical import TypicalWork, mean_parts, typical_steps, typi
 class Divided:
     """A capture with its operations classified (`CLASSIFIED`), projected and divided into windows.
 
-    `operations` are whole, and all those of the selected ranks; `windows` are what the selection leaves,
-    with the columns of `STEPS` and `BUDGETS`, and those of `selected_windows`; `projected` follows
-    `PROJECTION`. `unmarked` are the ids of ranks that lack what marks the steps of the others; `left_out`
-    counts the ranks that have no selected window.
+    `operations` are whole, and all those of the selected ranks; `waits` are those of all ranks; `windows`
+    are what the selection leaves, with the columns of `STEPS` and `BUDGETS`, and those of
+    `selected_windows`; `projected` follows `PROJECTION`. `unmarked` are the ids of ranks that lack what
+    marks the steps of the others; `left_out` counts the ranks that have no selected window.
     """
 
     capture: Capture
     operations: pl.DataFrame
+    waits: Dependencies
     windows: pl.DataFrame
     projected: pl.DataFrame
     phases: Phases

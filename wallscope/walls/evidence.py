@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.groups import by_rank
+from wallscope.cores import both
 from wallscope.model.capture import Capture
 from wallscope.model.frames import ROLE
 from wallscope.model.kinds import LINK_KINDS, Axis, CallRole, LinkKind
@@ -49,19 +50,23 @@ def operation_facts(
     streams: Mapping[int, Axis],
 ) -> OperationFacts:
     """What is known of operations (`CLASSIFIED`, `WINDOWS`); `streams` is the user's map of axes."""
-    asked = collectives(operations, capture)
-    of_passes = with_autograd_threads(
-        passes(around.projected, around.tree, around.paths, around.names),
-        capture.operations,
-        capture.calls,
-        capture.threads,
-    )
-    return OperationFacts(
-        axes=axes(operations, capture, asked, around, streams),
-        collectives=asked,
-        copies=copy_causes(capture.operations, capture.copies, of_passes),
-        recomputed=recompute(operations, windows, capture.names, of_passes),
-    )
+
+    def told_by_calls() -> tuple[pl.DataFrame, pl.DataFrame]:
+        asked = collectives(operations, capture)
+        return asked, axes(operations, capture, asked, around, streams)
+
+    def told_by_ranges() -> tuple[pl.DataFrame, pl.DataFrame]:
+        of_passes = with_autograd_threads(
+            passes(around.projected, around.tree, around.paths, around.names),
+            capture.operations,
+            capture.calls,
+            capture.threads,
+        )
+        again = recompute(operations, windows, capture.names, of_passes)
+        return copy_causes(capture.operations, capture.copies, of_passes), again
+
+    (copies, recomputed), (asked, named) = both(told_by_ranges, told_by_calls)
+    return OperationFacts(axes=named, collectives=asked, copies=copies, recomputed=recomputed)
 
 
 def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
