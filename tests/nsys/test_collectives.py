@@ -53,12 +53,18 @@ def tid(pid):
     return global_pid(pid, host=HOST) + pid
 
 
+def names_of_ranges(source):
+    there = source.has("NVTX_EVENTS", "text", "textId")
+    rows = source.selected("SELECT text, textId FROM NVTX_EVENTS") if there else []
+    return pl.DataFrame(rows, schema={"text": pl.String, "textId": pl.Int64}, orient="row", strict=False)
+
+
 def found(path, shift_ns=0, pids=(PID, PID + 1)):
     tids = pl.Series("globalTid", [tid(pid) for pid in pids], pl.Int64)
     processes = tids.to_frame().select(globalPid=process_of("globalTid")).sort("globalPid")
     with export(path) as source:
         numbered = threads(source, tids, processes.with_row_index("process"))
-        made = collectives(source, numbered, shift_ns, quiet)
+        made = collectives(source, names_of_ranges(source), numbered, shift_ns, quiet)
     assert (made.calls.schema, made.communicators.schema) == (COLLECTIVE_CALLS, COMMUNICATORS)
     return made
 
@@ -362,7 +368,7 @@ def test_real_calls_of_nccl_are_told_by_their_names(name, traces):
     with export(path) as source:
         pids = pl.DataFrame({"tid": tids}).select(globalPid=process_of("tid")).unique().sort("globalPid")
         numbered = threads(source, pl.Series(tids), pids.with_row_index("process"))
-        made = collectives(source, numbered, 0, quiet)
+        made = collectives(source, names_of_ranges(source), numbered, 0, quiet)
 
     assert dict(made.calls["operation"].value_counts().rows()) == dict(counted)
     assert made.calls["thread"].null_count() == 0

@@ -16,6 +16,7 @@ import polars as pl
 
 from wallscope.model.capture import Progress
 from wallscope.model.events import COLLECTIVE_CALLS, COMMUNICATORS, CollectiveSource
+from wallscope.nsys.strings import texts_of
 from wallscope.nsys.tables import Database
 from wallscope.nsys.threads import with_threads
 
@@ -69,13 +70,13 @@ class _Layout:
 
 
 def collectives(
-    source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
+    source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> Collectives:
     """The NCCL calls of all threads, groups and the making of communicators among them.
 
-    Calls that end before they start are left out; one without an end has none.
+    `raw` are all rows of ranges. Calls that end before they start are left out; one without an end has none.
     """
-    rows = _ranges(source)
+    rows = _ranges(source, raw)
     progress(f"reading NCCL calls: {len(rows):,} rows")
     told, payload_count = _told(source, rows["row_id"])
     facts = (
@@ -98,11 +99,18 @@ def collectives(
     )
 
 
-def _ranges(source: Database) -> pl.DataFrame:
-    if not (source.has("NVTX_EVENTS", *_NEEDED) and source.has("StringIds", "id", "value")):
+def _ranges(source: Database, raw: pl.DataFrame) -> pl.DataFrame:
+    is_told = source.has("NVTX_EVENTS", *_NEEDED) and source.has("StringIds", "id", "value")
+    if not (is_told and _is_named(source, raw)):
         return pl.DataFrame(schema=_RANGES)
     found = _lenient(source.rows("nccl_ranges"), _RANGES)
     return found.drop_nulls("start").filter((pl.col("end") >= pl.col("start")).fill_null(value=True))
+
+
+def _is_named(source: Database, raw: pl.DataFrame) -> bool:
+    """Whether any text begins as NCCL's do; where none does, the table need not be searched for its calls."""
+    texts = pl.concat([raw["text"].unique(), texts_of(source, raw["textId"])["text"]])
+    return bool(texts.str.contains("^(?i)nccl").any())
 
 
 def _told(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, int]:

@@ -67,7 +67,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             lambda: calls(source, large.pop("calls"), of_threads, shift_ns),
             lambda: (
                 ranges(source, raw_ranges, of_threads, shift_ns),
-                collectives(source, of_threads, shift_ns, progress),
+                collectives(source, raw_ranges, of_threads, shift_ns, progress),
             ),
         )
         raw_ranges = large.pop("ranges").select(*FOR_FINDINGS)
