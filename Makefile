@@ -6,6 +6,9 @@ BULK := build/bulk_1m.sqlite
 BULK_ONE := build/bulk_1m_one_rank.sqlite
 BULK_STEP := build/bulk_long_steps.sqlite
 
+# Compiled modules are kept even where the environment says otherwise: each command would compile all anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults floors guided huge screenshots clean
 
