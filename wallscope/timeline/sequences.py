@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from wallscope.timeline.nesting import Rows
+from wallscope.arrays.columns import Rows
+from wallscope.arrays.groups import ranked
 
 Flags = npt.NDArray[np.bool_]
-_TABLE = 1 << 16
 
 
 def turns(*columns: npt.NDArray[Any]) -> Flags:
@@ -57,19 +56,10 @@ def repeated(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Fl
 
 def _numbered_runs(token: Rows, length: int) -> Rows:
     """A number for the run of that length that begins at each position; equal runs have equal numbers."""
-    number, reach = _dense(token), 1
+    number, reach = ranked(token, int(token.max()) + 1)[1], 1
     while reach < length:
         left, right = number[:-reach], number[reach:]
-        number = _dense(left * (int(number.max()) + 1) + right)
+        count = int(number.max()) + 1
+        number = ranked(left * count + right, count * count)[1]
         reach *= 2
     return number
-
-
-def _dense(values: Rows) -> Rows:
-    """The rank of each value, none negative, among the different ones; by a table while that is small."""
-    most = int(values.max(initial=0))
-    if most > _TABLE + 4 * values.size:
-        return pl.Series(values).rank("dense").to_numpy().astype(np.int64) - 1
-    is_there = np.zeros(most + 1, np.bool_)
-    is_there[values] = True
-    return (np.cumsum(is_there) - 1)[values]
