@@ -13,7 +13,7 @@ from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.host import RepeatedUnit
 from wallscope.timeline.anchors import FORWARD, are_saying, outermost, saying
 from wallscope.timeline.main_stream import MainStream, first_rows
-from wallscope.timeline.nesting import Rows
+from wallscope.timeline.nesting import Rows, farthest
 
 UNITS: tuple[tuple[AnchorUnit, str], ...] = (
     ("microbatch", r"(?i)(^|[^a-z])micro[ _-]?(batch|step)[ _#:.]*\d*$"),
@@ -65,11 +65,4 @@ def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Rows:
     """
     parent = tree["parent"].to_numpy().astype(np.int64)
     is_known = are_saying(tree, "|".join(f"(?:{known})" for known in patterns))
-    is_unit = is_known & ~tree["crosses"].to_numpy()
-    found = np.where(is_unit, np.arange(parent.size), -1)
-    above = parent
-    while (above >= 0).any():  # what lies twice as far above each time: ranges may lie a million deep
-        farther = np.where(above >= 0, found[above], -1)
-        found = np.where(farther >= 0, farther, found)
-        above = np.where(above >= 0, above[above], -1)
-    return found
+    return farthest(parent, is_known & ~tree["crosses"].to_numpy())

@@ -76,6 +76,21 @@ def nearest(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
     return led_to(np.where(is_wanted, np.arange(parent.size), parent))[rows]
 
 
+def farthest(parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
+    """Of each row the outermost one of those that are wanted, itself or around it; -1 without one.
+
+    >>> farthest(np.array([-1, 0, 1, -1]), np.array([False, True, True, False])).tolist()
+    [-1, 1, 1, -1]
+    """
+    found = np.where(is_wanted, np.arange(parent.size), -1)
+    above = np.append(parent, -1)
+    while (above >= 0).any():  # what lies twice as far above each time: ranges may lie a million deep
+        farther = np.append(found, -1)[above[:-1]]
+        found = np.where(farther >= 0, farther, found)
+        above = above[above]
+    return found
+
+
 def led_to(step: Rows) -> Rows:
     """Where steps from each row to another lead in the end; -1 for nowhere, which stands behind the last.
 

@@ -97,7 +97,7 @@ class RecordingStreams:
         order: streams and waits, with each such record on the stream of the thread's last operation.
         waits: the waits and what they mean.
         operations: `OPERATIONS`.
-        calls: of the process's threads.
+        calls: times and threads of all calls.
     """
 
     def __init__(self, order: StreamOrder, waits: Waits, operations: pl.DataFrame, calls: CallTimes) -> None:

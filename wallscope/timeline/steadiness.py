@@ -43,8 +43,7 @@ def judged(windows: pl.DataFrame, process: int, host: Host) -> pl.DataFrame:
     """The windows of one rank with steadiness and reason (`STEPS` without them to `STEPS`).
 
     What the host did for a window lies between the issue of its first kernel and that of the next. The
-    leading windows that load modules, or take over 1.25 times the
-    median of all later ones, are warm-up.
+    leading windows that load modules, or take over 1.25 times the median of all later ones, are warm-up.
     """
     reasons: list[str | None] = [None] * len(windows)
     issue_ns = windows["issue_start_ns"].to_numpy()
