@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import summed
 from wallscope.arrays.lookup import rows_of
 from wallscope.model.kinds import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES
@@ -93,11 +94,8 @@ def _blocking_ns(op: Rows, slices: pl.DataFrame) -> Times:
     """What each operation owns on the chain."""
     is_bound = pl.col("kind") == LinkKind.OPERATION
     own = slices.select("op", ns=pl.when(is_bound).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0))
-    order = np.argsort(op)
-    row, held = rows_of(op[order], own["op"].to_numpy())
-    found = np.zeros(op.size, np.int64)
-    np.add.at(found, order[row], own["ns"].to_numpy()[held])
-    return found
+    row, held = rows_of(op, own["op"].to_numpy())
+    return summed(row, own["ns"].to_numpy()[held], op.size)
 
 
 def _steps(start_ns: Times, windows: pl.DataFrame) -> pl.Series:

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import summed
 from wallscope.arrays.lookup import rows_of
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
@@ -47,14 +48,10 @@ class Steps:
 
     def open_ns(self, profile: Profile) -> Times:
         """Time without an owner in the deciding steps: unattributed, communication, memory."""
-        causes = profile.causes
-        place, row = places(self.deciding, causes)
-        own = causes["cause", "ns"][row].hstack([pl.Series("at", place)])
-        sums_ns = np.zeros((len(self.deciding), len(_OPEN)), np.int64)
-        for column, begin in enumerate(_OPEN):
-            sums = own.filter(pl.col("cause").str.starts_with(begin))
-            np.add.at(sums_ns[:, column], sums["at"].to_numpy(), sums["ns"].to_numpy())
-        return sums_ns
+        place, row = places(self.deciding, profile.causes)
+        cause, ns = profile.causes["cause"][row], profile.causes["ns"][row].to_numpy()
+        are_open = [cause.str.starts_with(begin).to_numpy() for begin in _OPEN]
+        return np.stack([summed(place[own], ns[own], len(self.deciding)) for own in are_open], axis=1)
 
     def typical_walls(self, profile: Profile) -> Walls:
         """The mean walls of the ordinary steps."""

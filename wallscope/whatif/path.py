@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import coded, texts_of
+from wallscope.arrays.groups import summed
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import OperationClass, Wall
 from wallscope.timeline.play import Played
@@ -218,8 +219,7 @@ def walls_of_run(names: Named, played: Played, path: PathColumns) -> dict[str, i
     order = np.argsort(path.start_ns, kind="stable")
     cause, spans = path.cause[order], Spans(path.start_ns[order], path.end_ns[order])
     beside_ns = np.where(names.are_compute[cause], 0, covered_ns(computing, spans))
-    left_ns = np.zeros(len(names.causes), np.int64)
-    np.add.at(left_ns, cause, spans.end_ns - spans.start_ns - beside_ns)
+    left_ns = summed(cause, spans.end_ns - spans.start_ns - beside_ns, len(names.causes))
     of_cause = {names.causes[one]: int(left_ns[one]) for one in np.flatnonzero(np.bincount(cause)).tolist()}
     return of_cause | {"compute/beside": int(beside_ns.sum())}
 
