@@ -13,7 +13,7 @@ from tests.ranks.simulated import MS, US, Meet, Work, played, profiles
 from wallscope.model.catalogue import undivided
 from wallscope.model.kinds import Axis, Collective
 from wallscope.profile.splitting import undivided_profile
-from wallscope.ranks import causes, together
+from wallscope.ranks import together
 from wallscope.ranks.causes import PARTS, split_profile
 from wallscope.walls.diagnosis import decided
 
@@ -161,24 +161,6 @@ def test_waiting_for_the_late_rank_is_told_from_moving():
 
     assert [mean_us(waits, cause) for cause in (PEER, MOVING, WHOLE)] == pytest.approx([300, 70, 0], abs=0.01)
     assert [mean_us(late, cause) for cause in (PEER, MOVING, WHOLE)] == pytest.approx([0, 70, 0], abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("rows", "spans"),
-    [
-        pytest.param([], {}, id="nothing"),
-        pytest.param([(0, 4)], {(0, 4): slice(0, 1)}, id="one"),
-        pytest.param(
-            [(0, 4), (0, 4), (0, 6), (1, 6)],
-            {(0, 4): slice(0, 2), (0, 6): slice(2, 3), (1, 6): slice(3, 4)},
-            id="kinds of two captures",
-        ),
-    ],
-)
-def test_rows_of_a_kind_are_found_together(rows, spans):
-    schema = {"input": pl.UInt32, "key": pl.UInt32}
-
-    assert causes._spans(pl.DataFrame(rows, schema=schema, orient="row")) == spans
 
 
 def test_without_partners_it_stays_one():

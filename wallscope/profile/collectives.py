@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.groups import summed
-from wallscope.arrays.lookup import rows_of
+from wallscope.arrays.lookup import places, rows_of
 from wallscope.model.kinds import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES
 from wallscope.timeline.nesting import Rows
@@ -78,11 +78,8 @@ def _communicating(operations: pl.DataFrame) -> Rows:
 
 def _beside(op: Rows, told: pl.DataFrame, *names: str) -> list[pl.Series]:
     """What rows with an `op` each tell of some operations; null where none does."""
-    order = np.argsort(op)
-    row, held = rows_of(op[order], told["op"].to_numpy())
-    place = np.full(op.size, -1)
-    place[order[row]] = held
-    at = pl.Series(place).set(pl.Series(place < 0), None)
+    row = places(op, told["op"].to_numpy())
+    at = pl.Series(row).set(pl.Series(row < 0), None)
     return told.select(pl.col(names).gather(at)).get_columns()
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.groups import combined, spread, summed
-from wallscope.arrays.lookup import flags, rows_of
+from wallscope.arrays.lookup import are_among, rows_of
 from wallscope.model.catalogue import is_part, undivided
 from wallscope.model.kinds import Absent
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
+from wallscope.profile.codes import codes, decoded
 from wallscope.profile.kinds import ABSENTS, STATES
 from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times, distinct
@@ -48,7 +49,7 @@ def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
     if moves.is_empty():
         return profile
     tables = (profile.owned, profile.causes, moves)
-    steps = distinct(np.concatenate([_codes(table) for table in tables]))
+    steps = distinct(np.concatenate([codes(table, "step") for table in tables]))
     told = [profile.causes["cause"], *(moves[name] for name in ("cause", "to"))]
     causes = pl.Series("cause", sorted(set().union(*(column.unique() for column in told))), dtype=pl.String)
     return replace(
@@ -56,12 +57,6 @@ def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
         owned=_owned(profile.owned, moves, steps, len(profile.keys), causes),
         causes=_causes(profile.causes, moves, steps, causes),
     )
-
-
-def _codes(rows: pl.DataFrame) -> Rows:
-    """A number for capture and step."""
-    found: Rows = rows["input"].to_numpy().astype(np.int64) << 32 | rows["step"].to_numpy()
-    return found
 
 
 def _numbers(causes: pl.Series, told: pl.Series) -> Rows:
@@ -114,21 +109,21 @@ def _owned(
 ) -> pl.DataFrame:
     """What is owned after moves, in order; rows of kinds of operations that moves do not touch stay."""
     number, moving = (
-        np.searchsorted(steps, _codes(rows)) * keys + rows["key"].to_numpy() for rows in (owned, moves)
+        np.searchsorted(steps, codes(rows, "step")) * keys + rows["key"].to_numpy() for rows in (owned, moves)
     )
     if (number[1:] < number[:-1]).any():
         order = np.argsort(number, kind="stable")
         owned, number = owned[order], number[order]
     sizes = (steps.size * keys, len(causes), len(causes))
-    _, touched = rows_of(distinct(moving), number)
+    is_touched = are_among(number, moving)
+    touched, kept = np.flatnonzero(is_touched), np.flatnonzero(~is_touched)
     place, cause, own_ns, blocking_ns = _shifted(
         number[touched], owned[touched], _summed_moves(sizes, moving, moves, causes), causes
     )
     step, key = np.divmod(place, keys)
     changed = pl.DataFrame(
         {
-            "input": steps[step] >> 32,
-            "step": steps[step] & 0xFFFFFFFF,
+            **decoded(steps[step], "step"),
             "key": key,
             "cause": causes[cause],
             "owned_ns": own_ns,
@@ -136,7 +131,6 @@ def _owned(
         },
         schema=STEP_OWNED,
     )
-    kept = np.flatnonzero(~flags(touched, number.size))
     both = owned[kept].vstack(changed).rechunk()  # rows of several chunks are gathered slowly
     return both[np.argsort(np.concatenate([number[kept], place]), kind="stable")]
 
@@ -148,9 +142,7 @@ def _shifted(
     cause = _numbers(causes, owned["cause"])
     own_ns, blocking_ns = (owned[name].to_numpy() for name in ("owned_ns", "blocking_ns"))
     own, wanted = place * len(causes) + cause, moves.place * len(causes) + moves.cause
-    order = np.argsort(own, kind="stable")
-    row, held = rows_of(own[order], wanted)
-    row = order[row]
+    row, held = rows_of(own, wanted)
     taken_ns = summed(row, moves.ns[held], own.size)
     left = np.flatnonzero(own_ns > taken_ns)
     behind_ns = np.maximum(blocking_ns[row] - moves.first_ns[held], 0)
@@ -172,7 +164,7 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
     told = causes_of.select(
         pl.col("state").to_physical(), pl.col("absent").to_physical().fill_null(len(Absent)), "ns"
     )
-    step = np.searchsorted(steps, _codes(causes_of))
+    step = np.searchsorted(steps, codes(causes_of, "step"))
     state, absent, ns = (column.to_numpy().astype(np.int64) for column in told)
     cause = _numbers(causes, causes_of["cause"])
     order = np.lexsort((absent, state, cause, step))
@@ -180,7 +172,7 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
     number = step * len(causes) + cause
     low_ns = _before(number, ns)
     sizes = (steps.size, len(causes), len(causes))
-    parts = _summed_moves(sizes, np.searchsorted(steps, _codes(moves)), moves, causes)
+    parts = _summed_moves(sizes, np.searchsorted(steps, codes(moves, "step")), moves, causes)
     wanted = parts.place * len(causes) + parts.cause
     first = np.searchsorted(number, wanted)
     counts = np.searchsorted(number, wanted, side="right") - first
@@ -202,8 +194,7 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
     )
     return pl.DataFrame(
         {
-            "input": steps[step] >> 32,
-            "step": steps[step] & 0xFFFFFFFF,
+            **decoded(steps[step], "step"),
             "cause": causes[cause],
             "state": STATES[state],
             "absent": ABSENTS[absent],

@@ -11,13 +11,15 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows
+from wallscope.arrays.groups import runs
 from wallscope.model.analysis import CauseTime, Rank
 from wallscope.model.catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, is_part, undivided
 from wallscope.model.profile import Profile
+from wallscope.profile.codes import codes
 from wallscope.profile.splitting import MOVES, moved, on_axes, undivided_profile
 from wallscope.ranks.typical import Steps, among, places
 from wallscope.timeline.apportioning import apportioned
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
 PARTS = (PEER_WAIT, PIPELINE_WAIT, TRANSFER)
@@ -36,22 +38,22 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
         pl.col("cause") == pl.format("communication/{}/" + UNSPLIT, pl.col("axis").cast(pl.String))
     )
     at, row = places(steps, owned)
-    owned, at = _by_kind(owned[row], at)
+    owned, at = _by_kind(owned[row], at, at)
     supply, begins = _supply(rows, steps)
-    given, laid = _spans(supply), _parts(supply)
+    given, laid = dict(runs(codes(supply, "key"))), _parts(supply)
     own_ns = owned["owned_ns"].to_numpy()
     moved_ns = np.zeros((len(owned), len(PARTS)), np.int64)
-    for kind, mine in _spans(owned).items():
+    for kind, mine in runs(codes(owned, "key")):
         if kind in given:
             parts = laid[given[kind]]
             moved_ns[mine] = _shares(at[mine], own_ns[mine], begins[given[kind]], parts)
     return moved(whole, _moves(owned, moved_ns))
 
 
-def _by_kind(rows: pl.DataFrame, order: Rows) -> tuple[pl.DataFrame, Rows]:
-    """Rows with those of each kind of operation of a capture together, and in order there."""
-    found = np.lexsort([order, rows["key"].to_numpy(), rows["input"].to_numpy()])
-    return rows[found], order[found]
+def _by_kind(rows: pl.DataFrame, at: Rows, within: Rows) -> tuple[pl.DataFrame, Rows]:
+    """Rows and their steps, those of each kind of operation of a capture together, in an order there."""
+    order = np.lexsort([within, codes(rows, "key")])
+    return rows[order], at[order]
 
 
 def _supply(rows: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, Rows]:
@@ -63,8 +65,7 @@ def _supply(rows: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, Rows
     at = np.searchsorted(source, keyed["input"].to_numpy())  # what began before all steps
     place, row = places(steps, keyed)
     at[row] = place
-    order = np.lexsort([keyed[name].to_numpy() for name in ("place", "key", "input")])
-    return keyed[order], at[order]
+    return _by_kind(keyed, at, keyed["place"].to_numpy())
 
 
 def _moves(owned: pl.DataFrame, moved_ns: Times) -> pl.DataFrame:
@@ -81,15 +82,6 @@ def _moves(owned: pl.DataFrame, moved_ns: Times) -> pl.DataFrame:
         pl.Series("moved_ns", moved_ns[row, part]),
     )
     return moves.cast(MOVES)
-
-
-def _spans(rows: pl.DataFrame) -> dict[tuple[int, int], slice]:
-    """Where the rows of each kind of operation of a capture stand, which are together."""
-    source, key = (rows[name].to_numpy().astype(np.int64) for name in ("input", "key"))
-    begins = np.flatnonzero((np.diff(source, prepend=-1) != 0) | (np.diff(key, prepend=-1) != 0))
-    ends = [*begins.tolist(), len(rows)][1:]
-    kinds = zip(source[begins].tolist(), key[begins].tolist(), strict=True)
-    return {kind: slice(begin, end) for kind, begin, end in zip(kinds, begins.tolist(), ends, strict=True)}
 
 
 def _shares(at: Times, own_ns: Times, begins: Times, laid: Times) -> Times:

@@ -6,12 +6,13 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows
 from wallscope.arrays.groups import summed
 from wallscope.arrays.lookup import rows_of
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
-from wallscope.timeline.nesting import Rows
+from wallscope.profile.codes import codes
 from wallscope.timeline.ordinary import is_ordinary
 from wallscope.timeline.spans import Times
 
@@ -81,13 +82,4 @@ def among(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
 
 def places(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
     """The place of the step of each row that is of some steps, and the places of those rows."""
-    known, own = _numbers(steps), _numbers(rows)
-    order = np.argsort(known, kind="stable")
-    place, row = rows_of(known[order], own)
-    return order[place], row
-
-
-def _numbers(rows: pl.DataFrame) -> Rows:
-    """A number for capture and step; -1 outside of all steps."""
-    step = np.nan_to_num(rows["step"].to_numpy(), nan=-1).astype(np.int64)
-    return np.where(step < 0, -1, rows["input"].to_numpy().astype(np.int64) << 32 | step)
+    return rows_of(codes(steps, "step"), codes(rows, "step"))
