@@ -3,11 +3,11 @@
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.groups import summed
 from wallscope.arrays.lookup import places, rows_of
 from wallscope.model.kinds import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
 _MOST = 12_000
@@ -118,7 +118,7 @@ def _owned_until(at_ns: Times, slices: pl.DataFrame) -> Times:
     if slices.is_empty():
         return found
     start_ns, end_ns = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
-    wall = slices["wall"].to_physical().to_numpy()
+    wall = filled(slices["wall"])
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns, wall = start_ns[order], end_ns[order], wall[order]

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.lookup import at_places
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Collective
 from wallscope.profile.kinds import Said, kinds_of, said
 from wallscope.timeline.folding import folded
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.precision import precisions
 
 HOST = "host"
@@ -64,7 +64,7 @@ def described(
     range_of[projected["op"].to_numpy()] = projected["range"].to_numpy()
     return Described(
         said=said(names, calls, written, list(dict.fromkeys(_FIXED))),
-        precisions=precisions(capture.names)["precision"].to_physical().to_numpy().astype(np.int64),
+        precisions=filled(precisions(capture.names)["precision"]),
         range_of=range_of,
         called=capture.calls["name"].to_numpy(),
         axes=axes,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled, members
 from wallscope.arrays.groups import combined, distinct_rows, ranked
 from wallscope.arrays.lookup import rows_of
 from wallscope.model.frames import CATEGORY as CATEGORIES
@@ -20,19 +21,13 @@ from wallscope.model.kinds import (
     Collective,
     ComputeCategory,
     DeviceState,
-    OperationKind,
     Precision,
 )
-from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES
-from wallscope.timeline.nesting import Rows
+from wallscope.model.profile import OPERATION_KEYS
 
 PATH, CATEGORY, NAME = range(3)  # their places in a row, as in `OPERATION_KEYS` without the key
-STATES = pl.Series([*DeviceState, None], dtype=STEP_CAUSES["state"])
-ABSENTS = pl.Series([*Absent, None], dtype=STEP_CAUSES["absent"])
-_VALUES = {
-    name: pl.Series([*values, None], dtype=OPERATION_KEYS[name])
-    for name, values in (("axis", Axis), ("backend", Backend), ("precision", Precision))
-}
+STATES, ABSENTS = members(DeviceState), members(Absent)
+_VALUES = {"axis": members(Axis), "backend": members(Backend), "precision": members(Precision)}
 _MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
 _CATEGORIES = tuple(CATEGORIES.categories)
 _NO_AXIS, _NO_BACKEND, _NO_PRECISION = len(Axis), len(Backend), len(Precision)
@@ -72,7 +67,7 @@ def said(kernels: pl.Series, calls: pl.Series, ranges: pl.Series, fixed: Sequenc
     parts = [kernels, calls, ranges, pl.Series(fixed, dtype=pl.String)]
     every = pl.concat([part.alias("text") for part in parts])
     texts = every.unique().sort()
-    places = every.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int64)
+    places = filled(every.cast(pl.Enum(texts))).astype(np.int64)
     ends = np.cumsum([len(part) for part in parts])
     of_kernels, of_calls, of_ranges, always = np.split(places, ends[:-1])
     return Said(
@@ -120,31 +115,26 @@ def kinds_of(
         ],
         axis=1,
     )
-    kinds, place = distinct_rows(rows)
-    return kinds, place[kind]
+    kinds, row = distinct_rows(rows)
+    return kinds, row[kind]
 
 
 def _named(operations: pl.DataFrame, names: int) -> tuple[Rows, ...]:
     """Kernel name, category and backend of each operation; `names` stands for no kernel."""
-    told = operations.select(
-        pl.when(pl.col("kind") == OperationKind.KERNEL).then("name").otherwise(names).fill_null(names),
-        pl.col("category").to_physical().fill_null(len(_CATEGORIES)),
-        pl.col("backend").to_physical().fill_null(_NO_BACKEND),
+    return (
+        filled(operations["name"], names),
+        filled(operations["category"], len(_CATEGORIES)),
+        filled(operations["backend"], _NO_BACKEND),
     )
-    return tuple(column.to_numpy().astype(np.int64) for column in told)
 
 
 def _on_axes(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, Rows]:
     """What each operation does, and on which axis."""
-    told = axes.select(
-        pl.col("operation").to_physical().fill_null(_NO_OPERATION),
-        pl.col("axis").to_physical().fill_null(_NO_AXIS),
-    )
     row, held = rows_of(operations["op"].to_numpy(), axes["op"].to_numpy())
     operation = np.full(len(operations), _NO_OPERATION)
-    operation[row] = told["operation"].to_numpy()[held]
+    operation[row] = filled(axes["operation"], _NO_OPERATION)[held]
     axis = np.full(len(operations), _NO_AXIS)
-    axis[row] = told["axis"].to_numpy()[held]
+    axis[row] = filled(axes["axis"], _NO_AXIS)[held]
     return operation, axis
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled, place
 from wallscope.arrays.groups import combined, distinct_rows, summed
 from wallscope.arrays.lookup import Flags, flags, rows_of
 from wallscope.model.frames import BUDGET_PARTS
@@ -23,12 +24,10 @@ from wallscope.profile.collectives import rank_collectives
 from wallscope.profile.describing import OTHERS, Described
 from wallscope.profile.kinds import ABSENTS, NAME, PATH, STATES, Said, spelled
 from wallscope.profile.pieces import Owned, Pieces, owned, pieces
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
 _MOST_ROWS, _FEWEST_KEYS = 60_000, 100
-_CLASSES = list(OperationClass)
-_COMPUTING = [_CLASSES.index(part) for part in (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)]
+_COMPUTING = [place(OperationClass.COMPUTE), place(OperationClass.OPAQUE_GRAPH)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def tables(
     steps = np.sort(windows["step"].to_numpy())
     op = operations["op"].to_numpy()
     kinds, kind_of = described.kinds(operations)
-    computes = np.isin(operations["class"].to_physical().to_numpy(), _COMPUTING)
+    computes = np.isin(filled(operations["class"]), _COMPUTING)
     taken = pieces(operations, windows, computes)
     paying, on_threads = owned(slices, steps, kind_of, int(op[0]), described)
     keys, key_of = _keys(
@@ -98,8 +97,8 @@ def _keys(kinds: Rows, paid: Rows, paid_ns: Times, most: int, said: Said) -> tup
     is_paid = flags(key_of[paid], len(rows))
     if is_paid.sum() > most:
         sizes_ns = summed(key_of[paid], paid_ns, len(rows))
-        rows, place = distinct_rows(_others(rows, is_paid, sizes_ns, most, said))
-        key_of = place[key_of]
+        rows, row = distinct_rows(_others(rows, is_paid, sizes_ns, most, said))
+        key_of = row[key_of]
         is_paid = flags(key_of[paid], len(rows))
     number = np.where(is_paid, np.cumsum(is_paid) - 1, -1)
     return rows[is_paid], number[key_of]
@@ -188,7 +187,7 @@ def _steps(windows: pl.DataFrame, owned: Owned) -> pl.DataFrame:
         **{
             name: in_order[name] for name in ("step", "start_ns", "end_ns", "steady", "reason", *BUDGET_PARTS)
         },
-        **{f"{wall}_wall_ns": walls[place :: len(Wall)] for place, wall in enumerate(Wall)},
+        **{f"{wall}_wall_ns": walls[column :: len(Wall)] for column, wall in enumerate(Wall)},
     )
 
 

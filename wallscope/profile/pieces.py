@@ -5,15 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.groups import combined, spread
 from wallscope.arrays.lookup import Flags, at_places
 from wallscope.model.kinds import Absent, LinkKind
 from wallscope.profile.describing import HOST, Described
 from wallscope.profile.kinds import CATEGORY, NAME, PATH
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
-
-_LENGTH = pl.col("end_ns") - pl.col("start_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,8 @@ def pieces(operations: pl.DataFrame, windows: pl.DataFrame, computes: Flags) -> 
     others = Spans(cut.start_ns[beside], cut.end_ns[beside])
     exposed_ns[beside] = work_ns[beside] - covered_ns(busy, others)
     step = windows["step"].to_numpy()
-    place = np.searchsorted(np.sort(step), step)
-    return Pieces(place[window], row, start_ns[row] >= bounds.start_ns[window], work_ns, exposed_ns)
+    number = np.searchsorted(np.sort(step), step)
+    return Pieces(number[window], row, start_ns[row] >= bounds.start_ns[window], work_ns, exposed_ns)
 
 
 def owned(
@@ -81,32 +79,33 @@ def owned(
     the last kind is that of operations of other ranks, of which nothing is said.
     """
     causes = slices["cause"].unique().sort()
-    told = slices.select(
-        "step",
-        "op",
-        "range",
-        "call",
-        cause=pl.col("cause").cast(pl.Enum(causes)).to_physical(),
-        state=pl.col("state").to_physical(),
-        absent=pl.col("absent").to_physical().fill_null(len(Absent)),
-        wall=pl.col("wall").to_physical(),
-        ns=_LENGTH,
-        blocking_ns=pl.when(pl.col("kind") == LinkKind.OPERATION).then(_LENGTH).otherwise(0),
+    step, op, around, call, start_ns, end_ns = (
+        slices[name].to_numpy() for name in ("step", "op", "range", "call", "start_ns", "end_ns")
     )
-    step, op, around, call, *columns = (told[name].to_numpy() for name in told.columns)
     said, nothing = described.said, described.said.fixed[""]
     on_thread = np.flatnonzero(op < 0)
     path = at_places(said.ranges, around[on_thread], nothing)
     name = at_places(described.called, call[on_thread], len(said.calls))
     called = np.append(said.calls, nothing)[name]
-    (path, called), place = combined((len(said.texts), len(said.texts)), path, called)
+    (path, called), thread_kind = combined((len(said.texts), len(said.texts)), path, called)
     on_threads = np.tile(said.ends(), (path.size + 1, 1))
     on_threads[:-1, PATH], on_threads[:-1, NAME] = path, called
     on_threads[:-1, CATEGORY] = said.fixed[HOST]
     behind = kind_of.max(initial=-1) + 1
     is_own = (op >= first) & (op < first + kind_of.size)
     kind = at_places(kind_of, np.where(is_own, op - first, -1), behind + path.size)
-    kind[on_thread] = behind + place
-    cause, state, absent, wall, ns, blocking_ns = (column.astype(np.int64, copy=False) for column in columns)
-    at = np.searchsorted(steps, step)
-    return Owned(at, kind, causes, cause, state, absent, wall, ns, blocking_ns), on_threads
+    kind[on_thread] = behind + thread_kind
+    length_ns = end_ns - start_ns
+    binds = (slices["kind"] == LinkKind.OPERATION).fill_null(value=False).to_numpy()
+    paying = Owned(
+        step=np.searchsorted(steps, step),
+        kind=kind,
+        causes=causes,
+        cause=filled(slices["cause"].cast(pl.Enum(causes))),
+        state=filled(slices["state"]),
+        absent=filled(slices["absent"], len(Absent)),
+        wall=filled(slices["wall"]),
+        ns=length_ns,
+        blocking_ns=np.where(binds, length_ns, 0),
+    )
+    return paying, on_threads

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.groups import combined, spread, summed
 from wallscope.arrays.lookup import are_among, rows_of
 from wallscope.model.catalogue import is_part, undivided
@@ -14,7 +15,6 @@ from wallscope.model.kinds import Absent
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
 from wallscope.profile.codes import codes, decoded
 from wallscope.profile.kinds import ABSENTS, STATES
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times, distinct
 
 MOVES: Final = pl.Schema(
@@ -61,8 +61,7 @@ def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
 
 def _numbers(causes: pl.Series, told: pl.Series) -> Rows:
     """The places of causes among all."""
-    found: Rows = told.cast(pl.Enum(causes)).to_physical().to_numpy().astype(np.int64)
-    return found
+    return filled(told.cast(pl.Enum(causes))).astype(np.int64)
 
 
 def _summed_moves(sizes: tuple[int, int, int], place: Rows, moves: pl.DataFrame, causes: pl.Series) -> _Moves:
@@ -161,12 +160,9 @@ def _shifted(
 
 def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: pl.Series) -> pl.DataFrame:
     """The same of what the device did meanwhile: moves take the rows of a cause one after the other."""
-    told = causes_of.select(
-        pl.col("state").to_physical(), pl.col("absent").to_physical().fill_null(len(Absent)), "ns"
-    )
-    step = np.searchsorted(steps, codes(causes_of, "step"))
-    state, absent, ns = (column.to_numpy().astype(np.int64) for column in told)
-    cause = _numbers(causes, causes_of["cause"])
+    step, cause = np.searchsorted(steps, codes(causes_of, "step")), _numbers(causes, causes_of["cause"])
+    state, absent = filled(causes_of["state"]), filled(causes_of["absent"], len(Absent))
+    ns = causes_of["ns"].to_numpy()
     order = np.lexsort((absent, state, cause, step))
     step, cause, state, absent, ns = (column[order] for column in (step, cause, state, absent, ns))
     number = step * len(causes) + cause
