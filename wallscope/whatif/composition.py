@@ -102,10 +102,7 @@ def _slack(stretch: Stretch, names: Named, played: Played, count: int) -> tuple[
     """How much longer operations of a name could take, those that bind least often and take most first."""
     order = stretch.replay.order
     starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
-    own = np.isin(
-        stretch.replay.op,
-        stretch.operations.filter(pl.col("rank_id") == stretch.rank_id)["op"].to_numpy(),
-    )
+    own = (stretch.played["rank_id"] == stretch.rank_id).to_numpy()
     rows: list[pl.DataFrame] = []
     name, cause = names.name, pl.Series(names.causes)[names.cause]
     for first, until in stretch.edges("typical").tolist():

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wallscope.timeline.nesting import Rows
+from wallscope.arrays.columns import Rows
 from wallscope.timeline.play import Change, Others
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stretch import Stretch

@@ -4,12 +4,10 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from wallscope.arrays.lookup import are_among
-from wallscope.model.frames import ROLE
+from wallscope.arrays.columns import Rows, place
+from wallscope.arrays.lookup import Flags, are_among, at_places, flags
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft
@@ -28,7 +26,7 @@ def graph(name: str, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]
     inside = _inside(stretch, name, folded)
     cost_ns, source = _cost(stretch)
     call = np.asarray(stretch.pieces.call)
-    is_closed = np.isin(stretch.role, [_number(role) for role in _NEVER_CAPTURED])
+    is_closed = np.isin(stretch.role, [place(role) for role in _NEVER_CAPTURED])
     is_closed[list(stretch.replay.order.awaited)] = True
     issues = are_among(call, stretch.operations["call"].to_numpy()) & (call >= 0)
     graphs = launches = 0
@@ -61,10 +59,6 @@ def graph(name: str, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]
     )
 
 
-def _number(role: CallRole) -> int:
-    return ROLE.categories.to_list().index(role)
-
-
 def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int, int]:
     """Calls that issue what is played inside ranges of a name, each with which of those, -1 where unclear.
 
@@ -84,22 +78,22 @@ def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int,
     named = [text for text in folded if wanted.fullmatch(text) or wanted.fullmatch(folded[text])]
     is_named = tree["text"].is_in(named).fill_null(value=bool(wanted.fullmatch(""))).to_numpy()
     found = np.where(is_named, np.arange(len(tree)), -1)
-    above = tree["parent"].to_numpy().astype(np.int64)
+    parent = tree["parent"].to_numpy()
+    above = parent
     while (above >= 0).any():
         found = np.where((above >= 0) & is_named[above], above, found)
-        above = np.where(above >= 0, tree["parent"].to_numpy()[above], -1)
+        above = at_places(parent, above, -1)
     path = tree["path"].to_numpy()
     by_path = np.append(_under(stretch, path[is_named])[path], False)[inside]
-    of = np.append(found, -1)[inside]
+    of = at_places(found, inside, -1)
     is_held = (of >= 0) | by_path
     return dict(zip(call[is_held].tolist(), of[is_held].tolist(), strict=True))
 
 
-def _under(stretch: Stretch, paths: Rows) -> npt.NDArray[np.bool_]:
+def _under(stretch: Stretch, paths: Rows) -> Flags:
     """Which paths of ranges are some or below them: what another thread does for a range stands there."""
     number_of, parent = (stretch.paths[name].to_numpy() for name in ("path", "parent"))
-    found = np.zeros(int(number_of.max(initial=0)) + 1, np.bool_)
-    found[paths] = True
+    found = flags(paths, int(number_of.max(initial=0)) + 1)
     for row in np.argsort(number_of, kind="stable").tolist():
         found[number_of[row]] |= parent[row] >= 0 and found[parent[row]]
     return found
@@ -109,7 +103,7 @@ def _cost(stretch: Stretch) -> tuple[int, str]:
     """What the launch of a graph takes on the host, and where that is from."""
     calls, own = stretch.waits.calls, np.asarray(stretch.pieces.call)
     graphs, launches = (
-        np.unique(own[stretch.role == _number(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
+        np.unique(own[stretch.role == place(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
     )
     if graphs.size:
         lengths_ns = calls.end_ns[graphs] - calls.start_ns[graphs]

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import coded, texts_of
+from wallscope.arrays.columns import Rows, coded, filled, texts_of
 from wallscope.arrays.groups import summed
+from wallscope.arrays.lookup import Flags, at_places
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import OperationClass, Wall
 from wallscope.timeline.play import Played
@@ -41,10 +41,6 @@ PATH = pl.Schema(
 """Stretches of the paths of steps, in order of time; those of a step tile it."""
 
 
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True, slots=True)
 class Named:
     """What the operations of a stretch are called and stand for, by place, and its pieces, by row.
@@ -59,15 +55,15 @@ class Named:
     nobody: int
     latency: int
     gap: int
-    cause: Numbers
-    before: Numbers
+    cause: Rows
+    before: Rows
     name: pl.Series
-    chain: Numbers
+    chain: Rows
     computes: Flags
     is_open: Flags
     is_own: Flags
-    piece_cause: Numbers
-    piece_name: Numbers
+    piece_cause: Rows
+    piece_name: Rows
     calls: pl.Series
     is_call: Flags
     are_compute: Flags
@@ -88,8 +84,6 @@ def named(stretch: Stretch) -> Named:
     of_piece[[row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]] = waiting
     call = np.asarray(stretch.pieces.call)
     calls = texts_of(stretch.call_name)
-    piece_name = np.full(call.size, len(calls), np.int64)
-    piece_name[call >= 0] = stretch.call_name.to_physical().to_numpy()[call[call >= 0]]
     is_shown = (computes & (known["rank_id"] == stretch.rank_id)).to_numpy()
     are_compute = np.array([one.startswith("compute/") for one in causes])
     return Named(
@@ -105,7 +99,7 @@ def named(stretch: Stretch) -> Named:
         _are_open(stretch),
         is_shown & are_compute[cause],
         of_piece,
-        piece_name,
+        at_places(filled(stretch.call_name), call, len(calls)),
         pl.concat([calls, pl.Series([""])]),
         call >= 0,
         are_compute,
@@ -128,15 +122,15 @@ class PathColumns(NamedTuple):
     that of an operation or a row of a piece; `led_to` is the place of an operation.
     """
 
-    step: Numbers
-    start_ns: Numbers
-    end_ns: Numbers
-    bound: Numbers
-    cause: Numbers
-    place: Numbers
+    step: Rows
+    start_ns: Rows
+    end_ns: Rows
+    bound: Rows
+    cause: Rows
+    place: Rows
     on_device: Flags
     on_thread: Flags
-    led_to: Numbers
+    led_to: Rows
     is_slack: Flags
 
 
@@ -186,7 +180,7 @@ def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     is_lost &= end_ns - start_ns > _LONGEST_HAND_OVER_NS
     is_gap = names.computes[op] & names.computes[waiter] & (names.chain[op] == names.chain[waiter])
     led_to = np.maximum.accumulate(np.where(kinds[Bound.OPERATION], np.arange(place.size), -1))
-    told: list[tuple[Flags, Numbers | int]] = [
+    told: list[tuple[Flags, Rows | int]] = [
         (is_lost | kinds[Bound.EARLIER], names.nobody),
         (on_thread, np.append(names.piece_cause, 0)[row]),
         (kinds[Bound.OPERATION], names.cause[op]),

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import polars as pl
 
+from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.groups import groups, ordinals
-from wallscope.arrays.lookup import are_among
-from wallscope.timeline.nesting import Rows
+from wallscope.arrays.lookup import Flags, are_among, at_places
 from wallscope.timeline.order import Order, Slack
 from wallscope.timeline.play import Change, Others, Played
 from wallscope.timeline.spans import Numbers, Times, numbers
@@ -137,15 +135,8 @@ def _step_of(stretch: Stretch, at_ns: Times) -> Rows:
 def _operations(stretch: Stretch) -> tuple[Rows, Rows]:
     """The step of each operation that is played, and what it is, on which stream, as a number."""
     issued_ns = stretch.waits.calls.start_ns[stretch.played["call"].to_numpy()]
-    known = stretch.played.select(
-        "rank_id",
-        "stream",
-        pl.col("kind").to_physical(),
-        pl.col("name").cast(pl.Int64).fill_null(-1),
-        pl.col("category").to_physical().cast(pl.Int64).fill_null(-1),
-        pl.col("bytes").fill_null(-1),
-    )
-    return _step_of(stretch, issued_ns), groups(*(column.to_numpy() for column in known))
+    known = stretch.played["rank_id", "stream", "kind", "name", "category", "bytes"]
+    return _step_of(stretch, issued_ns), groups(*map(filled, known))
 
 
 class _Lags(NamedTuple):
@@ -185,11 +176,10 @@ def _returns(stretch: Stretch) -> _Lags:
 
 def _call_names(stretch: Stretch) -> Rows:
     """The name of the call that each piece is in, as a number; -1 outside calls."""
-    call = np.asarray(stretch.pieces.call)
-    return np.where(call >= 0, stretch.call_name.to_physical().to_numpy()[call].astype(np.int64), -1)
+    return at_places(filled(stretch.call_name), np.asarray(stretch.pieces.call), -1)
 
 
-def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, npt.NDArray[np.bool_]]:
+def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
     """The median time of the same in other steps, and whether there is none; `step` is -1 for no step."""
     lone = np.ones(time_ns.size, np.bool_)
     found = time_ns.copy()

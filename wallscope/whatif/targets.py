@@ -8,12 +8,10 @@ from operator import itemgetter
 
 import numpy as np
 
-from wallscope.arrays.columns import coded
+from wallscope.arrays.columns import Rows, coded, place
 from wallscope.arrays.groups import parts
 from wallscope.errors import OptionError
-from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole, OperationClass
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.stretch import Stretch
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
@@ -68,7 +66,7 @@ def targets(stretch: Stretch) -> dict[str, Target]:
         found[f"category:{categories[number]}"] = Target(op[compute[held]])
     of_piece, causes_of_pieces = coded(stretch.causes)
     thinks = [one == FRAMEWORK or one.startswith(DRAINED) for one in causes_of_pieces]
-    launches = np.isin(stretch.role, [ROLE.categories.to_list().index(role) for role in _LAUNCHING])
+    launches = np.isin(stretch.role, [place(role) for role in _LAUNCHING])
     found[LAUNCH] = Target(rows=np.flatnonzero(launches), is_latency=True)
     found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_piece]))
     causes = {causes_of[number]: Target(op[held]) for number, held in parts(cause)}
