@@ -8,13 +8,12 @@ clocks differ and by how fast each gets out, which is one number a rank.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from wallscope.model.job import Clock, ClockMethod, Clocks
 from wallscope.model.kinds import Collective
 from wallscope.ranks.gathering import Gathered
-from wallscope.ranks.pairing import line, tells_drift
+from wallscope.ranks.pairing import Times64, line, tells_drift
 
 SYMMETRIC = (
     Collective.ALL_REDUCE,
@@ -131,12 +130,12 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
         laid = pl.concat([laid, *fresh]).group_by("meeting").agg(pl.col("at").median()).sort("meeting")
 
 
-def _shifted(rows: pl.DataFrame, shift: npt.NDArray[np.float64]) -> pl.DataFrame:
+def _shifted(rows: pl.DataFrame, shift: Times64) -> pl.DataFrame:
     added = pl.Series("shift", np.rint(shift).astype(np.int64))
     return rows.with_columns(pl.col("start_ns") + added, pl.col("end_ns") + added)
 
 
-def _of_members(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+def _of_members(rows: pl.DataFrame) -> Times64:
     """What has to be added to the times of each rank, so that its ends are those of its peers."""
     missing = pl.col("end_ns").median().over("meeting") - pl.col("end_ns")
     telling = _telling(rows).select("member", added=missing)  # inside of agg, over would see one member alone

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled
 from wallscope.timeline.partners import met, spread_ns, spreads_ns
 from wallscope.timeline.spans import Times
 
-Indices = npt.NDArray[np.int64]
 Times64 = npt.NDArray[np.float64]
 Line = tuple[float, float]
 """Value at 0, and slope."""
@@ -34,11 +34,11 @@ class Series:
     """Collectives of one kind of one rank, in order of their ends; `kinds` are numbers of operations."""
 
     member: int
-    rows: Indices
+    rows: Rows
     clock: int
     start_ns: Times
     end_ns: Times
-    kinds: Indices
+    kinds: Rows
 
 
 def series_of(rows: pl.DataFrame) -> Series:
@@ -50,7 +50,7 @@ def series_of(rows: pl.DataFrame) -> Series:
         int(ordered["clock"][0]),
         ordered["start_ns"].to_numpy(),
         ordered["end_ns"].to_numpy(),
-        ordered["operation"].to_physical().to_numpy().astype(np.int64),
+        filled(ordered["operation"]),
     )
 
 
@@ -58,8 +58,8 @@ def series_of(rows: pl.DataFrame) -> Series:
 class Laid:
     """Places of collectives of two ranks that are the same; how much the distance of their ends varies."""
 
-    places: Indices
-    others: Indices
+    places: Rows
+    others: Rows
     spread_ns: float
 
 
@@ -73,7 +73,7 @@ def by_end(one: Series, other: Series, *, is_sized: bool) -> Laid | None:
     return None if found is None else _laid(one, other, *found)
 
 
-def _laid(one: Series, other: Series, places: Indices, others: Indices) -> Laid:
+def _laid(one: Series, other: Series, places: Rows, others: Rows) -> Laid:
     at_ns = one.end_ns[places]
     return Laid(places, others, spread_ns(straightened(at_ns, other.end_ns[others] - at_ns)))
 
@@ -120,7 +120,7 @@ def straightened(at_ns: Times, apart_ns: Times) -> Times64:
     return apart_ns - (value + slope * (at_ns - begin_ns))
 
 
-def _beside(count: int, other_count: int, shift: int) -> tuple[Indices, Indices]:
+def _beside(count: int, other_count: int, shift: int) -> tuple[Rows, Rows]:
     places = np.arange(max(0, -shift), min(count, other_count - shift), dtype=np.int64)
     return places, places + shift
 
@@ -142,7 +142,7 @@ def _shift(one: Series, other: Series, farthest: int) -> int:
     return int(shifts[good[best]])
 
 
-def _varies(one: Series, other: Series, shifts: Indices) -> tuple[Times64, Times64]:
+def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]:
     """How much the distances of ends vary at each shift, and how large they are.
 
     Endless where too few remain, or are not of the same kinds.
@@ -165,7 +165,7 @@ def _varies(one: Series, other: Series, shifts: Indices) -> tuple[Times64, Times
     return varied_ns, apart_ns
 
 
-def _sampled(counts: Indices, width: int) -> Indices:
+def _sampled(counts: Rows, width: int) -> Rows:
     """So many numbers below each count, evenly spaced; a row for each."""
     if width < _SAMPLED:
         return np.broadcast_to(np.arange(width, dtype=np.int64), (counts.size, width))
