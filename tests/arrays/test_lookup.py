@@ -1,52 +1,54 @@
+"""Numbers are found among others where a search through all finds them."""
+
 import numpy as np
-import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.arrays.columns import filled
-from wallscope.arrays.groups import by_rank, ordered_by
-from wallscope.arrays.lookup import places
+from wallscope.arrays.lookup import Places, are_among, at_places, flags, places, rows_of
 
-NUMBERS = st.lists(st.integers(0, 12), max_size=12)
+NUMBERS = st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**40), 2**40)), max_size=30)
+SMALL = st.lists(st.integers(0, 12), max_size=12)
+DISTINCT = st.lists(st.integers(0, 12), max_size=12, unique=True)
 
 
-@given(NUMBERS, st.lists(st.integers(0, 12), max_size=12, unique=True))
+def array(values):
+    return np.array(values, np.int64)
+
+
+def searched(wanted, among):
+    return [among.index(one) if one in among else -1 for one in wanted]
+
+
+@given(SMALL, DISTINCT)
 def test_places_are_those_of_a_search_through_all(wanted, among):
-    found = places(np.array(wanted, np.int64), np.array(among, np.int64))
-
-    assert found.tolist() == [among.index(one) if one in among else -1 for one in wanted]
+    assert places(array(wanted), array(among)).tolist() == searched(wanted, among)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400)), max_size=20))
-def test_rows_are_ordered_as_their_keys_and_stay_in_order_where_these_are_equal(rows):
-    first, second = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
-
-    assert ordered_by(first, second).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
+@given(NUMBERS, st.lists(st.integers(0, 90), unique=True))
+def test_places_in_a_list_are_those_of_a_search_through_all(wanted, listed):
+    assert Places(array(listed)).of(array(wanted)).tolist() == searched(wanted, listed)
 
 
-@pytest.mark.parametrize(
-    ("values", "dtype", "expected"),
-    [
-        pytest.param([3, None], pl.UInt32(), [3, -7], id="numbers"),
-        pytest.param([None, None], pl.Int64(), [-7, -7], id="all unknown"),
-        pytest.param(["b", None, "a"], pl.Enum(["a", "b"]), [1, -7, 0], id="an enumeration"),
-        pytest.param([], pl.Enum(["a", "b"]), [], id="nothing"),
-        pytest.param([2**62 + 1, None], pl.Int64(), [2**62 + 1, -7], id="exact beyond what a double holds"),
-    ],
-)
-def test_null_is_another_number(values, dtype, expected):
-    assert filled(pl.Series(values, dtype=dtype), -7).tolist() == expected
+@given(st.lists(st.integers(-1, 40)), st.lists(st.integers(-5, 60)))
+def test_numbers_are_among_some(wanted, chosen):
+    assert are_among(array(wanted), array(chosen)).tolist() == [one in chosen for one in wanted]
 
 
-@given(NUMBERS)
-def test_ranks_have_their_rows_in_order(ranks):
-    rows = pl.DataFrame(
-        {"rank_id": ranks, "row": range(len(ranks))}, schema={"rank_id": pl.UInt32, "row": int}
-    )
+@given(DISTINCT, SMALL)
+def test_rows_of_operations_are_where_they_stand(known, wanted):
+    rows, held = rows_of(array(known), array(wanted))
 
-    found = by_rank(rows)
+    assert held.tolist() == [place for place, number in enumerate(wanted) if number in known]
+    assert array(known)[rows].tolist() == [number for number in wanted if number in known]
 
-    assert sorted(found) == sorted(set(ranks))
-    for rank, own in found.items():
-        assert own["row"].to_list() == [row for row, of in enumerate(ranks) if of == rank]
+
+@given(st.lists(st.integers(-1, 4), max_size=20))
+def test_values_of_no_place_are_nothing(chosen):
+    found = at_places(array([10, 11, 12, 13, 14]), array(chosen), 7)
+
+    assert found.tolist() == [10 + place if place >= 0 else 7 for place in chosen]
+
+
+@given(SMALL)
+def test_flags_tell_which_numbers_there_are(numbers):
+    assert np.flatnonzero(flags(array(numbers), 13)).tolist() == sorted(set(numbers))
