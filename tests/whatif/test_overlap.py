@@ -4,12 +4,13 @@ import polars as pl
 import pytest
 
 from fixtures.simulation import changed
-from fixtures.simulation.program import NULL_STREAM, SyncDevice
+from fixtures.simulation.program import NULL_STREAM, Copy, Record, SyncDevice, WaitEvent
 from fixtures.simulation.run import run
-from fixtures.simulation.story import US, all_to_all, alone, gemm, reduce_scatter
+from fixtures.simulation.story import COMMUNICATION, COPIES, US, all_to_all, alone, gemm, reduce_scatter
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, divide, gathered
+from wallscope.analysis import Options, divide, gathered, what_if
+from wallscope.model.selection import Selection
 from wallscope.model.whatif import Asked, Question
 from wallscope.timeline.partners import partners
 from wallscope.walls.accounting import rank_windows
@@ -79,3 +80,29 @@ def test_what_is_awaited_by_an_event_gains_nothing_on_another_stream(tmp_path):
     answer = asked(program, tmp_path / "run.sqlite", Question("overlap", "communication"))
 
     assert answer.won_ns == 0
+
+
+RELAYED = alone(
+    lambda _: (
+        gemm(20),
+        all_to_all(300),
+        Record("gathered", COMMUNICATION),
+        WaitEvent(COPIES, "gathered"),
+        Copy("host-to-device", 1 << 20, 50 * US, COPIES),
+        Record("copied", COPIES),
+        WaitEvent(NULL_STREAM, "copied"),
+        gemm(400),
+        SyncDevice(),
+    )
+)
+"""Compute behind a copy behind a collective; all three begin in the first step, behind nothing."""
+
+
+def test_a_copy_that_no_longer_waits_for_a_collective_holds_nobody_up_for_it(tmp_path):
+    write_run(run(RELAYED), tmp_path / "run.sqlite", has_events=True)
+    questions = (Question("hide", "communication"), Question("hide", "copies"))
+    first_step = Options(selection=Selection(steps=(0, 0)))
+    told = what_if(tmp_path / "run.sqlite", first_step, Asked(questions), lambda _: None)
+    unseen, _, both = (answer.won_ns for answer in told.answers)
+
+    assert both == pytest.approx(unseen + 50 * US, abs=10 * US)  # the copy is not waited for either

@@ -76,7 +76,8 @@ class Draft:
 
     def producers(self, op: int) -> tuple[int, ...]:
         """What an operation waits for now."""
-        return self._waits.get(op) or tuple(self.stretch.replay.producers(op))
+        known = self._waits.get(op)
+        return tuple(self.stretch.replay.producers(op)) if known is None else known
 
     def wait(self, op: int, producers: Iterable[int]) -> None:
         """Let an operation wait for these alone."""
