@@ -4,20 +4,14 @@ import polars as pl
 import pytest
 
 from fixtures.simulation.random_programs import random_program
-from fixtures.simulation.run import run
-from fixtures.simulation.stories import stories
-from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, divide, gathered
-from wallscope.timeline.partners import partners
+from tests.whatif.stretches import read
 from wallscope.timeline.play import Change, Others
 from wallscope.timeline.play_back import latest_ends_ns
-from wallscope.walls.accounting import all_slices, rank_windows
-from wallscope.walls.playable import playable
+from wallscope.walls.accounting import all_slices
 from wallscope.whatif.path import named, path_frame, path_of, walls_of_run
 from wallscope.whatif.slack import others_lags, step_lengths
 
 SEEDS = (0, 3, 5, 8, 17)
-STORIES = {story.name: story.program for story in stories()}
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +22,7 @@ def told(tmp_path_factory):
 
 
 def _told(program, path):
-    write_run(run(program), path, has_events=True)
-    parts, division = divide(path, Options(), lambda _: None)
-    facts, evidence = gathered(parts, division, Options(), lambda _: None)
-    ranks = rank_windows(parts)
-    between = partners(parts.operations, facts.collectives)
-    stretch = playable(evidence, ranks, between, parts.phases, parts.capture.names, 0)
+    stretch, parts, evidence = read(program, path)
     return stretch, all_slices(parts, evidence).filter(pl.col("rank_id") == stretch.rank_id)
 
 

@@ -9,12 +9,10 @@ from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, COPIES, US, all_to_all, alone, gemm, reduce_scatter
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, divide, gathered, what_if
+from tests.whatif.stretches import read
+from wallscope.analysis import Options, what_if
 from wallscope.model.selection import Selection
 from wallscope.model.whatif import Asked, Question
-from wallscope.timeline.partners import partners
-from wallscope.walls.accounting import rank_windows
-from wallscope.walls.playable import playable
 from wallscope.whatif import answered
 
 IN_ORDER = alone(
@@ -33,12 +31,7 @@ TWO = alone(
 
 
 def asked(program, path, question, tax=None):
-    write_run(run(program), path, has_events=True)
-    parts, division = divide(path, Options(), lambda _: None)
-    facts, evidence = gathered(parts, division, Options(), lambda _: None)
-    ranks = rank_windows(parts)
-    between = partners(parts.operations, facts.collectives)
-    stretch = playable(evidence, ranks, between, parts.phases, parts.capture.names, 0)
+    stretch, parts, _ = read(program, path)
     typical = stretch.steps.filter(pl.col("typical"))
     step_ns = round((typical["end_ns"] - typical["start_ns"]).mean())
     texts = pl.Series("text", [""], pl.String).new_from_index(0, len(parts.phases.paths))
