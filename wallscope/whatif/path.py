@@ -16,12 +16,8 @@ from wallscope.timeline.play_back import BOUNDS, Bound, Links, held_by, played_p
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
 from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.timeline.stretch import Stretch
+from wallscope.whatif.targets import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, waiting_pieces
 
-KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION = (
-    "compute/kernel-gap",
-    "host/launch-latency",
-    "host/synchronisation",
-)
 NOBODY = "unattributed/unresolved"
 _LONGEST_HAND_OVER_NS = 20_000
 
@@ -81,7 +77,7 @@ def named(stretch: Stretch) -> Named:
     cause, before, of_piece = (
         np.array([*map(causes.index, texts), nobody], np.int64)[number] for number, texts in given
     )
-    of_piece[[row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]] = waiting
+    of_piece[waiting_pieces(stretch)] = waiting
     call = np.asarray(stretch.pieces.call)
     calls = texts_of(stretch.call_name)
     is_shown = (computes & (known["rank_id"] == stretch.rank_id)).to_numpy()
@@ -202,14 +198,17 @@ def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     return PathColumns._make(column[::-1] for column in columns)
 
 
+def busy(played: Played, places: Rows) -> Spans:
+    """When any of the operations at some places ran in a run."""
+    return union(ordered(np.asarray(played.start_ns)[places], np.asarray(played.end_ns)[places]))
+
+
 def walls_of_run(names: Named, played: Played, path: PathColumns) -> dict[str, int]:
     """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
 
     Compute that owns no place on the path stands together as `compute/beside`.
     """
-    held = np.flatnonzero(names.is_own)
-    starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
-    computing = union(ordered(starts[held], ends[held]))
+    computing = busy(played, np.flatnonzero(names.is_own))
     order = np.argsort(path.start_ns, kind="stable")
     cause, spans = path.cause[order], Spans(path.start_ns[order], path.end_ns[order])
     beside_ns = np.where(names.are_compute[cause], 0, covered_ns(computing, spans))

@@ -6,15 +6,16 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows
 from wallscope.model.kinds import OperationClass
 from wallscope.model.whatif import Answer, Question, SelfCheck
 from wallscope.timeline.play import Change, Played
-from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
+from wallscope.timeline.spans import Spans, Times, covered_ns
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import percent
 from wallscope.whatif.changes import Changes
 from wallscope.whatif.draft import Draft
-from wallscope.whatif.path import named, next_wall, path_frame, path_of, walls, walls_of_run
+from wallscope.whatif.path import busy, named, next_wall, path_frame, path_of, walls, walls_of_run
 from wallscope.whatif.slack import others_lags, own_lags, step_lengths
 
 NO_STEP = "no whole step with another behind it"
@@ -37,7 +38,7 @@ class Player:
     def __init__(self, stretch: Stretch, step_ns: int, tax: float | None) -> None:
         self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
         self.names = named(stretch)
-        self._places_of: dict[OperationClass, Times] = {}
+        self._places_of: dict[OperationClass, Rows] = {}
         self._lags = own_lags(stretch)
         self.unchanged = stretch.replay.play(Change(), self._lags)
         self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
@@ -120,7 +121,7 @@ class Player:
             played = self.stretch.replay.play(draft.change(), self._lags)
         return played, f"compute beside communication takes {self._tax:.2f} times as long, as measured here"
 
-    def _of_class(self, kind: OperationClass) -> Times:
+    def _of_class(self, kind: OperationClass) -> Rows:
         """Places of the operations of a class."""
         if kind not in self._places_of:
             self._places_of[kind] = np.flatnonzero((self.stretch.played["class"] == kind).to_numpy())
@@ -128,11 +129,9 @@ class Player:
 
     def _beside_ns(self, played: Played) -> Times:
         """How long each compute operation ran beside communication in a run."""
-        starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
-        moving = self._of_class(OperationClass.COMMUNICATION)
         compute = self._of_class(OperationClass.COMPUTE)
-        beside = union(ordered(starts[moving], ends[moving]))
-        return covered_ns(beside, Spans(starts[compute], ends[compute]))
+        own = Spans(np.asarray(played.start_ns)[compute], np.asarray(played.end_ns)[compute])
+        return covered_ns(busy(played, self._of_class(OperationClass.COMMUNICATION)), own)
 
 
 def _unresolved_share(stretch: Stretch) -> float | None:

@@ -17,7 +17,8 @@ from wallscope.timeline.stretch import Stretch
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", "host/framework"
 LAUNCH_LATENCY, SYNCHRONISATION = "host/launch-latency", "host/synchronisation"
-HAND_OVERS = ("compute/kernel-gap", "compute/hand-over")
+KERNEL_GAP = "compute/kernel-gap"
+HAND_OVERS = (KERNEL_GAP, "compute/hand-over")
 _LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
 _SHOWN = 6
 
@@ -71,7 +72,7 @@ def targets(stretch: Stretch) -> dict[str, Target]:
     found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_piece]))
     causes = {causes_of[number]: Target(op[held]) for number, held in parts(cause)}
     goes_on = np.ones(of_piece.size, np.bool_)
-    goes_on[_waiting(stretch)] = False
+    goes_on[waiting_pieces(stretch)] = False
     for number, rows in sorted(parts(of_piece), key=itemgetter(0)):
         name = causes_of_pieces[number]
         ops = causes.get(name, Target()).ops
@@ -104,6 +105,6 @@ def find(name: str, known: Iterable[str], option: str) -> str:
     )
 
 
-def _waiting(stretch: Stretch) -> list[int]:
+def waiting_pieces(stretch: Stretch) -> list[int]:
     """The pieces in which a call blocks: they end when what they wait for does."""
     return [row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]
