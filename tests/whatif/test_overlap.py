@@ -99,3 +99,15 @@ def test_a_copy_that_no_longer_waits_for_a_collective_holds_nobody_up_for_it(tmp
     unseen, _, both = (answer.won_ns for answer in told.answers)
 
     assert both == pytest.approx(unseen + 50 * US, abs=10 * US)  # the copy is not waited for either
+
+
+def test_what_is_hidden_first_does_not_matter(tmp_path):
+    """Behind a hidden copy stands what the copy waited for: a collective that is hidden too."""
+    write_run(run(RELAYED), tmp_path / "run.sqlite", has_events=True)
+    questions = (Question("hide", "communication"), Question("hide", "copies"))
+    won = [
+        what_if(tmp_path / "run.sqlite", Options(), Asked(one), lambda _: None).answers[-1].won_ns
+        for one in (questions, questions[::-1])
+    ]
+
+    assert won[0] == won[1] > 0

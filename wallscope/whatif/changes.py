@@ -13,7 +13,7 @@ from wallscope.model.whatif import Question
 from wallscope.timeline.folding import folded
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
-from wallscope.whatif.draft import Draft, followers, next_in_stream, thinking_before
+from wallscope.whatif.draft import Draft, next_in_stream, thinking_before
 from wallscope.whatif.graphs import graph
 from wallscope.whatif.targets import COMMUNICATION, DRAINED, Target, find, targets
 
@@ -196,7 +196,7 @@ class Changes:
             ).iter_rows()
         )
         passed = _Passed(moved, draft)
-        for op, held_by in followers(self._stretch, moved).items():
+        for op, held_by in draft.followers(moved).items():
             if op in moved:
                 continue
             is_free = [is_hidden or behind.get(one) == op for one in held_by]

@@ -79,6 +79,15 @@ class Draft:
         known = self._waits.get(op)
         return tuple(self.stretch.replay.producers(op)) if known is None else known
 
+    def followers(self, ops: set[int]) -> dict[int, list[int]]:
+        """The operations that wait for some now, by number, each with which of those."""
+        found: dict[int, list[int]] = {}
+        for op in self.stretch.replay.ops:
+            for producer in self.producers(op):
+                if producer in ops:
+                    found.setdefault(op, []).append(producer)
+        return found
+
     def wait(self, op: int, producers: Iterable[int]) -> None:
         """Let an operation wait for these alone."""
         self._waits[op] = tuple(dict.fromkeys(producers))
@@ -99,16 +108,6 @@ def thinking_before(stretch: Stretch, calls: set[int]) -> Rows:
             elif call >= 0:
                 since = None
     return np.array(found, np.int64)
-
-
-def followers(stretch: Stretch, ops: set[int]) -> dict[int, list[int]]:
-    """The operations that wait for some, by number, each with which of those."""
-    found: dict[int, list[int]] = {}
-    for op in stretch.replay.ops:
-        for producer in stretch.replay.producers(op):
-            if producer in ops:
-                found.setdefault(op, []).append(producer)
-    return found
 
 
 def next_in_stream(stretch: Stretch) -> dict[int, int]:
