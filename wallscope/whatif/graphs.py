@@ -8,6 +8,7 @@ import numpy as np
 from wallscope.arrays.columns import Rows, place
 from wallscope.arrays.lookup import Flags, are_among, at_places, flags
 from wallscope.model.kinds import CallRole
+from wallscope.timeline.nesting import farthest
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft
@@ -77,12 +78,7 @@ def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int,
     wanted = re.compile(".*".join(map(re.escape, name.split("*"))))
     named = [text for text in folded if wanted.fullmatch(text) or wanted.fullmatch(folded[text])]
     is_named = tree["text"].is_in(named).fill_null(value=bool(wanted.fullmatch(""))).to_numpy()
-    found = np.where(is_named, np.arange(len(tree)), -1)
-    parent = tree["parent"].to_numpy()
-    above = parent
-    while (above >= 0).any():
-        found = np.where((above >= 0) & is_named[above], above, found)
-        above = at_places(parent, above, -1)
+    found = farthest(tree["parent"].to_numpy(), is_named)
     path = tree["path"].to_numpy()
     by_path = np.append(_under(stretch, path[is_named])[path], False)[inside]
     of = at_places(found, inside, -1)
