@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Codes, filled, place
+from wallscope.arrays.columns import Codes, Rows, filled, place
 from wallscope.arrays.groups import spread
+from wallscope.arrays.lookup import Flags
 from wallscope.model.kinds import DeviceState, OperationClass
-from wallscope.timeline.nesting import Rows
-from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
+from wallscope.timeline.spans import Spans, Times, distinct, ordered, union
 
 NO_SLACK = -(2**62)
 
@@ -75,15 +75,25 @@ class _Pieces:
 
     def cut(self, moments: Times) -> "_Pieces":
         """The pieces cut at some moments, in order."""
-        first = np.searchsorted(moments, self.start_ns, side="right")
-        behind = np.searchsorted(moments, self.end_ns, side="left")
-        parts = np.maximum(behind - first, 0) + 1
-        row, number = spread(parts)
-        inner = np.append(moments, 0)[np.minimum(first[row] + number - 1, moments.size)]
-        start_ns = np.where(number == 0, self.start_ns[row], inner)
-        is_last = number == parts[row] - 1
-        following = np.append(start_ns[1:], 0)
-        return _Pieces(start_ns, np.where(is_last, self.end_ns[row], following), self.link[row], self.op[row])
+        return self.cut_in(np.searchsorted(self.start_ns, moments) - 1, moments)
+
+    def cut_in(self, row: Rows, moments: Times) -> "_Pieces":
+        """Each of some pieces cut at a moment, in order; where it does not lie inside the piece, none is."""
+        held = np.flatnonzero(row >= 0)
+        held = held[moments[held] < self.end_ns[row[held]]]
+        row, moments = row[held], moments[held]
+        return _Pieces(
+            np.insert(self.start_ns, row + 1, moments),
+            np.insert(self.end_ns, row, moments),
+            np.insert(self.link, row, self.link[row]),
+            np.insert(self.op, row, self.op[row]),
+        )
+
+    def inside(self, disjoint: Spans) -> Flags:
+        """Whether spans hold each piece; none is cut by their bounds."""
+        bounds = np.column_stack([disjoint.start_ns, disjoint.end_ns]).ravel()
+        passed = np.bincount(np.searchsorted(self.start_ns, bounds), minlength=self.start_ns.size + 1)
+        return (np.cumsum(passed)[:-1] & 1).astype(np.bool_)
 
     def rows(self, held: Rows) -> "_Pieces":
         """Some of the pieces."""
@@ -133,16 +143,17 @@ def slices(
     )
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     pieces = pieces.cut(_moments(communicating, copying, bounds))
-    window = np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1
-    pieces = pieces.rows(np.flatnonzero((window >= 0) & (pieces.start_ns < bounds.end_ns[window])))
     pieces = _cut_on_threads(pieces, np.append(links["thread"].to_numpy(), -1), on_threads)
+    window = np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1
+    held = np.flatnonzero((window >= 0) & (pieces.start_ns < bounds.end_ns[window]))
+    pieces = pieces.rows(held)
     link = pieces.link
     gap, next_op, call, thread = (
         np.append(links[name].to_numpy(), np.int32(-1))[link] for name in ("gap", "next_op", "call", "thread")
     )
     slack_ns = links["slack_ns"].fill_null(NO_SLACK).to_numpy()
     return Told(
-        window=np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1,
+        window=window[held],
         start_ns=pieces.start_ns,
         end_ns=pieces.end_ns,
         state=_state(pieces, ran.of(OperationClass.OPAQUE_GRAPH).op, communicating, copying),
@@ -165,13 +176,13 @@ def _owned(ran: _Ran, recomputed: Rows) -> list[_Pieces]:
         computing.rows(np.flatnonzero(again)),
         ran.of(OperationClass.OPAQUE_GRAPH),
     )
-    taken = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     found: list[_Pieces] = []
+    before: list[_Ran] = []
     for tier in tiers:
         if tier.op.size:
             own = _earliest_started(tier)
-            found.append(own if taken.start_ns.size == 0 else _outside(own, taken))
-            taken = union(taken, tier.covered())
+            found.append(_outside(own, union(*(one.covered() for one in before))) if before else own)
+            before.append(tier)
     return found
 
 
@@ -185,6 +196,8 @@ def _earliest_started(ran: _Ran) -> _Pieces:
 
 def _outside(pieces: _Pieces, taken: Spans) -> _Pieces:
     """The pieces without what disjoint spans cover."""
+    if not taken.start_ns.size:
+        return pieces
     parts = pieces.cut(_moments(taken))
     row = np.searchsorted(taken.start_ns, parts.start_ns, side="right") - 1
     return parts.rows(np.flatnonzero((row < 0) | (parts.start_ns >= taken.end_ns[row])))
@@ -197,25 +210,25 @@ def _moments(*spans: Spans) -> Times:
 
 def _cut_on_threads(pieces: _Pieces, thread_of_link: Codes, on_threads: Mapping[int, Times]) -> _Pieces:
     """The pieces that lie on a thread cut where its ranges and waits begin and end."""
-    thread = thread_of_link[pieces.link]
-    rows = [np.flatnonzero(thread == number) for number in on_threads]
-    parts = [
-        pieces.rows(own).cut(moments)
-        for own, moments in zip(rows, on_threads.values(), strict=True)
-        if own.size
-    ]
-    if not parts:
+    if not on_threads:
         return pieces
-    is_other = np.ones(thread.size, np.bool_)
-    is_other[np.concatenate(rows)] = False
-    return pieces.rows(np.flatnonzero(is_other)).beside(*parts)
+    thread = thread_of_link[pieces.link]
+    on_thread = np.flatnonzero(thread >= 0)
+    rows, cuts = [], []
+    for number, moments in on_threads.items():
+        own = on_thread[thread[on_thread] == number]
+        first = np.searchsorted(moments, pieces.start_ns[own], side="right")
+        place, nth = spread((np.searchsorted(moments, pieces.end_ns[own]) - first).clip(0))
+        rows.append(own[place])
+        cuts.append(moments[first[place] + nth])
+    return pieces.cut_in(np.concatenate(rows), np.concatenate(cuts))
 
 
 def _state(pieces: _Pieces, graphs: Rows, communicating: Spans, copying: Spans) -> Rows:
     """What the device did in each piece, as a place; of links the precedence of the budget decides."""
     gap = np.full(pieces.start_ns.size, place(DeviceState.IDLE))
-    gap[inside(copying, pieces.start_ns)] = place(DeviceState.EXPOSED_COPY)
-    gap[inside(communicating, pieces.start_ns)] = place(DeviceState.EXPOSED_COMMUNICATION)
+    gap[pieces.inside(copying)] = place(DeviceState.EXPOSED_COPY)
+    gap[pieces.inside(communicating)] = place(DeviceState.EXPOSED_COMMUNICATION)
     is_graph = np.isin(pieces.op, graphs)
     computed = np.where(is_graph, place(DeviceState.OPAQUE_GRAPH), place(DeviceState.COMPUTE))
     return np.where(pieces.link >= 0, gap, computed)
