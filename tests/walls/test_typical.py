@@ -1,7 +1,11 @@
+from fractions import Fraction
+
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from wallscope.walls.typical import typical_steps
+from wallscope.walls.typical import mean_of, typical_steps
 
 
 @pytest.mark.parametrize(
@@ -24,3 +28,8 @@ def test_the_typical_step_is_made_of(steady, selected, expected):
     )
 
     assert typical_steps(windows)["step"].to_list() == expected
+
+
+@given(total=st.integers(-(2**70), 2**70), count=st.integers(1, 12))
+def test_a_mean_is_rounded_as_fractions_are(total, count):
+    assert mean_of(total, count) == round(Fraction(total, count))

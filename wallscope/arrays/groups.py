@@ -154,12 +154,12 @@ def distinct_rows(rows: Rows) -> tuple[Rows, Rows]:
     return in_order[is_new], place
 
 
-def summed(group: Rows, values: Rows, count: int) -> Rows:
+def summed(group: npt.NDArray[np.integer], values: Rows, count: int) -> Rows:
     """The sum of the values of each of so many groups, exact.
 
     >>> summed(np.array([2, 0, 2]), np.array([5, 1, 7]), 3).tolist()
     [1, 0, 12]
     """
     found = np.zeros(count, np.int64)
-    np.add.at(found, group, values)
+    np.add.at(found, group.astype(np.int64, copy=False), values)  # narrow numbers take a slow way
     return found

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import common, covered_ns, union
 from wallscope.walls.dispatcher import dispatcher
 from wallscope.walls.overlap import overlap_tax
-from wallscope.walls.typical import CATEGORIES, TypicalWork
+from wallscope.walls.typical import CATEGORIES, TypicalWork, mean_of
 
 _COVERING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _MOST_EVIDENCE = 3
@@ -94,7 +93,7 @@ def blocking_ns(slices: pl.DataFrame, communicating: pl.Series, step_count: int)
     rows = np.flatnonzero(filled(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION))
     on_chain = rows[places(slices["op"].to_numpy()[rows], communicating.to_numpy()) >= 0]
     total_ns = int((slices["end_ns"].to_numpy()[on_chain] - slices["start_ns"].to_numpy()[on_chain]).sum())
-    return round(Fraction(total_ns, step_count))
+    return mean_of(total_ns, step_count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.groups import summed
 from wallscope.model.analysis import ComputeWork, KernelWork
 from wallscope.model.kinds import ComputeCategory, OperationClass
-from wallscope.walls.typical import CATEGORIES, TypicalWork, sums
+from wallscope.walls.typical import CATEGORIES, TypicalWork
 
 _MATERIAL_SHARE = 0.01
 
@@ -14,7 +15,7 @@ def compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
     """Added-up durations by category in the typical step, the largest first: work, not time."""
     rows = work.rows_of(OperationClass.COMPUTE)
     category = work.columns.category[rows]
-    work_ns = sums(work.columns.inside_ns[rows], category, len(CATEGORIES))
+    work_ns = summed(category, work.columns.inside_ns[rows], len(CATEGORIES))
     begun = np.bincount(category[work.columns.begins[rows]], minlength=len(CATEGORIES))
     all_ns = int(work_ns.sum())
     listed = [(-int(work_ns[place]), CATEGORIES[place], int(begun[place])) for place in np.unique(category)]
@@ -35,7 +36,7 @@ def unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> t
         return ()
     rows = np.flatnonzero(~work.operations["matched"].to_numpy())
     name = work.columns.name[rows]
-    work_ns = sums(work.columns.inside_ns[rows], name, len(names))
+    work_ns = summed(name, work.columns.inside_ns[rows], len(names))
     begun = np.bincount(name[work.columns.begins[rows]], minlength=len(names))
     texts = names["text"]
     listed = [

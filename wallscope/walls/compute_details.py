@@ -7,18 +7,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
-from wallscope.arrays.groups import ordered_by
-from wallscope.arrays.lookup import places
+from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.groups import ordered_by, summed
+from wallscope.arrays.lookup import Flags, places
 from wallscope.arrays.remembered import Remembered
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.occupancy import fit
 from wallscope.timeline.precision import precisions
-from wallscope.timeline.sequences import Flags, turns
-from wallscope.walls.typical import CATEGORIES, TypicalWork, sums
+from wallscope.timeline.sequences import turns
+from wallscope.walls.typical import CATEGORIES, TypicalWork
 
 _SMALL_NS = 50_000
 _FEWEST_IN_A_RUN = 4
@@ -115,7 +114,7 @@ def _precisions(work: TypicalWork, computing: Rows, names: pl.DataFrame) -> tupl
     each = list(Precision)
     of_name = precisions(names)["precision"].to_physical().to_numpy()
     precision = of_name[columns.name[rows]]
-    work_ns = sums(columns.inside_ns[rows], precision, len(each))
+    work_ns = summed(precision, columns.inside_ns[rows], len(each))
     begun = np.bincount(precision[columns.begins[rows]], minlength=len(each))
     all_ns = int(work_ns.sum())
     return tuple(

@@ -6,22 +6,21 @@ Time is the length of a union inside the steps; work adds durations up.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.groups import summed
 from wallscope.model.analysis import RangeWork, Walls
 from wallscope.model.frames import RANGE_WORK
 from wallscope.model.kinds import Wall
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.paths import path_texts
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times, covered_ns, inside
-from wallscope.walls.typical import TypicalWork, sums
+from wallscope.walls.typical import TypicalWork, mean_of
 
 _DEEPEST = 64
 _MOST_LISTED = 200
@@ -101,12 +100,9 @@ class Phases:
         rows = np.flatnonzero(path >= 0)
         spent_ns = slices["end_ns"].to_numpy()[rows] - slices["start_ns"].to_numpy()[rows]
         place = path[rows] * _WALLS + filled(slices["wall"])[rows]
-        owned = sums(spent_ns, place, len(self.paths) * _WALLS).reshape(-1, _WALLS)
+        owned = summed(place, spent_ns, len(self.paths) * _WALLS).reshape(-1, _WALLS)
         _add_upwards(owned, self.paths)
-        return {
-            path: Walls(*(round(Fraction(part, step_count)) for part in owned[path].tolist()))
-            for path in paths
-        }
+        return {path: Walls(*(mean_of(part, step_count) for part in owned[path].tolist())) for path in paths}
 
 
 def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:
@@ -134,7 +130,7 @@ def range_work(
     own = path[rows]
     capped = _capped(paths)[own]
     told = (np.ones(rows.size, np.int64), columns.inside_ns[rows], columns.begins[rows].astype(np.int64))
-    alone, within = (np.stack([sums(values, of, count) for values in told], axis=1) for of in (own, capped))
+    alone, within = (np.stack([summed(of, values, count) for values in told], axis=1) for of in (own, capped))
     _add_upwards(within, paths)
     busy = _Busy(work, rows)
     alone_ns = busy.time_ns(own, count)
@@ -190,7 +186,7 @@ class _Busy:
         first = np.flatnonzero(opens)
         last = np.append(first[1:], order.size)[: first.size] - 1
         ran_ns = covered_ns(self._steps, Spans(start_ns[first], reached_ns[last]))
-        return sums(ran_ns, group[first], count)
+        return summed(group[first], ran_ns, count)
 
 
 def _capped(paths: pl.DataFrame) -> Rows:
@@ -221,4 +217,4 @@ def _host(work: TypicalWork, tree: pl.DataFrame, process: int, count: int) -> tu
     start_ns, end_ns, path = (tree[column].to_numpy()[rows] for column in ("start_ns", "end_ns", "path"))
     window = np.searchsorted(work.issued.start_ns, start_ns, side="right") - 1
     until_ns = np.minimum(end_ns, work.host_until_ns[window])
-    return np.bincount(path, minlength=count), sums(until_ns - start_ns, path, count)
+    return np.bincount(path, minlength=count), summed(path, until_ns - start_ns, count)

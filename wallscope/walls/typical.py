@@ -1,19 +1,18 @@
 """The typical step: the mean of the steady steps of ordinary length, rounded so that it adds up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.lookup import Flags
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import OperationClass
 from wallscope.model.selection import FOREVER_NS
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.ordinary import is_ordinary
-from wallscope.timeline.sequences import Flags
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered
 
 CATEGORIES: tuple[str, ...] = tuple(CATEGORY.categories)
@@ -44,23 +43,30 @@ def mean_parts(parts: Times) -> list[int]:
     """
     count = parts.shape[0]
     sums = [int(column) for column in parts.sum(axis=0)]
-    whole = [total // count for total in sums]
-    missing = round(Fraction(sum(sums), count)) - sum(whole)
+    return apportioned(sums, count, mean_of(sum(sums), count))
+
+
+def apportioned(sums: Sequence[int], count: int, total: int) -> list[int]:
+    """Means of some sums as integers that add up to a total, the largest remainders rounded up.
+
+    >>> apportioned([3, 3, 2], 2, 4)
+    [2, 1, 1]
+    """
+    whole = [value // count for value in sums]
     by_remainder = sorted(range(len(sums)), key=lambda part: (-(sums[part] % count), part))
-    for part in by_remainder[:missing]:
+    for part in by_remainder[: total - sum(whole)]:
         whole[part] += 1
     return whole
 
 
-def sums(values: Times, place: Rows, count: int) -> Times:
-    """Exact sums of values by their place, of which there are `count`.
+def mean_of(total: int, count: int) -> int:
+    """A total over some as the mean of one, rounded; of two that are as near the even one.
 
-    >>> sums(np.array([5, 1, 2]), np.array([2, 0, 2]), 4).tolist()
-    [1, 0, 7, 0]
+    >>> mean_of(7, 2), mean_of(9, 2), mean_of(-7, 3)
+    (4, 4, -2)
     """
-    found = np.zeros(count, np.int64)
-    np.add.at(found, place.astype(np.int64, copy=False), values)  # narrow places take a slow way
-    return found
+    whole, rest = divmod(total, count)
+    return whole + (2 * rest > count or (2 * rest == count and whole % 2 == 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,7 @@ class TypicalWork:
 
     def mean(self, total: int) -> int:
         """A total over the steps as the mean of one."""
-        return round(Fraction(total, self.steps.start_ns.size))
+        return mean_of(total, self.steps.start_ns.size)
 
     def all_covered_ns(self, disjoint: Spans) -> int:
         """How much of all steps disjoint spans cover."""
