@@ -298,7 +298,7 @@ def evidence(trace: Trace) -> Evidence:
 
 def slices(trace: Trace, edges: list[int]) -> pl.DataFrame:
     """The slices of the windows between neighbouring edges."""
-    return attributed(evidence(trace), operations(trace), windows(edges))
+    return attributed(evidence(trace), operations(trace), windows(edges)).cast({"cause": pl.String})
 
 
 def windows(edges: list[int]) -> pl.DataFrame:

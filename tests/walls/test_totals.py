@@ -10,13 +10,13 @@ from wallscope.model.kinds import Wall
 from wallscope.walls.totals import (
     absent_of,
     absent_of_steps,
-    apportioned,
     causes_of,
     summed,
     unresolved_of_steps,
     walls_of,
     walls_of_steps,
 )
+from wallscope.walls.typical import apportioned
 
 STEPS = pl.Series("step", [3, 4], dtype=pl.UInt32)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.columns import Rows, coded, filled
 from wallscope.arrays.groups import combined, spread
 from wallscope.arrays.lookup import Flags, at_places
 from wallscope.model.kinds import Absent, LinkKind
@@ -78,7 +78,7 @@ def owned(
     `kind_of` is the kind of each operation of the rank, which are numbered without a gap from `first` on;
     the last kind is that of operations of other ranks, of which nothing is said.
     """
-    causes = slices["cause"].unique().sort()
+    cause, causes = coded(slices["cause"])
     step, op, around, call, start_ns, end_ns = (
         slices[name].to_numpy() for name in ("step", "op", "range", "call", "start_ns", "end_ns")
     )
@@ -100,8 +100,8 @@ def owned(
     paying = Owned(
         step=np.searchsorted(steps, step),
         kind=kind,
-        causes=causes,
-        cause=filled(slices["cause"].cast(pl.Enum(causes))),
+        causes=pl.Series(causes, dtype=pl.String),
+        cause=cause,
         state=filled(slices["state"]),
         absent=filled(slices["absent"], len(Absent)),
         wall=filled(slices["wall"]),

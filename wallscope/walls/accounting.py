@@ -42,6 +42,8 @@ from wallscope.walls.totals import (
 )
 from wallscope.walls.typical import TypicalWork, mean_parts, typical_steps, typical_work
 
+_OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
+
 
 @dataclass(frozen=True, slots=True)
 class Divided:
@@ -130,7 +132,7 @@ def windows_of(divided: Divided, rank_id: int) -> RankWindows:
 def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:
     """The slices (`SLICES`) of all ranks."""
     of_ranks = (attributed(evidence, own.operations, own.windows) for own in rank_windows(divided))
-    return pl.concat([SLICES.to_frame(), *of_ranks])
+    return pl.concat([SLICES.to_frame(), *(own.cast(SLICES) for own in of_ranks)])
 
 
 def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
@@ -148,7 +150,7 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
     capacity_bytes = None if model is None else model.memory_bytes
     slices = attributed(evidence, operations, windows)
     give_back()
-    usual = slices.filter(pl.col("step").is_in(chosen["step"].implode()))
+    usual = slices[*_OF_USUAL].filter(slices["step"].is_in(chosen["step"].implode()))
     sums = summed(slices)
     usual_sums = sums.of_steps(chosen["step"])
     budget = Budget(*mean_parts(chosen.select(BUDGET_PARTS).to_numpy()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import members
+from wallscope.arrays.columns import coded, members
 from wallscope.model.frames import SLICES
 from wallscope.model.kinds import Absent, DeviceState, LinkKind
 from wallscope.timeline.dependencies import Dependencies
@@ -57,7 +57,10 @@ _KINDS, _STATES = members(LinkKind), members(DeviceState)
 
 
 def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`)."""
+    """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`).
+
+    Their causes are an enumeration of their own, in the order of the alphabet.
+    """
     links = chains(operations, evidence.waits, evidence.kinds_of_calls)
     threads = np.unique(links["thread"].to_numpy()).tolist()
     rank_id = operations["rank_id"][0]
@@ -69,7 +72,9 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
     )
     of_op = evidence.projected["range"].to_numpy()[np.maximum(pieces.op, 0)]
     cause, texts = caused(pieces, evidence.causes, on_thread, told, evidence.graph.to_numpy())
-    walls = [None if text is None else text.split("/", 1)[0] for text in texts]
+    number, names = coded(pl.Series(texts, dtype=pl.String))
+    cause = number[cause]
+    walls = [name.split("/", 1)[0] for name in names]
     return pl.DataFrame(
         {
             "rank_id": np.full(cause.size, rank_id, np.uint32),
@@ -79,7 +84,7 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
             "state": _STATES[pieces.state],
             "absent": _ABSENT_OF_KIND[pieces.kind],
             "wall": pl.Series(walls, dtype=SLICES["wall"])[cause],
-            "cause": pl.Series(texts, dtype=pl.String)[cause],
+            "cause": pl.Series(names, dtype=pl.Enum(names))[cause],
             "kind": _KINDS[pieces.kind],
             "gap": pieces.gap,
             "op": pieces.op.astype(np.int32),
@@ -91,5 +96,5 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
             ),
             "slack_ns": pl.Series(pieces.slack_ns).set(pl.Series(pieces.slack_ns == NO_SLACK), None),
         },
-        schema=SLICES,
+        schema={**SLICES, "cause": pl.Enum(names)},
     )

@@ -3,17 +3,17 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays import groups
+from wallscope.arrays.columns import Rows, coded, filled
 from wallscope.arrays.lookup import places
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
 from wallscope.model.kinds import Absent, Wall
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
+from wallscope.walls.typical import apportioned
 
 _WALLS = tuple(Wall)
 _UNRESOLVED = {"unattributed/unresolved", "communication/unresolved", "memory/unresolved"}
@@ -48,15 +48,17 @@ class Sums:
 
 def summed(slices: pl.DataFrame) -> Sums:
     """Slices (`SLICES`) summed."""
-    sums = slices.group_by("step", "wall", "cause", "absent").agg(
-        ns=(pl.col("end_ns") - pl.col("start_ns")).sum()
-    )
+    step, (cause, texts) = slices["step"].to_numpy(), coded(slices["cause"])
+    columns = (step, filled(slices["wall"]), cause, filled(slices["absent"]).astype(np.int64) + 1)
+    sizes = (int(step.max(initial=0)) + 1, len(Wall), len(texts), len(Absent) + 1)
+    (step, wall, cause, absent), group = groups.combined(sizes, *columns)
+    time_ns = slices["end_ns"].to_numpy() - slices["start_ns"].to_numpy()
     return Sums(
-        sums["step"].to_numpy(),
-        filled(sums["wall"]).astype(np.int64),
-        filled(sums["absent"]).astype(np.int64),
-        tuple(sums["cause"].to_list()),
-        sums["ns"].to_numpy(),
+        step,
+        wall,
+        absent - 1,
+        tuple(texts[one] for one in cause.tolist()),
+        groups.summed(group, time_ns, step.size),
     )
 
 
@@ -124,17 +126,3 @@ def causes_of(sums: Sums, step_count: int, walls: Walls, recoverable: dict[str, 
                 )
             )
     return sorted(listed, key=lambda entry: (-entry.typical_ns, entry.cause))
-
-
-def apportioned(sums: Sequence[int], count: int, total: int) -> list[int]:
-    """Means of some sums as integers that add up to a total, the largest remainders rounded up.
-
-    >>> apportioned([3, 3, 2], 2, 4)
-    [2, 1, 1]
-    """
-    means = [Fraction(value, count) for value in sums]
-    whole = [int(mean) for mean in means]
-    by_remainder = sorted(range(len(sums)), key=lambda part: (whole[part] - means[part], part))
-    for part in by_remainder[: total - sum(whole)]:
-        whole[part] += 1
-    return whole
