@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.order import BEFORE_ALL
 from wallscope.timeline.spans import Numbers
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
@@ -19,7 +20,6 @@ TOLERANCE_NS = 2_000
 LONGEST_HAND_OVER_NS = 20_000
 _MOST_LINKS = 100_000
 _GO_ON, _LOST = -1, -2
-_NEVER = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Walker:
             spans = waits.spans.get(thread)
             row = bisect_left(spans.start_ns, self._at_ns) - 1 if spans else -1
             if spans is None or row < 0 or spans.end_ns[row] < self._at_ns:
-                left_ns = spans.end_ns[row] if spans and row >= 0 else _NEVER
+                left_ns = spans.end_ns[row] if spans and row >= 0 else BEFORE_ALL
                 thread = self._outside(thread, left_ns)
                 continue
             call = spans.call[row]
@@ -175,7 +175,7 @@ class Walker:
             other = issuers.thread[row]
             spans = self.waits.spans[other]
             place = bisect_right(spans.end_ns, self._at_ns)  # a call that took no time has no stretch there
-            last_ns = spans.end_ns[place - 1] if place else _NEVER
+            last_ns = spans.end_ns[place - 1] if place else BEFORE_ALL
             self._emit(LinkKind.OUTSIDE_CALLS, max(last_ns, issuers.end_ns[row]), _Bound(thread=thread))
             return other
         self._emit(LinkKind.OUTSIDE_CALLS, left_ns, _Bound(thread=thread))
@@ -187,7 +187,7 @@ class Walker:
         tail: Tail = waits.blocking[call]
         known = [op for op in tail if op != UNRESOLVED]
         awaited = max(known, key=lambda op: (waits.end_ns[op], -op), default=-1)
-        done_ns = waits.end_ns[awaited] if known else _NEVER
+        done_ns = waits.end_ns[awaited] if known else BEFORE_ALL
         entered_ns = waits.call_start_ns[call]
         if len(known) < len(tail) and not 0 <= self._at_ns - done_ns <= LONGEST_HAND_OVER_NS:
             return _LOST

@@ -12,19 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.groups import grouped, spread
+from wallscope.arrays.columns import Rows
+from wallscope.arrays.groups import grouped
+from wallscope.arrays.lookup import Flags
 from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.nesting import Rows
+from wallscope.timeline.order import BEFORE_ALL
 from wallscope.timeline.spans import Spans, Times
 from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS, Walker
+from wallscope.walls.producers import waited_for
 
-Flags = npt.NDArray[np.bool_]
 _FEWEST = 24
 _MOST_ROUNDS = 64
-_NEVER = -(2**62)
 _KINDS = pl.Series(LINK_KINDS, dtype=LINKS["kind"])
 _OPERATION, _HAND_OVER, _LAUNCH_LATENCY, _LAUNCH_CALL, _OUTSIDE_CALLS, _UNRESOLVED = map(
     LINK_KINDS.index,
@@ -75,9 +76,10 @@ class _Walk:
 
     def frame(self, op: Rows) -> pl.DataFrame:
         """The links (`LINKS`) of the gaps that are not left; `op` ends each gap."""
-        found = np.concatenate([np.empty((9, 0), np.int64), *self.links], axis=1)
+        found = [*np.concatenate([np.empty((9, 0), np.int64), *self.links], axis=1)]
         if self.is_left.any():
-            found = found[:, ~self.is_left[found[0]]]
+            held = np.flatnonzero(~self.is_left[found[0]])
+            found = [column[held] for column in found]
         gap, start_ns, end_ns, kind, *bound, slack_ns = found
         columns = dict(zip(("op", "next_op", "call", "thread"), bound, strict=True))
         return pl.DataFrame(
@@ -87,7 +89,7 @@ class _Walk:
                 "end_ns": end_ns,
                 "kind": _KINDS[kind],
                 **{name: column.astype(np.int32) for name, column in columns.items()},
-                "slack_ns": pl.Series(slack_ns).set(pl.Series(slack_ns == _NEVER), None),
+                "slack_ns": pl.Series(slack_ns).set(pl.Series(slack_ns == BEFORE_ALL), None),
             },
             schema=LINKS,
         )
@@ -133,11 +135,11 @@ def _stepped(
     is_lost |= ~is_issued & ~is_known
 
     lost = gap[is_lost]
-    walk.emit(lost, _UNRESOLVED, walk.gaps.start_ns[lost], (-1, -1, -1, -1, _NEVER))
+    walk.emit(lost, _UNRESOLVED, walk.gaps.start_ns[lost], (-1, -1, -1, -1, BEFORE_ALL))
 
     own = np.flatnonzero(by_issue & ~is_lost)
     thread, before_ns = waits.calls.thread[call[own]], latest.done_ns[own]
-    slack_ns = np.where(is_known[own], issued_ns[own] - before_ns, _NEVER)
+    slack_ns = np.where(is_known[own], issued_ns[own] - before_ns, BEFORE_ALL)
     kind = np.where(is_late[own], _LAUNCH_CALL, _LAUNCH_LATENCY)
     walk.emit(gap[own], kind, issued_ns[own], (op[own], -1, call[own], thread, slack_ns))
     goes_on = walk.open(gap[own])
@@ -145,8 +147,8 @@ def _stepped(
 
     own = np.flatnonzero(~by_issue & ~is_lost)
     producer, done_ns = latest.producer[own], latest.done_ns[own]
-    second_ns = np.maximum(latest.second_ns[own], np.where(is_issued[own], issued_ns[own], _NEVER))
-    slack_ns = np.where(second_ns > _NEVER, done_ns - second_ns, _NEVER)
+    second_ns = np.maximum(latest.second_ns[own], np.where(is_issued[own], issued_ns[own], BEFORE_ALL))
+    slack_ns = np.where(second_ns > BEFORE_ALL, done_ns - second_ns, BEFORE_ALL)
     gap, bound = gap[own], (producer, op[own], -1, -1, slack_ns)
     walk.emit(gap, _HAND_OVER, done_ns, bound)
     walk.emit(gap, _OPERATION, starts_ns[producer], bound)
@@ -157,14 +159,14 @@ def _stepped(
 def _along_threads(walk: _Walk, gap: Rows, thread: Rows, walker: Walker, blocking: Rows) -> tuple[Rows, Rows]:
     """Go back over the call in which each gap stands, or to the one before; returns what is to go on."""
     at_ns = walk.at_ns[gap]
-    start_ns, left_ns = np.full((2, gap.size), _NEVER)
+    start_ns, left_ns = np.full((2, gap.size), BEFORE_ALL)
     call = np.full(gap.size, -1)
     for one, own in grouped(thread):
         spans = walker.waits.spans.get(one)
         if spans is None or not len(spans.call):
             continue
         row = np.searchsorted(np.asarray(spans.start_ns), at_ns[own], side="left") - 1
-        left_ns[own] = np.where(row >= 0, np.asarray(spans.end_ns)[row], _NEVER)
+        left_ns[own] = np.where(row >= 0, np.asarray(spans.end_ns)[row], BEFORE_ALL)
         is_inside = left_ns[own] >= at_ns[own]
         start_ns[own] = np.where(is_inside, np.asarray(spans.start_ns)[row], left_ns[own])
         call[own] = np.where(is_inside, np.asarray(spans.call)[row], -1)
@@ -177,7 +179,7 @@ def _along_threads(walk: _Walk, gap: Rows, thread: Rows, walker: Walker, blockin
     own = np.flatnonzero(~is_left)
     kind = np.where(is_inside, np.asarray(walker.kinds)[call], _OUTSIDE_CALLS)[own]
     gap, thread = gap[own], thread[own]
-    walk.emit(gap, kind, start_ns[own], (-1, -1, call[own], thread, _NEVER))
+    walk.emit(gap, kind, start_ns[own], (-1, -1, call[own], thread, BEFORE_ALL))
     goes_on = walk.open(gap)
     return gap[goes_on], thread[goes_on]
 
@@ -187,17 +189,14 @@ def _latest_producers(op: Rows, start_ns: Times, waits: Dependencies) -> _Latest
     ends_ns = waits.order.end_ns
     producer = waits.order.predecessor[op].astype(np.int64)
     done_ns = np.where(producer >= 0, np.minimum(ends_ns[producer], start_ns), 0)
-    second_ns = np.full(op.size, _NEVER)
+    second_ns = np.full(op.size, BEFORE_ALL)
     is_open = np.zeros(op.size, np.bool_)
     rows = np.flatnonzero(waits.order.is_waiting()[op])
     if rows.size == 0:
         return _Latest(producer, done_ns, second_ns, is_open)
-    pairs = waits.order.pairs()
-    first, behind = (np.searchsorted(pairs.op, op[rows], side=side) for side in ("left", "right"))
-    at, nth = spread(behind - first)
-    row, other = rows[at], pairs.producer[first[at] + nth]
+    row, other = waited_for(op, waits)
     is_open[row[other == UNRESOLVED]] = True
-    is_other = (other != UNRESOLVED) & (other != op[row]) & (other != producer[row])
+    is_other = (other != UNRESOLVED) & (other != producer[row])
     row, other = row[is_other], other[is_other]
     # those that began before what they wait for ended: launched programmatically, or clocks that differ a bit
     is_late = ends_ns[other] > start_ns[row] + TOLERANCE_NS

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
-from wallscope.arrays.groups import ordered_by
-from wallscope.arrays.lookup import places
+from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.groups import grouped
+from wallscope.arrays.lookup import flags, places
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.host import Serialisation
 from wallscope.model.kinds import OperationKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.nesting import Rows
-from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times, ordered, union
 from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.walls.memory import calls_of_threads
+from wallscope.walls.producers import waited_for
 from wallscope.walls.typical import TypicalWork
 
 READY_NS = 10_000
@@ -115,8 +114,7 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
     """Of kernels that were held: the place of the one before, and how long each was ready while that ran."""
     op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
     issued_ns, ready_ns = waits.order.issued_ns[op], _ready_in_stream_ns(kernels, waits)
-    is_begun = np.zeros(waits.order.issued_ns.size, np.bool_)
-    is_begun[work.columns.op[work.columns.begins]] = True
+    is_begun = flags(work.columns.op[work.columns.begins], waits.order.issued_ns.size)
     later = np.flatnonzero(is_begun[op] & (ready_ns < start_ns - READY_NS))
     by_end = np.argsort(end_ns, kind="stable")
     place = np.searchsorted(end_ns[by_end], start_ns[later], side="right") - 1
@@ -128,8 +126,9 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
         waited = is_near & is_other & (ready_ns[later] <= end_ns[row] - READY_NS)
         earlier = np.where((earlier < 0) & waited, row, earlier)
     later, earlier = later[earlier >= 0], earlier[earlier >= 0]
-    behind_ns = np.array([_producers_end_ns(one, waits) for one in op[later].tolist()], np.int64)
-    full_ns = np.maximum(ready_ns[later], behind_ns)
+    full_ns = ready_ns[later]
+    row, producer = waited_for(op[later], waits)
+    np.maximum.at(full_ns, row, np.where(producer == UNRESOLVED, _NEVER, waits.order.end_ns[producer]))
     is_held = full_ns <= end_ns[earlier] - READY_NS
     held_ns = end_ns[earlier] - np.maximum(full_ns, start_ns[earlier])
     return earlier[is_held], held_ns[is_held]
@@ -142,20 +141,10 @@ def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
     return np.where(kernels.call >= 0, np.maximum(waits.calls.end_ns[kernels.call], ended_ns), _NEVER)
 
 
-def _producers_end_ns(op: int, waits: Dependencies) -> int:
-    """When all else that an operation waits for had ended."""
-    producers = waits.order.producers(op)
-    if UNRESOLVED in producers:
-        return _NEVER
-    return max((waits.end_ns[producer] for producer in producers), default=-_NEVER)
-
-
 def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
     """Time of a step in which kernels of several streams ran together."""
-    order = ordered_by(kernels.stream)
     busy = [
-        union(ordered(kernels.start_ns[rows], kernels.end_ns[rows]))
-        for rows in np.split(order, np.flatnonzero(turns(kernels.stream[order]))[1:])
+        union(ordered(kernels.start_ns[rows], kernels.end_ns[rows])) for _, rows in grouped(kernels.stream)
     ]
     if len(busy) < 2:
         return 0
