@@ -17,7 +17,6 @@ from wallscope.model.kinds import Axis, CopyCause, DeviceState, LinkKind, Operat
 from wallscope.timeline.nesting import Rows
 from wallscope.walls.slices import Told
 
-FRAMEWORK = "host/framework"
 KERNEL_GAP = "compute/kernel-gap"
 PEER = "communication/unknown/peer-wait"
 _OF_KIND = {

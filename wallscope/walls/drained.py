@@ -1,15 +1,14 @@
 """Blocking calls behind which the device had nothing to do: whoever refills the queue then is late."""
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Rows
+from wallscope.arrays.lookup import Flags
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.nesting import Rows
+from wallscope.timeline.order import BEFORE_ALL
 from wallscope.timeline.spans import Times, distinct
 from wallscope.timeline.stream_order import UNRESOLVED
-
-_NEVER = -(2**62)
 
 
 class Drained:
@@ -27,6 +26,7 @@ class Drained:
         blocking = np.fromiter(waits.blocking, np.int64, len(waits.blocking))
         self._issuing = issuing[~np.isin(issuing, blocking)]
         self._waits, self._names = waits, names
+        self._known: dict[int, tuple[Rows, Times, Times]] = {}
         self.rank_id = int(operations["rank_id"][0])
         own = np.unique(waits.calls.thread[issuing])
         self.threads: list[int] = own.tolist()
@@ -38,19 +38,25 @@ class Drained:
 
         Between such a call and the next launch nothing else is to blame.
         """
-        draining, issuing = (
-            calls[self._waits.calls.thread[calls] == thread] if calls.size else calls
-            for calls in (self._draining, self._issuing)
-        )
-        if draining.size == 0:
+        in_order, ends, launches = self._of_thread(thread)
+        if in_order.size == 0:
             return np.full(at_ns.size, -1)
-        in_order = draining[np.argsort(self._waits.calls.end_ns[draining], kind="stable")]
-        ends = self._waits.calls.end_ns[in_order]
-        launches = np.sort(self._waits.calls.start_ns[issuing])
         place = np.searchsorted(ends, at_ns, side="right") - 1
         launched = np.searchsorted(launches, at_ns, side="left") - 1
         last_ns = np.where(launched >= 0, np.append(launches, 0)[launched], np.iinfo(np.int64).min)
         return np.where((place >= 0) & (last_ns < ends[place]), in_order[place], -1)
+
+    def _of_thread(self, thread: int) -> tuple[Rows, Times, Times]:
+        """The draining calls of a thread in order of their ends, the ends, and when it launched work."""
+        if thread not in self._known:
+            draining, issuing = (
+                calls[self._waits.calls.thread[calls] == thread] if self._draining.size else calls[:0]
+                for calls in (self._draining, self._issuing)
+            )
+            in_order = draining[np.argsort(self._waits.calls.end_ns[draining], kind="stable")]
+            launches = np.sort(self._waits.calls.start_ns[issuing])
+            self._known[thread] = in_order, self._waits.calls.end_ns[in_order], launches
+        return self._known[thread]
 
     def names(self, calls: Rows) -> list[str]:
         """The names of some calls."""
@@ -65,7 +71,7 @@ class Drained:
         names = self.names(self._blocking)
         return [call for call, own in zip(self._blocking.tolist(), names, strict=True) if own == name]
 
-    def _drains(self, operations: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    def _drains(self, operations: pl.DataFrame) -> Flags:
         """Whether what each blocking call waited for ended in it, and the device had nothing else to do."""
         waits = self._waits
         issued_ns = waits.order.issued_ns[operations["op"].to_numpy()]
@@ -73,10 +79,10 @@ class Drained:
         busy_until_ns = np.maximum.accumulate(operations["end_ns"].to_numpy()[order])
         tails = (waits.blocking[call] for call in self._blocking.tolist())
         done_ns = [
-            max((waits.end_ns[op] for op in tail if op != UNRESOLVED), default=_NEVER) for tail in tails
+            max((waits.end_ns[op] for op in tail if op != UNRESOLVED), default=BEFORE_ALL) for tail in tails
         ]
         start_ns, end_ns = waits.calls.start_ns[self._blocking], waits.calls.end_ns[self._blocking]
         count = np.searchsorted(issued_ns[order], end_ns, side="left")
         busy_until_ns = np.append(busy_until_ns, 0)[count - 1]
-        found: npt.NDArray[np.bool_] = (np.array(done_ns, np.int64) > start_ns) & (count > 0)
+        found: Flags = (np.array(done_ns, np.int64) > start_ns) & (count > 0)
         return found & (busy_until_ns <= end_ns)

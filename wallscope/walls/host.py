@@ -187,21 +187,14 @@ class HostActivity:
         return told
 
 
-def on_threads(pieces: pl.DataFrame, activity: HostActivity, drained: Drained) -> tuple[Rows, pl.Series]:
-    """The innermost range of each piece on a thread (-1: none), and the cause of those outside calls.
-
-    The cause is null where the kind of the link tells it. Pieces (`SLICES`) do not straddle moments at
-    which ranges or waits of their thread begin or end.
-    """
-    thread, start_ns = pieces["thread"].to_numpy(), pieces["start_ns"].to_numpy()
-    found, cause, texts = told_on_threads(thread, start_ns, filled(pieces["kind"]), activity, drained)
-    return found, pl.Series("on_thread", [*texts, None], dtype=pl.String)[cause]
-
-
 def told_on_threads(
     of_thread: Codes, start_ns: Times, kind: Codes, activity: HostActivity, drained: Drained
 ) -> tuple[Rows, Rows, list[str]]:
-    """The same of pieces in arrays, `kind` as a place; causes are places in the texts, -1 without one."""
+    """The innermost range of each piece on a thread (-1: none), and the cause of those outside calls.
+
+    Causes are places in the texts; where the kind of the link, a place in `LinkKind`, tells it, -1. Pieces do
+    not straddle moments at which ranges or waits of their thread begin or end.
+    """
     found, cause = np.full(of_thread.size, -1, np.int64), np.full(of_thread.size, -1, np.int64)
     texts = [*CAUSES]
     on_thread = np.flatnonzero(of_thread >= 0)

@@ -5,22 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import coded, texts_of
+from wallscope.arrays.columns import Codes, Rows, coded, texts_of
 from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole, LinkKind, OperationClass
 from wallscope.timeline.call_spans import CallSpans
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.pieces import Pieces
+from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times, numbers
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.drained import Drained
-from wallscope.walls.host import on_threads
+from wallscope.walls.host import told_on_threads
 
 MOST_OPERATIONS = 12_000
 _RELEASES = r"^cuda(Free|FreeArray|FreeHost|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)(_v2)?$"
@@ -31,7 +30,7 @@ _OF_ROLE = {
     CallRole.ALLOC: "memory/allocator",
     CallRole.SYNC: "host/synchronisation",
 }
-_KINDS = pl.Series([LinkKind.OTHER_CALL, LinkKind.OUTSIDE_CALLS], dtype=pl.Enum(LinkKind))
+_INSIDE, _OUTSIDE = map(list(LinkKind).index, (LinkKind.OTHER_CALL, LinkKind.OUTSIDE_CALLS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ _COLUMNS = ("thread", "start_ns", "end_ns", "call")
 
 def _of_rank(
     evidence: Evidence,
-    roles: npt.NDArray[np.integer],
+    roles: Codes,
     threads_of: tuple[Drained, list[int]],
     begin_ns: int,
     until_ns: int,
@@ -189,31 +188,24 @@ def _of_rank(
     none = (np.empty(0, np.int64),) * len(_COLUMNS[1:])
     start_ns, end_ns, call = map(np.concatenate, zip(none, *of_threads, strict=True))
     thread = np.repeat(np.array(threads, np.int64), [own[0].size for own in of_threads])
-    kind = _KINDS[(call < 0).astype(np.uint32)]
-    columns = {"thread": thread, "start_ns": start_ns, "end_ns": end_ns, "call": call, "kind": kind}
-    _, told = on_threads(pl.DataFrame(columns), evidence.activity, drained)
-    cause, names = _causes(told, roles, call)
-    opens = np.ones(call.size, np.bool_)
-    for column in (thread, call, cause):
-        opens[1:] &= column[1:] == column[:-1]
-    opens[1:] = ~opens[1:]
-    first = np.flatnonzero(opens)
+    kind = np.where(call < 0, _OUTSIDE, _INSIDE)
+    _, cause, texts = told_on_threads(thread, start_ns, kind, evidence.activity, drained)
+    cause, names = _causes(cause, texts, roles, call)
+    first = np.flatnonzero(turns(thread, call, cause))
     last = np.append(first[1:], call.size)[: first.size] - 1
     return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
 
 
-def _causes(told: pl.Series, roles: npt.NDArray[np.integer], call: Rows) -> tuple[Rows, list[str]]:
-    """The cause of each piece, as told or else by the role of its call, as a place in a list."""
-    cause, names = coded(told)
+def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
+    """The cause of each piece, as told or else (-1) by the role of its call, as a place in a list."""
     of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
-    untold = cause < 0
-    cause[untold] = len(names) + roles[call[untold]]
-    return cause, [*names, *of_role]
+    number, names = coded(pl.Series([*texts, *of_role], dtype=pl.String))
+    cause, untold = told.copy(), np.flatnonzero(told < 0)
+    cause[untold] = len(texts) + roles[call[untold]].astype(np.int64)
+    return number[cause], names
 
 
-def _of_thread(
-    spans: CallSpans, moments: Times, begin_ns: int, until_ns: int
-) -> tuple[Times, Times, npt.NDArray[np.int64]]:
+def _of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -> tuple[Times, Times, Rows]:
     """Start, end and call (-1 outside calls) of pieces of a thread: the time outside is cut at moments."""
     starts, ends = np.asarray(spans.start_ns), np.asarray(spans.end_ns)
     held = slice(
