@@ -60,6 +60,21 @@ def are_among(wanted: Rows, chosen: Rows) -> npt.NDArray[np.bool_]:
     return found[wanted - low]
 
 
+def within(
+    numbers: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> Flags:
+    """Whether a stretch holds each of some numbers; both are in order, stretches end before the next begins.
+
+    Quick where stretches are few: their bounds are sought among the numbers.
+
+    >>> within(np.array([0, 3, 4, 8, 9]), np.array([0, 6]), np.array([4, 9])).tolist()
+    [True, True, False, True, False]
+    """
+    bounds = np.column_stack([begins, ends]).ravel()
+    passed = np.bincount(np.searchsorted(numbers, bounds), minlength=numbers.size + 1)
+    return (np.cumsum(passed)[:-1] & 1).astype(np.bool_)
+
+
 def rows_of(op: npt.NDArray[np.integer], wanted: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
     """The rows of wanted operations among some, and which of the wanted those are.
 

@@ -51,9 +51,9 @@ class HostThread:
         row = innermost(self.start_ns, self.end_ns, self._jumps, at_ns)
         return np.where(row < 0, -1, np.append(self.rows, -1)[row])
 
-    def call_sides(self) -> Times:
-        """When API calls begin and end."""
-        return np.concatenate([self._call_start_ns, self._call_end_ns])
+    def call_sides(self) -> tuple[Times, Times]:
+        """When API calls begin, and when they end, each in order."""
+        return self._call_start_ns, self._call_end_ns
 
     def is_in_call(self, at_ns: Times) -> npt.NDArray[np.bool_]:
         """Whether the thread is inside an API call at each moment."""

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Codes, filled, place
+from wallscope.arrays.columns import Codes, Rows, filled, place
 from wallscope.arrays.groups import grouped, runs
+from wallscope.arrays.lookup import Flags, within
 from wallscope.model.events import HostKind
 from wallscope.model.host import RepeatedUnit
 from wallscope.model.kinds import LinkKind
 from wallscope.timeline.inheritance import HostThread, host_threads, of_the_one_that_waits
 from wallscope.timeline.inner import outermost_units
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.passes import optimizer_paths
 from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
 from wallscope.walls.drained import Drained
@@ -86,7 +86,7 @@ class HostActivity:
         return self._by_range(np.array([*of_path, -1], np.int64))
 
     @cached_property
-    def is_optimizer(self) -> npt.NDArray[np.bool_]:
+    def is_optimizer(self) -> Flags:
         """Whether each range is the optimizer's, by number; the last is for -1."""
         return self._by_range(np.append(optimizer_paths(self.paths, self.path_names), np.False_))
 
@@ -97,10 +97,21 @@ class HostActivity:
 
     def others(self, thread: int) -> list[HostThread]:
         """The other threads of its process that hold ranges."""
-        own = self.process[thread]
-        return [
-            held for other, held in self.holders.items() if other != thread and self.process[other] == own
-        ]
+        of_process = self._holders_of.get(self._processes[thread], ())
+        return [self.holders[other] for other in of_process if other != thread]
+
+    @cached_property
+    def _processes(self) -> list[int]:
+        """The process of each thread, by number."""
+        return self.process.to_list()
+
+    @cached_property
+    def _holders_of(self) -> Mapping[int, list[int]]:
+        """The threads that hold ranges, by process."""
+        found: dict[int, list[int]] = {}
+        for thread in self.holders:
+            found.setdefault(self._processes[thread], []).append(thread)
+        return found
 
     def moments(
         self, threads: list[int], issuing: list[int], between_ns: tuple[int, int] = _ALWAYS
@@ -124,7 +135,7 @@ class HostActivity:
         return self._spans(rows[~is_network]), self._spans(rows[is_network])
 
     @cached_property
-    def _is_network(self) -> npt.NDArray[np.bool_]:
+    def _is_network(self) -> Flags:
         """Whether each name of an event is that of a call to the network."""
         return self.event_names["text"].str.contains(_NETWORK_CALL).to_numpy()
 
@@ -161,7 +172,7 @@ class HostActivity:
             return moments[(moments > between_ns[0]) & (moments <= between_ns[1])]
 
         own = self._ranges_of.get(thread, slice(0))
-        telling = self._telling.get(self.process[thread], np.empty(0, np.int64))
+        telling = self._telling.get(self._processes[thread], np.empty(0, np.int64))
         events = [
             *(self._rows(other, [HostKind.LOCK]) for other in issuing),
             self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.PROFILER]),
@@ -175,8 +186,12 @@ class HostActivity:
         held = self.holders.get(thread)
         in_ranges = None if held is None else union(ordered(held.start_ns, held.end_ns))
         for other in self.others(thread):
-            at_ns = held_there(other.call_sides())
-            sides.append(at_ns if in_ranges is None else at_ns[~inside(in_ranges, at_ns)])
+            for in_order in other.call_sides():
+                first, behind = np.searchsorted(in_order, between_ns, side="right")
+                at_ns = in_order[first:behind]
+                if in_ranges is not None:
+                    at_ns = at_ns[~within(at_ns, in_ranges.start_ns, in_ranges.end_ns)]
+                sides.append(at_ns)
         return distinct(np.concatenate(sides))
 
     def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:

@@ -13,7 +13,7 @@ import polars as pl
 
 from wallscope.arrays.columns import Codes, Rows, filled, place
 from wallscope.arrays.groups import spread
-from wallscope.arrays.lookup import Flags
+from wallscope.arrays.lookup import Flags, within
 from wallscope.model.kinds import DeviceState, OperationClass
 from wallscope.timeline.spans import Spans, Times, distinct, ordered, union
 
@@ -91,9 +91,7 @@ class _Pieces:
 
     def inside(self, disjoint: Spans) -> Flags:
         """Whether spans hold each piece; none is cut by their bounds."""
-        bounds = np.column_stack([disjoint.start_ns, disjoint.end_ns]).ravel()
-        passed = np.bincount(np.searchsorted(self.start_ns, bounds), minlength=self.start_ns.size + 1)
-        return (np.cumsum(passed)[:-1] & 1).astype(np.bool_)
+        return within(self.start_ns, disjoint.start_ns, disjoint.end_ns)
 
     def rows(self, held: Rows) -> "_Pieces":
         """Some of the pieces."""
