@@ -119,16 +119,21 @@ def covered_ns(disjoint: Spans, windows: Spans) -> Times:
     >>> covered_ns(spans((0, 4), (6, 9)), spans((0, 5), (2, 7), (20, 30))).tolist()
     [4, 3, 0]
     """
+    return passed_ns(disjoint, windows.end_ns) - passed_ns(disjoint, windows.start_ns)
+
+
+def passed_ns(disjoint: Spans, at_ns: Times) -> Times:
+    """How much of the disjoint spans lies before each moment, in ns.
+
+    >>> passed_ns(spans((0, 4), (6, 9)), np.array([-1, 2, 5, 7, 20])).tolist()
+    [0, 2, 4, 5, 7]
+    """
     if disjoint.start_ns.size == 0:
-        return np.zeros(windows.start_ns.size, dtype=np.int64)
+        return np.zeros(at_ns.size, np.int64)
     before_ns = np.concatenate(([0], np.cumsum(disjoint.end_ns - disjoint.start_ns)))
-
-    def until(time_ns: Times) -> Times:
-        index = np.searchsorted(disjoint.start_ns, time_ns, side="right") - 1
-        inside = np.minimum(time_ns, disjoint.end_ns[index]) - disjoint.start_ns[index]
-        return np.where(index < 0, 0, before_ns[index] + inside)
-
-    return until(windows.end_ns) - until(windows.start_ns)
+    index = np.searchsorted(disjoint.start_ns, at_ns, side="right") - 1
+    inside_ns = np.minimum(at_ns, disjoint.end_ns[index]) - disjoint.start_ns[index]
+    return np.where(index < 0, 0, before_ns[index] + inside_ns)
 
 
 def length_ns(disjoint: Spans) -> int:

@@ -19,7 +19,7 @@ from wallscope.model.frames import RANGE_WORK
 from wallscope.model.kinds import Wall
 from wallscope.timeline.paths import path_texts
 from wallscope.timeline.sequences import turns
-from wallscope.timeline.spans import Spans, Times, covered_ns, inside
+from wallscope.timeline.spans import Times, inside, passed_ns
 from wallscope.walls.typical import TypicalWork, mean_of
 
 _DEEPEST = 64
@@ -156,17 +156,20 @@ def range_work(
 
 
 class _Busy:
-    """Some operations of a rank, in order of start, to be asked for the time in which any of a group ran."""
+    """Some operations of a rank, in order of start, to be asked for the time in which any of a group ran.
+
+    Time is that of the steps alone, one behind the other: what begins and ends outside them takes none.
+    """
 
     def __init__(self, work: TypicalWork, rows: Rows) -> None:
         columns = work.columns
-        self._has_length = columns.end_ns[rows] > columns.start_ns[rows]
-        rows = rows[self._has_length]
-        self._steps, self._start_ns = work.steps, columns.start_ns[rows]
-        order = np.argsort(columns.end_ns[rows], kind="stable")
-        self._end_ns = columns.end_ns[rows][order]
-        self._end_place = np.empty(rows.size, np.int64)
-        self._end_place[order] = np.arange(rows.size)
+        start_ns, end_ns = (passed_ns(work.steps, side[rows]) for side in (columns.start_ns, columns.end_ns))
+        self._has_length = end_ns > start_ns
+        self._start_ns, end_ns = start_ns[self._has_length], end_ns[self._has_length]
+        order = np.argsort(end_ns, kind="stable")
+        self._end_ns = end_ns[order]
+        self._end_place = np.empty(order.size, np.int64)
+        self._end_place[order] = np.arange(order.size)
 
     def time_ns(self, group: Rows, count: int) -> Times:
         """How long any operation of each group ran inside the steps; those of group -1 belong to none.
@@ -185,8 +188,7 @@ class _Busy:
         opens[1:] |= start_ns[1:] > reached_ns[:-1]
         first = np.flatnonzero(opens)
         last = np.append(first[1:], order.size)[: first.size] - 1
-        ran_ns = covered_ns(self._steps, Spans(start_ns[first], reached_ns[last]))
-        return summed(group[first], ran_ns, count)
+        return summed(group[first], reached_ns[last] - start_ns[first], count)
 
 
 def _capped(paths: pl.DataFrame) -> Rows:
