@@ -206,11 +206,13 @@ def _settled(  # noqa: PLR0913, PLR0917  # these settle it together
     for place, until in enumerate([*runs.before_leg, count]):
         for run, leg, own_ns, source, lag_ns, further_count, meeting in islice(turns, until - done):
             free = end_ns[source] + lag_ns
-            if further_count:
-                free = max(free, *(end_ns[one] + ns for one, ns in islice(further, further_count)))
+            for one, ns in islice(further, further_count) if further_count else ():
+                other = end_ns[one] + ns
+                if other > free:  # noqa: PLR1730  # a call of max takes longer
+                    free = other
             at_ns = leg_ns[leg] + own_ns
             free_ns[run] = free
-            end_ns[run] = at_ns if at_ns > free else free  # noqa: FURB136  # a call of max takes longer
+            end_ns[run] = at_ns if at_ns > free else free  # noqa: FURB136
             if meeting >= 0:
                 missing[meeting] -= 1
                 if not missing[meeting]:

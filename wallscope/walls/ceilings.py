@@ -5,6 +5,7 @@ constraint close behind; playing the dependencies again without it heeds both.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from threading import Lock
 
 import numpy as np
 import polars as pl
@@ -123,6 +124,7 @@ class _Stretch:
         self._cause_of_op, self._names_of_op = evidence.causes.causes[self._op], evidence.causes.texts
         self._steps = {rank.rank_id: _first_operations(stretch, rank, own) for rank, stretch in ranks}
         self._captured_ns = np.asarray(waits.start_ns)
+        self._lock = Lock()
         self._played: dict[frozenset[str], dict[int, float | None]] = {}
 
     def step_count(self, rank_id: int) -> int:
@@ -135,9 +137,10 @@ class _Stretch:
 
     def played_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
         """Mean length of those steps played without some causes; `None` where they can't be played."""
-        if causes not in self._played:
-            self._played[causes] = self._lengths(self._without(causes) if causes else Change())
-        return self._played[causes][rank_id]
+        with self._lock:  # ranks that are told beside each other ask for the same
+            if causes not in self._played:
+                self._played[causes] = self._lengths(self._without(causes) if causes else Change())
+            return self._played[causes][rank_id]
 
     def _lengths(self, change: Change) -> dict[int, float | None]:
         """The mean length of the steps of each rank in a run."""
