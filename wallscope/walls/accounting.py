@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from wallscope.arrays.groups import by_rank
-from wallscope.cores import side_by_side
+from wallscope.cores import both, side_by_side
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
@@ -100,10 +100,13 @@ class _Gathered:
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
     written = divided.phases.texts[divided.phases.path_of_range[:-1]]
-    known = described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
+    known, between = both(
+        lambda: described(divided.capture, divided.projected, written, facts.axes, facts.collectives),
+        lambda: partners(divided.operations, facts.collectives),
+    )
     gathered = _Gathered(divided, facts, evidence, known)
     ranks = rank_windows(divided)
-    held = ceilings(evidence, ranks, partners(divided.operations, facts.collectives))
+    held = ceilings(evidence, ranks, between)
     of_ranks = zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
 
     def accounted(own: tuple[dict[str, Any], RankWindows, Ceilings]) -> Account:

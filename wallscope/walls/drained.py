@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import Rows
-from wallscope.arrays.lookup import Flags
+from wallscope.arrays.lookup import Flags, are_among
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.order import BEFORE_ALL
 from wallscope.timeline.spans import Times, distinct
@@ -24,11 +24,11 @@ class Drained:
         call = operations["call"].to_numpy()
         issuing = distinct(call[call >= 0])
         blocking = np.fromiter(waits.blocking, np.int64, len(waits.blocking))
-        self._issuing = issuing[~np.isin(issuing, blocking)]
+        self._issuing = issuing[~are_among(issuing, blocking)]
         self._waits, self._names = waits, names
         self._known: dict[int, tuple[Rows, Times, Times]] = {}
         self.rank_id = int(operations["rank_id"][0])
-        own = np.unique(waits.calls.thread[issuing])
+        own = np.flatnonzero(np.bincount(waits.calls.thread[issuing]))
         self.threads: list[int] = own.tolist()
         self._blocking = blocking[np.isin(waits.calls.thread[blocking], own)]
         self._draining = self._blocking[self._drains(operations)]

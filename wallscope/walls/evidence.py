@@ -82,9 +82,13 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
     names_of_calls = _names_of_calls(capture)
     of_ranks = by_rank(operations)
     is_node = capture.operations["graph_node"].is_not_null().to_numpy()
+    causes, drained = both(
+        lambda: operation_causes(operations, len(capture.operations), facts.axes, facts.copies, again),
+        lambda: {rank_id: Drained(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
+    )
     return Evidence(
         waits=waits,
-        causes=operation_causes(operations, len(capture.operations), facts.axes, facts.copies, again),
+        causes=causes,
         activity=HostActivity(
             tree=phases.tree,
             paths=phases.paths,
@@ -101,7 +105,7 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
         projected=projected,
         graph=pl.Series(np.where(is_node, capture.operations["call"].to_numpy(), -1)),
         recomputed=again,
-        drained={rank_id: Drained(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
+        drained=drained,
     )
 
 
