@@ -98,6 +98,19 @@ def at_places(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], 
     return found
 
 
+def beside(values: npt.NDArray[np.integer], are_told: Flags, nothing: int = -1) -> npt.NDArray[np.integer]:
+    """The values of those that something is told of, beside all of them; `nothing` for the others.
+
+    >>> beside(np.array([5, 6]), np.array([True, False, True])).tolist()
+    [5, -1, 6]
+    """
+    if values.size == are_told.size:
+        return values
+    found = np.full(are_told.size, nothing)
+    found[are_told] = values
+    return found
+
+
 def flags(numbers: Rows, count: int) -> Flags:
     """Whether each number below a count is among some."""
     found = np.zeros(count, np.bool_)

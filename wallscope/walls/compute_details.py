@@ -33,12 +33,15 @@ _GEMM, _GROUPED, _ATTENTION, _ELEMENTWISE, _QUANTIZE = (
         ComputeCategory.QUANTIZE,
     )
 )
-_MADE_FOR_LOW_OCCUPANCY = (_GEMM, _GROUPED, _ATTENTION)
+_IS_MULTIPLYING, _IS_MADE_FOR_LOW_OCCUPANCY, _IS_EXPERTS = (
+    np.isin(CATEGORIES, chosen)
+    for chosen in (
+        (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM),
+        (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM, ComputeCategory.ATTENTION),
+        (ComputeCategory.GROUPED_GEMM, Collective.ALL_TO_ALL, Collective.DISPATCH, Collective.COMBINE),
+    )
+)
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
-_EXPERT_CATEGORIES = [
-    _GROUPED,
-    *map(CATEGORIES.index, (Collective.ALL_TO_ALL, Collective.DISPATCH, Collective.COMBINE)),
-]
 _UNFUSED, _CASTS, _FUSED_PERMUTE, _LOOSE_PERMUTE, _FUSED_ROUTER, _LOOSE_ROUTER = (1 << n for n in range(6))
 _PATTERNS = {
     _UNFUSED: r"at::native::|EigenMetaKernel|op_generic_tensor|op_tensor|cudnn::ops::",
@@ -110,7 +113,7 @@ def compute_details(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> Com
 def _precisions(work: TypicalWork, computing: Rows, names: pl.DataFrame) -> tuple[PrecisionWork, ...]:
     """Matrix multiplications by precision, the most work first; unknown ones are one of them."""
     columns = work.columns
-    rows = computing[np.isin(columns.category[computing], (_GEMM, _GROUPED))]
+    rows = computing[_IS_MULTIPLYING[columns.category[computing]]]
     each = list(Precision)
     of_name = precisions(names)["precision"].to_physical().to_numpy()
     precision = of_name[columns.name[rows]]
@@ -145,7 +148,7 @@ def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) ->
 
 def _has_experts(work: TypicalWork) -> bool:
     """Whether a library or a category is one that only models with experts need."""
-    if np.isin(work.columns.category, _EXPERT_CATEGORIES).any():
+    if _IS_EXPERTS[work.columns.category].any():
         return True
     return not _EXPERT_BACKENDS.isdisjoint(work.operations["backend"].unique().to_list())
 
@@ -160,7 +163,7 @@ def _launch_shapes(
     fitting = fit(own, None if gpu is None else gpu.architecture, sm_count)
     occupancy, tail = fitting.occupancy, fitting.tail
     inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
-    is_other = is_known & ~np.isin(columns.category[rows], _MADE_FOR_LOW_OCCUPANCY)
+    is_other = is_known & ~_IS_MADE_FOR_LOW_OCCUPANCY[columns.category[rows]]
     other_ns = int(inside_ns[is_other].sum())
     is_low = is_other & (occupancy < _LOW_OCCUPANCY)
     tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]

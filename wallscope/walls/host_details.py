@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Rows, filled, place
+from wallscope.arrays.lookup import Flags
 from wallscope.model.capture import Capture
 from wallscope.model.events import HostKind
 from wallscope.model.host import CpuTime, HostAhead, HostDetails, LaunchCost
 from wallscope.model.kinds import CallRole, OperationClass
-from wallscope.timeline.nesting import Rows
-from wallscope.timeline.sequences import Flags, turns
-from wallscope.timeline.spans import Spans, Times, distinct, inside, ordered, union
+from wallscope.timeline.sequences import turns
+from wallscope.timeline.spans import Times, distinct, inside, length_ns, ordered, union
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.blocking_calls import blocking_calls
 from wallscope.walls.serialisation import READY_NS, serialisation
@@ -20,11 +20,8 @@ from wallscope.walls.totals import Sums
 from wallscope.walls.typical import TypicalWork
 
 _FEWEST_SAMPLES = 20
-_LAUNCHING = [list(CallRole).index(role) for role in (CallRole.LAUNCH, CallRole.GRAPH)]
-_COMPUTING = [
-    list(OperationClass).index(one) for one in (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
-]
-_SCHED = list(HostKind).index(HostKind.SCHED)
+_IS_LAUNCHING = np.isin(list(CallRole), (CallRole.LAUNCH, CallRole.GRAPH))
+_IS_COMPUTING = np.isin(list(OperationClass), (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH))
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -76,9 +73,9 @@ def _launched(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
     issued = issued[np.argsort(call[issued], kind="stable")]
     first = np.flatnonzero(turns(call[issued]))
     of_calls = calls["thread", "role", "start_ns", "end_ns"][call[issued[first]]]
-    is_launch = np.isin(of_calls["role"].to_physical().to_numpy(), _LAUNCHING)
+    is_launch = _IS_LAUNCHING[filled(of_calls["role"])]
     start_ns, end_ns = (of_calls[side].to_numpy() for side in ("start_ns", "end_ns"))
-    computes = np.isin(columns.of_class[issued], _COMPUTING)
+    computes = _IS_COMPUTING[columns.of_class[issued]]
     ran_ns = columns.end_ns[issued] - columns.start_ns[issued]
     return _Launched(
         thread=of_calls["thread"].to_numpy()[is_launch],
@@ -97,13 +94,14 @@ def _launch_cost(work: TypicalWork, launched: _Launched, ahead: HostAhead | None
     computing = work.rows_of(OperationClass.COMPUTE)
     kernels = computing[columns.begins[computing]]
     kernel_ns = columns.end_ns[kernels] - columns.start_ns[kernels]
+    median_ns, p90_ns = np.percentile(call_ns, (50, 90))
     outpaced_share = float((call_ns > launched.work_ns).mean())
     return LaunchCost(
         calls=work.mean(call_ns.size),
         call_ns=work.mean(int(call_ns.sum())),
-        median_ns=int(np.percentile(call_ns, 50)),
-        p90_ns=int(np.percentile(call_ns, 90)),
-        calls_per_s=call_ns.size / _length_ns(work.steps) * 1e9,
+        median_ns=int(median_ns),
+        p90_ns=int(p90_ns),
+        calls_per_s=call_ns.size / length_ns(work.steps) * 1e9,
         kernel_median_ns=int(np.percentile(kernel_ns, 50)) if kernel_ns.size else None,
         outpaced_share=outpaced_share,
         is_launch_bound=outpaced_share > 0.5 and ahead is not None and ahead.median_ns < READY_NS,
@@ -114,9 +112,10 @@ def _ahead(work: TypicalWork, launched: _Launched) -> HostAhead | None:
     ahead_ns = (launched.first_ns - launched.end_ns)[launched.computes].clip(0)
     if ahead_ns.size == 0:
         return None
+    p10_ns, median_ns = np.percentile(ahead_ns, (10, 50))
     return HostAhead(
-        median_ns=int(np.percentile(ahead_ns, 50)),
-        p10_ns=int(np.percentile(ahead_ns, 10)),
+        median_ns=int(median_ns),
+        p10_ns=int(p10_ns),
         launches=work.mean(ahead_ns.size),
     )
 
@@ -126,9 +125,11 @@ def _cpu_time(work: TypicalWork, launched: _Launched, capture: Capture) -> CpuTi
     if launched.thread.size == 0:
         return None
     busiest = int(np.bincount(launched.thread).argmax())
-    total_ns = _length_ns(work.steps)
+    total_ns = length_ns(work.steps)
     events, samples = capture.host_events, capture.cpu_samples
-    away = np.flatnonzero(_of_thread(events, busiest) & (filled(events["kind"]) == _SCHED))
+    away = np.flatnonzero(
+        (filled(events["thread"]) == busiest) & (filled(events["kind"]) == place(HostKind.SCHED))
+    )
     if away.size:
         start_ns, end_ns = events["start_ns"].to_numpy()[away], events["end_ns"].to_numpy()[away]
         away_ns = work.all_covered_ns(union(ordered(start_ns, end_ns)))
@@ -142,12 +143,3 @@ def _cpu_time(work: TypicalWork, launched: _Launched, capture: Capture) -> CpuTi
         return None
     usual_ns = float(np.median(np.diff(at_ns)))
     return CpuTime(min(1.0, count * usual_ns / total_ns), "samples", count)
-
-
-def _of_thread(rows: pl.DataFrame, thread: int) -> Flags:
-    found: Flags = filled(rows["thread"]) == thread
-    return found
-
-
-def _length_ns(steps: Spans) -> int:
-    return int((steps.end_ns - steps.start_ns).sum())

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.lookup import places
+from wallscope.arrays.lookup import beside, places
 from wallscope.model.capture import Capture
 from wallscope.model.kinds import CallRole, CopyCause, CopyDirection, MemoryKind, OperationClass
 from wallscope.model.memory import CopyWork, Memory, Offload
@@ -37,9 +37,8 @@ def memory(work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_b
     """
     columns, rows = work.columns, work.rows_of(OperationClass.COPY)
     place = places(columns.op[rows], capture.copies["op"].to_numpy())
-    direction, source, destination = (
-        np.append(filled(capture.copies[name]), -1)[place] for name in ("direction", "source", "destination")
-    )
+    told = capture.copies["direction", "source", "destination"][place[place >= 0]]
+    direction, source, destination = (beside(filled(column).astype(np.int64), place >= 0) for column in told)
     host_end = np.where(direction == _TO_DEVICE, source, np.where(direction == _TO_HOST, destination, -1))
     pinned = _PINNED[host_end]
     working = union(columns.spans(np.flatnonzero(columns.of_class != _COPY)))

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Rows, filled, place
 from wallscope.arrays.groups import groups
+from wallscope.arrays.lookup import beside, places
 from wallscope.model.communication import OverlapTax
 from wallscope.model.kinds import OperationClass, OperationKind
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 from wallscope.walls.typical import TypicalWork
 
@@ -34,9 +35,10 @@ def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     """
     own = work.operations
     starts_ns, ends_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
-    moves = (own["class"] == OperationClass.COMMUNICATION).to_numpy()
-    is_kernel = (own["class"] == OperationClass.COMPUTE) & (own["kind"] == OperationKind.KERNEL)
-    compute = np.flatnonzero((is_kernel & own["begins"]).to_numpy())
+    moves = work.rows_of(OperationClass.COMMUNICATION)
+    compute = work.rows_of(OperationClass.COMPUTE)
+    is_kernel = filled(own["kind"])[compute] == place(OperationKind.KERNEL)
+    compute = compute[is_kernel & work.columns.begins[compute]]
     spans = Spans(starts_ns[compute], ends_ns[compute])
     length_ns = spans.end_ns - spans.start_ns
     covered = covered_ns(union(ordered(starts_ns[moves], ends_ns[moves])), spans)
@@ -96,10 +98,6 @@ class _Side:
 
 def _shapes(compute: pl.DataFrame, kernels: pl.DataFrame) -> Rows:
     """The name and launch shape of each kernel as a number; what has no row in `KERNELS` has one shape."""
-    name = compute["name"].fill_null(-1).to_numpy()
-    if kernels.is_empty():
-        return groups(name)
-    op, known = compute["op"].to_numpy(), kernels["op"].to_numpy()
-    row = np.searchsorted(known, op).clip(max=known.size - 1)
-    is_told, told = known[row] == op, kernels[*_SHAPE][row]
-    return groups(name, *(np.where(is_told, told[one].fill_null(-1).to_numpy(), -1) for one in _SHAPE))
+    name, place = filled(compute["name"]), places(compute["op"].to_numpy(), kernels["op"].to_numpy())
+    shapes = kernels[*_SHAPE][place[place >= 0]]
+    return groups(name, *(beside(filled(shape), place >= 0) for shape in shapes))
