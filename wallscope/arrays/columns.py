@@ -1,5 +1,6 @@
 """Columns of frames as arrays; what is one of a few is a small number, its place in an enumeration."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import cast
 
@@ -56,3 +57,14 @@ def coded(texts: pl.Series) -> tuple[Rows, list[str]]:
     if texts.dtype != pl.Enum:
         texts = texts.cast(pl.Enum(sorted(text for text in texts.unique().to_list() if text is not None)))
     return filled(texts).astype(np.int64), texts_of(texts).to_list()
+
+
+def numbered(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
+    """The same of few texts, without a query.
+
+    >>> numbered(["b", None, "a", "b"])
+    (array([ 1, -1,  0,  1]), ['a', 'b'])
+    """
+    told = sorted({text for text in texts if text is not None})
+    number: dict[str | None, int] = {text: place for place, text in enumerate(told)}
+    return np.array([number.get(text, -1) for text in texts], np.int64), told

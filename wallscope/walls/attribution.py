@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import coded, members
+from wallscope.arrays.columns import members, numbered
 from wallscope.model.frames import SLICES
 from wallscope.model.kinds import Absent, DeviceState, LinkKind
 from wallscope.timeline.dependencies import Dependencies
@@ -72,7 +72,7 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
     )
     of_op = evidence.projected["range"].to_numpy()[np.maximum(pieces.op, 0)]
     cause, texts = caused(pieces, evidence.causes, on_thread, told, evidence.graph.to_numpy())
-    number, names = coded(pl.Series(texts, dtype=pl.String))
+    number, names = numbered(texts)
     cause = number[cause]
     walls = [name.split("/", 1)[0] for name in names]
     return pl.DataFrame(

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Codes, filled, place
+from wallscope.arrays.columns import Codes, Rows, filled, place
+from wallscope.arrays.lookup import Flags, flags
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Axis, CopyCause, DeviceState, LinkKind, OperationClass
-from wallscope.timeline.nesting import Rows
+from wallscope.walls.computing import computes
 from wallscope.walls.slices import Told
 
 KERNEL_GAP = "compute/kernel-gap"
@@ -53,7 +53,7 @@ class OperationCauses:
     causes: Codes
     befores: Codes
     chain: Codes
-    computes: npt.NDArray[np.bool_]
+    computes: Flags
 
     @cached_property
     def cause(self) -> pl.Series:
@@ -80,14 +80,12 @@ def operation_causes(
     """
     op = operations["op"].to_numpy()
     of_class = _beside(op, filled(operations["class"]), count)
-    again = np.zeros(count, np.int64)
-    again[recomputed.to_numpy()] = 1
     told_by = (
         of_class,
         _beside(op, filled(operations["category"]), count),
         _beside(axes["op"].to_numpy(), filled(axes["axis"]), count),
         _beside(copies["op"].to_numpy(), filled(copies["cause"]), count),
-        again,
+        flags(recomputed.to_numpy(), count),
     )
     kind = np.ravel_multi_index(told_by, _KINDS, mode="wrap")  # -1 is the last
     kinds = np.flatnonzero(np.bincount(kind))
@@ -96,13 +94,12 @@ def operation_causes(
     found = np.zeros((2, int(np.prod(_KINDS))), np.uint16)
     found[:, kinds] = np.array([[texts.index(text) for text in pair] for pair in told]).reshape(-1, 2).T
     causes, befores = found[:, kind]
-    is_compute = of_class == place(OperationClass.COMPUTE)
     return OperationCauses(
         texts,
         causes,
         befores,
         _beside(op, operations["stream"].to_numpy(), count),
-        is_compute | (of_class == place(OperationClass.OPAQUE_GRAPH)),
+        computes(of_class),
     )
 
 
@@ -142,18 +139,18 @@ def caused(
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind, op, next_op = pieces.kind, np.maximum(pieces.op, 0), np.maximum(pieces.next_op, 0)
-    computes = causes.computes[op]
+    is_computing = causes.computes[op]
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
     is_kind = {one: kind == place(one) for one in (LinkKind.UNRESOLVED, LinkKind.HAND_OVER)}
     found = np.where(is_kind[LinkKind.UNRESOLVED], len(_BY_KIND) + pieces.state, found)
 
     same_graph = (in_graph[op] == in_graph[next_op]) & (in_graph[op] >= 0)
     in_order = (causes.chain[op] == causes.chain[next_op]) | same_graph
-    is_gap = in_order & computes & causes.computes[next_op]
+    is_gap = in_order & is_computing & causes.computes[next_op]
     behind = np.where(is_gap, len(_FIXED) - 1, first_of_op + causes.befores[op])
     found = np.where(is_kind[LinkKind.HAND_OVER], behind, found)
 
     is_link = kind == place(LinkKind.OPERATION)
     found = np.where((kind < 0) | is_link, first_of_op + causes.causes[op], found)
-    found[is_link & computes] = len(LinkKind)
+    found[is_link & is_computing] = len(LinkKind)
     return found, [*_FIXED, *causes.texts, *texts]

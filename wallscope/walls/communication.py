@@ -8,18 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
-from wallscope.arrays.lookup import places
+from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.groups import grouped
+from wallscope.arrays.lookup import at_places, places
 from wallscope.model.communication import Communication, CommunicationOperation
 from wallscope.model.frames import AXES, COLLECTIVES, KERNELS, NAMES
 from wallscope.model.kinds import LINK_KINDS, Axis, Backend, Collective, LinkKind, OperationClass
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import common, covered_ns, union
+from wallscope.walls.computing import COMPUTING
 from wallscope.walls.dispatcher import dispatcher
 from wallscope.walls.overlap import overlap_tax
 from wallscope.walls.typical import CATEGORIES, TypicalWork, mean_of
 
-_COVERING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _MOST_EVIDENCE = 3
 _UNKNOWN = np.iinfo(np.int64).min
 _COLLECTIVES, _AXES, _BACKENDS = tuple(Collective), tuple(Axis), tuple(Backend)
@@ -53,7 +53,7 @@ def communication(work: TypicalWork, all_exposed_ns: int, traffic: Traffic = _NO
     moving bytes, so it is a lower bound. It is unknown where that of any operation is.
     """
     own = _own(work, traffic)
-    computed = common(union(work.columns.spans(work.rows_of(*_COVERING))), work.steps)
+    computed = common(union(work.columns.spans(work.rows_of(*COMPUTING))), work.steps)
 
     def spent_ns(rows: Rows) -> tuple[int, int]:
         """How long any of the rows ran inside the steps, and how long of that nothing computed."""
@@ -111,8 +111,7 @@ class _Own:
     def alike(self) -> Iterator["_Own"]:
         """Those of one operation, axis and backend together."""
         key = (self.does * len(_AXES) + self.axis) * len(_BACKENDS) + self.backend
-        for number in np.unique(key):
-            own = key == number
+        for _, own in grouped(key):
             yield _Own(
                 rows=self.rows[own],
                 does=self.does[own],
@@ -130,13 +129,13 @@ def _own(work: TypicalWork, traffic: Traffic) -> _Own:
     told, counted = (
         places(columns.op[rows], frame["op"].to_numpy()) for frame in (traffic.axes, traffic.collectives)
     )
-    does = _at(traffic.axes["operation"], told, -1)
+    does, axis = (at_places(filled(traffic.axes[name]), told, -1) for name in ("operation", "axis"))
     backend = filled(work.operations["backend"][rows])
     size = filled(work.operations["bytes"][rows], _UNKNOWN)
     counted_bytes, bus_bytes = (
-        _at(traffic.collectives[column], counted, _UNKNOWN) for column in ("bytes", "bus_bytes")
+        at_places(filled(traffic.collectives[column], _UNKNOWN), counted, _UNKNOWN)
+        for column in ("bytes", "bus_bytes")
     )
-    axis = _at(traffic.axes["axis"], told, -1)
     evidence = np.full(rows.size, None, object)
     evidence[told >= 0] = traffic.axes["evidence"][told[told >= 0]].to_list()
     return _Own(
@@ -148,11 +147,6 @@ def _own(work: TypicalWork, traffic: Traffic) -> _Own:
         bus_bytes=np.where(backend == _BACKENDS.index(Backend.PEER_COPY), size, bus_bytes),
         evidence=evidence,
     )
-
-
-def _at(column: pl.Series, place: Rows, unknown: int) -> Rows:
-    """The values at some places as numbers; behind -1 stands what is unknown."""
-    return np.append(filled(column, unknown).astype(np.int64), unknown)[place]
 
 
 def _operation(work: TypicalWork, own: _Own, exposed_ns: int) -> CommunicationOperation:

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.lookup import places
+from wallscope.arrays.columns import Rows, filled, place
+from wallscope.arrays.lookup import rows_of
 from wallscope.arrays.remembered import Remembered
 from wallscope.model.communication import DispatcherWork
 from wallscope.model.kinds import Axis, Collective, ComputeCategory, OperationClass
-from wallscope.timeline.nesting import Rows
 from wallscope.walls.typical import CATEGORIES, TypicalWork
 
 _PACKING, _UNPACKING, _ROUTING = range(3)
@@ -42,8 +42,7 @@ def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> Di
     neither pack nor unpack route: scores, counts, layouts.
     """
     columns = work.columns
-    found = places(axes["op"].to_numpy()[(axes["axis"] == Axis.EP).to_numpy()], columns.op)
-    expert = found[found >= 0]
+    expert, _ = rows_of(columns.op, axes["op"].to_numpy()[filled(axes["axis"]) == place(Axis.EP)])
     if expert.size == 0:
         return None
     computing = work.rows_of(OperationClass.COMPUTE)

@@ -3,11 +3,12 @@
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import filled
 from wallscope.model.frames import LINKS
-from wallscope.model.kinds import OperationClass
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import Numbers, Spans, distinct, numbers
 from wallscope.walls.chain import Issuers, Walker
+from wallscope.walls.computing import computes
 from wallscope.walls.rounds import walked_together
 
 
@@ -16,11 +17,7 @@ def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Numbers) -> pl.
     walker = Walker(waits, kinds, _issuers(operations, waits))
     ops = operations["op"].to_numpy().astype(np.int64)
     starts_ns, ends_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
-    is_compute, is_graph = (
-        (operations["class"] == kind).to_numpy()
-        for kind in (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
-    )
-    computing = np.flatnonzero(is_compute | is_graph)
+    computing = np.flatnonzero(computes(filled(operations["class"])))
     start_ns = starts_ns[computing]
     reached_ns = np.maximum.accumulate(np.append(starts_ns.min(), ends_ns[computing]))
     ended_by = np.flatnonzero(start_ns > reached_ns[:-1])

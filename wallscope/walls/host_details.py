@@ -15,13 +15,13 @@ from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times, distinct, inside, length_ns, ordered, union
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.blocking_calls import blocking_calls
+from wallscope.walls.computing import computes
 from wallscope.walls.serialisation import READY_NS, serialisation
 from wallscope.walls.totals import Sums
 from wallscope.walls.typical import TypicalWork
 
 _FEWEST_SAMPLES = 20
 _IS_LAUNCHING = np.isin(list(CallRole), (CallRole.LAUNCH, CallRole.GRAPH))
-_IS_COMPUTING = np.isin(list(OperationClass), (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH))
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -75,7 +75,6 @@ def _launched(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
     of_calls = calls["thread", "role", "start_ns", "end_ns"][call[issued[first]]]
     is_launch = _IS_LAUNCHING[filled(of_calls["role"])]
     start_ns, end_ns = (of_calls[side].to_numpy() for side in ("start_ns", "end_ns"))
-    computes = _IS_COMPUTING[columns.of_class[issued]]
     ran_ns = columns.end_ns[issued] - columns.start_ns[issued]
     return _Launched(
         thread=of_calls["thread"].to_numpy()[is_launch],
@@ -83,7 +82,7 @@ def _launched(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
         call_ns=(end_ns - start_ns)[is_launch],
         first_ns=np.minimum.reduceat(columns.start_ns[issued], first)[is_launch],
         work_ns=np.add.reduceat(ran_ns, first)[is_launch],
-        computes=np.logical_or.reduceat(computes, first)[is_launch],
+        computes=np.logical_or.reduceat(computes(columns.of_class[issued]), first)[is_launch],
     )
 
 

@@ -6,24 +6,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
-from wallscope.arrays.lookup import beside, places
+from wallscope.arrays.columns import Rows, filled, place
+from wallscope.arrays.lookup import beside, places, rows_of
 from wallscope.model.capture import Capture
 from wallscope.model.kinds import CallRole, CopyCause, CopyDirection, MemoryKind, OperationClass
 from wallscope.model.memory import CopyWork, Memory, Offload
 from wallscope.timeline.copies import BULK_BYTES
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Spans, common, covered_ns, inside, ordered, union
 from wallscope.walls.typical import CATEGORIES, TypicalWork
 
-_COPY = list(OperationClass).index(OperationClass.COPY)
 _DIRECTIONS = tuple(CopyDirection)
 _TO_DEVICE, _TO_HOST, _FILL = map(
     _DIRECTIONS.index, (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST, CopyDirection.FILL)
 )
-_OFFLOAD = list(CopyCause).index(CopyCause.OFFLOAD)
-_ALLOC = list(CallRole).index(CallRole.ALLOC)
-_ISSUING = [list(CallRole).index(role) for role in (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)]
+_IS_ISSUING = np.isin(list(CallRole), (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY))
 _IS_PINNED = {MemoryKind.PINNED: 1, MemoryKind.PAGEABLE: 0}
 _PINNED = np.array([*(_IS_PINNED.get(kind, -1) for kind in MemoryKind), -1])
 """By place of the memory of a copy's host end, whether it is pinned; behind the last, and of others -1."""
@@ -36,12 +32,12 @@ def memory(work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_b
     counts as far as its release shows.
     """
     columns, rows = work.columns, work.rows_of(OperationClass.COPY)
-    place = places(columns.op[rows], capture.copies["op"].to_numpy())
-    told = capture.copies["direction", "source", "destination"][place[place >= 0]]
-    direction, source, destination = (beside(filled(column).astype(np.int64), place >= 0) for column in told)
+    copy = places(columns.op[rows], capture.copies["op"].to_numpy())
+    told = capture.copies["direction", "source", "destination"][copy[copy >= 0]]
+    direction, source, destination = (beside(filled(column).astype(np.int64), copy >= 0) for column in told)
     host_end = np.where(direction == _TO_DEVICE, source, np.where(direction == _TO_HOST, destination, -1))
     pinned = _PINNED[host_end]
-    working = union(columns.spans(np.flatnonzero(columns.of_class != _COPY)))
+    working = union(columns.spans(np.flatnonzero(columns.of_class != place(OperationClass.COPY))))
     worked = common(working, work.steps)
     allocating = _allocating(work, capture, rank["process"])
     return Memory(
@@ -85,9 +81,8 @@ def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: 
 def offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
     """The copies to the host that come back, and those that bring them, of one rank (`COPY_CAUSES`)."""
     columns = work.columns
-    offloaded = causes["op"].to_numpy()[filled(causes["cause"]) == _OFFLOAD]
-    found = places(offloaded, columns.op)
-    moved = found[found >= 0]
+    offloaded = causes["op"].to_numpy()[filled(causes["cause"]) == place(CopyCause.OFFLOAD)]
+    moved, _ = rows_of(columns.op, offloaded)
     begun = moved[columns.begins[moved]]
     size, category = filled(work.operations["bytes"][begun], 0), columns.category[begun]
     to_host, to_device = (
@@ -125,13 +120,13 @@ def _allocating(work: TypicalWork, capture: Capture, process: int) -> tuple[int,
         return None
     count = spent_ns = 0
     for calls in calls_of_threads(capture, process):
-        role = calls["role"].to_physical().to_numpy()
-        rows = np.flatnonzero(role == _ALLOC)
+        role = filled(calls["role"])
+        rows = np.flatnonzero(role == place(CallRole.ALLOC))
         if rows.size == 0:
             continue
         start_ns, end_ns = calls["start_ns"].to_numpy()[rows], calls["end_ns"].to_numpy()[rows]
         count += int(inside(work.issued, start_ns).sum())
-        if np.isin(_ISSUING, role).any():
+        if _IS_ISSUING[role].any():
             spent_ns += int(covered_ns(union(ordered(start_ns, end_ns)), work.issued).sum())
     return work.mean(count), work.mean(spent_ns)
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from wallscope.arrays.columns import Rows
 from wallscope.arrays.groups import grouped
-from wallscope.arrays.lookup import Flags
+from wallscope.arrays.lookup import Flags, are_among
 from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
@@ -174,7 +174,7 @@ def _along_threads(walk: _Walk, gap: Rows, thread: Rows, walker: Walker, blockin
     last = np.searchsorted(np.asarray(issuers.end_ns), at_ns, side="left") - 1
     is_other = (last >= 0) & (np.asarray(issuers.end_ns)[last] > left_ns)
     is_other &= ~is_inside & (np.asarray(issuers.thread)[last] != thread)
-    is_left = is_other | (is_inside & np.isin(call, blocking))
+    is_left = is_other | (is_inside & are_among(call, blocking))
     walk.is_left[gap[is_left]] = True
     own = np.flatnonzero(~is_left)
     kind = np.where(is_inside, np.asarray(walker.kinds)[call], _OUTSIDE_CALLS)[own]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.columns import Rows, filled, place
 from wallscope.arrays.groups import grouped
-from wallscope.arrays.lookup import flags, places
+from wallscope.arrays.lookup import beside, flags, places
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.host import Serialisation
@@ -29,7 +29,6 @@ _RIGHT_AFTER_NS = 5_000
 _MOST_LOOKED_AT = 8
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 _NEVER = 2**62
-_KERNEL, _WAIT = list(OperationKind).index(OperationKind.KERNEL), list(SyncKind).index(SyncKind.WAIT)
 
 
 def serialisation(
@@ -49,8 +48,7 @@ def serialisation(
     sm_count = None if gpu is None else gpu.sm_count
     before, held_ns = _held(kernels, work, waits)
     shape = places(kernels.op[before], capture.kernels["op"].to_numpy())
-    blocks = np.full(before.size, -1)
-    blocks[shape >= 0] = filled(capture.kernels["blocks"][shape[shape >= 0]])
+    blocks = beside(filled(capture.kernels["blocks"][shape[shape >= 0]]), shape >= 0)
     is_roomy = (blocks >= 0) & (blocks < (sm_count or 0))
     is_known = before.size == 0 or (sm_count is not None and bool((blocks >= 0).all()))
     steps = work.steps.start_ns.size
@@ -78,7 +76,7 @@ class _Kernels:
     @classmethod
     def of(cls, operations: pl.DataFrame) -> "_Kernels":
         """Those among some operations (`OPERATIONS`)."""
-        rows = np.flatnonzero(filled(operations["kind"]) == _KERNEL)
+        rows = np.flatnonzero(filled(operations["kind"]) == place(OperationKind.KERNEL))
         call = operations["call"].to_numpy()[rows]
         if operations["graph_node"].null_count() < len(operations):
             call = np.where(operations["graph_node"].is_null().to_numpy()[rows], call, -1)
@@ -99,7 +97,7 @@ def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
     if used["flags"].null_count():
         return True
     processes = used["process"].unique().to_list()
-    waits = capture.syncs["process"].to_numpy()[filled(capture.syncs["kind"]) == _WAIT]
+    waits = capture.syncs["process"].to_numpy()[filled(capture.syncs["kind"]) == place(SyncKind.WAIT)]
     if np.isin(waits, processes).any():
         return False
     is_waiting = capture.call_names["text"].str.contains("StreamWaitEvent").to_numpy()

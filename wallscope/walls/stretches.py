@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Rows, coded, texts_of
+from wallscope.arrays.columns import Codes, Rows, filled, numbered, texts_of
 from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import ROLE
-from wallscope.model.kinds import CallRole, LinkKind, OperationClass
+from wallscope.model.kinds import CallRole, LinkKind
 from wallscope.timeline.call_spans import CallSpans
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.pieces import Pieces
@@ -18,6 +18,7 @@ from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times, numbers
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
+from wallscope.walls.computing import computes
 from wallscope.walls.drained import Drained
 from wallscope.walls.host import told_on_threads
 
@@ -101,9 +102,8 @@ def issued_between(
 
 def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
     """The first operation of a rank that computes from each moment on; -1 where none starts just then."""
-    kind = operations["class"]
-    computes = (kind == OperationClass.COMPUTE) | (kind == OperationClass.OPAQUE_GRAPH)
-    own = np.flatnonzero((operations["rank_id"].to_numpy() == rank_id) & computes.to_numpy())
+    is_own = operations["rank_id"].to_numpy() == rank_id
+    own = np.flatnonzero(is_own & computes(filled(operations["class"])))
     starts_ns = operations["start_ns"].to_numpy()[own]
     place = np.searchsorted(starts_ns, at_ns)
     is_there = np.append(starts_ns, at_ns.max(initial=0) + 1)[place] == at_ns
@@ -199,7 +199,7 @@ def _of_rank(
 def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
     """The cause of each piece, as told or else (-1) by the role of its call, as a place in a list."""
     of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
-    number, names = coded(pl.Series([*texts, *of_role], dtype=pl.String))
+    number, names = numbered([*texts, *of_role])
     cause, untold = told.copy(), np.flatnonzero(told < 0)
     cause[untold] = len(texts) + roles[call[untold]].astype(np.int64)
     return number[cause], names
