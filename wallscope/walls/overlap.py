@@ -46,7 +46,7 @@ def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     is_beside = ~is_alone & (covered >= _BESIDE * length_ns)
     if np.count_nonzero(is_beside) < _FEWEST:
         return None
-    shape = _shapes(own["op", "name"][compute], kernels)
+    shape = _shapes(work.columns.op[compute], work.columns.name[compute], kernels)
     shapes = int(shape.max()) + 1
     alone, beside = (_Side.of(shape[held], length_ns[held], shapes) for held in (is_alone, is_beside))
     often = np.flatnonzero((alone.count >= _FEWEST) & (beside.count >= _FEWEST))
@@ -96,8 +96,8 @@ class _Side:
         return found
 
 
-def _shapes(compute: pl.DataFrame, kernels: pl.DataFrame) -> Rows:
+def _shapes(op: Rows, name: Rows, kernels: pl.DataFrame) -> Rows:
     """The name and launch shape of each kernel as a number; what has no row in `KERNELS` has one shape."""
-    name, place = filled(compute["name"]), places(compute["op"].to_numpy(), kernels["op"].to_numpy())
-    shapes = kernels[*_SHAPE][place[place >= 0]]
-    return groups(name, *(beside(filled(shape), place >= 0) for shape in shapes))
+    row = places(op, kernels["op"].to_numpy())
+    shapes = kernels[*_SHAPE][row[row >= 0]]
+    return groups(name, *(beside(filled(shape), row >= 0) for shape in shapes))

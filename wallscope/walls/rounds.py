@@ -19,6 +19,7 @@ from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.order import BEFORE_ALL
+from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times
 from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS, Walker
@@ -65,8 +66,9 @@ class _Walk:
         held = np.flatnonzero(start_ns < self.at_ns[gap])
         link = np.empty((9, held.size), np.int64)
         told = (gap, start_ns, self.at_ns[gap], kind, *bound)
+        is_whole = held.size == gap.size
         for row, column in enumerate(told):
-            link[row] = column[held] if isinstance(column, np.ndarray) else column
+            link[row] = column if is_whole or not isinstance(column, np.ndarray) else column[held]
         self.links.append(link)
         self.at_ns[gap[held]] = start_ns[held]
 
@@ -75,12 +77,11 @@ class _Walk:
         return self.at_ns[gap] > self.gaps.start_ns[gap]
 
     def frame(self, op: Rows) -> pl.DataFrame:
-        """The links (`LINKS`) of the gaps that are not left; `op` ends each gap."""
-        found = [*np.concatenate([np.empty((9, 0), np.int64), *self.links], axis=1)]
-        if self.is_left.any():
-            held = np.flatnonzero(~self.is_left[found[0]])
-            found = [column[held] for column in found]
-        gap, start_ns, end_ns, kind, *bound, slack_ns = found
+        """The links (`LINKS`) of the gaps that are not left, in order of time; `op` ends each gap."""
+        found = np.concatenate([np.empty((9, 0), np.int64), *self.links], axis=1)
+        held = np.flatnonzero(~self.is_left[found[0]])
+        held = held[np.argsort(found[1][held], kind="stable")]
+        gap, start_ns, end_ns, kind, *bound, slack_ns = (column[held] for column in found)
         columns = dict(zip(("op", "next_op", "call", "thread"), bound, strict=True))
         return pl.DataFrame(
             {
@@ -206,7 +207,7 @@ def _latest_producers(op: Rows, start_ns: Times, waits: Dependencies) -> _Latest
     end_ns = np.minimum(ends_ns[other], start_ns[row])
     order = np.lexsort((-other, end_ns, row))
     row, other, end_ns = row[order], other[order], end_ns[order]
-    is_new = np.append(True, (row[1:] != row[:-1]) | (other[1:] != other[:-1]))[: row.size]
+    is_new = np.flatnonzero(turns(row, other))
     row, other, end_ns = row[is_new], other[is_new], end_ns[is_new]
     last = np.flatnonzero(np.append(row[1:] != row[:-1], True)[: row.size])
     producer[rows] = -1

@@ -220,7 +220,7 @@ def _of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -
     row = np.searchsorted(start_ns, cuts, side="left") - 1  # the one that begins before
     cuts = cuts[(row >= 0) & (cuts < np.append(end_ns, 0)[row])]
     starts_ns = np.concatenate((start_ns, cuts, inside_ns))
-    order = np.argsort(starts_ns)
+    order = np.argsort(starts_ns, kind="stable")  # three that are in order
     outside = np.full(start_ns.size + cuts.size, -1)
     return (
         starts_ns[order],
