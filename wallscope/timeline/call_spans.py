@@ -79,14 +79,24 @@ def call_spans(calls: pl.DataFrame) -> dict[int, CallSpans]:
     return found
 
 
+def are_outer(end_ns: Times) -> Flags:
+    """Whether each call of a thread, by start and the longest first, ends behind all before it.
+
+    >>> are_outer(np.array([9, 4, 12, 12])).tolist()
+    [True, False, True, False]
+    """
+    found = np.ones(end_ns.size, np.bool_)
+    found[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
+    return found
+
+
 def _flattened(own: pl.DataFrame) -> CallSpans:
     start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
     call = own["call"].to_numpy().astype(np.int64)
     order = np.lexsort((np.arange(call.size), -end_ns, start_ns))
     start_ns, end_ns, call = start_ns[order], end_ns[order], call[order]
     wins = own["role"].is_in(_WINS_INSIDE).to_numpy()[order]
-    is_outermost = np.ones(call.size, np.bool_)
-    is_outermost[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
+    is_outermost = are_outer(end_ns)
     outermost = np.flatnonzero(is_outermost)
     inner = _winning_inside(end_ns, wins, is_outermost)
     if inner.size == 0:

@@ -8,11 +8,11 @@ from typing import get_args
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows
+from wallscope.arrays.groups import runs
 from wallscope.model.host import BlockingCall, RepeatedUnit
-from wallscope.timeline.inheritance import of_the_one_that_waits
-from wallscope.timeline.nesting import Rows
+from wallscope.timeline.call_spans import are_outer
 from wallscope.timeline.paths import path_texts
-from wallscope.timeline.sequences import Flags, turns
 from wallscope.timeline.spans import Times, inside
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.drained import Drained
@@ -76,7 +76,8 @@ def _in_steps(drained: Drained, work: TypicalWork, evidence: Evidence) -> _Made:
     start_ns, end_ns, thread = times.start_ns[calls], times.end_ns[calls], times.thread[calls]
     order = np.lexsort((-end_ns, start_ns, thread))
     calls, start_ns, end_ns, thread = calls[order], start_ns[order], end_ns[order], thread[order]
-    rows = np.flatnonzero(_are_outer(thread, end_ns) & inside(work.steps, end_ns))
+    is_outer = np.concatenate([np.empty(0, np.bool_), *(are_outer(end_ns[own]) for _, own in runs(thread))])
+    rows = np.flatnonzero(is_outer & inside(work.steps, end_ns))
     return _Made(
         texts=drained.names(calls[rows]),
         waited_ns=end_ns[rows] - start_ns[rows],
@@ -84,24 +85,11 @@ def _in_steps(drained: Drained, work: TypicalWork, evidence: Evidence) -> _Made:
     )
 
 
-def _are_outer(thread: Rows, end_ns: Times) -> Flags:
-    """Whether each call, by thread and start, ends behind all of its thread before it."""
-    is_outer = np.ones(thread.size, np.bool_)
-    for rows in np.split(np.arange(thread.size), np.flatnonzero(turns(thread))[1:]):
-        own_ns = end_ns[rows]
-        is_outer[rows[1:]] = own_ns[1:] > np.maximum.accumulate(own_ns)[:-1]
-    return is_outer
-
-
 def _ranges(thread: Rows, at_ns: Rows, activity: HostActivity) -> Rows:
     """The innermost range at moments of threads; of a thread without one, that of who waits for it."""
     found = np.full(thread.size, -1, np.int64)
-    for one in np.unique(thread).tolist():
-        rows = np.flatnonzero(thread == one)
-        if one in activity.holders:
-            found[rows] = activity.holders[one].open_range(at_ns[rows])
-        alone = rows[found[rows] < 0]
-        found[alone] = of_the_one_that_waits(activity.others(one), at_ns[alone])
+    for one, rows in runs(thread):
+        found[rows] = activity.open_range(one, at_ns[rows])
     return found
 
 

@@ -113,6 +113,15 @@ class HostActivity:
             found.setdefault(self._processes[thread], []).append(thread)
         return found
 
+    def open_range(self, thread: int, at_ns: Times) -> Rows:
+        """The innermost range at moments of a thread, else that of who waits for it; -1 without one."""
+        held = self.holders.get(thread)
+        found = np.full(at_ns.size, -1) if held is None else held.open_range(at_ns)
+        alone = np.flatnonzero(found < 0)
+        if alone.size:
+            found[alone] = of_the_one_that_waits(self.others(thread), at_ns[alone])
+        return found
+
     def moments(
         self, threads: list[int], issuing: list[int], between_ns: tuple[int, int] = _ALWAYS
     ) -> dict[int, Times]:
@@ -216,11 +225,7 @@ def told_on_threads(
     for thread, own in grouped(of_thread[on_thread]):
         rows = on_thread[own]
         at_ns = start_ns[rows]
-        held = activity.holders.get(thread)
-        open_range = np.full(rows.size, -1) if held is None else held.open_range(at_ns)
-        alone = np.flatnonzero(open_range < 0)
-        if alone.size:
-            open_range[alone] = of_the_one_that_waits(activity.others(thread), at_ns[alone])
+        open_range = activity.open_range(thread, at_ns)
         found[rows] = open_range
         outside = np.flatnonzero(kind[rows] == place(LinkKind.OUTSIDE_CALLS))
         told = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)

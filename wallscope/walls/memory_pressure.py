@@ -18,6 +18,7 @@ from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, Pressure
 from wallscope.model.kinds import OperationClass, RecomputeSource
 from wallscope.model.memory import Memory, MemoryUse
+from wallscope.timeline.call_spans import are_outer
 from wallscope.timeline.spans import Spans, inside
 from wallscope.units import percent, plural, size
 from wallscope.walls.memory import calls_of_threads, used_by
@@ -115,10 +116,7 @@ def _retries(letter: npt.NDArray[np.uint8], calls: pl.DataFrame, steps: Spans) -
     """How many there are among the calls of a thread, by their letters; calls inside calls do not count."""
     if (letter == ord("M")).sum() < 2 or (letter == ord("F")).sum() < 2:
         return 0
-    end_ns = calls["end_ns"].to_numpy()
-    is_outer = np.ones(end_ns.size, np.bool_)
-    is_outer[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
-    rows = np.flatnonzero(is_outer & (letter > 0))
+    rows = np.flatnonzero(are_outer(calls["end_ns"].to_numpy()) & (letter > 0))
     found = np.array([match.end() for match in _RETRY.finditer(letter[rows].tobytes())], np.int64)
     return int(inside(steps, calls["start_ns"].to_numpy()[rows[found]]).sum())
 
