@@ -138,19 +138,20 @@ def caused(
         in_graph: number of the graph launch of each operation, -1 outside graphs.
     """
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
-    kind, op, next_op = pieces.kind, np.maximum(pieces.op, 0), np.maximum(pieces.next_op, 0)
-    is_computing = causes.computes[op]
+    kind = pieces.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
-    is_kind = {one: kind == place(one) for one in (LinkKind.UNRESOLVED, LinkKind.HAND_OVER)}
-    found = np.where(is_kind[LinkKind.UNRESOLVED], len(_BY_KIND) + pieces.state, found)
+    rows = np.flatnonzero(kind == place(LinkKind.UNRESOLVED))
+    found[rows] = len(_BY_KIND) + pieces.state[rows]
 
+    rows = np.flatnonzero(kind == place(LinkKind.HAND_OVER))
+    op, next_op = pieces.op[rows], pieces.next_op[rows]
     same_graph = (in_graph[op] == in_graph[next_op]) & (in_graph[op] >= 0)
     in_order = (causes.chain[op] == causes.chain[next_op]) | same_graph
-    is_gap = in_order & is_computing & causes.computes[next_op]
-    behind = np.where(is_gap, len(_FIXED) - 1, first_of_op + causes.befores[op])
-    found = np.where(is_kind[LinkKind.HAND_OVER], behind, found)
+    is_gap = in_order & causes.computes[op] & causes.computes[next_op]
+    found[rows] = np.where(is_gap, len(_FIXED) - 1, first_of_op + causes.befores[op])
 
-    is_link = kind == place(LinkKind.OPERATION)
-    found = np.where((kind < 0) | is_link, first_of_op + causes.causes[op], found)
-    found[is_link & is_computing] = len(LinkKind)
+    rows = np.flatnonzero((kind < 0) | (kind == place(LinkKind.OPERATION)))
+    op = pieces.op[rows]
+    is_gap = (kind[rows] >= 0) & causes.computes[op]
+    found[rows] = np.where(is_gap, len(LinkKind), first_of_op + causes.causes[op])
     return found, [*_FIXED, *causes.texts, *texts]
