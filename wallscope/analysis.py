@@ -171,10 +171,9 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     configuration: RunConfiguration,
 ) -> _Spoken:
     """The ranks accounted for, and the one that speaks for them; what accounts are made from is let go."""
-    found = accounts(parts, facts, evidence)
+    found, anchor = both(lambda: accounts(parts, facts, evidence), lambda: anchor_of(parts, division))
     ranks = tuple(account.rank for account in found)
     place = least_computing(ranks, parts.unmarked_places())
-    anchor = anchor_of(parts, division)
 
     def speaking(place: int) -> Analysis:
         shown = found[place]
