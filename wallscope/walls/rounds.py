@@ -128,8 +128,9 @@ def _stepped(
     start_ns = np.minimum(starts_ns[op], walk.at_ns[gap])
     latest = _latest_producers(op, start_ns, waits)
     is_known, is_issued = latest.producer >= 0, call >= 0
-    is_late = waits.calls.end_ns[call] > start_ns
-    issued_ns = np.where(is_late, waits.calls.start_ns[call], waits.calls.end_ns[call])
+    returned_ns = waits.calls.end_ns[call]
+    is_late = returned_ns > start_ns
+    issued_ns = np.where(is_late, waits.calls.start_ns[call], returned_ns)
     by_issue = is_issued & (~is_known | (issued_ns > latest.done_ns))
     bound_ns = np.where(by_issue, issued_ns, latest.done_ns)
     is_lost = latest.is_open & (start_ns - bound_ns > LONGEST_HAND_OVER_NS)
