@@ -1,5 +1,6 @@
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -33,3 +34,10 @@ def test_the_typical_step_is_made_of(steady, selected, expected):
 @given(total=st.integers(-(2**70), 2**70), count=st.integers(1, 12))
 def test_a_mean_is_rounded_as_fractions_are(total, count):
     assert mean_of(total, count) == round(Fraction(total, count))
+
+
+@given(totals=st.lists(st.integers(-(2**60), 2**60)), count=st.integers(1, 12))
+def test_means_of_several_are_those_of_each(totals, count):
+    found = mean_of(np.array(totals, np.int64), count)
+
+    assert found.tolist() == [mean_of(total, count) for total in totals]

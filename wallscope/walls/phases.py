@@ -102,7 +102,8 @@ class Phases:
         place = path[rows] * _WALLS + filled(slices["wall"])[rows]
         owned = summed(place, spent_ns, len(self.paths) * _WALLS).reshape(-1, _WALLS)
         _add_upwards(owned, self.paths)
-        return {path: Walls(*(mean_of(part, step_count) for part in owned[path].tolist())) for path in paths}
+        means = mean_of(owned, step_count).tolist()
+        return {path: Walls(*means[path]) for path in paths}
 
 
 def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:

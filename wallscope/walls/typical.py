@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from wallscope.model.selection import FOREVER_NS
 from wallscope.timeline.ordinary import is_ordinary
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered
 
+_Whole = TypeVar("_Whole", int, Times)
 CATEGORIES: tuple[str, ...] = tuple(CATEGORY.categories)
 """In the order of their places in `WorkColumns`."""
 
@@ -59,14 +61,15 @@ def apportioned(sums: Sequence[int], count: int, total: int) -> list[int]:
     return whole
 
 
-def mean_of(total: int, count: int) -> int:
-    """A total over some as the mean of one, rounded; of two that are as near the even one.
+def mean_of(total: _Whole, count: int) -> _Whole:
+    """A total over some, or each of several, as the mean of one, rounded; of two as near the even one.
 
     >>> mean_of(7, 2), mean_of(9, 2), mean_of(-7, 3)
     (4, 4, -2)
     """
     whole, rest = divmod(total, count)
-    return whole + (2 * rest > count or (2 * rest == count and whole % 2 == 1))
+    found: _Whole = whole + ((2 * rest > count) | ((2 * rest == count) & (whole % 2 == 1)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
