@@ -10,9 +10,8 @@ from threading import Lock
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import coded
+from wallscope.arrays.columns import Rows, coded
 from wallscope.cores import side_by_side
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.play import Change, Others
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.spans import Times

@@ -4,9 +4,9 @@ A sample is the mean since the one before it, of the whole GPU: nothing of it be
 """
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.lookup import Flags
 from wallscope.model.capture import Capture
 from wallscope.model.metrics import SPELLED, GpuMetrics, MetricMean
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
@@ -81,8 +81,8 @@ def _exclusive_share(samples: Spans, capture: Capture, rank_id: int, gpu: int) -
     return 1 - float(shared.mean())
 
 
-def _touched(samples: Spans, operations: pl.DataFrame) -> npt.NDArray[np.bool_]:
+def _touched(samples: Spans, operations: pl.DataFrame) -> Flags:
     """Whether any of the operations ran during each sample."""
     busy = union(ordered(operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()))
-    is_touched: npt.NDArray[np.bool_] = covered_ns(busy, samples) > 0
+    is_touched: Flags = covered_ns(busy, samples) > 0
     return is_touched
