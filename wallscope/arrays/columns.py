@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 Rows = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.integer]
 
 

@@ -3,9 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.arrays.columns import Rows
-
-Flags = npt.NDArray[np.bool_]
+from wallscope.arrays.columns import Flags, Rows
 
 
 def places(wanted: npt.NDArray[np.integer], among: npt.NDArray[np.integer]) -> Rows:
@@ -46,7 +44,7 @@ class Places:
         return self._place[np.where((at >= 0) & (at < behind), at, behind)].astype(np.int64)
 
 
-def are_among(wanted: Rows, chosen: Rows) -> npt.NDArray[np.bool_]:
+def are_among(wanted: Rows, chosen: Rows) -> Flags:
     """Whether each number is one of some.
 
     >>> are_among(np.array([5, 6, 5]), np.array([9, 5])).tolist()

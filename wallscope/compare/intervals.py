@@ -15,6 +15,7 @@ from math import ceil, inf, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags
 from wallscope.compare.quantiles import normal, student
 from wallscope.model.comparison import ASSUMED_OFF, NoiseSource
 from wallscope.timeline.ordinary import FEWEST_FOR_QUARTILES, is_ordinary
@@ -203,11 +204,11 @@ def _joined(base: tuple[float, float, float], head: tuple[float, float, float]) 
     return sqrt(left + right), (left + right) ** 2 / parts if parts else 1.0
 
 
-def _usual(length_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _usual(length_ns: npt.NDArray[np.int64]) -> Flags:
     """All steps but slow ones, which the typical step leaves out: drawn often, they would be in it."""
     median = float(np.median(length_ns))
     deviation = _NORMAL_DEVIATION * float(np.median(np.abs(length_ns - median)))
-    usual: npt.NDArray[np.bool_] = length_ns <= max(SLOW * median, median + _OUTLYING * deviation)
+    usual: Flags = length_ns <= max(SLOW * median, median + _OUTLYING * deviation)
     is_left_out = length_ns.size >= FEWEST_FOR_QUARTILES and usual.sum() > 0.75 * length_ns.size
     return usual if is_left_out else np.ones(length_ns.size, dtype=np.bool_)
 

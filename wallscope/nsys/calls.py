@@ -6,15 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.model.frames import CALLS, ROLE
 from wallscope.model.kinds import CallRole
 from wallscope.nsys.strings import NAMELESS, numbered, texts_of
 from wallscope.nsys.tables import Database
 from wallscope.nsys.threads import with_threads
 
-Rows = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 _ROOMY = 4
 _MOST_THREADS = 1 << 16
 """So many are sorted by counting them."""

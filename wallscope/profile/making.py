@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled, place
+from wallscope.arrays.columns import Flags, Rows, filled, place
 from wallscope.arrays.groups import combined, distinct_rows, summed
-from wallscope.arrays.lookup import Flags, flags, rows_of
+from wallscope.arrays.lookup import flags, rows_of
 from wallscope.model.frames import BUDGET_PARTS
 from wallscope.model.kinds import Axis, OperationClass, Wall
 from wallscope.model.profile import (

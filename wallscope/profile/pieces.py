@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, coded, filled
+from wallscope.arrays.columns import Flags, Rows, coded, filled
 from wallscope.arrays.groups import combined, spread
-from wallscope.arrays.lookup import Flags, at_places
+from wallscope.arrays.lookup import at_places
 from wallscope.model.kinds import Absent, LinkKind
 from wallscope.profile.describing import HOST, Described
 from wallscope.profile.kinds import CATEGORY, NAME, PATH

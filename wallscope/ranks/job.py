@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.lookup import Flags, flags
+from wallscope.arrays.columns import Flags
+from wallscope.arrays.lookup import flags
 from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Dominant
 from wallscope.model.job import (

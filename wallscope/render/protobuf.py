@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags
+
 _VARINT, _FIXED64, _DELIMITED = 0, 1, 2
 
 Bytes = npt.NDArray[np.uint8]
@@ -82,7 +84,7 @@ def messages(field: int, *parts: Ragged) -> Ragged:
     return joined(same(_key(field, _DELIMITED), body.sizes.size), _varints(body.sizes), body)
 
 
-def spread(rows: Ragged, among: npt.NDArray[np.bool_]) -> Ragged:
+def spread(rows: Ragged, among: Flags) -> Ragged:
     """The rows at the places that are true; the others are empty."""
     sizes = np.zeros(among.size, np.int64)
     sizes[among] = rows.sizes

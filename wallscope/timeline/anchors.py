@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.lookup import Flags, flags
+from wallscope.arrays.columns import Flags
+from wallscope.arrays.lookup import flags
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
 from wallscope.timeline.spans import Times

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.lookup import places
 from wallscope.arrays.remembered import Remembered
-from wallscope.timeline.nesting import Rows
-from wallscope.timeline.sequences import Flags
 from wallscope.timeline.spans import Times
 
 _BACKWARD = (

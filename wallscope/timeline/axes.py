@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.lookup import at_places, places
 from wallscope.arrays.remembered import Remembered
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.frames import AXES, CATEGORY
 from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
-from wallscope.timeline.nesting import Rows, led_to
-from wallscope.timeline.sequences import Flags, turns
+from wallscope.timeline.nesting import led_to
+from wallscope.timeline.sequences import turns
 
 _OPERATIONS, _BACKENDS = tuple(Collective), tuple(Backend)
 _EACH_OPERATION = pl.Series(_OPERATIONS, dtype=AXES["operation"])

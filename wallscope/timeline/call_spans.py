@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.groups import runs
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.nesting import Rows, parents
+from wallscope.timeline.nesting import parents
 from wallscope.timeline.spans import Numbers, Times, numbers
 
-Flags = npt.NDArray[np.bool_]
 _BEFORE_ALL = -(2**62)
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import spread
 from wallscope.arrays.lookup import flags
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY, COLLECTIVES
 from wallscope.model.kinds import Backend, Collective, OperationClass
-from wallscope.timeline.nesting import Rows, innermost, jumps, parents
+from wallscope.timeline.nesting import innermost, jumps, parents
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times
 
@@ -88,7 +88,7 @@ class _Launches:
     thread: Rows
     at_ns: Times
     kind: Rows
-    is_copy: npt.NDArray[np.bool_]
+    is_copy: Flags
 
 
 def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> _Launches:
@@ -183,12 +183,10 @@ def _units_of_threads(asked: pl.DataFrame, launches: _Launches) -> tuple[Rows, R
     return unit, owner
 
 
-def _inside_a_call(start_ns: Times, end_ns: Times, is_call: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _inside_a_call(start_ns: Times, end_ns: Times, is_call: Flags) -> Flags:
     """Whether a row stands inside an earlier call: some calls are made of others."""
     reach_ns = np.maximum.accumulate(np.where(is_call, end_ns, np.iinfo(np.int64).min))
-    inside: npt.NDArray[np.bool_] = np.append(
-        False, (start_ns[1:] < reach_ns[:-1]) & (end_ns[1:] <= reach_ns[:-1])
-    )
+    inside: Flags = np.append(False, (start_ns[1:] < reach_ns[:-1]) & (end_ns[1:] <= reach_ns[:-1]))
     return inside
 
 

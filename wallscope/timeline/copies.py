@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.lookup import at_places, places
 from wallscope.model.frames import COPY_CAUSES
 from wallscope.model.kinds import CopyCause, CopyDirection, Pass
-from wallscope.timeline.nesting import Rows
-from wallscope.timeline.sequences import Flags, turns
+from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times, ordered, union
 
 BULK_BYTES = 65_536

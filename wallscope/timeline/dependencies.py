@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled, place
+from wallscope.arrays.columns import Flags, filled, place
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
@@ -153,7 +152,7 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
 
 
 def _told_of_calls(
-    syncs: pl.DataFrame, is_asked: npt.NDArray[np.bool_]
+    syncs: pl.DataFrame, is_asked: Flags
 ) -> dict[int, tuple[str | None, int | None, int | None]]:
     """Kind, context and stream of what some calls waited for, by number; the first row of a call counts."""
     call = syncs["call"].to_numpy()

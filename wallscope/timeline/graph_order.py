@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled, place
+from wallscope.arrays.columns import Rows, filled, place
 from wallscope.arrays.groups import grouped
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.stream_order import StreamOrder, Tail
 
 _AT_ONCE_NS = 5_000

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import runs
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.nesting import Rows, innermost, jumps
+from wallscope.timeline.nesting import innermost, jumps
 from wallscope.timeline.spans import Times
 
 _MOST_THREADS = 64
@@ -55,20 +54,20 @@ class HostThread:
         """When API calls begin, and when they end, each in order."""
         return self._call_start_ns, self._call_end_ns
 
-    def is_in_call(self, at_ns: Times) -> npt.NDArray[np.bool_]:
+    def is_in_call(self, at_ns: Times) -> Flags:
         """Whether the thread is inside an API call at each moment."""
         if self._call_end_ns.size == 0:
             return np.zeros(at_ns.size, dtype=bool)
         row = np.searchsorted(self._call_start_ns, at_ns, side="right") - 1
-        is_open: npt.NDArray[np.bool_] = (row >= 0) & (self._call_end_ns[row] > at_ns)
+        is_open: Flags = (row >= 0) & (self._call_end_ns[row] > at_ns)
         return is_open
 
-    def is_quiet(self, start_ns: Times, end_ns: Times) -> npt.NDArray[np.bool_]:
+    def is_quiet(self, start_ns: Times, end_ns: Times) -> Flags:
         """Whether the thread neither calls nor opens a range during each span."""
         made = _count_between(self._call_start_ns, start_ns, end_ns) + _count_between(
             self.start_ns, start_ns, end_ns
         )
-        is_quiet: npt.NDArray[np.bool_] = (made == 0) & ~self.is_in_call(start_ns)
+        is_quiet: Flags = (made == 0) & ~self.is_in_call(start_ns)
         return is_quiet
 
 

@@ -9,11 +9,12 @@ from typing import get_args
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows
 from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.host import RepeatedUnit
 from wallscope.timeline.anchors import FORWARD, are_saying, outermost, saying
 from wallscope.timeline.main_stream import MainStream, first_rows
-from wallscope.timeline.nesting import Rows, farthest
+from wallscope.timeline.nesting import farthest
 
 UNITS: tuple[tuple[AnchorUnit, str], ...] = (
     ("microbatch", r"(?i)(^|[^a-z])micro[ _-]?(batch|step)[ _#:.]*\d*$"),

@@ -1,11 +1,9 @@
 """Slices laid into lanes so that each lane can be drawn, and the order in which they begin and end."""
 
 import numpy as np
-import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.timeline.spans import Times
-
-Rows = npt.NDArray[np.int64]
 
 
 def side_by_side(start_ns: Times, end_ns: Times) -> Rows:
@@ -54,7 +52,7 @@ def _has_room(ends: list[int], start_ns: int, end_ns: int) -> bool:
     return not ends or end_ns <= ends[-1]
 
 
-def edges(start_ns: Times, end_ns: Times, depths: Rows) -> tuple[Rows, npt.NDArray[np.bool_]]:
+def edges(start_ns: Times, end_ns: Times, depths: Rows) -> tuple[Rows, Flags]:
     """In which order the slices of one lane begin and end: their rows, and whether each is a beginning.
 
     >>> rows, begins = edges(np.array([0, 0, 4, 4]), np.array([4, 2, 4, 5]), np.array([0, 1, 0, 0]))

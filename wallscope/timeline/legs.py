@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wallscope.timeline.nesting import Rows
+from wallscope.arrays.columns import Rows
 from wallscope.timeline.spans import Times
 
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Rows, filled
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import ComputeCategory, OperationClass
 from wallscope.timeline.anchors import AnchorRanges
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.steadiness import Host
 
 _COMPUTE, _OPAQUE_GRAPH = map(

@@ -6,11 +6,10 @@ found by jumping over ancestors that have ended, by powers of two.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.timeline.spans import Times
 
-Rows = npt.NDArray[np.int64]
 _MOST_TURNS = 64
 
 
@@ -71,12 +70,12 @@ def jumps(parent: Rows) -> list[Rows]:
     return found
 
 
-def nearest(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
+def nearest(rows: Rows, parent: Rows, is_wanted: Flags) -> Rows:
     """Of each row the nearest one of those that are wanted, itself or around it; -1 without one."""
     return led_to(np.where(is_wanted, np.arange(parent.size), parent))[rows]
 
 
-def farthest(parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
+def farthest(parent: Rows, is_wanted: Flags) -> Rows:
     """Of each row the outermost one of those that are wanted, itself or around it; -1 without one.
 
     >>> farthest(np.array([-1, 0, 1, -1]), np.array([False, True, True, False])).tolist()

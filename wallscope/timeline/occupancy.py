@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
-from wallscope.timeline.nesting import Rows
+from wallscope.arrays.columns import Rows, filled
 
 Shares = npt.NDArray[np.float64]
 

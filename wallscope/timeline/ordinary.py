@@ -3,10 +3,12 @@
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags
+
 FEWEST_FOR_QUARTILES = 8
 
 
-def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> Flags:
     """Whether each length lies within the quartiles of its row; all do, where a row has fewer than eight.
 
     Rows are along the last axis.
@@ -19,5 +21,5 @@ def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> n
     if length_ns.shape[-1] < FEWEST_FOR_QUARTILES:
         return np.ones(length_ns.shape, dtype=np.bool_)
     low, high = np.percentile(length_ns, [25, 75], axis=-1, keepdims=True)
-    within: npt.NDArray[np.bool_] = (length_ns >= low) & (length_ns <= high)
+    within: Flags = (length_ns >= low) & (length_ns <= high)
     return within

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Rows
 from wallscope.arrays.groups import groups, parts
 from wallscope.arrays.lookup import Places
 from wallscope.model.frames import PARTNERS
 from wallscope.model.kinds import OperationClass
 from wallscope.timeline.spans import Times
 
-_Indices = npt.NDArray[np.int64]
 _READ = ("op", "rank_id", "stream", "name", "start_ns", "end_ns")
 _FEWEST, _LEAST_MATCHED = 2, 0.9
 _FARTHEST_NS = 50_000
@@ -47,7 +47,7 @@ def partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFram
     return _joined(np.concatenate(found), own)
 
 
-def _communicators(op: _Indices, collectives: pl.DataFrame) -> _Indices:
+def _communicators(op: Rows, collectives: pl.DataFrame) -> Rows:
     """The communicator of each operation as a number, 0 where nothing tells it."""
     if collectives.is_empty():
         return np.zeros(op.size, np.int64)
@@ -55,7 +55,7 @@ def _communicators(op: _Indices, collectives: pl.DataFrame) -> _Indices:
     return np.append(number, 0)[Places(collectives["op"].to_numpy()).of(op)].astype(np.int64)
 
 
-def _pairs(same: pl.DataFrame) -> Iterator[_Indices]:
+def _pairs(same: pl.DataFrame) -> Iterator[Rows]:
     """Pairs of operations of one name that are one collective; two columns of numbers."""
     rank_id = same["rank_id"].to_numpy()
     of_streams = [rows for _, rows in parts(groups(rank_id, same["stream"].to_numpy()))]
@@ -66,7 +66,7 @@ def _pairs(same: pl.DataFrame) -> Iterator[_Indices]:
                 yield matched
 
 
-def _matched(one: pl.DataFrame, other: pl.DataFrame) -> _Indices | None:
+def _matched(one: pl.DataFrame, other: pl.DataFrame) -> Rows | None:
     """The pairs of two ranks, `None` where they do not communicate with each other."""
     starts, ends, other_starts, other_ends = (
         side[column].to_numpy() for side in (one, other) for column in ("start_ns", "end_ns")
@@ -81,7 +81,7 @@ def _matched(one: pl.DataFrame, other: pl.DataFrame) -> _Indices | None:
 
 def met(
     starts: Times, ends: Times, other_starts: Times, other_ends: Times, close_ns: float = _CLOSE_NS
-) -> tuple[_Indices, _Indices] | None:
+) -> tuple[Rows, Rows] | None:
     """The places of operations of two ranks with one clock that are one collective; `None` if they never met.
 
     Both sides are in order of their ends. Where these vary by no more than `close_ns` they end together.
@@ -112,7 +112,7 @@ def spreads_ns(apart_ns: Times | npt.NDArray[np.float64]) -> npt.NDArray[np.floa
     return np.asarray(np.percentile(np.abs(apart_ns - middle_ns), 75, axis=-1))
 
 
-def _nearest(at_ns: Times, among_ns: Times) -> _Indices:
+def _nearest(at_ns: Times, among_ns: Times) -> Rows:
     """The place of the nearest moment among others, which are in order."""
     right = np.searchsorted(among_ns, at_ns).clip(0, len(among_ns) - 1)
     left = (right - 1).clip(0)
@@ -120,7 +120,7 @@ def _nearest(at_ns: Times, among_ns: Times) -> _Indices:
     return np.where(is_left, left, right)
 
 
-def _joined(pairs: _Indices, communication: pl.DataFrame) -> pl.DataFrame:
+def _joined(pairs: Rows, communication: pl.DataFrame) -> pl.DataFrame:
     """Pairs joined into collectives; a collective has an operation of each rank once, else it is left out."""
     op, place = np.unique(pairs, return_inverse=True)
     one, other = place.reshape(-1, 2).T

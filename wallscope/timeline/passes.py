@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import PASSES
 from wallscope.model.kinds import Pass, RecomputeSource
-from wallscope.timeline.nesting import Rows, led_to, nearest
+from wallscope.timeline.nesting import led_to, nearest
 
 _SAYS_NOTHING = (
     r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"
@@ -115,7 +115,7 @@ def passes(
     )
 
 
-def optimizer_paths(paths: pl.DataFrame, names: pl.DataFrame) -> npt.NDArray[np.bool_]:
+def optimizer_paths(paths: pl.DataFrame, names: pl.DataFrame) -> Flags:
     """Whether each path (`PATHS` and their `NAMES`) is the optimizer's."""
     return np.array([state.of is Pass.OPTIMIZER for state in _states_of(paths, names)], np.bool_)
 
@@ -205,7 +205,7 @@ def _inside(around: _PathState, words: _Words) -> _PathState:
     return _PathState(around.of, around.replay, around.in_checkpoint)
 
 
-def _outermost(rows: Rows, parent: Rows, is_wanted: npt.NDArray[np.bool_]) -> Rows:
+def _outermost(rows: Rows, parent: Rows, is_wanted: Flags) -> Rows:
     """Of each range the outermost that one of that kind after the other leads to."""
     climbs = (parent >= 0) & np.append(is_wanted, False)[parent]
     return led_to(np.where(climbs, parent, np.arange(parent.size)))[rows]

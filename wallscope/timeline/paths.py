@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.groups import groups, ranked, runs
 from wallscope.arrays.lookup import at_places
 from wallscope.model.frames import NAMES, NESTED, PATHS
 from wallscope.timeline.folding import folded
 from wallscope.timeline.inheritance import around_whole, by_process, host_threads
-from wallscope.timeline.nesting import Rows, parents
+from wallscope.timeline.nesting import parents
 
 _LONGEST_NAME = 200
 

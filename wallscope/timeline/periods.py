@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.columns import Rows
+
 Symbols = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
 
 _FEWEST = 3
 _REGULAR_SHARE = 0.8

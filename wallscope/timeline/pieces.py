@@ -6,10 +6,9 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.lookup import are_among
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Numbers, Times
 
 
@@ -49,7 +48,7 @@ class Pieces:
         """What tells the order of pieces of all threads, of which each has settled at a moment."""
         return settled_ns, self.end_ns[row], self.start_ns[row], row
 
-    def at(self, thread: Rows, at_ns: Times, is_start: npt.NDArray[np.bool_]) -> Rows:
+    def at(self, thread: Rows, at_ns: Times, is_start: Flags) -> Rows:
         """The pieces of threads that end at a moment, contain it or start there; -1 without one."""
         found = np.full(thread.size, -1, np.int64)
         starts_ns, ends_ns = np.asarray(self.start_ns), np.asarray(self.end_ns)
@@ -97,7 +96,7 @@ class Pieces:
         return found
 
 
-def _runs(is_so: npt.NDArray[np.bool_]) -> tuple[Rows, Rows]:
+def _runs(is_so: Flags) -> tuple[Rows, Rows]:
     """The first and the last place of each run of what is so."""
     edge = np.diff(np.concatenate(([0], is_so.astype(np.int8), [0])))
     return np.flatnonzero(edge > 0), np.flatnonzero(edge < 0) - 1

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.order import BEFORE_ALL
 from wallscope.timeline.spans import Times
 from wallscope.timeline.stream_order import UNRESOLVED
@@ -23,7 +23,7 @@ class Placed:
 
     op: Rows
     row: Rows
-    is_early: npt.NDArray[np.bool_]
+    is_early: Flags
     offset_ns: Times
     start_ns: Times
     end_ns: Times
@@ -80,7 +80,7 @@ def together(parts: list[Placed]) -> Placed:
     )
 
 
-def is_further(placed: Placed) -> npt.NDArray[np.bool_]:
+def is_further(placed: Placed) -> Flags:
     """Whether each edge is not the first of its operation."""
     waiting = placed.edge[:, 0]
     return np.append(False, waiting[1:] == waiting[:-1])[: waiting.size]

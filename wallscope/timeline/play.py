@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wallscope.timeline.nesting import Rows
+from wallscope.arrays.columns import Rows
 from wallscope.timeline.order import Order, Slack
 from wallscope.timeline.runs import Runs
 from wallscope.timeline.spans import Numbers, Times, numbers

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wallscope.timeline.nesting import Rows
+from wallscope.arrays.columns import Rows
 from wallscope.timeline.order import Order
 from wallscope.timeline.play import LEAST_WAIT_NS, Played
 from wallscope.timeline.runs import referred

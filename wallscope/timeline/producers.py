@@ -4,10 +4,9 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.lookup import flags
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Numbers, numbers
 
 
@@ -60,7 +59,7 @@ class Producers:
         first, behind = bisect_left(held.ops, op), bisect_right(held.ops, op)
         return {producer for producer in held.producers[first:behind] if producer != op}
 
-    def is_waiting(self) -> npt.NDArray[np.bool_]:
+    def is_waiting(self) -> Flags:
         """Whether each operation is the first of a pair."""
         return np.frombuffer(self._held().waits, np.bool_)
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import ordered_by, runs
 from wallscope.arrays.lookup import at_places, flags, places
 from wallscope.model.frames import CATEGORY, RECOMPUTE
 from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.timeline.attention import replayed_attention
-from wallscope.timeline.nesting import Rows
-from wallscope.timeline.sequences import Flags, repeated, turns
+from wallscope.timeline.sequences import repeated, turns
 from wallscope.timeline.spans import Times
 
 _SHORTEST_RUN = 8

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.arrays.columns import Rows
 from wallscope.arrays.lookup import Places, are_among
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.legs import legs
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.order import BEFORE_ALL, Awaited, Order, Slack
 from wallscope.timeline.pieces import Pieces
 from wallscope.timeline.placed import Placed, edges_of, first_lags, is_further, together, typical_lags

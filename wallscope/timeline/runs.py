@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
-from wallscope.timeline.nesting import Rows, led_to
+from wallscope.arrays.columns import Flags, Rows
+from wallscope.timeline.nesting import led_to
 from wallscope.timeline.order import Order
 from wallscope.timeline.spans import Times
 
@@ -77,7 +77,7 @@ class _Waits:
     """
 
     place: Rows
-    is_known: npt.NDArray[np.bool_]
+    is_known: Flags
     further: Rows
     pieces: list[Sequence[int]]
 
@@ -142,12 +142,12 @@ def _waits(order: Order) -> _Waits:
     return _Waits(place, np.concatenate(comes) | (place >= first.size), of_others, pieces)
 
 
-def _joins(waits: _Waits, leg: Rows, meets: Rows) -> npt.NDArray[np.bool_]:
+def _joins(waits: _Waits, leg: Rows, meets: Rows) -> Flags:
     """Whether each operation goes on the run of what it waits for first."""
     count = leg.size
     readers = np.bincount(waits.place[~waits.is_known], minlength=count)
     before = np.where(waits.is_known[:count], 0, waits.place[:count])
     joins = ~waits.is_known[:count] & (readers[before] == 1) & (leg[before] == leg)
     joins[waits.further[:, 0]] = False
-    found: npt.NDArray[np.bool_] = joins & (meets < 0) & (meets[before] < 0)
+    found: Flags = joins & (meets < 0) & (meets[before] < 0)
     return found

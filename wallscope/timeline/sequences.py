@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.arrays.columns import Rows
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.groups import ranked
-
-Flags = npt.NDArray[np.bool_]
 
 
 def turns(*columns: npt.NDArray[Any]) -> Flags:

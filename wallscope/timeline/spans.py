@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wallscope.arrays.columns import Flags
 from wallscope.arrays.groups import spread
 
 Times = npt.NDArray[np.int64]
@@ -145,7 +146,7 @@ def length_ns(disjoint: Spans) -> int:
     return int((disjoint.end_ns - disjoint.start_ns).sum())
 
 
-def inside(disjoint: Spans, at_ns: Times) -> npt.NDArray[np.bool_]:
+def inside(disjoint: Spans, at_ns: Times) -> Flags:
     """Whether disjoint spans hold each moment.
 
     >>> inside(spans((0, 4), (6, 9)), np.array([0, 3, 4, 8, 9])).tolist()
@@ -154,5 +155,5 @@ def inside(disjoint: Spans, at_ns: Times) -> npt.NDArray[np.bool_]:
     if disjoint.start_ns.size == 0:
         return np.zeros(at_ns.size, np.bool_)
     row = np.searchsorted(disjoint.start_ns, at_ns, side="right") - 1
-    held: npt.NDArray[np.bool_] = (row >= 0) & (at_ns < disjoint.end_ns[row])
+    held: Flags = (row >= 0) & (at_ns < disjoint.end_ns[row])
     return held

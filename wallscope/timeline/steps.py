@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import filled
+from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.groups import by_rank, runs
 from wallscope.cores import side_by_side
 from wallscope.errors import StepRangeError
@@ -22,7 +22,6 @@ from wallscope.model.frames import STEPS
 from wallscope.model.selection import FOREVER_NS
 from wallscope.timeline.anchors import named_anchors
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.periods import Period, period
 from wallscope.timeline.steadiness import Host, judged
 

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Codes
+from wallscope.arrays.columns import Codes, Flags, Rows
 from wallscope.arrays.groups import grouped, runs
 from wallscope.model.events import StreamFlag, SyncKind
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.producers import Pairs, Producers
 from wallscope.timeline.spans import Numbers, Times, numbers
 from wallscope.timeline.waits import ResolvedBy, Waits
@@ -207,7 +205,7 @@ class StreamOrder:
         """Who waits for more than the one before it, and for whom."""
         return self._producers.pairs()
 
-    def is_waiting(self) -> npt.NDArray[np.bool_]:
+    def is_waiting(self) -> Flags:
         """Whether each operation waits for more than the one before it."""
         return self._producers.is_waiting()
 

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Rows
 from wallscope.arrays.lookup import Places
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.pieces import Pieces
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.stream_order import Tail

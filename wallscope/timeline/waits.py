@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled, members, place
+from wallscope.arrays.columns import Flags, Rows, filled, members, place
 from wallscope.arrays.groups import runs
 from wallscope.model.events import SyncKind
 from wallscope.timeline.call_spans import OfCalls
-from wallscope.timeline.nesting import Rows
 from wallscope.timeline.spans import Times
 
-Flags = npt.NDArray[np.bool_]
 _RECORD_CALL = r"EventRecord"
 _AGREEING_SHARE = 0.5
 

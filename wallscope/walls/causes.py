@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Rows, filled, place
-from wallscope.arrays.lookup import Flags, flags
+from wallscope.arrays.columns import Codes, Flags, Rows, filled, place
+from wallscope.arrays.lookup import flags
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Axis, CopyCause, DeviceState, LinkKind, OperationClass
 from wallscope.walls.computing import computes

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import ordered_by, summed
-from wallscope.arrays.lookup import Flags, places
+from wallscope.arrays.lookup import places
 from wallscope.arrays.remembered import Remembered
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications

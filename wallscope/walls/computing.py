@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from wallscope.arrays.columns import Codes
-from wallscope.arrays.lookup import Flags
+from wallscope.arrays.columns import Codes, Flags
 from wallscope.model.kinds import OperationClass
 
 COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)

@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows
-from wallscope.arrays.lookup import Flags, are_among
+from wallscope.arrays.columns import Flags, Rows
+from wallscope.arrays.lookup import are_among
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.order import BEFORE_ALL
 from wallscope.timeline.spans import Times, distinct

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Rows, filled, place
+from wallscope.arrays.columns import Codes, Flags, Rows, filled, place
 from wallscope.arrays.groups import grouped, runs
-from wallscope.arrays.lookup import Flags, within
+from wallscope.arrays.lookup import within
 from wallscope.model.events import HostKind
 from wallscope.model.host import RepeatedUnit
 from wallscope.model.kinds import LinkKind

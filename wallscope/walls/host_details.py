@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled, place
-from wallscope.arrays.lookup import Flags
+from wallscope.arrays.columns import Flags, Rows, filled, place
 from wallscope.model.capture import Capture
 from wallscope.model.events import HostKind
 from wallscope.model.host import CpuTime, HostAhead, HostDetails, LaunchCost

@@ -6,7 +6,7 @@ A sample is the mean since the one before it, of the whole GPU: nothing of it be
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.lookup import Flags
+from wallscope.arrays.columns import Flags
 from wallscope.model.capture import Capture
 from wallscope.model.metrics import SPELLED, GpuMetrics, MetricMean
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union

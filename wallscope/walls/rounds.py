@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Rows
+from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.groups import grouped
-from wallscope.arrays.lookup import Flags, are_among
+from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Rows, filled, place
+from wallscope.arrays.columns import Codes, Flags, Rows, filled, place
 from wallscope.arrays.groups import spread
-from wallscope.arrays.lookup import Flags, within
+from wallscope.arrays.lookup import within
 from wallscope.model.kinds import DeviceState, OperationClass
 from wallscope.timeline.spans import Spans, Times, distinct, ordered, union
 

@@ -8,8 +8,7 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
-from wallscope.arrays.lookup import Flags
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import OperationClass
 from wallscope.model.selection import FOREVER_NS

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from wallscope.arrays.columns import Rows, place
-from wallscope.arrays.lookup import Flags, are_among, at_places, flags
+from wallscope.arrays.columns import Flags, Rows, place
+from wallscope.arrays.lookup import are_among, at_places, flags
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import farthest
 from wallscope.timeline.stretch import Stretch

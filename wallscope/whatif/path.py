@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, coded, filled, texts_of
+from wallscope.arrays.columns import Flags, Rows, coded, filled, texts_of
 from wallscope.arrays.groups import summed
-from wallscope.arrays.lookup import Flags, at_places
+from wallscope.arrays.lookup import at_places
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import OperationClass, Wall
 from wallscope.timeline.play import Played

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import groups, ordinals
-from wallscope.arrays.lookup import Flags, are_among, at_places
+from wallscope.arrays.lookup import are_among, at_places
 from wallscope.timeline.order import Order, Slack
 from wallscope.timeline.play import Change, Others, Played
 from wallscope.timeline.spans import Numbers, Times, numbers
