@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallscope.timeline.legs import legs
-from wallscope.timeline.order import BEFORE_ALL, Awaited, Order, Slack
+from wallscope.timeline.order import Awaited, Order, Slack
 from wallscope.timeline.play import LEAST_WAIT_NS, Change, Others, lengths, play, starts
 from wallscope.timeline.runs import runs
-from wallscope.timeline.spans import numbers
+from wallscope.timeline.spans import BEFORE_ALL, numbers
 
 
 def random_order(random):

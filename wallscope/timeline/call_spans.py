@@ -16,9 +16,8 @@ from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.groups import runs
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import parents
-from wallscope.timeline.spans import Numbers, Times, numbers
+from wallscope.timeline.spans import BEFORE_ALL, Numbers, Times, numbers
 
-_BEFORE_ALL = -(2**62)
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 
 
@@ -48,8 +47,8 @@ class CallTimes:
 def call_times(calls: pl.DataFrame) -> CallTimes:
     """The times and threads of calls (`CALLS`)."""
     return CallTimes(
-        OfCalls(calls["start_ns"].to_numpy(), _BEFORE_ALL),
-        OfCalls(calls["end_ns"].to_numpy(), _BEFORE_ALL),
+        OfCalls(calls["start_ns"].to_numpy(), BEFORE_ALL),
+        OfCalls(calls["end_ns"].to_numpy(), BEFORE_ALL),
         OfCalls(calls["thread"].to_numpy(), -1),
     )
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 from wallscope.timeline.legs import Legs
 from wallscope.timeline.spans import Numbers
 
-BEFORE_ALL = -(2**62)
-
 
 class Awaited(NamedTuple):
     """What a piece waits for at its end: places of operations, empty if it just takes its time.

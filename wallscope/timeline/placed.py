@@ -8,8 +8,7 @@ import polars as pl
 
 from wallscope.arrays.columns import Flags, Rows
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.order import BEFORE_ALL
-from wallscope.timeline.spans import Times
+from wallscope.timeline.spans import BEFORE_ALL, Times
 from wallscope.timeline.stream_order import UNRESOLVED
 
 

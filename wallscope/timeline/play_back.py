@@ -10,9 +10,7 @@ from wallscope.arrays.columns import Rows
 from wallscope.timeline.order import Order
 from wallscope.timeline.play import LEAST_WAIT_NS, Played
 from wallscope.timeline.runs import referred
-from wallscope.timeline.spans import Times
-
-_AFTER_ALL = 2**62
+from wallscope.timeline.spans import AFTER_ALL, Times
 
 
 class Bound(StrEnum):
@@ -203,9 +201,9 @@ def latest_ends_ns(order: Order, played: Played, place: int) -> list[int]:
     since_ns = (legs.since_ns(along_ns, refers) + np.asarray(played.since_ns)).tolist()
     behind_leg = legs.leg[legs.behind].tolist()
     behind_ns = legs.since_ns(along_ns, legs.behind).tolist()
-    late_ns = [_AFTER_ALL] * len(played.end_ns)
-    leg_ns = [_AFTER_ALL] * legs.begin.size
-    come_ns = [_AFTER_ALL] * len(order.members)
+    late_ns = [AFTER_ALL] * len(played.end_ns)
+    leg_ns = [AFTER_ALL] * legs.begin.size
+    come_ns = [AFTER_ALL] * len(order.members)
     waiting = legs.waiting.tolist()
     for event in reversed(_events(order)):
         if event < len(waiting):
@@ -217,7 +215,7 @@ def latest_ends_ns(order: Order, played: Played, place: int) -> list[int]:
         start_ns = late_ns[one] - played.operation_ns[one]
         meeting = order.meets[one]
         if meeting >= 0:
-            if come_ns[meeting] == _AFTER_ALL:
+            if come_ns[meeting] == AFTER_ALL:
                 members = order.members[meeting]
                 come_ns[meeting] = min(late_ns[other] - played.operation_ns[other] for other in members)
             start_ns = come_ns[meeting]

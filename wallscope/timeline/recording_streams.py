@@ -16,11 +16,10 @@ import polars as pl
 from wallscope.arrays.columns import filled, place
 from wallscope.model.events import SyncKind
 from wallscope.timeline.call_spans import CallTimes
-from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder
+from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, UNRESOLVED, StreamOrder
 from wallscope.timeline.waits import StreamBy, Waits
 
 _TOLERANCE_NS = 2_000
-_LONGEST_HAND_OVER_NS = 20_000
 _HAND_OVERS, _LEAST_CLOSE_NS = 4, 4_000
 _FEWEST_EXPLAINED = 3
 _MOST_STREAMS, _LOOKED_BACK = 4, 64
@@ -135,7 +134,7 @@ class RecordingStreams:
             return True
         others_ns = self._ends_ns(self._order.producers(waiter.op)) if waiter.op >= 0 else []
         known_ns = [waiter.free_ns, *(ns for ns in [*done_ns, *others_ns] if ns <= until_ns)]
-        return waiter.began_ns - max(known_ns) > _LONGEST_HAND_OVER_NS
+        return waiter.began_ns - max(known_ns) > LONGEST_HAND_OVER_NS
 
     def _waiting(self) -> Iterator[_Waiter]:
         """Who waited for records that name no stream."""
@@ -148,7 +147,7 @@ class RecordingStreams:
                 continue
             if kind == SyncKind.EVENT and call >= 0:
                 began_ns, free_ns = int(self._calls.end_ns[call]), int(self._calls.start_ns[call])
-                yield _Waiter(record, began_ns, free_ns, _LONGEST_HAND_OVER_NS, _HOST, call=call)
+                yield _Waiter(record, began_ns, free_ns, LONGEST_HAND_OVER_NS, _HOST, call=call)
             elif kind == SyncKind.WAIT and context is not None and number is not None:
                 stream = self._order.stream(process, context, number)
                 op = self._order.next_operation(stream, at_ns)
@@ -189,7 +188,7 @@ class RecordingStreams:
         issued_ns = self._calls.end_ns[self._call[has_one]]
         lag_ns = (self._start_ns[has_one] - done_ns)[issued_ns < done_ns]
         middle_ns = int(np.median(lag_ns)) if lag_ns.size else 0
-        return min(max(_HAND_OVERS * middle_ns, _LEAST_CLOSE_NS), _LONGEST_HAND_OVER_NS)
+        return min(max(_HAND_OVERS * middle_ns, _LEAST_CLOSE_NS), LONGEST_HAND_OVER_NS)
 
     def _uses(self) -> Mapping[int, _Uses]:
         """The uses of streams by each thread."""
@@ -245,7 +244,7 @@ class RecordingStreams:
             at_ns = self._guessed[waiter.record][2]
             done_ns = max(self._ends_ns(self._order.mark(stream, at_ns)), default=waiter.free_ns)
             lag_ns = waiter.began_ns - max(done_ns, waiter.free_ns)
-            if lag_ns < -_TOLERANCE_NS or lag_ns > _LONGEST_HAND_OVER_NS:
+            if lag_ns < -_TOLERANCE_NS or lag_ns > LONGEST_HAND_OVER_NS:
                 missed += 1
             elif done_ns > waiter.free_ns and lag_ns <= waiter.close_ns:
                 explained += 1

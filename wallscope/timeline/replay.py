@@ -18,12 +18,12 @@ from wallscope.arrays.columns import Rows
 from wallscope.arrays.lookup import Places, are_among
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.legs import legs
-from wallscope.timeline.order import BEFORE_ALL, Awaited, Order, Slack
+from wallscope.timeline.order import Awaited, Order, Slack
 from wallscope.timeline.pieces import Pieces
 from wallscope.timeline.placed import Placed, edges_of, first_lags, is_further, together, typical_lags
 from wallscope.timeline.play import Change, Lengths, Played, lengths, play, starts
 from wallscope.timeline.runs import Runs, runs
-from wallscope.timeline.spans import Times, numbers
+from wallscope.timeline.spans import BEFORE_ALL, Times, numbers
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
 
 _CLOCKS_APART_NS = 20_000

@@ -14,6 +14,8 @@ from wallscope.arrays.groups import spread
 
 Times = npt.NDArray[np.int64]
 Numbers = Sequence[int]
+BEFORE_ALL, AFTER_ALL = -(2**62), 2**62
+"""Moments, in ns, before and after all of an export."""
 """Integers to be looked up one by one: no more than eight bytes each, where a list takes forty."""
 
 

@@ -17,7 +17,7 @@ from wallscope.arrays.columns import Codes, Flags, Rows
 from wallscope.arrays.groups import grouped, runs
 from wallscope.model.events import StreamFlag, SyncKind
 from wallscope.timeline.producers import Pairs, Producers
-from wallscope.timeline.spans import Numbers, Times, numbers
+from wallscope.timeline.spans import BEFORE_ALL, Numbers, Times, numbers
 from wallscope.timeline.waits import ResolvedBy, Waits
 
 UNRESOLVED = -1
@@ -25,7 +25,8 @@ UNRESOLVED = -1
 _NOTHING, _SEVERAL = -2, -3
 """Stand for tails: an empty one, and one that is not a single operation or `UNRESOLVED`."""
 _MOST_KEPT = 6
-_BEFORE_ALL = -(2**62)
+LONGEST_HAND_OVER_NS = 20_000
+"""From the end of what was waited for to the start of what waited, at most."""
 _NONE = np.empty(0, np.int64)
 
 Tail = tuple[int, ...]
@@ -44,7 +45,7 @@ class _Stream:
     def last(self, at_ns: Times) -> tuple[Rows, Times]:
         """The last operation issued before each moment (`_NOTHING` without one), and when that was."""
         count = np.searchsorted(np.asarray(self.issued_ns), at_ns, side="left")
-        return np.append(self.ops, _NOTHING)[count - 1], np.append(self.issued_ns, _BEFORE_ALL)[count - 1]
+        return np.append(self.ops, _NOTHING)[count - 1], np.append(self.issued_ns, BEFORE_ALL)[count - 1]
 
     def waited(self, from_ns: Times, until_ns: Times) -> Rows:
         """How often it was made to wait in each span."""
@@ -173,7 +174,7 @@ class StreamOrder:
         if held is None:
             return ()
         count = bisect_left(held.issued_ns, at_ns)
-        since_ns = held.issued_ns[count - 1] if count else _BEFORE_ALL
+        since_ns = held.issued_ns[count - 1] if count else BEFORE_ALL
         first, behind = bisect_left(held.waited_ns, since_ns), bisect_left(held.waited_ns, at_ns)
         waited = (op for wait in held.waits[first:behind] for op in self._awaited(wait))
         own = held.ops[count - 1 : count]

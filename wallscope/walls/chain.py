@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.order import BEFORE_ALL
-from wallscope.timeline.spans import Numbers
-from wallscope.timeline.stream_order import UNRESOLVED, Tail
+from wallscope.timeline.spans import BEFORE_ALL, Numbers
+from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, UNRESOLVED, Tail
 
 TOLERANCE_NS = 2_000
-LONGEST_HAND_OVER_NS = 20_000
 _MOST_LINKS = 100_000
 _GO_ON, _LOST = -1, -2
 

@@ -6,8 +6,7 @@ import polars as pl
 from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.lookup import are_among
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.order import BEFORE_ALL
-from wallscope.timeline.spans import Times, distinct
+from wallscope.timeline.spans import BEFORE_ALL, Times, distinct
 from wallscope.timeline.stream_order import UNRESOLVED
 
 

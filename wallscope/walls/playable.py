@@ -121,9 +121,7 @@ def _described(
     """The operations with their causes, their names, and the range and path of each."""
     op = own["op"].to_numpy()
     inside = evidence.projected["range"].to_numpy()[op]
-    path = np.full(int(phases.tree["range"].to_numpy().max(initial=0)) + 2, -1, np.int64)
-    path[phases.tree["range"].to_numpy()] = phases.tree["path"].to_numpy()
-    of_path = pl.Series("path", path[inside])
+    of_path = pl.Series("path", phases.path_of_range[inside])
     return own.hstack(
         [
             evidence.causes.cause[op].alias("cause"),

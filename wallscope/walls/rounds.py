@@ -18,11 +18,10 @@ from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import LINKS
 from wallscope.model.kinds import LINK_KINDS, LinkKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.order import BEFORE_ALL
 from wallscope.timeline.sequences import turns
-from wallscope.timeline.spans import Spans, Times
-from wallscope.timeline.stream_order import UNRESOLVED
-from wallscope.walls.chain import LONGEST_HAND_OVER_NS, TOLERANCE_NS, Walker
+from wallscope.timeline.spans import BEFORE_ALL, Spans, Times
+from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, UNRESOLVED
+from wallscope.walls.chain import TOLERANCE_NS, Walker
 from wallscope.walls.producers import waited_for
 
 _FEWEST = 24

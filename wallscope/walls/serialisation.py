@@ -17,7 +17,7 @@ from wallscope.model.events import SyncKind
 from wallscope.model.host import Serialisation
 from wallscope.model.kinds import OperationKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.spans import Times, ordered, union
+from wallscope.timeline.spans import AFTER_ALL, BEFORE_ALL, Times, ordered, union
 from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.walls.memory import calls_of_threads
 from wallscope.walls.producers import waited_for
@@ -28,7 +28,6 @@ READY_NS = 10_000
 _RIGHT_AFTER_NS = 5_000
 _MOST_LOOKED_AT = 8
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-_NEVER = 2**62
 
 
 def serialisation(
@@ -126,7 +125,7 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
     later, earlier = later[earlier >= 0], earlier[earlier >= 0]
     full_ns = ready_ns[later]
     row, producer = waited_for(op[later], waits)
-    np.maximum.at(full_ns, row, np.where(producer == UNRESOLVED, _NEVER, waits.order.end_ns[producer]))
+    np.maximum.at(full_ns, row, np.where(producer == UNRESOLVED, AFTER_ALL, waits.order.end_ns[producer]))
     is_held = full_ns <= end_ns[earlier] - READY_NS
     held_ns = end_ns[earlier] - np.maximum(full_ns, start_ns[earlier])
     return earlier[is_held], held_ns[is_held]
@@ -135,8 +134,8 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
 def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
     """When each kernel was issued and the one before it in its stream had ended; never, if not known."""
     before = waits.order.predecessor[kernels.op]
-    ended_ns = np.where(before < 0, -_NEVER, np.asarray(waits.end_ns)[before])
-    return np.where(kernels.call >= 0, np.maximum(waits.calls.end_ns[kernels.call], ended_ns), _NEVER)
+    ended_ns = np.where(before < 0, BEFORE_ALL, np.asarray(waits.end_ns)[before])
+    return np.where(kernels.call >= 0, np.maximum(waits.calls.end_ns[kernels.call], ended_ns), AFTER_ALL)
 
 
 def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
