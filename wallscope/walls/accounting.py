@@ -152,7 +152,6 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
     model = capture.export.gpu(rank["gpu"])
     capacity_bytes = None if model is None else model.memory_bytes
     slices = attributed(evidence, operations, windows)
-    give_back()
     usual = slices[*_OF_USUAL].filter(slices["step"].is_in(chosen["step"].implode()))
     sums = summed(slices)
     usual_sums = sums.of_steps(chosen["step"])
