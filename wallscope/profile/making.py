@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows, filled, place
+from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import combined, distinct_rows, summed
 from wallscope.arrays.lookup import flags, rows_of
 from wallscope.model.frames import BUDGET_PARTS
-from wallscope.model.kinds import Axis, OperationClass, Wall
+from wallscope.model.kinds import Axis, Wall
 from wallscope.model.profile import (
     PROFILE_STEPS,
     STEP_CAUSES,
@@ -24,10 +24,10 @@ from wallscope.profile.collectives import rank_collectives
 from wallscope.profile.describing import OTHERS, Described
 from wallscope.profile.kinds import ABSENTS, NAME, PATH, STATES, Said, spelled
 from wallscope.profile.pieces import Owned, Pieces, owned, pieces
+from wallscope.timeline.computing import computes
 from wallscope.timeline.spans import Times
 
 _MOST_ROWS, _FEWEST_KEYS = 60_000, 100
-_COMPUTING = [place(OperationClass.COMPUTE), place(OperationClass.OPAQUE_GRAPH)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def tables(
     steps = np.sort(windows["step"].to_numpy())
     op = operations["op"].to_numpy()
     kinds, kind_of = described.kinds(operations)
-    computes = np.isin(filled(operations["class"]), _COMPUTING)
-    taken = pieces(operations, windows, computes)
+    are_computing = computes(filled(operations["class"]))
+    taken = pieces(operations, windows, are_computing)
     paying, on_threads = owned(slices, steps, kind_of, int(op[0]), described)
     keys, key_of = _keys(
         np.concatenate([kinds, on_threads]),
@@ -73,7 +73,7 @@ def tables(
     return Tables(
         steps=_steps(windows, paying),
         keys=spelled(keys, described.said),
-        work=_work(taken, key_of[kind_of], computes, _bytes(operations, described.counted), steps),
+        work=_work(taken, key_of[kind_of], are_computing, _bytes(operations, described.counted), steps),
         owned=_paid(paying, key_of[paying.kind], steps),
         causes=_causes(paying, steps),
         communicators=_communicators(op, described),
@@ -127,7 +127,7 @@ def _bytes(operations: pl.DataFrame, counted: pl.DataFrame) -> tuple[Times, Flag
 
 
 def _work(
-    pieces: Pieces, keys: Rows, computes: Flags, told: tuple[Times, Flags], steps: Rows
+    pieces: Pieces, keys: Rows, are_computing: Flags, told: tuple[Times, Flags], steps: Rows
 ) -> pl.DataFrame:
     """What ran in each step, of operations with a key each."""
     nbytes, is_known = told
@@ -135,7 +135,7 @@ def _work(
     (step, key), group = combined((steps.size, many), pieces.step, keys[pieces.row])
     beginning = group[pieces.begins]
     begun = pieces.row[pieces.begins]
-    is_computing = flags(group[computes[pieces.row]], step.size)
+    is_computing = flags(group[are_computing[pieces.row]], step.size)
     is_open = flags(beginning[~is_known[begun]], step.size)
     return _table(
         STEP_WORK,

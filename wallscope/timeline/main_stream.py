@@ -5,15 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.columns import Rows, filled, place
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import ComputeCategory, OperationClass
 from wallscope.timeline.anchors import AnchorRanges
+from wallscope.timeline.computing import computes
 from wallscope.timeline.steadiness import Host
 
-_COMPUTE, _OPAQUE_GRAPH = map(
-    list(OperationClass).index, (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
-)
 _OPTIMIZER = list(CATEGORY.categories).index(ComputeCategory.OPTIMIZER)
 
 
@@ -35,14 +33,14 @@ class MainStream:
 def main_stream(own: pl.DataFrame, process: int, host: Host) -> MainStream:
     """The main stream of the operations of one rank (`CLASSIFIED`) and its process."""
     of_class = filled(own["class"])
-    computing = np.flatnonzero((of_class == _COMPUTE) | (of_class == _OPAQUE_GRAPH))
+    computing = np.flatnonzero(computes(of_class))
     start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
     stream = own["stream"].to_numpy()[computing].astype(np.int64)
     work_ns = np.full(int(stream.max(initial=0)) + 1, -1)
     work_ns[stream] = 0
     np.add.at(work_ns, stream, end_ns[computing] - start_ns[computing])
     rows = computing[stream == work_ns.argmax()]
-    is_graph = of_class[rows] == _OPAQUE_GRAPH
+    is_graph = of_class[rows] == place(OperationClass.OPAQUE_GRAPH)
     name, category, call = (filled(own[column][rows]) for column in ("name", "category", "call"))
     is_issued, issue_ns = call >= 0, start_ns[rows]
     issue_ns[is_issued] = host.calls["start_ns"][call[is_issued]].to_numpy()

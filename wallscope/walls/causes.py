@@ -14,7 +14,7 @@ from wallscope.arrays.columns import Codes, Flags, Rows, filled, place
 from wallscope.arrays.lookup import flags
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Axis, CopyCause, DeviceState, LinkKind, OperationClass
-from wallscope.walls.computing import computes
+from wallscope.timeline.computing import computes
 from wallscope.walls.slices import Told
 
 KERNEL_GAP = "compute/kernel-gap"

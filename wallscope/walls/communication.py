@@ -14,8 +14,8 @@ from wallscope.arrays.lookup import at_places, places
 from wallscope.model.communication import Communication, CommunicationOperation
 from wallscope.model.frames import AXES, COLLECTIVES, KERNELS, NAMES
 from wallscope.model.kinds import LINK_KINDS, Axis, Backend, Collective, LinkKind, OperationClass
+from wallscope.timeline.computing import COMPUTING
 from wallscope.timeline.spans import common, covered_ns, union
-from wallscope.walls.computing import COMPUTING
 from wallscope.walls.dispatcher import dispatcher
 from wallscope.walls.overlap import overlap_tax
 from wallscope.walls.typical import CATEGORIES, TypicalWork, mean_of

@@ -5,10 +5,10 @@ import polars as pl
 
 from wallscope.arrays.columns import filled
 from wallscope.model.frames import LINKS
+from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import Numbers, Spans, distinct, numbers
 from wallscope.walls.chain import Issuers, Walker
-from wallscope.walls.computing import computes
 from wallscope.walls.rounds import walked_together
 
 

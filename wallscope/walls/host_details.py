@@ -10,11 +10,11 @@ from wallscope.model.capture import Capture
 from wallscope.model.events import HostKind
 from wallscope.model.host import CpuTime, HostAhead, HostDetails, LaunchCost
 from wallscope.model.kinds import CallRole, OperationClass
+from wallscope.timeline.computing import computes
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times, distinct, inside, length_ns, ordered, union
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.blocking_calls import blocking_calls
-from wallscope.walls.computing import computes
 from wallscope.walls.serialisation import READY_NS, serialisation
 from wallscope.walls.totals import Sums
 from wallscope.walls.typical import TypicalWork

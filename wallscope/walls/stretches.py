@@ -12,13 +12,13 @@ from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import ROLE
 from wallscope.model.kinds import CallRole, LinkKind
 from wallscope.timeline.call_spans import CallSpans
+from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.pieces import Pieces
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times, numbers
 from wallscope.timeline.stream_order import Tail
 from wallscope.walls.attribution import Evidence
-from wallscope.walls.computing import computes
 from wallscope.walls.drained import Drained
 from wallscope.walls.host import told_on_threads
 

@@ -10,7 +10,8 @@ from wallscope.arrays.columns import Flags, Rows, coded, filled, texts_of
 from wallscope.arrays.groups import summed
 from wallscope.arrays.lookup import at_places
 from wallscope.model.analysis import Walls
-from wallscope.model.kinds import OperationClass, Wall
+from wallscope.model.kinds import Wall
+from wallscope.timeline.computing import computes
 from wallscope.timeline.play import Played
 from wallscope.timeline.play_back import BOUNDS, Bound, Links, held_by, played_path
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
@@ -68,7 +69,7 @@ def named(stretch: Stretch) -> Named:
     """What is played in a stretch."""
     known = stretch.played
     told = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
-    computes = (known["class"] == OperationClass.COMPUTE) | (known["class"] == OperationClass.OPAQUE_GRAPH)
+    are_computing = computes(filled(known["class"]))
     given = [coded(known["cause"]), coded(known["before"]), coded(stretch.causes)]
     always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP, SYNCHRONISATION]
     causes = sorted({*always, *(cause for _, texts in given for cause in texts)})
@@ -79,7 +80,7 @@ def named(stretch: Stretch) -> Named:
     of_piece[waiting_pieces(stretch)] = waiting
     call = np.asarray(stretch.pieces.call)
     calls = texts_of(stretch.call_name)
-    is_shown = (computes & (known["rank_id"] == stretch.rank_id)).to_numpy()
+    is_shown = are_computing & (known["rank_id"] == stretch.rank_id).to_numpy()
     are_compute = np.array([one.startswith("compute/") for one in causes])
     return Named(
         causes,
@@ -90,7 +91,7 @@ def named(stretch: Stretch) -> Named:
         before,
         known.select(told)[:, 0],
         known["stream"].to_numpy().astype(np.int64),
-        computes.to_numpy(),
+        are_computing,
         _are_open(stretch),
         is_shown & are_compute[cause],
         of_piece,
