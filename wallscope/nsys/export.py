@@ -13,18 +13,18 @@ from wallscope.model.metrics import SPELLED
 from wallscope.model.reader import Reader
 from wallscope.nsys import catalog, findings
 from wallscope.nsys.call_findings import call_findings
-from wallscope.nsys.calls import calls
-from wallscope.nsys.collectives import collectives
+from wallscope.nsys.calls import Calls, calls
+from wallscope.nsys.collectives import Collectives, collectives
 from wallscope.nsys.connection import opened
 from wallscope.nsys.host import cpu_samples, host_events
 from wallscope.nsys.identity import export_facts, export_identity
 from wallscope.nsys.memory import memory
 from wallscope.nsys.metrics import samples
-from wallscope.nsys.operations import device_work, raw_operations
+from wallscope.nsys.operations import DeviceWork, device_work, raw_operations, with_calls
 from wallscope.nsys.overhead_findings import overhead_findings
 from wallscope.nsys.range_findings import FOR_FINDINGS, began_inside, range_findings
 from wallscope.nsys.ranges import ranges
-from wallscope.nsys.ranks import ranks
+from wallscope.nsys.ranks import Ranks, ranks
 from wallscope.nsys.room import check_room
 from wallscope.nsys.synchronisation import events, flagged, streams, syncs
 from wallscope.nsys.tables import Database, database, read
@@ -48,12 +48,10 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         check_room(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
         # whoever makes something of a large table gets the only hold of it, to let go of column by column
-        (operations, untimed_rows), large = both(
-            lambda: raw_operations(source, progress),
-            lambda: {
-                name: read(source, table, progress)
-                for name, table in (("calls", catalog.CALLS), ("ranges", catalog.RANGES))
-            },
+        large = {}
+        ((operations, untimed_rows), large["ranges"]), large["calls"] = both(
+            lambda: (raw_operations(source, progress), read(source, catalog.RANGES, progress)),
+            lambda: read(source, catalog.CALLS, progress),
         )
         if operations.is_empty():
             raise NothingToAnalyzeError(
@@ -62,30 +60,35 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             )
         large["operations"], of_threads = _who(source, operations, **large)
         del operations
-        raw_ranges = large["ranges"]
-        made, ((held, range_names), exchanged) = both(
-            lambda: calls(source, large.pop("calls"), of_threads, shift_ns),
-            lambda: (
-                ranges(source, raw_ranges, of_threads, shift_ns),
-                collectives(source, raw_ranges, of_threads, shift_ns, progress),
-            ),
-        )
-        raw_ranges = large.pop("ranges").select(*FOR_FINDINGS)
-        of_ranks = ranks(source, export, large["operations"], exchanged.communicators)
-        work, ((during, host_names), (sampled, metric_names), synced, recorded) = both(
-            lambda: device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
+
+        def on_device() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks, DeviceWork]:
+            raw_ranges = large["ranges"]
+            held = ranges(source, raw_ranges, of_threads, shift_ns)
+            exchanged = collectives(source, raw_ranges, of_threads, shift_ns, progress)
+            del raw_ranges
+            large["ranges"] = large["ranges"].select(*FOR_FINDINGS)
+            of_ranks = ranks(source, export, large["operations"], exchanged.communicators)
+            work = device_work(source, large.pop("operations"), of_ranks.ranks, shift_ns)
+            return held, exchanged, of_ranks, work
+
+        def on_host() -> tuple[Calls, pl.DataFrame, pl.DataFrame]:
+            made = calls(source, large.pop("calls"), of_threads, shift_ns)
+            synced = syncs(source, facts, of_threads, made, progress)
+            return made, synced, events(source, of_threads, made, shift_ns, progress)
+
+        ((held, range_names), exchanged, of_ranks, work), (made, synced, recorded) = both(on_device, on_host)
+        operations, ((during, host_names), (sampled, metric_names)) = both(
+            lambda: with_calls(work, made),
             lambda: (
                 host_events(source, of_threads, shift_ns, progress),
                 samples(source, shift_ns, progress, SPELLED),
-                syncs(source, facts, of_threads, made, progress),
-                events(source, of_threads, made, shift_ns, progress),
             ),
         )
         give_back()
         graphs, graph_findings = findings.graph_tracing(
             source,
-            has_nodes=work.operations["graph_node"].is_not_null().any(),
-            has_graphs=(work.operations["kind"] == OperationKind.GRAPH).any(),
+            has_nodes=operations["graph_node"].is_not_null().any(),
+            has_graphs=(operations["kind"] == OperationKind.GRAPH).any(),
         )
         capture = Capture(
             export=export,
@@ -93,7 +96,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             graphs=graphs,
             ranks=of_ranks.ranks,
             names=work.names,
-            operations=work.operations,
+            operations=operations,
             copies=work.copies,
             kernels=work.kernels,
             streams=flagged(work.streams, streams(source, of_threads, progress)),
@@ -119,9 +122,9 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             *graph_findings,
             *findings.loss_findings(source),
             *findings.untimed_findings(untimed_rows),
-            *call_findings(capture, began_inside=began_inside(source, raw_ranges, shift_ns)),
+            *call_findings(capture, began_inside=began_inside(source, large["ranges"], shift_ns)),
             *overhead_findings(source, capture, shift_ns, progress),
-            *range_findings(source, raw_ranges, capture),
+            *range_findings(source, large["ranges"], capture),
             *findings.export_findings(facts),
             *findings.gpu_findings(source),
             *of_ranks.findings,

@@ -46,6 +46,8 @@ _STREAM = (
     pl.col("contextId").alias("context"),
     pl.col("streamId").alias("number"),
 )
+_ISSUED = ("process", "correlationId")
+_WITHOUT_CALLS = pl.Schema({name: dtype for name, dtype in OPERATIONS.items() if name != "call"})
 _FRAMES = {
     catalog.KERNELS: OperationKind.KERNEL,
     catalog.COPIES: OperationKind.COPY,
@@ -56,10 +58,14 @@ _FRAMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Frames `NAMES`, `OPERATIONS`, `COPIES`, `KERNELS`, and `DEVICE_STREAMS` without its flags."""
+    """Frames `NAMES`, `OPERATIONS` without calls, `COPIES`, `KERNELS`, `DEVICE_STREAMS` without its flags.
+
+    `issued` are `process` and `correlationId` of each operation.
+    """
 
     names: pl.DataFrame
     operations: pl.DataFrame
+    issued: pl.DataFrame
     copies: pl.DataFrame
     kernels: pl.DataFrame
     streams: pl.DataFrame
@@ -89,9 +95,7 @@ def _within(values: pl.Expr, least: int, most: int) -> pl.Expr:
     return pl.when(values.is_between(least, most)).then(values)
 
 
-def device_work(
-    source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, made: Calls, time_shift_ns: int
-) -> DeviceWork:
+def device_work(source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, time_shift_ns: int) -> DeviceWork:
     """Everything that ran on a device, sorted by rank, start and row, in session time.
 
     `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
@@ -101,26 +105,30 @@ def device_work(
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
     keyed = raw.with_columns(_looked_up(raw, pairs))
     named = texts.join(names, on="text").select("string_id", "name")
-    rows = keyed.with_columns(
-        _looked_up(keyed, _streams(keyed)), _looked_up(raw, named), call=made.issuing(raw)
-    )
+    rows = keyed.with_columns(_looked_up(keyed, _streams(keyed)), _looked_up(raw, named))
     del raw, keyed
     streams = rows.select(_STREAM).unique().sort("stream")
     at = rows.select("rank_id", "start", "row").with_row_index("at")
     order = at.sort("rank_id", "start", "row", maintain_order=True)["at"]
     del at
-    wanted = sorted({*OPERATIONS, *COPIES, *KERNELS} & set(rows.columns))
+    wanted = sorted({*OPERATIONS, *COPIES, *KERNELS, *_ISSUED} & set(rows.columns))
     rows = rows.select(
         *wanted, start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns
     )
     kind = rows["kind"].gather(order)
     return DeviceWork(
         names=names,
-        operations=_gathered(rows, order, OPERATIONS),
+        operations=_gathered(rows, order, _WITHOUT_CALLS),
+        issued=rows.select(pl.col(_ISSUED).gather(order)),
         copies=_gathered(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
         kernels=_gathered(rows, order, KERNELS, kind == OperationKind.KERNEL),
         streams=streams,
     )
+
+
+def with_calls(work: DeviceWork, made: Calls) -> pl.DataFrame:
+    """The operations (`OPERATIONS`) with the calls that issued them."""
+    return work.operations.with_columns(made.issuing(work.issued)).select(OPERATIONS.names())
 
 
 def _looked_up(rows: pl.DataFrame, told: pl.DataFrame) -> pl.Series:
