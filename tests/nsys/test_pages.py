@@ -107,6 +107,25 @@ def test_an_index_does_not_change_the_order_of_rows(tmp_path):
     assert plain(path, ["a"])["a"].to_list() == [a for a, _ in rows]
 
 
+ALIKE = [[7, 0.5, "four", None, 2**40, 1], [8, 1.5, "five", None, 2**41, 1]]
+
+
+@pytest.mark.parametrize(
+    "row", [[9, 2.5, "six!", None, 2**42, 1], [9, 2, "six", 6, 3, 0], [9, None, "x" * 60, None, 2**42, 1]]
+)
+def test_columns_are_read_by_the_types_that_rows_have_in_them(tmp_path, row):
+    rows = [*ALIKE, row, *ALIKE]
+    path = database(
+        tmp_path / "t.sqlite",
+        "CREATE TABLE t (a INTEGER, b REAL, c TEXT, d INTEGER, e INTEGER, f INTEGER)",
+        rows=rows,
+    )
+
+    found = paged(path, ["a", "d", "e", "f"], ["c"])
+
+    assert found.rows() == [(a, d, e, f, c) for a, _, c, d, e, f in rows]
+
+
 def test_columns_behind_the_last_wanted_one_do_not_matter(tmp_path):
     rows = [(row, 0.5, b"\x00\xff", "later") for row in range(100)]
     path = database(tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER, b REAL, c BLOB, d TEXT)", rows=rows)

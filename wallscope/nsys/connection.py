@@ -26,9 +26,10 @@ from wallscope.model.reader import Reader
 from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import check_file, is_folder
 from wallscope.nsys.pages import HAS_OWN_PLACES
-from wallscope.nsys.records import NULL, columns, nullable, text
+from wallscope.nsys.records import columns, nullable
 from wallscope.nsys.report import located
 from wallscope.nsys.tables import Tables, Wanted, quoted
+from wallscope.nsys.values import NULL, text
 from wallscope.shipped import query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
