@@ -53,3 +53,41 @@ def test_what_the_second_raises_is_raised() -> None:
 
     with pytest.raises(ValueError, match="second"):
         cores.both(lambda: 1, failing)
+
+
+@pytest.mark.parametrize("processors", [1, 4])
+def test_what_is_asked_for_beside_each_other_is_made_once(
+    monkeypatch: pytest.MonkeyPatch, processors: int
+) -> None:
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: processors)
+    made = []
+
+    def make() -> int:
+        made.append(1)
+        return 7
+
+    once = cores.Once(make)
+    assert cores.side_by_side(lambda item: item + once(), [1, 2, 3], ahead=[once]) == (8, 9, 10)
+    assert made == [1]
+
+
+def test_what_is_ahead_is_begun_before_anybody_asks() -> None:
+    is_begun = threading.Event()
+    once = cores.Once(is_begun.set)
+
+    def asking(_: int) -> None:
+        assert is_begun.wait(10), "nobody began it"
+
+    cores.side_by_side(asking, [0, 1], ahead=[once])
+
+
+@pytest.mark.parametrize("processors", [1, 4])
+def test_whoever_asks_is_told_what_broke(monkeypatch: pytest.MonkeyPatch, processors: int) -> None:
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: processors)
+
+    def failing() -> int:
+        raise ValueError("broken")
+
+    once = cores.Once(failing)
+    with pytest.raises(ValueError, match="broken"):
+        cores.side_by_side(lambda _: once(), [0, 1], ahead=[once])

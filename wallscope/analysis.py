@@ -24,7 +24,6 @@ from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
 from wallscope.timeline.dependencies import dependencies
 from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
-from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import nested, path_texts
 from wallscope.timeline.projection import projection
 from wallscope.timeline.selection import selected_ranks, selected_windows
@@ -273,14 +272,13 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
     progress("playing steps again")
     ranks = rank_windows(parts)
     place = waiting_most(ranks, parts.unmarked_places())
-    between = partners(parts.operations, facts.collectives)
     own = parts.capture.ranks.row(place, named=True)
     work = rank_work(parts, own["rank_id"])
     step_ns = round(float((work.steps.end_ns - work.steps.start_ns).mean()))
     tax = overlap_tax(work, parts.capture.kernels)
     texts = path_texts(parts.phases.paths, parts.phases.names, parts.phases.paths["path"])
     try:
-        stretch = playable(evidence, ranks, between, parts.phases, parts.capture.names, place)
+        stretch = playable(evidence, ranks, facts.partners, parts.phases, parts.capture.names, place)
         found = answered(stretch, asked, step_ns, None if tax is None else tax.ratio, texts)
     except NothingToAnalyzeError as error:
         raise NothingToAnalyzeError(f"{path} — {error}") from error
@@ -328,15 +326,20 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
     )
     ranges = labelled(tree, capture.range_names, capture.threads, paths, names)
     check_pattern(options.step_range, ranges)
-    projected = projection(capture.operations, capture.calls, tree, capture.threads)
 
     progress("finding steps")
     capture = replace(capture, ranks=selected_ranks(capture.ranks, options.selection))
     is_selected = operations["rank_id"].is_in(capture.ranks["rank_id"].implode())
     operations = operations if is_selected.all() else operations.filter(is_selected)
-    host = Host(capture.calls, capture.call_names, capture.threads)
-    division = divided(operations, capture.ranks, host, ranges, options.step_range)
-    windows = budgets(operations, selected_windows(division.windows, options.selection))
+
+    def in_windows() -> tuple[Division, pl.DataFrame]:
+        host = Host(capture.calls, capture.call_names, capture.threads)
+        division = divided(operations, capture.ranks, host, ranges, options.step_range)
+        return division, budgets(operations, selected_windows(division.windows, options.selection))
+
+    (division, windows), projected = both(
+        in_windows, lambda: projection(capture.operations, capture.calls, tree, capture.threads)
+    )
     kept = capture.ranks.filter(pl.col("rank_id").is_in(windows["rank_id"].implode()))
     divided_capture = Divided(
         capture=replace(capture, ranks=kept),

@@ -6,7 +6,8 @@ numpy and zlib let other threads run while they work.
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 
@@ -17,8 +18,12 @@ _MOST_THREADS = 4
 """More would wait for Python's lock most of the time, and each holds tables of its own."""
 
 
-def side_by_side(work: Callable[[_Item], _Found], items: Iterable[_Item]) -> tuple[_Found, ...]:
+def side_by_side(
+    work: Callable[[_Item], _Found], items: Iterable[_Item], ahead: Iterable["Once[Any]"] = ()
+) -> tuple[_Found, ...]:
     """What the work makes of each item, in their order; as if done one after the other.
+
+    What all of it asks for at some time may be begun ahead of it.
 
     Raises:
         Exception: what the work raised first, in the order of the items.
@@ -28,7 +33,24 @@ def side_by_side(work: Callable[[_Item], _Found], items: Iterable[_Item]) -> tup
     if threads <= 1:
         return tuple(work(item) for item in waiting)
     with ThreadPoolExecutor(threads) as pool:
+        for once in ahead:
+            pool.submit(once)
         return tuple(pool.map(work, waiting))
+
+
+class Once(Generic[_Found]):
+    """What is made when it is first asked for; who asks meanwhile waits for it."""
+
+    def __init__(self, make: Callable[[], _Found]) -> None:
+        self._make, self._lock = make, Lock()
+        self._made: list[_Found] = []
+
+    def __call__(self) -> _Found:
+        """What is made; made now if nobody has asked before."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]
 
 
 def both(first: Callable[[], _Found], second: Callable[[], _Other]) -> tuple[_Found, _Other]:

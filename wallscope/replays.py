@@ -11,7 +11,6 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.frames import PARTNERS
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.whatif import Question, Replay
-from wallscope.timeline.partners import partners
 from wallscope.timeline.paths import path_texts
 from wallscope.units import number, percent
 from wallscope.walls.accounting import Divided, rank_windows, windows_of
@@ -92,7 +91,7 @@ class Replays:
             return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
         count = len(parts.capture.ranks)
         if count > 1 and count * held_operations(shown, _MOST_OPERATIONS // count) <= _MOST_OPERATIONS:
-            ranks, between, place = rank_windows(parts), self._partners(), self.place
+            ranks, between, place = rank_windows(parts), self.facts.partners, self.place
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
         try:
@@ -105,6 +104,3 @@ class Replays:
             return NO_STEP
         tax = self.rank.communication.overlap_tax
         return Player(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio)
-
-    def _partners(self) -> pl.DataFrame:
-        return partners(self.parts.operations, self.facts.collectives)

@@ -17,6 +17,7 @@ from wallscope.model.frames import (
     DEVICE_STREAMS,
     NAMES,
     OPERATIONS,
+    PARTNERS,
     RANGES,
     RANKS,
     RECOMPUTE,
@@ -288,7 +289,11 @@ def evidence(trace: Trace) -> Evidence:
     copies = [{"op": row, "cause": "staging"} for row, op in enumerate(trace.ops) if op.kind == "copy"]
     again = [{"op": row, "how": "explicit"} for row, op in enumerate(trace.ops) if op.again]
     facts = OperationFacts(
-        AXES.to_frame(), COLLECTIVES.to_frame(), _frame(copies, COPY_CAUSES), _frame(again, RECOMPUTE)
+        axes=AXES.to_frame(),
+        collectives=COLLECTIVES.to_frame(),
+        partners=PARTNERS.to_frame(),
+        copies=_frame(copies, COPY_CAUSES),
+        recomputed=_frame(again, RECOMPUTE),
     )
     tree, paths, names = nested(held.ranges, held.range_names, held.calls, held.threads)
     of_process = tree.join(held.threads.select("thread", "process"), on="thread", maintain_order="left")

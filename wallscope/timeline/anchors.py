@@ -32,6 +32,7 @@ _PHASES = {
     "backward": r"(?i)^(loss[ ._])?(backward|bwd|backward[ _]pass)$",
     "optimizer": r"(?i)^(optimizer|optimizer[ _.]?step|opt[ _]?step|optim)$",
 }
+_KNOWN = "|".join(f"(?:{known})" for known in (_TRAINING_STEP, _STEP, *_PHASES.values()))
 _FEWEST = 2
 _SHOWN_NAMES = 8
 _MOST_NAMES = 8
@@ -91,6 +92,11 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
         shown = ", ".join(most["folded"].str.slice(0, 60).head(_SHOWN_NAMES))
         there = f"the most frequent are: {shown}" if shown else "the export holds none at all"
         raise StepRangeError(f"--step-range {pattern!r} — finds no range — {there}")
+
+
+def that_may_mark(ranges: pl.DataFrame, pattern: str | None) -> pl.DataFrame:
+    """The ranges among which `named_anchors` finds all that it finds among these, of any process."""
+    return saying(ranges, _KNOWN if pattern is None else pattern)
 
 
 def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorRanges]:

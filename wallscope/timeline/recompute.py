@@ -14,6 +14,7 @@ import polars as pl
 from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import ordered_by, runs
 from wallscope.arrays.lookup import at_places, flags, places
+from wallscope.cores import side_by_side
 from wallscope.model.frames import CATEGORY, RECOMPUTE
 from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.timeline.attention import replayed_attention
@@ -57,11 +58,13 @@ def recompute(
         `RECOMPUTE`, sorted by operation; empty where nothing tells.
     """
     kernels = _computing(operations, passes)
-    found = []
-    for _, rows in runs(kernels.rank):
+
+    def of_rank(ran: tuple[int, slice]) -> pl.DataFrame:
+        rank_id, rows = ran
         own = _Kernels(*(column[rows] for column in kernels.columns()))
-        is_own = (windows["rank_id"] == int(own.rank[0])).to_numpy()
-        found.append(_of_rank(own, windows.filter(pl.Series(is_own)), kernel_names))
+        return _of_rank(own, windows.filter(windows["rank_id"] == rank_id), kernel_names)
+
+    found = side_by_side(of_rank, runs(kernels.rank))
     return (pl.concat(found) if found else RECOMPUTE.to_frame()).sort("op")
 
 

@@ -20,7 +20,7 @@ from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS
 from wallscope.model.selection import FOREVER_NS
-from wallscope.timeline.anchors import named_anchors
+from wallscope.timeline.anchors import named_anchors, that_may_mark
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
 from wallscope.timeline.periods import Period, period
 from wallscope.timeline.steadiness import Host, judged
@@ -86,7 +86,6 @@ def divided(
     )
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
     sequence = _by_sequence(mains, busiest)
-    unmarked = [_by_optimizer(mains)] + ([sequence] if sequence is not None else [])
     cut = next(
         (found for found in _by_ranges(mains, busiest, ranges, pattern) if _is_enough(found, busiest)), None
     )
@@ -95,9 +94,10 @@ def divided(
             f"--step-range {pattern!r} — its ranges issued no work of the main stream — name ranges around"
             " kernel launches"
         )
-    cut = cut or next(
-        (found for found in unmarked if _is_enough(found, busiest)), _Cut(_WHOLE, "window", None, {})
-    )
+    if cut is None:
+        unmarked = [_by_optimizer(mains)] + ([sequence] if sequence is not None else [])
+        nothing_found = _Cut(_WHOLE, "window", None, {})
+        cut = next((found for found in unmarked if _is_enough(found, busiest)), nothing_found)
     nothing = np.empty(0, np.int64)
     windows = {
         main.rank_id: _windows(main, cut.rows.get(main.rank_id, nothing), of_ranks[main.rank_id], host)
@@ -129,6 +129,7 @@ def _by_ranges(
 
     What the user's pattern finds needs no like name; ranges of several names are called by the pattern.
     """
+    ranges = that_may_mark(ranges, pattern)
     rows = dict(runs(filled(ranges["process"])))  # threads are numbered process by process
     of_process = {main.process: ranges[rows.get(main.process, slice(0))] for main in mains}
     for chosen in named_anchors(of_process[busiest.process], pattern):

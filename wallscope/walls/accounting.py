@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from wallscope.arrays.groups import by_rank
-from wallscope.cores import both, side_by_side
+from wallscope.cores import Once, side_by_side
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
@@ -14,7 +14,6 @@ from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.model.selection import Selection
 from wallscope.profile import Described, Tables, described, tables
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.partners import partners
 from wallscope.timeline.spans import Times
 from wallscope.tuning import give_back
 from wallscope.walls.attribution import Evidence, attributed
@@ -94,19 +93,18 @@ class _Gathered:
     divided: Divided
     facts: OperationFacts
     evidence: Evidence
-    described: Described
+    described: Once[Described]
 
 
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
     written = divided.phases.texts[divided.phases.path_of_range[:-1]]
-    known, between = both(
-        lambda: described(divided.capture, divided.projected, written, facts.axes, facts.collectives),
-        lambda: partners(divided.operations, facts.collectives),
+    known = Once(
+        lambda: described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
     )
     gathered = _Gathered(divided, facts, evidence, known)
     ranks = rank_windows(divided)
-    held = ceilings(evidence, ranks, between)
+    held = ceilings(evidence, ranks, facts.partners)
     of_ranks = zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
 
     def accounted(own: tuple[dict[str, Any], RankWindows, Ceilings]) -> Account:
@@ -114,7 +112,7 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
         give_back()
         return found
 
-    return side_by_side(accounted, of_ranks)
+    return side_by_side(accounted, of_ranks, ahead=[*dict.fromkeys(own.stretch for own in held), known])
 
 
 def rank_windows(divided: Divided) -> list[RankWindows]:
@@ -201,7 +199,7 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
             recomputed_share(work, facts.recomputed),
             allocator_retries(windows, capture, rank["process"]),
         ),
-        tables=tables(operations, windows, slices, gathered.described),
+        tables=tables(operations, windows, slices, gathered.described()),
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from wallscope.arrays.columns import filled
 from wallscope.arrays.groups import by_rank
+from wallscope.cores import side_by_side
 from wallscope.model.frames import BUDGET_PARTS, BUDGETS
 from wallscope.model.kinds import OperationClass
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
@@ -23,7 +24,7 @@ def budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """
     own = by_rank(operations)
     nothing = operations[:0]
-    parts = [_of_rank(own.get(rank_id, nothing), of_rank) for rank_id, of_rank in by_rank(windows).items()]
+    parts = side_by_side(lambda rank: _of_rank(own.get(rank[0], nothing), rank[1]), by_rank(windows).items())
     return pl.concat(parts) if parts else BUDGETS.to_frame()
 
 

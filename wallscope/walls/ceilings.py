@@ -5,13 +5,14 @@ constraint close behind; playing the dependencies again without it heeds both.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from threading import Lock
 
 import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import Rows, coded
-from wallscope.cores import side_by_side
+from wallscope.cores import Once
 from wallscope.timeline.play import Change, Others
 from wallscope.timeline.replay import Replay
 from wallscope.timeline.spans import Times
@@ -41,29 +42,32 @@ class Ceilings:
     The lengths of the unchanged steps, as captured and as played, in ns; `None` where they can't be played.
     """
 
-    def __init__(self, stretch: "_Stretch", rank_id: int) -> None:
-        self._stretch, self._rank_id = stretch, rank_id
-        self._actual_ns = stretch.actual_ns(rank_id)
-        self._played_ns = stretch.played_ns(rank_id, frozenset())
+    def __init__(self, stretch: "Once[_Stretch]", rank_id: int) -> None:
+        self.stretch, self._rank_id = stretch, rank_id
 
     @property
     def step_count(self) -> int:
         """How many steps of the typical one are played."""
-        return self._stretch.step_count(self._rank_id)
+        return self.stretch().step_count(self._rank_id)
 
     @property
     def error(self) -> float | None:
         """How far the stretch played unchanged is from the capture, as a share; `None` if it can't be."""
-        if self._played_ns is None or not self._actual_ns:
+        actual_ns, played_ns = self.stretch().actual_ns(self._rank_id), self._played_ns(frozenset())
+        if played_ns is None or not actual_ns:
             return None
-        return abs(self._played_ns - self._actual_ns) / self._actual_ns
+        return abs(played_ns - actual_ns) / actual_ns
 
     def recoverable_ns(self, causes: Collection[str]) -> int | None:
         """How much shorter the typical step gets without some causes; `None` where that can't be told."""
-        if self.error is None or self.error > _LARGEST_ERROR or self._played_ns is None:
+        unchanged_ns, error = self._played_ns(frozenset()), self.error
+        if unchanged_ns is None or error is None or error > _LARGEST_ERROR:
             return None
-        changed_ns = self._stretch.played_ns(self._rank_id, frozenset(causes))
-        return None if changed_ns is None else max(round(self._played_ns - changed_ns), 0)
+        changed_ns = self._played_ns(frozenset(causes))
+        return None if changed_ns is None else max(round(unchanged_ns - changed_ns), 0)
+
+    def _played_ns(self, causes: frozenset[str]) -> float | None:
+        return self.stretch().played_ns(self._rank_id, causes)
 
 
 def ceilings(
@@ -71,12 +75,10 @@ def ceilings(
 ) -> tuple[Ceilings, ...]:
     """The ceilings of each rank; `partners` (`PARTNERS`) are the collectives between them."""
     groups = [together for group in connected(ranks, partners) for together in _alongside(group)]
-    stretches = side_by_side(lambda together: _Stretch(evidence, together, partners), groups)
-    stretch_of = {
-        rank.rank_id: stretch
-        for together, stretch in zip(groups, stretches, strict=True)
-        for rank, _ in together
-    }
+    stretch_of: dict[int, Once[_Stretch]] = {}
+    for together in groups:
+        stretch = Once(partial(_Stretch, evidence, together, partners))
+        stretch_of |= {rank.rank_id: stretch for rank, _ in together}
     return tuple(Ceilings(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
 
 

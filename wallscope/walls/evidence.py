@@ -15,6 +15,7 @@ from wallscope.timeline.axes import RangePaths, axes
 from wallscope.timeline.collectives import collectives
 from wallscope.timeline.copies import away, copy_causes
 from wallscope.timeline.dependencies import Dependencies
+from wallscope.timeline.partners import partners
 from wallscope.timeline.passes import passes, with_autograd_threads
 from wallscope.timeline.recompute import recompute
 from wallscope.timeline.spans import Numbers
@@ -34,10 +35,14 @@ _OF_ROLE = {
 
 @dataclass(frozen=True, slots=True)
 class OperationFacts:
-    """What is known of operations beyond their class: `AXES`, `COLLECTIVES`, `COPY_CAUSES`, `RECOMPUTE`."""
+    """What is known of operations beyond their class.
+
+    `AXES`, `COLLECTIVES`, `PARTNERS`, `COPY_CAUSES`, `RECOMPUTE`.
+    """
 
     axes: pl.DataFrame
     collectives: pl.DataFrame
+    partners: pl.DataFrame
     copies: pl.DataFrame
     recomputed: pl.DataFrame
 
@@ -51,9 +56,9 @@ def operation_facts(
 ) -> OperationFacts:
     """What is known of operations (`CLASSIFIED`, `WINDOWS`); `streams` is the user's map of axes."""
 
-    def told_by_calls() -> tuple[pl.DataFrame, pl.DataFrame]:
+    def told_by_calls() -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         asked = collectives(operations, capture)
-        return asked, axes(operations, capture, asked, around, streams)
+        return asked, axes(operations, capture, asked, around, streams), partners(operations, asked)
 
     def told_by_ranges() -> tuple[pl.DataFrame, pl.DataFrame]:
         of_passes = with_autograd_threads(
@@ -65,8 +70,10 @@ def operation_facts(
         again = recompute(operations, windows, capture.names, of_passes)
         return copy_causes(capture.operations, capture.copies, of_passes), again
 
-    (copies, recomputed), (asked, named) = both(told_by_ranges, told_by_calls)
-    return OperationFacts(axes=named, collectives=asked, copies=copies, recomputed=recomputed)
+    (copies, recomputed), (asked, named, between) = both(told_by_ranges, told_by_calls)
+    return OperationFacts(
+        axes=named, collectives=asked, partners=between, copies=copies, recomputed=recomputed
+    )
 
 
 def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
