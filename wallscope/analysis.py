@@ -17,7 +17,7 @@ from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
-from wallscope.profile import profiled, profiles
+from wallscope.profile import Written, profiled, profiles, written
 from wallscope.ranks import Together, lanes, together
 from wallscope.replays import Replays
 from wallscope.timeline.anchors import check_pattern, labelled
@@ -144,19 +144,25 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     asked = {fix.id: asked_of_replay(fix) for fix in first_screen(fixed.fixes or ())}
     if any(asked.values()):
         progress("playing steps again")
-        answer, packed = both(lambda: replays.with_answers(fixed, asked), lambda: profiled(analysis, own))
+        answer, packed = both(
+            lambda: replays.with_answers(fixed, asked), lambda: profiled(analysis, own, spoken.written)
+        )
         answer = replace(answer, ranks=packed.ranks)
     else:
-        answer = profiled(fixed, own)
+        answer = profiled(fixed, own, spoken.written)
     return Accounted(answer, parts, evidence, facts, spoken.place, replays, spoken.together)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spoken:
-    """The answer without fixes and packed profiles, the profiles, and the place of the rank that speaks."""
+    """The answer without fixes and packed profiles, the profiles, and the place of the rank that speaks.
+
+    `written` is what is written of each profile, if anything is.
+    """
 
     analysis: Analysis
     profiles: tuple[Profile, ...]
+    written: tuple[Written, ...]
     place: int
     together: Together | None
 
@@ -174,6 +180,8 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     ranks = tuple(account.rank for account in found)
     place = least_computing(ranks, parts.unmarked_places())
 
+    issued_share = _launch_correlation_share(parts.capture)
+
     def speaking(place: int) -> Analysis:
         shown = found[place]
         won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
@@ -190,7 +198,7 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
                     *chain_findings(shown, evidence.waits, parts, anchor),
                     *parts.capture.findings,
                 ),
-                launch_correlation_share=_launch_correlation_share(parts.capture),
+                launch_correlation_share=issued_share,
                 resolved_dependency_share=evidence.waits.resolved_share,
                 cuda_graphs=parts.capture.graphs,
                 ranks_supplied=len(ranks),
@@ -206,8 +214,11 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     tables = tuple(account.tables for account in found)
     own = profiles(analysis, tables, options.step_facts, configuration)
     if len(ranks) == 1:
-        return _Spoken(analysis, own, place, None)
-    known = together(own, dominant_wall, parts.capture.world_size)
+        return _Spoken(analysis, own, (), place, None)
+    known, already = both(
+        lambda: together(own, dominant_wall, parts.capture.world_size),
+        lambda: tuple(written(profile) for profile in own),
+    )
     if known.job.collectives.matched:
         ranks = known.split(ranks, [len(ranks)] * len(ranks))
         found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
@@ -215,7 +226,7 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
             place = known.job.critical_place
         analysis = speaking(place)
         own = known.profiles
-    return _Spoken(replace(analysis, job=known.job), own, place, known)
+    return _Spoken(replace(analysis, job=known.job), own, already, place, known)
 
 
 def _may_speak(parts: Divided, ranks: tuple[Rank, ...], place: int) -> bool:

@@ -1,6 +1,6 @@
 """The one compact artifact of a rank: made from its account, merged, packed and read."""
 
-from wallscope.profile.container import packed, unpacked
+from wallscope.profile.container import Written, packed, unpacked, written
 from wallscope.profile.describing import Described, described
 from wallscope.profile.embedding import profiled, profiles
 from wallscope.profile.making import Tables, tables
@@ -10,6 +10,7 @@ from wallscope.profile.reading import profiles_of
 __all__ = [
     "Described",
     "Tables",
+    "Written",
     "described",
     "merged",
     "packed",
@@ -18,4 +19,5 @@ __all__ = [
     "profiles_of",
     "tables",
     "unpacked",
+    "written",
 ]

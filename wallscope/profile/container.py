@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import zlib
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ TABLES: Final = {
     "recoverable": RECOVERABLE,
     "collectives": RANK_COLLECTIVES,
 }
+_LASTING: Final = ("steps", "keys", "work", "collectives")
 _MOST_BYTES: Final = 512 << 20
 _EFFORT: Final = 3  # a fifth larger than 6, in a third of the time
 _LONG: Final = 2_000  # for fewer rows Python is faster
@@ -47,10 +49,27 @@ _json = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":
 _AGAIN = "make it again with `wallscope analyze … --json`"
 
 
-def packed(profile: Profile) -> PackedProfile:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Tables of a profile as JSON, to pack another that has some of them too."""
+
+    texts: tuple[tuple[pl.DataFrame, str], ...] = ()
+
+    def text(self, table: pl.DataFrame) -> str:
+        """A table as JSON."""
+        return next((text for known, text in self.texts if known is table), None) or _written(table)
+
+
+def written(profile: Profile) -> Written:
+    """The tables that stay as they are when ranks are joined."""
+    return Written(tuple((table, _written(table)) for table in (getattr(profile, name) for name in _LASTING)))
+
+
+def packed(profile: Profile, known: Written | None = None) -> PackedProfile:
     """The profile as text; the same profile gives the same text with the same zlib."""
+    known = known or Written()
     header = _json(_headers().dump_python(profile.header, mode="json"))
-    text = _object({"header": header, **{name: _written(getattr(profile, name)) for name in TABLES}})
+    text = _object({"header": header, **{name: known.text(getattr(profile, name)) for name in TABLES}})
     return PackedProfile(PROFILE_SCHEMA, base64.b64encode(zlib.compress(text.encode(), _EFFORT)).decode())
 
 

@@ -9,7 +9,7 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.profile import RECOVERABLE, Header, Profile, ProfiledInput, Work
 from wallscope.model.throughput import StepFacts
-from wallscope.profile.container import packed
+from wallscope.profile.container import Written, packed
 from wallscope.profile.making import Tables
 
 _NOTHING_DECLARED = RunConfiguration()
@@ -29,17 +29,17 @@ def profiles(
     )
 
 
-def profiled(analysis: Analysis, own: tuple[Profile, ...]) -> Analysis:
-    """The answer with the profile of each rank, of one capture each."""
-    told = [
-        replace(profile, recoverable=_recoverable(rank))
-        for rank, profile in zip(analysis.ranks, own, strict=True)
-    ]
-    ranks = tuple(
-        replace(rank, profile=profile)
-        for rank, profile in zip(analysis.ranks, side_by_side(packed, told), strict=True)
-    )
-    return replace(analysis, ranks=ranks)
+def profiled(analysis: Analysis, own: tuple[Profile, ...], known: tuple[Written, ...] = ()) -> Analysis:
+    """The answer with the profile of each rank, of one capture each; what is `known` is written."""
+    texts = known or (Written(),) * len(own)
+
+    def with_profile(place: int) -> Rank:
+        rank = analysis.ranks[place]
+        return replace(
+            rank, profile=packed(replace(own[place], recoverable=_recoverable(rank)), texts[place])
+        )
+
+    return replace(analysis, ranks=side_by_side(with_profile, range(len(own))))
 
 
 def _header(
