@@ -7,12 +7,11 @@ import pytest
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
 from wallscope.model.events import EVENTS, STREAMS, SYNCS
-from wallscope.nsys import catalog
-from wallscope.nsys.calls import calls
+from wallscope.nsys.calls import calls, raw_calls
 from wallscope.nsys.connection import opened
 from wallscope.nsys.identity import export_facts
 from wallscope.nsys.synchronisation import events, streams, syncs
-from wallscope.nsys.tables import database, read
+from wallscope.nsys.tables import database
 from wallscope.nsys.threads import process_of, threads
 
 NOBODY = 4_294_967_295
@@ -25,11 +24,11 @@ class Reader:
     def __init__(self, source):
         self.source = source
         self.facts = export_facts(source)
-        raw = read(source, catalog.CALLS, self.quiet)
-        pids = raw.select(process_of("globalTid"))["globalTid"].unique().sort()
+        raw = raw_calls(source, self.quiet)
+        pids = raw.callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().sort()
         numbered = pids.alias("globalPid").to_frame().with_row_index("process")
-        self.threads = threads(source, raw["globalTid"], numbered)
-        self.calls = calls(source, raw, self.threads, self.facts.time_shift_ns)
+        self.threads = threads(source, raw.callers, numbered)
+        self.calls = calls(raw, self.threads, self.facts.time_shift_ns)
 
     def quiet(self, _):
         pass

@@ -7,10 +7,12 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import Flags, Rows
+from wallscope.model.capture import Progress
 from wallscope.model.frames import CALLS, ROLE
 from wallscope.model.kinds import CallRole
+from wallscope.nsys import catalog
 from wallscope.nsys.strings import NAMELESS, numbered, texts_of
-from wallscope.nsys.tables import Database
+from wallscope.nsys.tables import Database, read
 from wallscope.nsys.threads import with_threads
 
 Times = npt.NDArray[np.int64]
@@ -104,34 +106,55 @@ class Calls:
         return pl.Series("call", found, dtype=pl.Int32)
 
 
-def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
-    """The calls from their raw rows; version suffixes are cut off names.
+@dataclass(frozen=True, slots=True)
+class RawCalls:
+    """Calls on the clock of the export, in its order, with their names; columns are let go as they are used.
 
-    Calls that end before they start are left out. Correlation ids are unique inside a process alone;
-    of several calls under one id the first counts.
+    `columns` are `start`, `end`, `globalTid`, `correlationId`, and `named`, the row of each call in the frame
+    of that name, which has `name` of `names` (`NAMES`) and `role`. `callers` are the distinct global ids of
+    threads, of calls without a usable time too.
     """
+
+    columns: dict[str, pl.Series]
+    named: pl.DataFrame
+    names: pl.DataFrame
+    callers: pl.Series
+
+
+def raw_calls(source: Database, progress: Progress) -> RawCalls:
+    """The calls; those that end before they start are left out. Version suffixes are cut off names."""
+    raw = read(source, catalog.CALLS, progress)
+    callers = raw["globalTid"].unique()
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
     del raw  # each column is let go once it is in its place: they are the largest of an export
-    thread = with_threads(left.pop("globalTid").to_frame(), threads, "globalTid")
-    order = _by_thread(thread["thread"].to_numpy(), left["start"].to_numpy())
-    rows = pl.Series(order.astype(np.uint32))
     string_id = left.pop("nameId").fill_null(NAMELESS)
     texts = texts_of(source, string_id).with_columns(pl.col("text").str.replace(_VERSION, ""))
     names = numbered(texts["text"])
-    told = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
-    place = pl.Series(np.searchsorted(told["string_id"].to_numpy(), string_id.to_numpy()), dtype=pl.UInt32)
-    del string_id, order
-    place = place.gather(rows)
+    named = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
+    place = np.searchsorted(named["string_id"].to_numpy(), string_id.to_numpy())
+    left["named"] = pl.Series(place, dtype=pl.UInt32)
+    return RawCalls(left, named, names, callers)
+
+
+def calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
+    """The calls in session time, by thread and start; the columns of the raw ones are gone then.
+
+    Correlation ids are unique inside a process alone; of several calls under one id the first counts.
+    """
+    left = raw.columns
+    thread = with_threads(left.pop("globalTid").to_frame(), threads, "globalTid")
+    rows = pl.Series(_by_thread(thread["thread"].to_numpy(), left["start"].to_numpy()).astype(np.uint32))
+    named = left.pop("named").gather(rows)
     made = pl.DataFrame(
         {
             "call": np.arange(len(rows), dtype=np.uint32),
             "thread": thread["thread"].gather(rows),
             "start_ns": left.pop("start").gather(rows) - time_shift_ns,
             "end_ns": left.pop("end").gather(rows) - time_shift_ns,
-            "name": told["name"].gather(place),
+            "name": raw.named["name"].gather(named),
             "correlation": left.pop("correlationId").gather(rows),
-            "role": told["role"].gather(place),
+            "role": raw.named["role"].gather(named),
         }
     )
     correlations = made["correlation"]
@@ -141,7 +164,7 @@ def calls(source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift
         by_correlation = _ByCorrelation(process[held], correlations.drop_nulls().to_numpy(), held)
     else:
         by_correlation = _ByCorrelation(process, correlations.to_numpy(), np.arange(len(rows)))
-    return Calls(made.select(CALLS.names()).cast(CALLS), names, by_correlation)
+    return Calls(made.select(CALLS.names()).cast(CALLS), raw.names, by_correlation)
 
 
 def _by_thread(thread: npt.NDArray[np.integer], start_ns: Times) -> Rows:

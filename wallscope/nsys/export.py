@@ -13,14 +13,14 @@ from wallscope.model.metrics import SPELLED
 from wallscope.model.reader import Reader
 from wallscope.nsys import catalog, findings
 from wallscope.nsys.call_findings import call_findings
-from wallscope.nsys.calls import Calls, calls
+from wallscope.nsys.calls import Calls, calls, raw_calls
 from wallscope.nsys.collectives import Collectives, collectives
 from wallscope.nsys.connection import opened
 from wallscope.nsys.host import cpu_samples, host_events
 from wallscope.nsys.identity import export_facts, export_identity
 from wallscope.nsys.memory import memory
 from wallscope.nsys.metrics import samples
-from wallscope.nsys.operations import DeviceWork, device_work, raw_operations, with_calls
+from wallscope.nsys.operations import DeviceWork, device_work, looked_up, raw_operations, with_calls
 from wallscope.nsys.overhead_findings import overhead_findings
 from wallscope.nsys.range_findings import FOR_FINDINGS, began_inside, range_findings
 from wallscope.nsys.ranges import ranges
@@ -47,19 +47,19 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         export = export_identity(source, facts)
         check_room(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
-        # whoever makes something of a large table gets the only hold of it, to let go of column by column
-        large = {}
-        ((operations, untimed_rows), large["ranges"]), large["calls"] = both(
+        ((operations, untimed_rows), raw_ranges), called = both(
             lambda: (raw_operations(source, progress), read(source, catalog.RANGES, progress)),
-            lambda: read(source, catalog.CALLS, progress),
+            lambda: raw_calls(source, progress),
         )
         if operations.is_empty():
             raise NothingToAnalyzeError(
                 f"{path} — no device operation has a usable time — capture again and end after a device"
                 " synchronisation"
             )
-        large["operations"], of_threads = _who(source, operations, **large)
-        del operations
+        # whoever makes something of a large table gets the only hold of it, to let go of column by column
+        large = {"ranges": raw_ranges}
+        large["operations"], of_threads = _who(source, operations, called.callers, raw_ranges)
+        del operations, raw_ranges
 
         def on_device() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks, DeviceWork]:
             raw_ranges = large["ranges"]
@@ -72,7 +72,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             return held, exchanged, of_ranks, work
 
         def on_host() -> tuple[Calls, pl.DataFrame, pl.DataFrame]:
-            made = calls(source, large.pop("calls"), of_threads, shift_ns)
+            made = calls(called, of_threads, shift_ns)
             synced = syncs(source, facts, of_threads, made, progress)
             return made, synced, events(source, of_threads, made, shift_ns, progress)
 
@@ -133,13 +133,12 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
 
 
 def _who(
-    source: Database, operations: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame
+    source: Database, operations: pl.DataFrame, callers: pl.Series, ranges: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The device rows with their dense `process`, and the threads of everything that was read.
 
     Where the device tables name no process and only one made calls, the work is its own.
     """
-    callers = calls["globalTid"].unique()
     tids = pl.concat([callers, ranges["globalTid"].drop_nulls().unique()])
     calling = callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
     if len(calling) == 1 and operations["globalPid"].null_count() == len(operations):
@@ -149,8 +148,7 @@ def _who(
             [operations["globalPid"].unique(), tids.to_frame().select(process_of("globalTid"))["globalTid"]]
         )
     )
-    keyed = operations.join(of_processes, on="globalPid", how="left", nulls_equal=True, maintain_order="left")
-    return keyed, threads(source, tids, of_processes)
+    return operations.with_columns(looked_up(operations, of_processes)), threads(source, tids, of_processes)
 
 
 def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:

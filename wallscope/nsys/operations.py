@@ -103,9 +103,9 @@ def device_work(source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, time_s
     texts = texts_of(source, raw["string_id"])
     names = numbered(texts["text"])
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
-    keyed = raw.with_columns(_looked_up(raw, pairs))
+    keyed = raw.with_columns(looked_up(raw, pairs))
     named = texts.join(names, on="text").select("string_id", "name")
-    rows = keyed.with_columns(_looked_up(keyed, _streams(keyed)), _looked_up(raw, named))
+    rows = keyed.with_columns(looked_up(keyed, _streams(keyed)), looked_up(raw, named))
     del raw, keyed
     streams = rows.select(_STREAM).unique().sort("stream")
     at = rows.select("rank_id", "start", "row").with_row_index("at")
@@ -131,7 +131,7 @@ def with_calls(work: DeviceWork, made: Calls) -> pl.DataFrame:
     return work.operations.with_columns(made.issuing(work.issued)).select(OPERATIONS.names())
 
 
-def _looked_up(rows: pl.DataFrame, told: pl.DataFrame) -> pl.Series:
+def looked_up(rows: pl.DataFrame, told: pl.DataFrame) -> pl.Series:
     """The one column of `told` that rows lack, found by the others; null where those are not told."""
     keys = [column for column in told.columns if column in rows.columns]
     found = rows.select(keys).join(told, on=keys, how="left", nulls_equal=True, maintain_order="left")
