@@ -120,16 +120,14 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    from wallscope.fixes import asked_of_replay, with_fixes  # noqa: PLC0415  # rules need pydantic
-    from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
-    from wallscope.fixes.seen import seen  # noqa: PLC0415
-
     configuration = RunConfiguration()
     odd: tuple[Finding, ...] = ()
     if options.configuration is not None:
+        from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
+
         read = read_configuration(options.configuration)
         configuration, odd = read.configuration, read.findings
-    parts, division = divide(path, options, progress)
+    (parts, division), _ = both(lambda: divide(path, options, progress), _have_rules)
     parts = replace(parts, capture=replace(parts.capture, findings=(*odd, *parts.capture.findings)))
     give_back()
     facts, evidence = gathered(parts, division, options, progress)
@@ -137,6 +135,10 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     progress("accounting for time")
     spoken = _spoken(parts, division, facts, evidence, options, configuration)
     analysis, own = spoken.analysis, spoken.profiles
+
+    from wallscope.fixes import asked_of_replay, with_fixes  # noqa: PLC0415
+    from wallscope.fixes.seen import seen  # noqa: PLC0415
+
     trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = with_fixes(analysis, configuration, trace, names)
@@ -151,6 +153,13 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     else:
         answer = profiled(fixed, own, spoken.written)
     return Accounted(answer, parts, evidence, facts, spoken.place, replays, spoken.together)
+
+
+def _have_rules() -> None:
+    """Read the rules for fixes before they are asked; they need pydantic, which takes long to load."""
+    from wallscope.fixes.rules import shipped_rules  # noqa: PLC0415
+
+    shipped_rules()
 
 
 @dataclass(frozen=True, slots=True)
