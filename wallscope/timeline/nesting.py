@@ -55,11 +55,14 @@ def innermost(start_ns: Times, end_ns: Times, leaps: list[Rows], at_ns: Times) -
     [0, 1, 0, 2, -1]
     """
     reach = np.append(end_ns, np.iinfo(np.int64).max)  # row -1, the last entry, is around everything
-    row = np.searchsorted(start_ns, at_ns, side="right") - 1
+    found = np.searchsorted(start_ns, at_ns, side="right") - 1
+    has_ended = np.flatnonzero(reach[found] <= at_ns)
+    row, since_ns = found[has_ended], at_ns[has_ended]
     for jump in reversed(leaps):
         over = jump[row]
-        row = np.where(reach[over] <= at_ns, over, row)
-    return np.where(reach[row] <= at_ns, leaps[0][row], row)
+        row = np.where(reach[over] <= since_ns, over, row)
+    found[has_ended] = leaps[0][row]
+    return found
 
 
 def jumps(parent: Rows) -> list[Rows]:
