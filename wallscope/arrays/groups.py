@@ -107,17 +107,30 @@ def groups(*columns: npt.NDArray[np.integer]) -> Rows:
     >>> groups(np.array([5, 5, 2, 5]), np.array([1, 2, 1, 1])).tolist()
     [1, 2, 0, 1]
     """
-    found = _dense(columns[0].astype(np.int64))
+    _, found = dense(columns[0].astype(np.int64))
     for column in columns[1:]:
-        own = _dense(column.astype(np.int64))
-        found = _dense(found * (own.max(initial=0) + 1) + own)
+        distinct, own = dense(column.astype(np.int64))
+        if distinct.size > 1:
+            _, found = dense(found * distinct.size + own)
     return found
 
 
-def _dense(values: Rows) -> Rows:
-    """How many smaller values there are, each counted once; by a table where they lie close to each other."""
+def dense(values: Rows) -> tuple[Rows, Rows]:
+    """The distinct ones of some numbers, in order, and the place of each among them.
+
+    By a table where they lie close to each other.
+
+    >>> [found.tolist() for found in dense(np.array([-7, 2, -7]))]
+    [[-7, 2], [0, 1, 0]]
+    """
     low = int(values.min(initial=values[:1].sum()))
-    return ranked(values - low, int(values.max(initial=low)) - low + 1)[1]
+    span = int(values.max(initial=low)) - low + 1
+    if span == 1:
+        return values[:1], np.zeros(values.size, np.int64)
+    if span > _SPARSE * values.size + _FEW:
+        return np.unique(values, return_inverse=True)
+    found, places = ranked(values - low, span)
+    return found + low, places
 
 
 def spread(counts: Rows) -> tuple[Rows, Rows]:

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows
+from wallscope.arrays.columns import Flags, Rows, filled
+from wallscope.arrays.groups import dense
 from wallscope.model.capture import Progress
 from wallscope.model.frames import CALLS, ROLE
 from wallscope.model.kinds import CallRole
@@ -128,11 +129,10 @@ def raw_calls(source: Database, progress: Progress) -> RawCalls:
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
     del raw  # each column is let go once it is in its place: they are the largest of an export
-    string_id = left.pop("nameId").fill_null(NAMELESS)
-    texts = texts_of(source, string_id).with_columns(pl.col("text").str.replace(_VERSION, ""))
+    string_ids, place = dense(filled(left.pop("nameId"), NAMELESS))
+    texts = texts_of(source, pl.Series(string_ids)).with_columns(pl.col("text").str.replace(_VERSION, ""))
     names = numbered(texts["text"])
     named = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
-    place = np.searchsorted(named["string_id"].to_numpy(), string_id.to_numpy())
     left["named"] = pl.Series(place, dtype=pl.UInt32)
     return RawCalls(left, named, names, callers)
 

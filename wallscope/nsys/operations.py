@@ -4,13 +4,17 @@ Identity: globalPid holds the process in its upper bits; `deviceId` counts insid
 stream ids inside a context, so nothing is keyed without its process.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
+import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Codes, Rows, filled
+from wallscope.arrays.groups import dense, groups
 from wallscope.model.capture import Progress
-from wallscope.model.frames import COPIES, DIRECTION, KERNELS, KIND, MEMORY, OPERATIONS
+from wallscope.model.frames import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind
 from wallscope.nsys import catalog
 from wallscope.nsys.calls import Calls
@@ -34,6 +38,8 @@ _DIRECTIONS = {
 }
 _MOST_DEVICES = 65_535
 _MOST_BYTES = 2**48
+_MOST_RANKS = 1 << 16
+"""So many are sorted by counting them."""
 _MOST_THREADS = _MOST_REGISTERS = 65_535  # CUDA allows 1,024 and 255
 _MOST_SHARED_BYTES = 2**26
 _LATEST = 2**61  # no clock of an export reaches that far, UTC in ns neither
@@ -100,17 +106,13 @@ def device_work(source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, time_s
 
     `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
     """
-    texts = texts_of(source, raw["string_id"])
-    names = numbered(texts["text"])
-    pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
-    keyed = raw.with_columns(looked_up(raw, pairs))
-    named = texts.join(names, on="text").select("string_id", "name")
-    rows = keyed.with_columns(looked_up(keyed, _streams(keyed)), looked_up(raw, named))
-    del raw, keyed
-    streams = rows.select(_STREAM).unique().sort("stream")
-    at = rows.select("rank_id", "start", "row").with_row_index("at")
-    order = at.sort("rank_id", "start", "row", maintain_order=True)["at"]
-    del at
+    names, name = _names(source, raw["string_id"])
+    streams, of_stream, place = _streams(raw, ranks)
+    rows = raw.with_columns(
+        name,
+        *(of_stream[name].gather(place) for name in ("rank_id", "stream")),
+    )
+    order = pl.Series(_in_order(rows), dtype=pl.UInt32)
     wanted = sorted({*OPERATIONS, *COPIES, *KERNELS, *_ISSUED} & set(rows.columns))
     rows = rows.select(
         *wanted, start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns
@@ -198,7 +200,49 @@ def _decoded(column: str, meanings: Mapping[int, str], unknown: str, to: pl.Enum
     )
 
 
-def _streams(rows: pl.DataFrame) -> pl.DataFrame:
-    """Dense stream ids over (rank, context, stream id)."""
+def _names(source: Database, strings: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+    """The names (`NAMES`) of string ids, and the number of each; null without a string."""
+    if strings.null_count() == len(strings):
+        return NAMES.to_frame(), pl.Series("name", [None], NAMES["name"]).new_from_index(0, len(strings))
+    none = cast("int", strings.min()) - 1
+    ids, place = dense(filled(strings, none))
+    texts = texts_of(source, pl.Series(ids[ids != none]))
+    names = numbered(texts["text"])
+    known = texts.join(names, on="text", how="left", maintain_order="left")["name"]
+    if len(known) < ids.size:
+        known = pl.concat([pl.Series("name", [None], known.dtype), known])
+    return names, known.gather(place)
+
+
+def _streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
+    """The streams; `rank_id` and `stream` of some operations; the place of each operation among those.
+
+    Streams have dense ids over (rank, context, stream id).
+    """
+    told = rows["process", "deviceId", "contextId", "streamId"]
+    group = groups(*(part for column in told for part in _known(column)))
+    first = np.empty(int(group.max()) + 1, np.int64)
+    first[group[::-1]] = np.arange(group.size)[::-1]
+    pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
+    found = told[first].join(
+        pairs, on=["process", "deviceId"], how="left", nulls_equal=True, maintain_order="left"
+    )
     keys = ["rank_id", "contextId", "streamId"]
-    return rows.select(keys).unique().sort(keys).with_row_index("stream")
+    numbers = found.select(keys).unique().sort(keys).with_row_index("stream")
+    found = found.join(numbers, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return found.select(_STREAM).unique().sort("stream"), found, pl.Series(group, dtype=pl.UInt32)
+
+
+def _known(column: pl.Series) -> Iterator[Codes]:
+    """The numbers of a column, and which are null where some are."""
+    yield filled(column)
+    if column.has_nulls():
+        yield column.is_null().to_numpy().astype(np.uint8)
+
+
+def _in_order(rows: pl.DataFrame) -> Rows:
+    """The rows by rank, start and row; mostly each table of an export is in order by itself."""
+    rank_id = rows["rank_id"].to_numpy()
+    if rank_id.max() < _MOST_RANKS:
+        rank_id = rank_id.astype(np.uint16)
+    return np.lexsort((rows["row"].to_numpy(), rows["start"].to_numpy(), rank_id))
