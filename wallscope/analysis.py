@@ -381,5 +381,8 @@ def _launch_correlation_share(capture: Capture) -> float | None:
     Pages of unified memory migrate by themselves.
     """
     migrations = capture.copies.filter(pl.col("direction").cast(pl.String).str.starts_with("migration"))
-    issued = capture.operations.join(migrations, on="op", how="anti")["call"]
+    operations = capture.operations
+    issued = (operations if migrations.is_empty() else operations.join(migrations, on="op", how="anti"))[
+        "call"
+    ]
     return None if issued.is_empty() else int((issued >= 0).sum()) / len(issued)

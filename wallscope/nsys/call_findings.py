@@ -81,9 +81,11 @@ def _orphans(capture: Capture) -> pl.DataFrame:
 
 
 def _without_call(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame) -> tuple[Finding, ...]:
+    if orphans.is_empty():
+        return ()
     covers_ns, all_ns = _busy_ns(orphans), _busy_ns(capture.operations)
     is_material = len(orphans) >= _MATERIAL * len(capture.operations) or covers_ns >= _MATERIAL * all_ns
-    if orphans.is_empty() or (len(early) == len(orphans) and not is_material):
+    if len(early) == len(orphans) and not is_material:
         return ()
     among = (
         f"{len(orphans):,} of {plural(len(capture.operations), 'device operation')} ({duration(covers_ns)})"

@@ -33,6 +33,8 @@ def overhead_findings(
             .select(_WHO_AND_WHEN),
         ]
     )
+    if overheads.is_empty():
+        return ()
     issuing = capture.calls.filter(pl.col("role").is_in([str(role) for role in _ISSUING]))
     tids = capture.threads.join(issuing, on="thread", how="semi").select(globalTid="global_tid")
     window = spans((start_ns + time_shift_ns, end_ns + time_shift_ns))
