@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows, filled
+from wallscope.arrays.columns import Codes, Flags, Rows, filled
 from wallscope.arrays.groups import dense
 from wallscope.model.capture import Progress
 from wallscope.model.frames import CALLS, ROLE
@@ -38,12 +38,16 @@ _ROLES = (
 class _ByCorrelation:
     """The first call under each (process, correlation id); ids mostly lie close together."""
 
-    def __init__(self, process: npt.NDArray[np.integer], correlation: Times, call: Rows) -> None:
+    def __init__(self, process: npt.NDArray[np.integer], correlation: Times, call: Codes) -> None:
         self._ids = self._distinct(correlation)
         key = process.astype(np.int64)
         self._processes = int(key.max(initial=-1)) + 1
         key *= self._width
-        key += self._places(correlation)
+        if self._ids is None:  # in place: these are as many as there are calls
+            key += correlation
+            key -= self._first
+        else:
+            key += self._places(correlation)
         self._table: Rows | None = None
         if self._processes * self._width <= _ROOMY * key.size + _ROOMY:
             self._table = np.full(self._processes * self._width + 1, -1, np.int32)  # the last for none
@@ -143,13 +147,15 @@ def calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
     Correlation ids are unique inside a process alone; of several calls under one id the first counts.
     """
     left = raw.columns
-    thread = with_threads(left.pop("globalTid").to_frame(), threads, "globalTid")
-    rows = pl.Series(_by_thread(thread["thread"].to_numpy(), left["start"].to_numpy()).astype(np.uint32))
+    known = with_threads(left.pop("globalTid").to_frame(), threads, "globalTid")["thread", "process"]
+    rows = pl.Series(_by_thread(known["thread"].to_numpy(), left["start"].to_numpy()).astype(np.uint32))
+    thread, process = (known[name].gather(rows) for name in known.columns)
+    del known
     named = left.pop("named").gather(rows)
     made = pl.DataFrame(
         {
             "call": np.arange(len(rows), dtype=np.uint32),
-            "thread": thread["thread"].gather(rows),
+            "thread": thread,
             "start_ns": left.pop("start").gather(rows) - time_shift_ns,
             "end_ns": left.pop("end").gather(rows) - time_shift_ns,
             "name": raw.named["name"].gather(named),
@@ -157,13 +163,15 @@ def calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
             "role": raw.named["role"].gather(named),
         }
     )
+    del rows, named
     correlations = made["correlation"]
-    process = thread["process"].gather(rows).to_numpy()
     if correlations.null_count():
         held = np.flatnonzero(correlations.is_not_null().to_numpy())
-        by_correlation = _ByCorrelation(process[held], correlations.drop_nulls().to_numpy(), held)
+        issuer = process.to_numpy()[held]
+        by_correlation = _ByCorrelation(issuer, correlations.drop_nulls().to_numpy(), held)
     else:
-        by_correlation = _ByCorrelation(process, correlations.to_numpy(), np.arange(len(rows)))
+        every = np.arange(len(made), dtype=np.int32)
+        by_correlation = _ByCorrelation(process.to_numpy(), correlations.to_numpy(), every)
     return Calls(made.select(CALLS.names()).cast(CALLS), raw.names, by_correlation)
 
 

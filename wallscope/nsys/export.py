@@ -13,14 +13,14 @@ from wallscope.model.metrics import SPELLED
 from wallscope.model.reader import Reader
 from wallscope.nsys import catalog, findings
 from wallscope.nsys.call_findings import call_findings
-from wallscope.nsys.calls import Calls, calls, raw_calls
+from wallscope.nsys.calls import calls, raw_calls
 from wallscope.nsys.collectives import Collectives, collectives
 from wallscope.nsys.connection import opened
 from wallscope.nsys.host import cpu_samples, host_events
 from wallscope.nsys.identity import export_facts, export_identity
 from wallscope.nsys.memory import memory
 from wallscope.nsys.metrics import samples
-from wallscope.nsys.operations import DeviceWork, device_work, looked_up, raw_operations, with_calls
+from wallscope.nsys.operations import device_work, looked_up, raw_operations
 from wallscope.nsys.overhead_findings import overhead_findings
 from wallscope.nsys.range_findings import FOR_FINDINGS, began_inside, range_findings
 from wallscope.nsys.ranges import ranges
@@ -61,34 +61,30 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         large["operations"], of_threads = _who(source, operations, called.callers, raw_ranges)
         del operations, raw_ranges
 
-        def on_device() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks, DeviceWork]:
+        def of_ranges() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks]:
             raw_ranges = large["ranges"]
             held = ranges(source, raw_ranges, of_threads, shift_ns)
             exchanged = collectives(source, raw_ranges, of_threads, shift_ns, progress)
-            del raw_ranges
-            large["ranges"] = large["ranges"].select(*FOR_FINDINGS)
-            of_ranks = ranks(source, export, large["operations"], exchanged.communicators)
-            work = device_work(source, large.pop("operations"), of_ranks.ranks, shift_ns)
-            return held, exchanged, of_ranks, work
+            large["ranges"] = raw_ranges.select(*FOR_FINDINGS)
+            return held, exchanged, ranks(source, export, large["operations"], exchanged.communicators)
 
-        def on_host() -> tuple[Calls, pl.DataFrame, pl.DataFrame]:
-            made = calls(called, of_threads, shift_ns)
-            synced = syncs(source, facts, of_threads, made, progress)
-            return made, synced, events(source, of_threads, made, shift_ns, progress)
-
-        ((held, range_names), exchanged, of_ranks, work), (made, synced, recorded) = both(on_device, on_host)
-        operations, ((during, host_names), (sampled, metric_names)) = both(
-            lambda: with_calls(work, made),
+        made, ((held, range_names), exchanged, of_ranks) = both(
+            lambda: calls(called, of_threads, shift_ns), of_ranges
+        )
+        work, ((during, host_names), (sampled, metric_names), synced, recorded) = both(
+            lambda: device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
             lambda: (
                 host_events(source, of_threads, shift_ns, progress),
                 samples(source, shift_ns, progress, SPELLED),
+                syncs(source, facts, of_threads, made, progress),
+                events(source, of_threads, made, shift_ns, progress),
             ),
         )
         give_back()
         graphs, graph_findings = findings.graph_tracing(
             source,
-            has_nodes=operations["graph_node"].is_not_null().any(),
-            has_graphs=(operations["kind"] == OperationKind.GRAPH).any(),
+            has_nodes=work.operations["graph_node"].is_not_null().any(),
+            has_graphs=(work.operations["kind"] == OperationKind.GRAPH).any(),
         )
         capture = Capture(
             export=export,
@@ -96,7 +92,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             graphs=graphs,
             ranks=of_ranks.ranks,
             names=work.names,
-            operations=operations,
+            operations=work.operations,
             copies=work.copies,
             kernels=work.kernels,
             streams=flagged(work.streams, streams(source, of_threads, progress)),

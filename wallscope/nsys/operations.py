@@ -52,8 +52,6 @@ _STREAM = (
     pl.col("contextId").alias("context"),
     pl.col("streamId").alias("number"),
 )
-_ISSUED = ("process", "correlationId")
-_WITHOUT_CALLS = pl.Schema({name: dtype for name, dtype in OPERATIONS.items() if name != "call"})
 _FRAMES = {
     catalog.KERNELS: OperationKind.KERNEL,
     catalog.COPIES: OperationKind.COPY,
@@ -64,14 +62,10 @@ _FRAMES = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Frames `NAMES`, `OPERATIONS` without calls, `COPIES`, `KERNELS`, `DEVICE_STREAMS` without its flags.
-
-    `issued` are `process` and `correlationId` of each operation.
-    """
+    """Frames `NAMES`, `OPERATIONS`, `COPIES`, `KERNELS`, and `DEVICE_STREAMS` without its flags."""
 
     names: pl.DataFrame
     operations: pl.DataFrame
-    issued: pl.DataFrame
     copies: pl.DataFrame
     kernels: pl.DataFrame
     streams: pl.DataFrame
@@ -101,7 +95,9 @@ def _within(values: pl.Expr, least: int, most: int) -> pl.Expr:
     return pl.when(values.is_between(least, most)).then(values)
 
 
-def device_work(source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, time_shift_ns: int) -> DeviceWork:
+def device_work(
+    source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, made: Calls, time_shift_ns: int
+) -> DeviceWork:
     """Everything that ran on a device, sorted by rank, start and row, in session time.
 
     `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
@@ -109,28 +105,22 @@ def device_work(source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, time_s
     names, name = _names(source, raw["string_id"])
     streams, of_stream, place = _streams(raw, ranks)
     rows = raw.with_columns(
-        name,
-        *(of_stream[name].gather(place) for name in ("rank_id", "stream")),
+        name, *(of_stream[told].gather(place) for told in ("rank_id", "stream")), call=made.issuing(raw)
     )
+    del raw, name, place
     order = pl.Series(_in_order(rows), dtype=pl.UInt32)
-    wanted = sorted({*OPERATIONS, *COPIES, *KERNELS, *_ISSUED} & set(rows.columns))
+    wanted = sorted({*OPERATIONS, *COPIES, *KERNELS} & set(rows.columns))
     rows = rows.select(
         *wanted, start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns
     )
     kind = rows["kind"].gather(order)
     return DeviceWork(
         names=names,
-        operations=_gathered(rows, order, _WITHOUT_CALLS),
-        issued=rows.select(pl.col(_ISSUED).gather(order)),
+        operations=_gathered(rows, order, OPERATIONS),
         copies=_gathered(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
         kernels=_gathered(rows, order, KERNELS, kind == OperationKind.KERNEL),
         streams=streams,
     )
-
-
-def with_calls(work: DeviceWork, made: Calls) -> pl.DataFrame:
-    """The operations (`OPERATIONS`) with the calls that issued them."""
-    return work.operations.with_columns(made.issuing(work.issued)).select(OPERATIONS.names())
 
 
 def looked_up(rows: pl.DataFrame, told: pl.DataFrame) -> pl.Series:
