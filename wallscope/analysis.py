@@ -188,7 +188,6 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     found, anchor = both(lambda: accounts(parts, facts, evidence), lambda: anchor_of(parts, division))
     ranks = tuple(account.rank for account in found)
     place = least_computing(ranks, parts.unmarked_places())
-
     issued_share = _launch_correlation_share(parts.capture)
 
     def speaking(place: int) -> Analysis:
@@ -382,7 +381,7 @@ def _launch_correlation_share(capture: Capture) -> float | None:
     """
     migrations = capture.copies.filter(pl.col("direction").cast(pl.String).str.starts_with("migration"))
     operations = capture.operations
-    issued = (operations if migrations.is_empty() else operations.join(migrations, on="op", how="anti"))[
-        "call"
-    ]
+    if not migrations.is_empty():
+        operations = operations.join(migrations, on="op", how="anti")
+    issued = operations["call"]
     return None if issued.is_empty() else int((issued >= 0).sum()) / len(issued)

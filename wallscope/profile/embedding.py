@@ -35,9 +35,8 @@ def profiled(analysis: Analysis, own: tuple[Profile, ...], known: tuple[Written,
 
     def with_profile(place: int) -> Rank:
         rank = analysis.ranks[place]
-        return replace(
-            rank, profile=packed(replace(own[place], recoverable=_recoverable(rank)), texts[place])
-        )
+        profile = replace(own[place], recoverable=_recoverable(rank))
+        return replace(rank, profile=packed(profile, texts[place]))
 
     return replace(analysis, ranks=side_by_side(with_profile, range(len(own))))
 
