@@ -85,7 +85,7 @@ def divided(
         lambda rank: main_stream(of_ranks[rank[0]], rank[1], host), ranks["rank_id", "process"].iter_rows()
     )
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
-    sequence = _by_sequence(mains, busiest)
+    unit = _repeating(busiest)
     cut = next(
         (found for found in _by_ranges(mains, busiest, ranges, pattern) if _is_enough(found, busiest)), None
     )
@@ -95,16 +95,15 @@ def divided(
             " kernel launches"
         )
     if cut is None:
-        unmarked = [_by_optimizer(mains)] + ([sequence] if sequence is not None else [])
         nothing_found = _Cut(_WHOLE, "window", None, {})
+        unmarked = _unmarked(mains, busiest, unit)
         cut = next((found for found in unmarked if _is_enough(found, busiest)), nothing_found)
     nothing = np.empty(0, np.int64)
     windows = {
         main.rank_id: _windows(main, cut.rows.get(main.rank_id, nothing), of_ranks[main.rank_id], host)
         for main in mains
     }
-    is_checked = sequence is not None and cut.kind not in {_WHOLE, "kernel-sequence"}
-    check = len(sequence.rows[busiest.rank_id]) if sequence is not None and is_checked else None
+    check = None if unit is None or cut.kind in {_WHOLE, "kernel-sequence"} else len(unit.starts)
     lacking = {main.rank_id for main in mains if not cut.rows.get(main.rank_id, nothing).size}
     return Division(
         kind=cut.kind,
@@ -147,6 +146,13 @@ def _by_ranges(
         yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins)
 
 
+def _unmarked(mains: Sequence[MainStream], busiest: MainStream, unit: Period | None) -> Iterator[_Cut]:
+    """Cuts without ranges; `unit` is that of the busiest rank."""
+    yield _by_optimizer(mains)
+    if unit is not None:
+        yield _by_sequence(mains, busiest, unit)
+
+
 def _by_optimizer(mains: Sequence[MainStream]) -> _Cut:
     """Steps that begin behind a burst of optimizer kernels."""
     return _Cut("optimizer", "step", None, {main.rank_id: _behind_updates(main) for main in mains})
@@ -163,13 +169,11 @@ def _behind_updates(main: MainStream) -> Rows:
     return np.extract(behind < len(main.rows), behind)
 
 
-def _by_sequence(mains: Sequence[MainStream], busiest: MainStream) -> _Cut | None:
-    found = dict(zip((main.rank_id for main in mains), side_by_side(_repeating, mains), strict=True))
-    chosen = found[busiest.rank_id]
-    if chosen is None:
-        return None
-    is_step = chosen.is_layered or busiest.has_graphs
-    rows = {rank_id: own.starts for rank_id, own in found.items() if own is not None}
+def _by_sequence(mains: Sequence[MainStream], busiest: MainStream, unit: Period) -> _Cut:
+    """Steps or windows that begin where the unit of the busiest rank does, and those of the others."""
+    units = side_by_side(lambda main: unit if main is busiest else _repeating(main), mains)
+    is_step = unit.is_layered or busiest.has_graphs
+    rows = {main.rank_id: own.starts for main, own in zip(mains, units, strict=True) if own is not None}
     return _Cut("kernel-sequence", "step" if is_step else "window", None, rows)
 
 
