@@ -12,6 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from wallscope.tuning import tune
+
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT.parent / "shared" / "traces"
 
@@ -34,6 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers take all cores already; before polars is imported
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    tune()
 os.environ["WALLSCOPE_CACHE_DIR"] = os.devnull  # no folder: nothing is kept before a test has its own
 
 

@@ -26,6 +26,15 @@ def test_what_the_user_asks_of_the_allocator_stays(monkeypatch: pytest.MonkeyPat
     assert os.environ["_RJEM_MALLOC_CONF"] == "dirty_decay_ms:7"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the threads of a process")
+def test_numpy_begins_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    told = "import numpy, os; print(len(os.listdir('/proc/self/task')))"
+    command = [sys.executable, "-c", f"from wallscope.tuning import tune; tune(); {told}"]
+
+    assert int(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout) == 1
+
+
 def test_freed_memory_is_kept_and_cycles_are_sought_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     gc.set_threshold(700, 10, 10)

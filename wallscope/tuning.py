@@ -1,8 +1,8 @@
-"""How the process manages memory: an analysis makes large tables, uses them once and ends.
+"""How the process manages memory and threads: an analysis makes large tables, uses them once and ends.
 
 Memory that is given back to the system after each table comes back page by page, which took a seventh of the
 time; so it is kept, until it is much. Python's search for cycles walks over millions of objects that all live
-to the end.
+to the end. OpenBLAS, of which nothing is asked, begins threads when numpy loads that spin before they sleep.
 """
 
 import gc
@@ -25,13 +25,18 @@ _OF_ARENA = [
     "keepcost",
 ]
 _POLARS = "_RJEM_MALLOC_CONF"
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _CYCLES_AFTER = 100_000
 _MOST_KEPT_BYTES, _SMALL_BYTES = 128 << 20, 512 << 20
 
 
 def tune() -> None:
-    """Keep freed memory for the next table, look for cycles seldom; polars heeds it if it loads later."""
+    """Keep freed memory for the next table, look for cycles seldom, begin no threads that nobody needs.
+
+    Polars and numpy heed it if they load later.
+    """
     os.environ.setdefault(_POLARS, "dirty_decay_ms:2000,narenas:2")
+    os.environ.setdefault(_BLAS_THREADS, "1")
     gc.set_threshold(_CYCLES_AFTER, 50, 100)
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415  # keeps --help fast
