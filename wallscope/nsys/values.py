@@ -22,6 +22,8 @@ _WIDTHS = np.where(
 )
 """Bytes of a value, for the serial types that fit in one byte (2.1)."""
 _NULL_TYPE, _REAL_TYPE, _ONE_TYPE, _SHORTEST_TEXT = 0, 7, 9, 13
+_BETWEEN = 0
+"""A byte that texts seldom hold."""
 _SHIFTS = (64 - 8 * _WIDTHS[: _ONE_TYPE + 1]) % 64
 _CONSTANTS = np.array([NULL, 0, 0, 0, 0, 0, 0, 0, 0, 1])
 """The values of integer types that take no byte: NULL, zero, one."""
@@ -205,16 +207,32 @@ def _texts(flat: Flat, at: Numbers, types: Numbers | Flat) -> pl.Series:
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(at))
     if (~is_null & ((types < _SHORTEST_TEXT) | (types % 2 == 0))).any():
         raise UnusualError("a value is no text")
+    rows = np.flatnonzero(~is_null)
+    lengths = np.broadcast_to(_widths(types), len(at))[rows]
+    told = _split(flat, at[rows], lengths)
+    if len(rows) == len(at):
+        return told
+    place = np.cumsum(~is_null) - 1
+    return told.gather(pl.Series(place).set(pl.Series(is_null), None))
+
+
+def _split(flat: Flat, at: Numbers, lengths: Numbers) -> pl.Series:
+    """Texts of so many bytes each, taken together and split where polars finds what stands between them."""
+    behind = np.cumsum(lengths + 1)
+    taken = np.arange(behind[-1])
+    taken += np.repeat(at - (behind - lengths - 1), lengths + 1)
+    together = flat.take(taken, mode="clip")  # one byte too many of each, which is overwritten
+    together[behind - 1] = _BETWEEN
+    if np.count_nonzero(together == _BETWEEN) == len(at):
+        try:
+            joined = together[:-1].tobytes().decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            return pl.Series([joined]).str.split(chr(_BETWEEN)).explode()
     raw = flat.tobytes()
-    characters = raw.decode("latin-1")  # of one byte each, and those of ASCII are what they should be
-    spans = zip(at.tolist(), (at + _widths(types)).tolist(), is_null.tolist(), strict=True)
-    return pl.Series(
-        [
-            None if null else plain if (plain := characters[start:end]).isascii() else text(raw[start:end])
-            for start, end, null in spans
-        ],
-        dtype=pl.String,
-    )
+    spans = zip(at.tolist(), (at + lengths).tolist(), strict=True)
+    return pl.Series([text(raw[start:end]) for start, end in spans], dtype=pl.String)
 
 
 def _widths(types: Numbers | Flat) -> Numbers | int:
