@@ -1,16 +1,18 @@
 """What pages show beside the answer: timelines of single steps and the longest gaps; steps of both sides."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 from wallscope.model.analysis import Analysis
-from wallscope.model.comparison import Comparison
 from wallscope.model.kinds import DeviceState, Wall
 from wallscope.model.profile import ProfiledInput, Work
 from wallscope.model.proof import Gap
 from wallscope.model.whatif import CriticalPath, SelfCheck
+
+if TYPE_CHECKING:
+    from wallscope.model.comparison import Comparison
 
 SHOWN_OPERATIONS = pl.Schema(
     {
@@ -152,6 +154,6 @@ class SideSteps:
 class ComparisonReport:
     """A comparison with what is looked at: the steps of both sides, of the rank that speaks."""
 
-    comparison: Comparison
+    comparison: "Comparison"
     base: SideSteps
     head: SideSteps

@@ -3,24 +3,26 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from wallscope.model.advice import Advice, ConfigurationCheck
-from wallscope.model.analysis import Analysis
-from wallscope.model.comparison import Comparison
-from wallscope.model.whatif import WhatIf
+if TYPE_CHECKING:
+    from wallscope.model.advice import Advice, ConfigurationCheck
+    from wallscope.model.analysis import Analysis
+    from wallscope.model.comparison import Comparison
+    from wallscope.model.whatif import WhatIf
 
-Answer = Analysis | Comparison | Advice | ConfigurationCheck | WhatIf
+    Answer = Analysis | Comparison | Advice | ConfigurationCheck | WhatIf
 
 
-def document(answer: Answer) -> str:
+def document(answer: "Answer") -> str:
     """The answer as JSON text: keys in the contract's order, ASCII alone, a newline at the end."""
     return json.dumps(_plain(answer), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _plain(noun: Any) -> Any:
     if dataclasses.is_dataclass(noun) and not isinstance(noun, type):
-        return {field.name: _plain(getattr(noun, field.name)) for field in dataclasses.fields(noun)}
+        return {name: _plain(getattr(noun, name)) for name in _fields(type(noun))}
     if isinstance(noun, tuple):
         return [_plain(entry) for entry in noun]
     if isinstance(noun, Mapping):
@@ -28,7 +30,12 @@ def _plain(noun: Any) -> Any:
     return noun
 
 
-def json_schema(noun: type[Answer] = Analysis) -> dict[str, Any]:
+@cache
+def _fields(noun: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(noun))
+
+
+def json_schema(noun: "type[Answer]") -> dict[str, Any]:
     """JSON Schema of an answer, made from the nouns; every key is always there."""
     from pydantic import TypeAdapter  # noqa: PLC0415  # heavy, and only the published file needs it
 
