@@ -126,6 +126,8 @@ def _owned_until(at_ns: Times, slices: pl.DataFrame) -> Times:
     part_ns = np.where(row >= 0, np.minimum(at_ns, end_ns[row]) - start_ns[row], 0)
     length_ns = end_ns - start_ns
     for column in range(len(Wall)):
-        total_ns = np.concatenate(([0], np.cumsum(np.where(wall == column, length_ns, 0))))
-        found[:, column] = total_ns[row.clip(0)] + np.where(wall[row] == column, part_ns, 0)
+        own = np.flatnonzero(wall == column)
+        total_ns = np.concatenate(([0], np.cumsum(length_ns[own])))
+        found[:, column] = total_ns[np.searchsorted(own, row)]
+    found[np.arange(row.size), wall[row]] += part_ns
     return found
