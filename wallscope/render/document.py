@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,17 +21,12 @@ def document(answer: "Answer") -> str:
 
 def _plain(noun: Any) -> Any:
     if dataclasses.is_dataclass(noun) and not isinstance(noun, type):
-        return {name: _plain(getattr(noun, name)) for name in _fields(type(noun))}
+        return {field.name: _plain(getattr(noun, field.name)) for field in dataclasses.fields(noun)}
     if isinstance(noun, tuple):
         return [_plain(entry) for entry in noun]
     if isinstance(noun, Mapping):
         return {key: _plain(value) for key, value in noun.items()}
     return noun
-
-
-@cache
-def _fields(noun: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(noun))
 
 
 def json_schema(noun: "type[Answer]") -> dict[str, Any]:
