@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Rows
+from wallscope.arrays.columns import Codes, Rows, filled
 
 _NARROW = 1 << 16
 _SPARSE, _FEW = 8, 1 << 16
@@ -112,6 +112,33 @@ def groups(*columns: npt.NDArray[np.integer]) -> Rows:
         distinct, own = dense(column.astype(np.int64))
         if distinct.size > 1:
             _, found = dense(found * distinct.size + own)
+    return found
+
+
+def alike(rows: pl.DataFrame) -> Rows:
+    """The number of each row's group: rows are of one that are alike in all columns of numbers, nulls too.
+
+    >>> alike(pl.DataFrame({"a": [5, 5, 5], "b": [None, 0, None]})).tolist()
+    [0, 1, 0]
+    """
+    return groups(*(part for column in rows for part in _known(column)))
+
+
+def _known(column: pl.Series) -> Iterator[Codes]:
+    """The numbers of a column, and which are null where some are."""
+    yield filled(column)
+    if column.has_nulls():
+        yield column.is_null().to_numpy().astype(np.uint8)
+
+
+def firsts(group: Rows) -> Rows:
+    """The first row of each group; groups are numbered from 0 on, none is left out.
+
+    >>> firsts(np.array([1, 0, 1])).tolist()
+    [1, 0]
+    """
+    found = np.empty(int(group.max(initial=-1)) + 1, np.int64)
+    found[group[::-1]] = np.arange(group.size)[::-1]
     return found
 
 

@@ -4,15 +4,15 @@ Identity: globalPid holds the process in its upper bits; `deviceId` counts insid
 stream ids inside a context, so nothing is keyed without its process.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Rows, filled
-from wallscope.arrays.groups import dense, groups
+from wallscope.arrays.columns import Rows, filled
+from wallscope.arrays.groups import alike, dense, firsts
 from wallscope.model.capture import Progress
 from wallscope.model.frames import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind
@@ -210,24 +210,15 @@ def _streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.
     Streams have dense ids over (rank, context, stream id).
     """
     told = rows["process", "deviceId", "contextId", "streamId"]
-    group = groups(*(part for column in told for part in _known(column)))
-    first = np.empty(int(group.max()) + 1, np.int64)
-    first[group[::-1]] = np.arange(group.size)[::-1]
+    group = alike(told)
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
-    found = told[first].join(
+    found = told[firsts(group)].join(
         pairs, on=["process", "deviceId"], how="left", nulls_equal=True, maintain_order="left"
     )
     keys = ["rank_id", "contextId", "streamId"]
     numbers = found.select(keys).unique().sort(keys).with_row_index("stream")
     found = found.join(numbers, on=keys, how="left", nulls_equal=True, maintain_order="left")
     return found.select(_STREAM).unique().sort("stream"), found, pl.Series(group, dtype=pl.UInt32)
-
-
-def _known(column: pl.Series) -> Iterator[Codes]:
-    """The numbers of a column, and which are null where some are."""
-    yield filled(column)
-    if column.has_nulls():
-        yield column.is_null().to_numpy().astype(np.uint8)
 
 
 def _in_order(rows: pl.DataFrame) -> Rows:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import Rows
-from wallscope.arrays.groups import groups, parts
+from wallscope.arrays.groups import firsts, groups, parts
 from wallscope.arrays.lookup import Places
 from wallscope.model.frames import PARTNERS
 from wallscope.model.kinds import OperationClass
@@ -132,7 +132,7 @@ def _joined(pairs: Rows, communication: pl.DataFrame) -> pl.DataFrame:
         first = first[first]
     rank_id = communication["rank_id"].to_numpy()[Places(communication["op"].to_numpy()).of(op)]
     count = np.bincount(first, minlength=op.size)
-    _, seen = np.unique(groups(first, rank_id), return_index=True)
+    seen = firsts(groups(first, rank_id))
     is_whole = count == np.bincount(first[seen], minlength=op.size)
     held = np.flatnonzero(is_whole[first])
     held = held[np.lexsort((op[held], first[held]))]

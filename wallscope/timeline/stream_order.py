@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Flags, Rows, filled
-from wallscope.arrays.groups import grouped, groups, runs
+from wallscope.arrays.columns import Codes, Flags, Rows
+from wallscope.arrays.groups import alike, firsts, grouped, runs
 from wallscope.model.events import StreamFlag, SyncKind
 from wallscope.timeline.producers import Pairs, Producers
 from wallscope.timeline.spans import BEFORE_ALL, Numbers, Times, numbers
@@ -286,15 +286,12 @@ class StreamOrder:
     def _named(self, rows: pl.DataFrame) -> _Marks:
         """The rows on the streams of their names, those on streams that are not known yet on `_NOTHING`."""
         names = rows["process", "context", "stream"]
-        is_unknown = names["stream"].is_null().to_numpy()
-        alike = groups(*(filled(column, 0) for column in names), is_unknown)
-        one = np.zeros(int(alike.max(initial=-1)) + 1, np.int64)
-        one[alike] = np.arange(alike.size)
+        group = alike(names)
         streams = [
             self._key.get((process, context or 0, number), _NOTHING)
-            for process, context, number in names[one].iter_rows()
+            for process, context, number in names[firsts(group)].iter_rows()
         ]
-        return _Marks(rows["at_ns"].to_numpy(), np.array(streams, np.int64)[alike])
+        return _Marks(rows["at_ns"].to_numpy(), np.array(streams, np.int64)[group])
 
     def _simple_tails(self, recorded: _Marks) -> Rows:
         """The tail of each record as one number: an operation, `UNRESOLVED`, `_NOTHING` or `_SEVERAL`."""
