@@ -15,9 +15,15 @@ export PYTHONDONTWRITEBYTECODE =
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-.venv/stamp: pyproject.toml
+.venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	@touch $@
+
+# Compiled twice: for commands, and with bounds checks for the tests.
+.venv/stamp: .venv/installed build_kernels.py $(wildcard wallscope/kernels/*.py)
+	$(BIN)/python build_kernels.py
+	$(BIN)/python build_kernels.py --check-bounds --into build/kernels/tested
 	@touch $@
 
 $(EXAMPLE): .venv/stamp $(wildcard fixtures/*.py fixtures/ddl/*.sql)
@@ -104,4 +110,5 @@ screenshots: .venv/stamp  ## take the pictures of the README again; wants Chromi
 	$(BIN)/python -m benchmarks.screenshots docs/images
 
 clean:  ## remove what the targets above made
+	rm -f wallscope/kernels/*.so
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
