@@ -46,7 +46,7 @@ format: .venv/stamp  ## format and mend what can be mended
 golden: .venv/stamp  ## rewrite the golden files; review the difference
 	$(BIN)/python -m pytest --golden -m 'not slow'
 
-digests: .venv/stamp  ## compare what all commands write with its digests: a refactoring changes none; OPTIONS="--only 'story/*'"
+digests: .venv/stamp  ## compare what all commands write with stored digests: a refactoring changes none; takes minutes
 	$(BIN)/python -m tests.digests $(OPTIONS)
 
 $(BULK): .venv/stamp $(wildcard fixtures/bulk*.py fixtures/ddl/*.sql)
