@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 
@@ -131,3 +132,56 @@ def test_of_several_testbeds_the_one_that_both_commits_have_is_taken_and_named(
     assert (several.code, "share several testbeds" in several.err) == (2, True)
     chosen = called("diff", "aaaa", "bbbb", "--store", "store", "--label", f"configuration={plain[:4]}")
     assert f"configuration={plain}" in chosen.out.replace("\n", " ")
+
+
+@pytest.fixture
+def users_folder(tmp_path, monkeypatch):
+    """A folder of the user in the current one, with a file that is older than an hour."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "thesis"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    os.utime(folder / "thesis.tex", (0, 0))
+    return folder
+
+
+def refused(ran, said):
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("linked", ["objects", "objects/aa", "records", f"records/{BASE}"])
+def test_a_link_in_a_store_costs_nobody_a_file(answers, called, tmp_path, users_folder, linked):
+    (tmp_path / ".wallscope" / linked).parent.mkdir(parents=True)
+    (tmp_path / ".wallscope" / linked).symlink_to(users_folder)
+    ran = called("record", answers / "base.json", "--commit", BASE, "--keep", "5")
+
+    refused(ran, f".wallscope/{linked} — is a link")
+    assert (users_folder / "thesis.tex").read_text() == "years of work"
+    assert len(list(users_folder.iterdir())) == 1
+
+
+def test_a_repository_is_no_store(answers, called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    for path in (tmp_path / ".git").rglob("*"):
+        os.utime(path, (0, 0))
+    ran = called("record", answers / "base.json", "--commit", BASE, "--keep", "5", "--store", ".git")
+
+    refused(ran, "is no wallscope store")
+    subprocess.run([*git, "fsck", "--strict"], check=True)
+    assert not {"records", "wallscope-store.json"} & {path.name for path in (tmp_path / ".git").iterdir()}
+
+
+def test_a_store_that_nobody_named_is_no_link(answers, called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".wallscope").symlink_to("elsewhere")
+    ran = called("record", answers / "base.json", "--commit", BASE)
+
+    refused(ran, ".wallscope — is a link — name the folder that is meant with --store")
+    named = called("record", answers / "base.json", "--commit", BASE, "--store", ".wallscope")
+    assert (named.code, (tmp_path / "elsewhere" / "records").is_dir()) == (0, True)

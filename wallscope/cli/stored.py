@@ -31,10 +31,19 @@ Labels = Annotated[
 
 
 def opened(named: str | None) -> "Store":
-    """The store that the option or the environment names."""
+    """The store that the option or the environment names, which may be a link; else the default.
+
+    The default may be none: a checkout can hold a link of its name, and nobody chose where that leads.
+
+    Raises:
+        StoreError: the default is a link.
+    """
     from wallscope.store import Store  # noqa: PLC0415  # keeps --help fast
 
-    return Store(named or os.environ.get(_VARIABLE) or _DEFAULT)
+    chosen = named or os.environ.get(_VARIABLE)
+    if not chosen and Path(_DEFAULT).is_symlink():
+        raise StoreError(f"{_DEFAULT} — is a link — name the folder that is meant with --store")
+    return Store(chosen or _DEFAULT)
 
 
 def labels_of(texts: list[str] | None) -> dict[str, str]:
