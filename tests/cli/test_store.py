@@ -185,3 +185,54 @@ def test_a_store_that_nobody_named_is_no_link(answers, called, tmp_path, monkeyp
     refused(ran, ".wallscope — is a link — name the folder that is meant with --store")
     named = called("record", answers / "base.json", "--commit", BASE, "--store", ".wallscope")
     assert (named.code, (tmp_path / "elsewhere" / "records").is_dir()) == (0, True)
+
+
+IN_A_PULL_REQUEST = [
+    pytest.param({"GITHUB_EVENT_NAME": "pull_request"}, (), id="GitHub"),
+    pytest.param({"GITHUB_EVENT_NAME": "pull_request_target"}, (), id="GitHub, with secrets"),
+    pytest.param({"CI_PIPELINE_SOURCE": "merge_request_event"}, (), id="GitLab"),
+    pytest.param({"CI_PIPELINE_SOURCE": "external_pull_request_event"}, (), id="GitLab for GitHub"),
+    pytest.param({}, ("--pull-request",), id="said"),
+]
+
+
+@pytest.mark.parametrize(("environment", "options"), IN_A_PULL_REQUEST)
+def test_a_run_of_a_pull_request_is_compared_and_no_base(
+    recorded, answers, monkeypatch, environment, options
+):
+    third = "c" * 40
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    stored = ("--store", "store", "--label", "model=moe")
+    ran = recorded("record", answers / "base.json", "--commit", third, *options, "--keep", "1", *stored)
+    assert (ran.code, "0 older runs forgotten" in ran.out) == (0, True)
+
+    refused(recorded("diff", third, HEAD, *stored), "pull requests alone recorded")
+    assert recorded("diff", BASE, third, *stored).code == 0
+
+
+def test_a_run_in_a_pull_request_can_be_said_to_be_none(recorded, answers, monkeypatch):
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    third = "c" * 40
+    recorded("record", answers / "base.json", "--commit", third, "--no-pull-request", "--store", "store")
+
+    listed = recorded("history", "step", "--store", "store", "--csv", "-").out
+    assert "pull-request" not in listed
+
+
+def test_history_takes_changes_from_what_no_pull_request_recorded(recorded, answers, tmp_path):
+    stored = ("--store", "store", "--label", "model=moe")
+    recorded("record", answers / "tuned.json", "--commit", HEAD, "--pull-request", *stored)
+    recorded("record", answers / "head.json", "--commit", "c" * 40, "--pull-request", *stored)
+    recorded("record", answers / "head.json", "--commit", "d" * 40, *stored)
+    ran = recorded("history", "step", "--store", "store", "--json", "history.json")
+
+    rows = json.loads((tmp_path / "history.json").read_text())
+    alike = [row for row in rows if row["testbed"] == rows[-1]["testbed"]]
+    assert [(row["commit"][0], row["origin"], row["change"]) for row in alike if row["commit"] != BASE][
+        1:
+    ] == [
+        ("c", "pull-request", 0.0),
+        ("d", None, 0.0),
+    ]
+    assert re.search(r"c{12}.*pull-request", ran.out)

@@ -78,7 +78,7 @@ class Store:
         identity = _identity(record)
         path = f"{RECORDS}/{record.commit}/{sha256(identity).hexdigest()[:32]}.json"
         if not (self.place.has(path) and self._says(path, identity)):
-            self.place.write(path, _json(asdict(record)))
+            self.place.write(path, _json(_fields(record)))
         for name, packed in profiles.items():
             if not self.place.has(object_path(name)):
                 self.keep(packed)
@@ -112,7 +112,25 @@ class Store:
         Raises:
             StoreError: there is none, or several.
         """
-        found = [name for name in self.commits() if name.startswith(wanted) or wanted.startswith(name)]
+        return self._only(wanted, self.commits())
+
+    def base(self, wanted: str) -> str:
+        """The one commit that begins so and that not only pull requests recorded.
+
+        Raises:
+            StoreError: there is none, or several.
+        """
+        every = self._read(RECORDS)
+        references = sorted({path.split("/")[1] for path, record in every.items() if record.is_reference})
+        if not _beginning(wanted, references) and _beginning(wanted, self.commits()):
+            raise StoreError(
+                f"{self} — pull requests alone recorded commit {wanted[:80]}, and such runs are no base"
+                " — record it from a branch that you trust"
+            )
+        return self._only(wanted, references)
+
+    def _only(self, wanted: str, commits: Iterable[str]) -> str:
+        found = _beginning(wanted, commits)
         if len(found) == 1:
             return found[0]
         if found:
@@ -140,14 +158,20 @@ class Store:
         found = self._read(RECORDS).values()
         return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, record.commit, repr(record))))
 
-    def retain(self, testbed: Testbed, commits: int) -> int:
+    def retain(self, testbed: Testbed, commits: int, *, origin: str | None = None) -> int:
         """Keep the newest commits of a testbed, forget its older runs; how many runs were forgotten.
+
+        Runs of another origin neither count nor go: what pull requests record displaces no reference.
 
         Raises:
             StoreError: the store cannot be written.
         """
         objects = self._known().names(OBJECTS)  # a link among them ends it here
-        own = {path: record for path, record in self._read(RECORDS).items() if record.testbed == testbed}
+        own = {
+            path: record
+            for path, record in self._read(RECORDS).items()
+            if (record.testbed, record.origin) == (testbed, origin)
+        }
         ordered = sorted(own.values(), key=lambda record: (record.recorded_utc_ns, record.commit))
         newest = set(list(dict.fromkeys(record.commit for record in reversed(ordered)))[:commits])
         old = [path for path, record in own.items() if record.commit not in newest]
@@ -212,7 +236,20 @@ def object_name(packed: PackedProfile) -> str:
 
 def _identity(record: Record) -> bytes:
     """All of a record but when it was made."""
-    return _json({**asdict(record), "recorded_utc_ns": 0})
+    return _json({**_fields(record), "recorded_utc_ns": 0})
+
+
+def _fields(record: Record) -> dict[str, object]:
+    """What is written of a record; one without an origin is the same bytes as in version 0.1."""
+    found = asdict(record)
+    if record.origin is None:
+        del found["origin"]
+    return found
+
+
+def _beginning(wanted: str, commits: Iterable[str]) -> list[str]:
+    """The commits that begin so, or that are the beginning."""
+    return [name for name in commits if name.startswith(wanted) or wanted.startswith(name)]
 
 
 def _json(content: object) -> bytes:
