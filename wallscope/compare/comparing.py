@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.compare.comparability import mismatches
 from wallscope.compare.explanations import explanations
 from wallscope.compare.gates import Gate, results
