@@ -5,10 +5,10 @@ import polars as pl
 
 from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.kinds import CallRole, CopyDirection
+from wallscope.thresholds import MATERIAL_CALLS_SHARE
 from wallscope.timeline.spans import length_ns, ordered, union
 from wallscope.units import duration, plural
 
-_MATERIAL = 0.01
 _MIGRATIONS = (
     CopyDirection.MIGRATION_TO_DEVICE,
     CopyDirection.MIGRATION_TO_HOST,
@@ -84,7 +84,10 @@ def _without_call(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame) 
     if orphans.is_empty():
         return ()
     covers_ns, all_ns = _busy_ns(orphans), _busy_ns(capture.operations)
-    is_material = len(orphans) >= _MATERIAL * len(capture.operations) or covers_ns >= _MATERIAL * all_ns
+    is_material = (
+        len(orphans) >= MATERIAL_CALLS_SHARE * len(capture.operations)
+        or covers_ns >= MATERIAL_CALLS_SHARE * all_ns
+    )
     if len(early) == len(orphans) and not is_material:
         return ()
     among = (
@@ -128,7 +131,7 @@ def _without_work(capture: Capture) -> tuple[Finding, ...]:
     )
     begins, ends = (calls.filter(_named(capture, what)) for what in (_CAPTURE_BEGINS, _CAPTURE_ENDS))
     count = len(_outside_captures(missing, begins, ends))
-    if count == 0 or count < _MATERIAL * len(launches):
+    if count == 0 or count < MATERIAL_CALLS_SHARE * len(launches):
         return ()
     return (
         Finding(
@@ -160,7 +163,7 @@ def _still_queued(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:
     )
     reach_ns = pl.col("end_ns").max().over("process")
     span_ns = reach_ns - pl.col("start_ns").min().over("process")
-    at_work = streams.filter(pl.col("end_ns") >= reach_ns - _MATERIAL * span_ns)
+    at_work = streams.filter(pl.col("end_ns") >= reach_ns - MATERIAL_CALLS_SHARE * span_ns)
     return at_work.group_by("process").agg(drained_ns=pl.col("issued_ns").min())
 
 

@@ -6,6 +6,7 @@ from wallscope.model.capture import Capture, Finding, Progress, Severity
 from wallscope.model.kinds import CallRole
 from wallscope.nsys.catalog import Table
 from wallscope.nsys.tables import Database, read
+from wallscope.thresholds import GRAVE_PROFILER_OVERHEAD_SHARE, PROFILER_OVERHEAD_SHARE
 from wallscope.timeline.spans import covered_ns, ordered, spans, union
 from wallscope.units import duration, percent
 
@@ -14,7 +15,6 @@ _PROFILER = Table("PROFILER_OVERHEAD", _WHO_AND_WHEN)
 _CUDA = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHO_AND_WHEN, "overheadType"))
 _PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
 _ISSUING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
-_MATERIAL, _GRAVE = 0.01, 0.05
 
 
 def overhead_findings(
@@ -43,12 +43,12 @@ def overhead_findings(
         for own in overheads.drop_nulls().join(tids, on="globalTid", how="semi").partition_by("globalTid")
     ]
     longest_ns, window_ns = max(held_ns, default=0), end_ns - start_ns
-    if longest_ns == 0 or longest_ns < _MATERIAL * window_ns:
+    if longest_ns == 0 or longest_ns < PROFILER_OVERHEAD_SHARE * window_ns:
         return ()
     return (
         Finding(
             "profiler-overhead",
-            Severity.WARNING if longest_ns >= _GRAVE * window_ns else Severity.INFO,
+            Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
             f"The profiler held a thread that issues work for {duration(longest_ns)},"
             f" {percent(longest_ns / window_ns)} of the captured time, and slowed it beyond that.",
             "Trace less, and time some steps without the profiler.",

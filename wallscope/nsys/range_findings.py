@@ -7,6 +7,7 @@ from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.kinds import CallRole
 from wallscope.nsys.strings import texts_of
 from wallscope.nsys.tables import Database
+from wallscope.thresholds import FEWEST_OPERATOR_RANGES_COUNT, RANGES_A_LAUNCH_RATIO
 from wallscope.units import plural
 
 FOR_FINDINGS = ("start", "eventType", "text", "textId")
@@ -18,7 +19,6 @@ _OF_LIBRARIES = (
 )
 """Domains that a library or the profiler makes whether or not it then marks anything."""
 _AUTOGRAD = r"^(aten|autograd|c10d)::"
-_RANGES_A_LAUNCH, _FEWEST = 3, 10
 _MARK_STEPS = "Mark steps and phases with NVTX (Megatron Bridge: profiling.nvtx_ranges=true)."
 
 
@@ -100,7 +100,7 @@ def _annotated(capture: Capture) -> tuple[Finding, ...]:
     autograd = capture.range_names.filter(pl.col("text").str.contains(_AUTOGRAD))
     annotations = int(are_among(capture.ranges["name"].to_numpy(), autograd["name"].to_numpy()).sum())
     launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
-    if annotations < max(_FEWEST, _RANGES_A_LAUNCH * launches):
+    if annotations < max(FEWEST_OPERATOR_RANGES_COUNT, RANGES_A_LAUNCH_RATIO * launches):
         return ()
     return (
         Finding(
