@@ -20,16 +20,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from wallscope import kernels
 from wallscope.errors import InputError
 from wallscope.model.capture import Progress
 from wallscope.model.reader import Reader
 from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import check_file, is_folder
-from wallscope.nsys.pages import HAS_OWN_PLACES
-from wallscope.nsys.records import columns, nullable
 from wallscope.nsys.report import located
+from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, nullable, read_columns
 from wallscope.nsys.tables import Tables, Wanted, quoted
-from wallscope.nsys.values import NULL, text
 from wallscope.shipped import query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
@@ -50,7 +49,8 @@ def _silent(_what: str) -> None:
 def opened(path: Path, progress: Progress = _silent, *, reader: Reader = Reader.PAGES) -> Iterator[Tables]:
     """The tables of the export at `path`, open for reading as long as the block lasts.
 
-    A report is exported aside first, where there is an nsys to do it. The reader is for SQLite files alone.
+    A report is exported aside first, where there is an nsys to do it. The reader is for SQLite files alone;
+    pages are read by a compiled loop: interpreted, it takes longer than SQLite.
 
     Raises:
         InputError: what is there is no export, is damaged, or cannot be read.
@@ -69,7 +69,8 @@ def opened(path: Path, progress: Progress = _silent, *, reader: Reader = Reader.
             raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
         try:
             _defend(connection)
-            yield _sqlite_tables(path, connection, stream if reader is Reader.PAGES else None)
+            by_pages = reader is Reader.PAGES and kernels.is_compiled()
+            yield _sqlite_tables(path, connection, stream if by_pages else None)
         except (sqlite3.DatabaseError, sqlite3.DataError) as error:
             raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
         finally:
@@ -107,7 +108,7 @@ class SqliteTables:
     def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         """Columns of a table, int64 or text, in row order: from pages, or by SQLite stretch by stretch."""
         with self.lock:
-            found = columns(self.stream, self.connection, wanted, progress) if self.stream else None
+            found = read_columns(self.stream, self.connection, wanted, progress) if self.stream else None
             return self._by_sqlite(wanted, progress) if found is None else found
 
     def _by_sqlite(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
@@ -174,7 +175,7 @@ def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence
 
 
 def _defend(connection: sqlite3.Connection) -> None:
-    connection.text_factory = text
+    connection.text_factory = decode_text
     for category, limit in _LIMITS.items():
         connection.setlimit(category, limit)
     if sys.version_info >= (3, 12):
