@@ -310,7 +310,7 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
         unit=division.unit,
         step_ns=step_ns,
         played_steps=int(stretch.steps["typical"].sum()),
-        played_operations=len(stretch.replay.ops),
+        played_operations=stretch.graph.op.size,
         played_ranks=stretch.operations["rank_id"].n_unique(),
         overlap_tax=None if tax is None else tax.ratio,
         interference=asked.interference,

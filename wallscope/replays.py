@@ -52,7 +52,7 @@ class Replays:
         stretch = player.stretch
         told = Replay(
             steps=int(stretch.steps["typical"].sum()),
-            operations=len(stretch.replay.ops),
+            operations=stretch.graph.op.size,
             ranks=stretch.operations["rank_id"].n_unique(),
             check=check,
             refused=refused,
