@@ -8,9 +8,9 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
+from wallscope.advice import asked_of_replay
+from wallscope.advice.rules import read_rules, shipped_rules
 from wallscope.analysis import Options, accounted, what_if
-from wallscope.fixes import asked_of_replay
-from wallscope.fixes.rules import read_rules, shipped_rules
 from wallscope.model.catalogue import catalogue
 from wallscope.model.kinds import Axis, ComputeCategory
 from wallscope.model.whatif import Asked, Question

@@ -32,10 +32,10 @@ def advise(  # noqa: PLR0913  # options are parameters
     ] = None,
 ) -> None:
     """Plan a run without a trace: a layout that can be, and what to do first, next and last."""
+    from wallscope.advice.advise import PRECISIONS, Wanted, advised, given_sizes  # noqa: PLC0415
+    from wallscope.advice.hardware import machine  # noqa: PLC0415
+    from wallscope.advice.published import model as family  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415  # keeps --help fast
-    from wallscope.fixes.advise import PRECISIONS, Wanted, advised, given_sizes  # noqa: PLC0415
-    from wallscope.fixes.hardware import machine  # noqa: PLC0415
-    from wallscope.fixes.published import model as family  # noqa: PLC0415
     from wallscope.render.advice import advice_summary  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
 

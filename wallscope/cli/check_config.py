@@ -28,9 +28,9 @@ def check_config(
     ] = None,
 ) -> None:
     """Say what would stop a run, or silently do nothing, before it starts; exit code 1 if it would stop."""
-    from wallscope.fixes.checks import check  # noqa: PLC0415  # keeps --help fast
-    from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
-    from wallscope.fixes.hardware import machine  # noqa: PLC0415
+    from wallscope.advice.checks import check  # noqa: PLC0415  # keeps --help fast
+    from wallscope.advice.configuration import read_configuration  # noqa: PLC0415
+    from wallscope.advice.hardware import machine  # noqa: PLC0415
     from wallscope.model.configuration import TraceFacts  # noqa: PLC0415
     from wallscope.render.checks import check_summary  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415

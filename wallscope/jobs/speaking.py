@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from wallscope.fixes import with_divided_fixes
+from wallscope.advice import with_divided_fixes
 from wallscope.model.analysis import Analysis
 from wallscope.model.diagnosis import Diagnosis
 from wallscope.model.profile import Profile

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from wallscope.fixes.predicates import MEASURES, Conditions
+from wallscope.advice.predicates import MEASURES, Conditions
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.fixes import ExpectedGain, Setting, System
 from wallscope.model.kinds import Wall
@@ -139,7 +139,7 @@ def _setting(system: System, line: str) -> Setting:
 def shipped_rules() -> tuple[Rule, ...]:
     """All rules that travel with the package, by topic and in the order of the files."""
     found: list[Rule] = []
-    for entry in sorted((files("wallscope.fixes") / "rules").iterdir(), key=lambda entry: entry.name):
+    for entry in sorted((files("wallscope.advice") / "rules").iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
             found += read_rules(entry.read_text(encoding="utf-8"), entry.name)
     if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):

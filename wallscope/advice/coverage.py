@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from wallscope.fixes.rules import Rule, shipped_rules
+from wallscope.advice.rules import Rule, shipped_rules
 
 _HEAD = """# Fixes
 
 `wallscope analyze` names fixes for the causes that it measured, the most worth first; `wallscope explain FIX`
-tells the whole of one. They are data: [wallscope/fixes/rules](../wallscope/fixes/rules). Figures are quoted
+tells the whole of one. They are data: [wallscope/advice/rules](../wallscope/advice/rules). Figures are quoted
 with their context and promise nothing; ceilings come from the run itself.
 
 This page is made from the rules (`make golden` writes it).
@@ -29,7 +29,7 @@ or what `wallscope explain ID` tells.
 def reached() -> Mapping[str, tuple[str, ...]]:
     """Where each fact is reached, by id; ids and places in order."""
     places: dict[str, list[str]] = {}
-    for path in sorted(_tables(files("wallscope.fixes")), key=str):
+    for path in sorted(_tables(files("wallscope.advice")), key=str):
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         for kind, entries in document.items():
             for entry in entries if isinstance(entries, list) else [entries]:

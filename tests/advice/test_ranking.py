@@ -6,10 +6,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.fixes.runs import MS, RANGES, run
-from wallscope.fixes.predicates import Run
-from wallscope.fixes.ranking import ranked
-from wallscope.fixes.rules import read_rules, shipped_rules
+from tests.advice.runs import MS, RANGES, run
+from wallscope.advice.predicates import Run
+from wallscope.advice.ranking import ranked
+from wallscope.advice.rules import read_rules, shipped_rules
 from wallscope.model.configuration import KnownSetting, RunConfiguration
 from wallscope.model.fixes import Precondition
 

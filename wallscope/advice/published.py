@@ -9,8 +9,8 @@ from importlib.resources import files
 from math import log2
 from typing import Any
 
+from wallscope.advice.hardware import Machine
 from wallscope.errors import OptionError
-from wallscope.fixes.hardware import Machine
 from wallscope.model.advice import Band, Preset, Sizes
 
 _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
@@ -42,7 +42,7 @@ class LongFamily:
 
 
 def _document(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("wallscope.fixes") / f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files("wallscope.advice") / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @cache

@@ -1,10 +1,10 @@
 """A configuration checked without a trace: every precondition, and whether its layout can be."""
 
+from wallscope.advice.conditions import all_hold
+from wallscope.advice.configuration import Read
+from wallscope.advice.folding import folding
+from wallscope.advice.preconditions import Feature, features, lookup_in, rows, switched_on
 from wallscope.errors import LayoutError
-from wallscope.fixes.conditions import all_hold
-from wallscope.fixes.configuration import Read
-from wallscope.fixes.folding import folding
-from wallscope.fixes.preconditions import Feature, features, lookup_in, rows, switched_on
 from wallscope.model.advice import ConfigurationCheck, FeatureCheck, Folding, Judged, Sizes
 from wallscope.model.configuration import RunConfiguration, TraceFacts
 

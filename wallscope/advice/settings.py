@@ -44,7 +44,7 @@ class Vocabulary:
 @cache
 def vocabulary() -> Vocabulary:
     """The settings that travel with the package."""
-    document = tomllib.loads((files("wallscope.fixes") / "settings.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads((files("wallscope.advice") / "settings.toml").read_text(encoding="utf-8"))
     lists = {kind: names for kind, names in document.items() if isinstance(names, list)}
     return Vocabulary(
         kinds={name: kind for kind, names in lists.items() for name in names},

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from wallscope.advice.hardware import machine
 from wallscope.arrays.columns import filled
 from wallscope.arrays.lookup import places
 from wallscope.errors import OptionError
-from wallscope.fixes.hardware import machine
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.communication import CommunicationOperation

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from wallscope.errors import ConfigurationError
-from wallscope.fixes.documents import (
+from wallscope.advice.documents import (
     Entry,
     argument_entries,
     kind_of,
@@ -15,7 +14,8 @@ from wallscope.fixes.documents import (
     toml_entries,
     yaml_entries,
 )
-from wallscope.fixes.settings import checked_value, completed, from_text, vocabulary
+from wallscope.advice.settings import checked_value, completed, from_text, vocabulary
+from wallscope.errors import ConfigurationError
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.configuration import KnownSetting, RunConfiguration, Value
 

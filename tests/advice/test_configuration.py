@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from wallscope.advice.configuration import read_configuration
 from wallscope.errors import ConfigurationError
-from wallscope.fixes.configuration import read_configuration
 
 BRIDGE = """
 model:

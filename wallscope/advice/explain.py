@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from wallscope.advice.notes import Note, cause_notes, finding_notes, notes, precondition_notes
+from wallscope.advice.predicates import MEASURES, Conditions
+from wallscope.advice.rules import Rule, shipped_rules
 from wallscope.errors import UnknownWordError
-from wallscope.fixes.notes import Note, cause_notes, finding_notes, notes, precondition_notes
-from wallscope.fixes.predicates import MEASURES, Conditions
-from wallscope.fixes.rules import Rule, shipped_rules
 from wallscope.model.catalogue import CALL, catalogue, meaning
 from wallscope.model.explanation import Explanation, Section
 from wallscope.model.fixes import Setting

@@ -7,8 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from wallscope.fixes.conditions import LEAST, Clause, Lookup, all_hold, clause
-from wallscope.fixes.settings import checked_value, vocabulary
+from wallscope.advice.conditions import LEAST, Clause, Lookup, all_hold, clause
+from wallscope.advice.settings import checked_value, vocabulary
 from wallscope.model.advice import Level
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.fixes import Met, Precondition
@@ -63,7 +63,7 @@ def _right(operator: str, words: tuple[str, ...]) -> list[str]:
 
 @cache
 def _tables() -> tuple[tuple[Feature, ...], Mapping[str, Row]]:
-    text = (files("wallscope.fixes") / "preconditions.toml").read_text(encoding="utf-8")
+    text = (files("wallscope.advice") / "preconditions.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
     rows = [_row(table) for table in document["precondition"]]
     return tuple(map(_feature, document["feature"])), {row.id: row for row in rows}

@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from tests.fixes.runs import run
-from wallscope.fixes.predicates import MEASURES, Conditions, Run, holds
-from wallscope.fixes.rules import read_rules, shipped_rules
+from tests.advice.runs import run
+from wallscope.advice.predicates import MEASURES, Conditions, Run, holds
+from wallscope.advice.rules import read_rules, shipped_rules
 from wallscope.model.configuration import KnownSetting, RunConfiguration
 from wallscope.model.fixes import Setting
 

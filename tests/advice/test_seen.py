@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 from fixtures.example import write_example
-from tests.fixes.runs import run
+from tests.advice.runs import run
+from wallscope.advice.seen import communicator_sizes, merged, seen
 from wallscope.analysis import Options, analyze
-from wallscope.fixes.seen import communicator_sizes, merged, seen
 from wallscope.model.capture import GraphTracing
 from wallscope.model.communication import CommunicationOperation
 from wallscope.model.compute import PrecisionWork

@@ -67,12 +67,12 @@ def cause_notes() -> tuple[CauseNote, ...]:
 @cache
 def precondition_notes() -> Mapping[str, tuple[str, str]]:
     """What each precondition asks for, and what unblocks it, by id."""
-    found = _tables("precondition", files("wallscope.fixes"))
+    found = _tables("precondition", files("wallscope.advice"))
     return {table["id"]: (table["text"], table["unblock"]) for table in found}
 
 
 def _tables(kind: str, folder: Traversable | None = None) -> list[dict[str, Any]]:
     """The tables of a kind in all TOML files of a folder, else in those of the notes."""
-    entries = sorted((folder or files("wallscope.fixes") / "notes").iterdir(), key=lambda entry: entry.name)
+    entries = sorted((folder or files("wallscope.advice") / "notes").iterdir(), key=lambda entry: entry.name)
     texts = [entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".toml")]
     return [table for text in texts for table in tomllib.loads(text).get(kind, [])]

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.fixes.conditions import all_hold, clause, condition
-from wallscope.fixes.preconditions import checked, features, rows
-from wallscope.fixes.settings import from_text, vocabulary, with_settings
+from wallscope.advice.conditions import all_hold, clause, condition
+from wallscope.advice.preconditions import checked, features, rows
+from wallscope.advice.settings import from_text, vocabulary, with_settings
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.fixes import Setting
 

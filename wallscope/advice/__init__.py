@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import polars as pl
 
-from wallscope.fixes.explain import explained
-from wallscope.fixes.preconditions import checked
-from wallscope.fixes.predicates import Run
-from wallscope.fixes.ranking import divided, ranked
-from wallscope.fixes.rules import shipped_rules
-from wallscope.fixes.seen import merged
-from wallscope.fixes.settings import with_settings
+from wallscope.advice.explain import explained
+from wallscope.advice.preconditions import checked
+from wallscope.advice.predicates import Run
+from wallscope.advice.ranking import divided, ranked
+from wallscope.advice.rules import shipped_rules
+from wallscope.advice.seen import merged
+from wallscope.advice.settings import with_settings
 from wallscope.model.analysis import Analysis
 from wallscope.model.configuration import RunConfiguration, TraceFacts
 from wallscope.model.fixes import Fix, Precondition, Setting

@@ -3,8 +3,8 @@
 import pytest
 
 from fixtures.example import write_example
+from wallscope.advice.rules import shipped_rules
 from wallscope.analysis import Options, analyze
-from wallscope.fixes.rules import shipped_rules
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Sequence
 
-from wallscope.fixes.predicates import LAUNCHING, Run, holds
-from wallscope.fixes.rules import PRESSURE, Phase, Rule
+from wallscope.advice.predicates import LAUNCHING, Run, holds
+from wallscope.advice.rules import PRESSURE, Phase, Rule
 from wallscope.model.analysis import CauseTime
 from wallscope.model.catalogue import PEER_WAIT, is_part
 from wallscope.model.fixes import Fix, Precondition, Setting, System

@@ -41,7 +41,7 @@ class Machine:
 @cache
 def machines() -> dict[str, Machine]:
     """All of them by short name."""
-    text = (files("wallscope.fixes") / "hardware.toml").read_text(encoding="utf-8")
+    text = (files("wallscope.advice") / "hardware.toml").read_text(encoding="utf-8")
     return {
         id_: Machine(id_, table["name"], table["architecture"], table["nvlink_domain"])
         for id_, table in tomllib.loads(text).items()

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wallscope.advice.advise import Wanted, advised, context_rule, given_sizes
+from wallscope.advice.folding import folding
+from wallscope.advice.hardware import machine, machines
+from wallscope.advice.published import long_family, model, nearest, presets
 from wallscope.errors import LayoutError, OptionError
-from wallscope.fixes.advise import Wanted, advised, context_rule, given_sizes
-from wallscope.fixes.folding import folding
-from wallscope.fixes.hardware import machine, machines
-from wallscope.fixes.published import long_family, model, nearest, presets
 from wallscope.model.advice import Sizes
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.fixes.coverage import page, reached
-from wallscope.fixes.notes import cause_notes, notes
-from wallscope.fixes.rules import shipped_rules
+from wallscope.advice.coverage import page, reached
+from wallscope.advice.notes import cause_notes, notes
+from wallscope.advice.rules import shipped_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT.parent / "shared" / "facts"
@@ -59,7 +59,7 @@ def test_topics_that_look_like_fixes_or_causes_are_some():
 def test_files_of_rules_hold_rules_alone():
     kinds = {
         path.parent.name: set(tomllib.loads(path.read_text(encoding="utf-8")))
-        for path in (ROOT / "wallscope" / "fixes" / "rules").glob("*.toml")
+        for path in (ROOT / "wallscope" / "advice" / "rules").glob("*.toml")
     }
 
     assert kinds == {"rules": {"fix"}}

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from wallscope.advice import explained
+from wallscope.advice.coverage import reached
+from wallscope.advice.notes import finding_notes, notes
+from wallscope.advice.rules import shipped_rules
 from wallscope.errors import UnknownWordError
-from wallscope.fixes import explained
-from wallscope.fixes.coverage import reached
-from wallscope.fixes.notes import finding_notes, notes
-from wallscope.fixes.rules import shipped_rules
 from wallscope.model.catalogue import catalogue
 from wallscope.model.kinds import Wall
 

@@ -8,11 +8,11 @@ from functools import cache
 from importlib.resources import files
 from math import log2
 
+from wallscope.advice.conditions import Clause, all_hold, clause
+from wallscope.advice.folding import folding
+from wallscope.advice.hardware import Machine
+from wallscope.advice.published import Model, bands, long_family, nearest
 from wallscope.errors import LayoutError, OptionError
-from wallscope.fixes.conditions import Clause, all_hold, clause
-from wallscope.fixes.folding import folding
-from wallscope.fixes.hardware import Machine
-from wallscope.fixes.published import Model, bands, long_family, nearest
 from wallscope.model.advice import Advice, Folding, Item, Sizes
 from wallscope.model.configuration import Value
 
@@ -228,7 +228,7 @@ def _accumulation(wanted: Wanted, layout: Folding) -> int | None:
 
 @cache
 def _rules() -> tuple[_Rule, ...]:
-    text = (files("wallscope.fixes") / "advice.toml").read_text(encoding="utf-8")
+    text = (files("wallscope.advice") / "advice.toml").read_text(encoding="utf-8")
     return tuple(
         _Rule(
             Item(table["phase"], table["text"], tuple(table.get("settings", [])), tuple(table["facts"])),

@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.fixes.runs import RANGES, run
-from wallscope.fixes import with_fixes
+from tests.advice.runs import RANGES, run
+from wallscope.advice import with_fixes
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 
