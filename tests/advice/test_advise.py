@@ -1,220 +1,184 @@
-import re
-from dataclasses import replace
+"""In which order fixes come, and what each carries."""
 
+import tomllib
+from pathlib import Path
+
+import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from wallscope.advice.advise import Wanted, advised, context_rule, given_sizes
-from wallscope.advice.folding import folding
-from wallscope.advice.hardware import machine, machines
-from wallscope.advice.published import long_family, model, nearest, presets
-from wallscope.errors import LayoutError, OptionError
-from wallscope.model.advice import Sizes
+from tests.advice.runs import MS, RANGES, run
+from wallscope.advice.advise import rank_fixes
+from wallscope.advice.measurements import Run
+from wallscope.advice.rules import read_rules, shipped_rules
+from wallscope.model.configuration import KnownSetting, RunConfiguration
+from wallscope.model.fixes import Precondition
 
-
-def wanted(name, gpus, hardware, seq_length=4096, layout=None, **rest):
-    run = Wanted(model(name), machine(hardware), gpus, seq_length, "bf16", given_sizes(layout))
-    return replace(run, **rest)
-
-
-@pytest.mark.parametrize(
-    ("run", "sizes", "data", "expert_data", "virtual"),
-    [
-        pytest.param(wanted("dsv3", 256, "h100", 131072), (1, 8, 32, 32), 1, 1, 4, id="DSV3 128K"),
-        pytest.param(wanted("dsv3", 512, "h100", 262144), (1, 8, 64, 32), 1, 2, 4, id="DSV3 256K"),
-        pytest.param(
-            wanted("qwen3-235b", 128, "gb200", 131072), (4, 4, 4, 32), 2, 1, 12, id="Qwen3-235B 128K"
-        ),
-        pytest.param(
-            wanted("dsv3", 256, "h100", 4096, "tp4,cp2,pp4"), (4, 4, 2, 64), 8, 1, None, id="folded EP64"
-        ),
-    ],
-)
-def test_published_layouts_are_reproduced(run, sizes, data, expert_data, virtual):
-    plan = advised(run)
-    tensor, stages, context, expert = sizes
-
-    assert plan.layout.sizes == Sizes(tensor, stages, context, expert)
-    assert (plan.layout.data, plan.layout.expert_data) == (data, expert_data)
-    assert plan.virtual_pipeline == virtual
+STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
+TABLE = """
+[[fix]]
+id = "{id}"
+title = "Do it"
+wall = "{wall}"
+causes = {causes}
+phase = "{phase}"
+because = "It helps."
+active = "It runs."
+source = "A book"
+preconditions = {needs}
+"""
 
 
-@pytest.mark.parametrize(
-    ("run", "sizes", "source"),
-    [
-        pytest.param(
-            wanted("qwen3-next", 32, "gb200", 65536), (1, 2, 16, 16), "EP lowered", id="EP fits into a group"
-        ),
-        pytest.param(wanted("dsv3", 512, "h100", 196608), (1, 8, 64, 32), "262,144 tokens", id="next longer"),
-        pytest.param(
-            wanted("dsv3", 256, "h100", 131072), (1, 8, 32, 32), "this length", id="just this length"
-        ),
-        pytest.param(
-            wanted("dsv3", 256, "h100", 4096, "tp16,pp16"), (16, 16, 1, 16), "EP lowered", id="the user's TP"
-        ),
-    ],
-)
-def test_what_does_not_fit_as_published_is_fitted_and_said(run, sizes, source):
-    plan = advised(run)
-    tensor, stages, context, expert = sizes
-
-    assert plan.layout.sizes == Sizes(tensor, stages, context, expert)
-    assert source in plan.layout_source
+def rules(*wanted):
+    """Rules by id: their causes, and what else differs from the usual."""
+    made = [
+        {
+            "id": name,
+            "wall": causes[0].split("/")[0],
+            "causes": list(causes),
+            "phase": "retune",
+            "needs": [],
+            **rest,
+        }
+        for name, causes, rest in wanted
+    ]
+    text = "\n".join(TABLE.format(**entry) + entry.get("more", "") for entry in made)
+    return read_rules(text.replace("'", '"'), "test")
 
 
-def test_the_users_own_ep_is_never_lowered():
-    with pytest.raises(LayoutError, match="EP64"):
-        advised(wanted("dsv3", 64, "h100", 4096, "ep64"))
+def told(status="unknown", **statuses):
+    def checked(ids, _):
+        return tuple(
+            Precondition(name, f"needs {name}", statuses.get(name, status), f"change {name}") for name in ids
+        )
+
+    return checked
 
 
-def test_folding_lets_experts_spread_over_what_attention_divides_otherwise():
-    assert advised(wanted("dsv3", 256, "h100", 4096, "tp4,cp2,pp4")).largest_expert == 64
+UNKNOWN = told()
 
 
-@pytest.mark.parametrize(
-    ("sizes", "fewest"),
-    [
-        (Sizes(tensor=2, expert=8), 8),
-        (Sizes(tensor=2, pipeline=2, expert=8), 16),
-        (Sizes(tensor=2, context=4, expert=8), 8),
-        (Sizes(tensor=2, expert=4, expert_tensor=2), 8),
-        (Sizes(context=8, expert=8), 8),
-    ],
-)
-def test_the_fewest_gpus_are_those_of_the_larger_mesh(sizes, fewest):
-    assert folding(sizes, fewest).data * sizes.attention * sizes.pipeline == fewest
-    with pytest.raises(LayoutError, match="max"):
-        folding(sizes, fewest - 1)
-
-
-@given(
-    st.builds(Sizes, *[st.sampled_from([1, 2, 3, 4, 8])] * 5),
-    st.integers(1, 4096),
-)
-def test_a_layout_that_can_be_uses_every_gpu_in_both_meshes(sizes, gpus):
-    try:
-        found = folding(sizes, gpus)
-    except LayoutError:
-        whole = (sizes.attention * sizes.pipeline, sizes.experts * sizes.pipeline)
-        assert any(gpus % each for each in whole)
-    else:
-        assert sizes.attention * found.data * sizes.pipeline == gpus
-        assert sizes.experts * found.expert_data * sizes.pipeline == gpus
-
-
-@pytest.mark.parametrize(
-    ("seq_length", "hardware", "found"),
-    [
-        (4_096, "h100", (1, 1)),
-        (16_384, "h100", (4, 1)),
-        (32_768, "h100", (8, 1)),
-        (65_536, "b200", (16, 1)),
-        (131_072, "h100", (32, 1)),
-        (262_144, "h100", (64, 1)),
-        (131_072, "gb200", (4, 4)),
-        (20_000, "h100", (4, 1)),
-        (1, "h100", (1, 1)),
-    ],
-)
-def test_context_parallelism_follows_the_length(seq_length, hardware, found):
-    assert context_rule(seq_length, machine(hardware)) == found
-
-
-@pytest.mark.parametrize(
-    ("run", "said"),
-    [
-        pytest.param(wanted("dsv3", 64, "h100", 131072), "= 256", id="too few GPUs for this length"),
-        pytest.param(wanted("dsv3", 256, "h100", 4096, "tp3,pp4,cp1,ep8"), "TP x CP = 12", id="TP 3"),
-        pytest.param(wanted("dsv3", 96, "h100", 4096, "tp1,pp1,cp1,ep96"), "256 experts", id="EP 96"),
-        pytest.param(
-            wanted("dsv3", 256, "h100", 131072, global_batch=5, micro_batch=2), "no multiple", id="GBS"
-        ),
-        pytest.param(wanted("dsv3", 512, "h100", 200_000), "2 x CP = 2 x 64", id="shards"),
-        pytest.param(wanted("dsv3", 7, "h100"), "= 16", id="the fewest GPUs of any proposal"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_the_reason(run, said):
-    with pytest.raises(LayoutError) as caught:
-        advised(run)
-
-    assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["tp4,tp2", "dp4", "tp0", "tp", "tp-1", "tp4;ep2"])
-def test_a_layout_that_cannot_be_read_is_refused(text):
-    with pytest.raises(OptionError, match="--layout"):
-        given_sizes(text)
-
-
-def test_names_and_precisions_that_are_not_known_are_refused():
-    with pytest.raises(OptionError, match="--model gpt2"):
-        model("gpt2")
-    with pytest.raises(OptionError, match="--hardware tpu"):
-        machine("tpu")
-    with pytest.raises(OptionError, match="does not run on h100"):
-        advised(wanted("dsv3", 256, "h100", precision="mxfp8"))
-    with pytest.raises(OptionError, match="does not run on a100 — take bf16"):
-        advised(wanted("dsv3", 256, "a100", precision="fp8"))
-
-
-def texts(plan):
-    return " ".join(item.text for item in plan.items)
-
-
-def test_the_checklist_follows_machine_length_and_model():
-    phases = ["freeze", "fit", "scale", "profile", "retune", "validate"]
-    short = advised(wanted("qwen3-30b", 16, "h100"))
-    long = advised(wanted("dsv3", 256, "h100", 131072, global_batch=64))
-    rack = advised(wanted("dsv3", 256, "gb200", precision="mxfp8"))
-    vision = advised(wanted("qwen3-vl-235b", 64, "gb200"))
-    old = advised(wanted("dsv3", 256, "a100", layout="tp16,pp16"))
-
-    for plan in (short, long, rack, vision, old):
-        order = [phases.index(item.phase) for item in plan.items]
-        assert order == sorted(order)
-        assert set(order) == set(range(6))
-        assert all(item.facts for item in plan.items)
-        assert not re.search(r"[{}]", texts(plan))
-    assert "Offload the optimizer" in texts(long)
-    assert "Offload the optimizer" not in texts(short)
-    assert (long.accumulation, "DP is used up" in texts(long)) == (64, True)
-    assert "HybridEP first" in texts(rack)
-    assert "blockwise FP8" in texts(short)
-    assert "FP8" not in texts(old).replace("dispatcher, overlap, FP8", "").replace("once graphs, FP8", "")
-    assert ("TP16 leaves" in texts(old), "leaves the NVLink domain of 8: across" in texts(short)) == (
-        True,
-        False,
+def order(causes, *wanted, checked=UNKNOWN, **facts):
+    found = rank_fixes(
+        Run(run(causes, **facts), RunConfiguration(), pl.Series(["x"])), rules(*wanted), checked
     )
-    assert "MXFP8 after" in texts(rack)
-    assert "real images" in texts(vision)
-    assert "real images" not in texts(rack)
+    return [fix.id for fix in found]
 
 
-def test_presets_nearby_are_of_the_machine_and_size():
-    near = nearest("deepseek_v3", machine("gb200"), 256, "mxfp8")
+def test_the_cause_that_could_win_most_comes_first():
+    causes = {"host/lock": (30, 5), "memory/fill": (10, 10), "communication/tp/unsplit": (4, 4)}
+    wanted = [("a", ["host/lock"], {}), ("b", ["memory/fill"], {}), ("c", ["communication/tp/unsplit"], {})]
 
-    assert near[0].name == "deepseek_v3_256gpu_gb200_fp8mx"
-    assert (near[0].sizes, near[0].virtual_pipeline) == (Sizes(1, 4, 1, 64), 4)
-    assert (near[0].global_batch, near[0].ep_overlap) == (4096, True)
-    assert len(presets()) == len({each.name for each in presets()}) > 280
+    assert order(causes, *wanted) == ["b", "a", "c"]
 
 
-def test_every_published_length_can_be_on_the_gpus_that_it_was_published_for():
-    for name, hardware, length, gpus in (
-        ("deepseek_v3", "h100", 131072, 256),
-        ("deepseek_v3", "h100", 262144, 512),
-        ("qwen3_235b_a22b", "gb200", 131072, 128),
-    ):
-        found = long_family(name, machine(hardware), length)
-        assert found is not None
-        assert found.sizes.fewest_gpus == gpus
+def test_of_equals_the_open_one_comes_before_the_blocked_one_which_says_what_unblocks_it():
+    wanted = rules(("a", ["host/lock"], {"needs": ["A"]}), ("b", ["host/lock"], {"needs": ["B"]}))
+    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
+
+    first, second = rank_fixes(view, wanted, told("met", A="unmet"))
+
+    assert (first.id, first.blocked) == ("b", False)
+    assert (second.id, second.blocked) == ("a", True)
+    assert second.preconditions == (Precondition("A", "needs A", "unmet", "change A"),)
 
 
-def test_throughput_is_that_of_the_machine_and_length():
-    short = advised(wanted("qwen3-235b", 128, "gb200"))
-    long = advised(replace(wanted("qwen3-235b", 128, "gb200"), seq_length=131072))
+def test_a_blocked_fix_that_could_win_more_stays_first():
+    wanted = [("a", ["host/lock"], {"needs": ["A"]}), ("b", ["host/file"], {})]
 
-    assert any("700 (28 %)" in band.text for band in short.bands)
-    assert ["1,100" in band.text for band in long.bands] == [True]
-    assert {each.nvlink_domain for each in machines().values()} == {8, 72}
+    assert order({"host/lock": 20, "host/file": 10}, *wanted, checked=told("unmet")) == ["a", "b"]
+
+
+def test_ties_go_in_the_order_of_the_workflow():
+    phases = ("validate", "retune", "profile", "scale", "fit", "freeze")
+    wanted = [(phase, ["host/lock"], {"phase": phase}) for phase in phases]
+
+    assert order({"host/lock": 20}, *wanted) == list(reversed(phases))
+
+
+def test_the_place_that_a_rule_gives_itself_comes_before_the_workflow():
+    wanted = [
+        ("a", ["host/lock"], {"phase": "fit"}),
+        ("b", ["host/lock"], {"phase": "retune", "more": "order = 1"}),
+    ]
+
+    assert order({"host/lock": 20}, *wanted) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("causes", "expected"),
+    [
+        pytest.param({"compute/gemm": 95, "host/lock": 5}, ["b", "a"], id="compute is the wall"),
+        pytest.param({"compute/gemm": 60, "host/lock": 40}, ["a", "b"], id="the host is the wall"),
+    ],
+)
+def test_compute_comes_first_where_it_is_the_wall_else_last(causes, expected):
+    assert order(causes, ("a", ["host/lock"], {}), ("b", ["compute/gemm"], {})) == expected
+
+
+def test_what_could_not_win_a_hundredth_of_the_step_gets_no_fix():
+    causes = {"host/lock": (30, 0.5), "host/file": (0.2, 2), "memory/fill": 0.9, "compute/gemm": 68}
+    wanted = [("a", ["host/lock"], {}), ("b", ["host/file"], {}), ("c", ["memory/fill"], {})]
+
+    assert order(causes, *wanted) == ["b"]
+
+
+def test_what_refills_a_drained_queue_is_worth_no_more_than_not_draining_it():
+    causes = {"host/queue-drained/cudaStreamSynchronize": (12, 8), "host/framework": (2, 11)}
+    (wanted,) = rules(("a", ["host/queue-drained/*", "host/framework"], {}))
+
+    (fix,) = rank_fixes(Run(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
+
+    assert fix.recoverable_ns == 8 * MS
+    assert fix.causes == ("host/framework", "host/queue-drained/cudaStreamSynchronize")
+
+
+@pytest.mark.parametrize(
+    ("causes", "following"),
+    [
+        pytest.param({"host/lock": 20, "memory/fill": 15}, "memory", id="another loss"),
+        pytest.param({"host/lock": 20, "memory/fill": 5}, "compute", id="nothing but compute"),
+        pytest.param({"host/lock": (40, 10), "memory/fill": 5}, "host", id="the same, as little is won"),
+    ],
+)
+def test_each_fix_tells_the_wall_that_comes_next(causes, following):
+    (wanted,) = rules(("a", ["host/lock"], {}))
+
+    (fix,) = rank_fixes(Run(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
+
+    assert fix.next_wall == following
+
+
+def test_of_one_ceiling_what_the_causes_own_does_not_count():
+    causes = {"host/queue-drained/cudaStreamSynchronize": (1, 15), "host/framework": (10, 15)}
+    wanted = [
+        ("a", ["host/queue-drained/*", "host/framework"], {"more": "order = 40"}),
+        ("b", ["host/queue-drained/*"], {"more": "order = 20"}),
+    ]
+
+    assert order(causes, *wanted) == ["b", "a"]
+
+
+def test_a_fix_without_a_ceiling_tells_none():
+    (wanted,) = rules(("a", ["compute/gemm"], {}))
+
+    (fix,) = rank_fixes(
+        Run(run({"compute/gemm": 95}), RunConfiguration(), pl.Series(["x"])), [wanted], told()
+    )
+
+    assert (fix.recoverable_ns, fix.speedup_ceiling, fix.next_wall) == (None, None, None)
+    assert fix.why == "compute/gemm owns 95.0 ms (95.0 %). It helps."
+    assert fix.verify.startswith("It runs. A/B: change this alone, hold versions,")
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story["name"])
+def test_nothing_of_experts_is_said_to_a_model_without_them(story):
+    facts = dict(story.get("run", {}))
+    names = pl.Series([RANGES[facts.pop("framework", "megatron")]])
+    settings = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
+    view = Run(run(story["causes"], **facts), RunConfiguration(settings), names)
+
+    for fix in rank_fixes(view, shipped_rules(), told()):
+        of_experts = [entry.key for entry in fix.settings if "moe" in entry.key or "expert" in entry.key]
+        assert view.measure("experts", ()) or not of_experts
+        assert fix.source
+        assert fix.verify

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice.coverage import page, reached
-from wallscope.advice.notes import cause_notes, notes
+from wallscope.advice.explain import cause_notes, fixes_page, notes, reached_facts
 from wallscope.advice.rules import shipped_rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,15 +24,15 @@ def known_facts():
 
 def test_every_fact_is_reached_and_none_is_made_up(known_facts):
     assert len(known_facts) == 570
-    assert set(reached()) == known_facts
+    assert set(reached_facts()) == known_facts
 
 
 def test_the_page_on_fixes_is_made_from_the_rules(request):
     path = ROOT / "docs" / "fixes.md"
     if request.config.getoption("--golden"):
-        path.write_text(page(), encoding="utf-8")
+        path.write_text(fixes_page(), encoding="utf-8")
 
-    assert path.read_text(encoding="utf-8") == page()
+    assert path.read_text(encoding="utf-8") == fixes_page()
 
 
 def test_figures_and_words_of_withdrawn_claims_are_not_promised():

@@ -3,9 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice import explained
-from wallscope.advice.coverage import reached
-from wallscope.advice.notes import finding_notes, notes
+from wallscope.advice.explain import explain_word, finding_notes, notes, reached_facts
 from wallscope.advice.rules import shipped_rules
 from wallscope.errors import UnknownWordError
 from wallscope.model.catalogue import catalogue
@@ -15,12 +13,12 @@ PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 
 
 def headings(word):
-    return [section.heading for section in explained(word).sections]
+    return [section.heading for section in explain_word(word).sections]
 
 
 @pytest.mark.parametrize("cause", [cause for cause, _ in catalogue()])
 def test_every_cause_tells_meaning_computation_fixes_and_sql(cause):
-    told = explained(cause)
+    told = explain_word(cause)
 
     assert told.kind == "cause"
     assert told.meaning == dict(catalogue())[cause]
@@ -31,7 +29,7 @@ def test_every_cause_tells_meaning_computation_fixes_and_sql(cause):
 
 @pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.id)
 def test_every_fix_tells_why_what_and_where_from(rule):
-    told = {section.heading: section.lines for section in explained(rule.id).sections}
+    told = {section.heading: section.lines for section in explain_word(rule.id).sections}
 
     assert told["Why"] == (rule.because,)
     assert told["Answers"] == rule.causes
@@ -40,31 +38,31 @@ def test_every_fix_tells_why_what_and_where_from(rule):
     assert sum(len(told.get(entry.system, ())) for entry in rule.all_settings()) >= len(rule.settings)
 
 
-def test_every_finding_of_the_code_is_explained():
+def test_every_finding_of_the_code_is_explain_word():
     texts = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
     raised = {code for text in texts for code in re.findall(r'Finding\(\s*(?:code=)?"([a-z-]+)"', text)}
 
     assert raised == {entry.code for entry in finding_notes()}
     for code in raised:
-        assert explained(code).kind == "finding"
+        assert explain_word(code).kind == "finding"
 
 
 @pytest.mark.parametrize("wall", list(Wall))
 def test_a_wall_lists_its_causes(wall):
-    (causes, *_) = explained(wall).sections
+    (causes, *_) = explain_word(wall).sections
 
     assert len(causes.lines) == sum(cause.startswith(f"{wall}/") for cause, _ in catalogue())
 
 
-def test_every_fact_and_topic_is_explained():
+def test_every_fact_and_topic_is_explain_word():
     topics = {topic for note in notes() for topic in note.topics}
 
-    assert all(explained(fact).sections for fact in reached())
-    assert all(explained(topic).meaning for topic in topics if "/" not in topic)
+    assert all(explain_word(fact).sections for fact in reached_facts())
+    assert all(explain_word(topic).meaning for topic in topics if "/" not in topic)
 
 
 def test_a_drained_queue_is_explained_for_any_call():
-    assert explained("host/queue-drained/cuEventSynchronize").meaning == (
+    assert explain_word("host/queue-drained/cuEventSynchronize").meaning == (
         "host refilling the queue that cuEventSynchronize drained"
     )
 
@@ -81,7 +79,7 @@ def test_a_drained_queue_is_explained_for_any_call():
 )
 def test_an_unknown_word_is_one_line_with_near_names(word, near):
     with pytest.raises(UnknownWordError, match=re.escape(near)) as raised:
-        explained(word)
+        explain_word(word)
 
     assert "\n" not in str(raised.value)
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.advice.runs import RANGES, run
-from wallscope.advice import with_fixes
+from wallscope.advice.advise import add_fixes
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 
@@ -19,7 +19,7 @@ def fixes_of(story):
     told = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
     facts = dict(story.get("run", {}))
     names = pl.Series([RANGES[facts.pop("framework", "megatron")]])
-    found = with_fixes(run(story["causes"], **facts), RunConfiguration(told), TraceFacts(), names).fixes
+    found = add_fixes(run(story["causes"], **facts), RunConfiguration(told), TraceFacts(), names).fixes
     cause = story.get("cause", next(iter(story["causes"])))
     return [fix for fix in found if cause in fix.causes or not cause], found
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice.conditions import all_hold, clause, condition
-from wallscope.advice.preconditions import checked, features, rows
-from wallscope.advice.settings import from_text, vocabulary, with_settings
+from wallscope.advice.conditions import evaluate, parse_clause, parse_condition
+from wallscope.advice.preconditions import features, judge_preconditions, rows
+from wallscope.advice.settings import add_settings, parse_value, vocabulary
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.fixes import Setting
 
@@ -17,11 +17,11 @@ CASES = [
 
 def configured(text):
     pairs = [pair.split("=", 1) for pair in text.split()]
-    return RunConfiguration({name: KnownSetting(from_text(name, value), "test") for name, value in pairs})
+    return RunConfiguration({name: KnownSetting(parse_value(name, value), "test") for name, value in pairs})
 
 
 def status(row, text, trace=None):
-    (found,) = checked([row], configured(text), trace or TraceFacts())
+    (found,) = judge_preconditions([row], configured(text), trace or TraceFacts())
     return found.status
 
 
@@ -98,7 +98,7 @@ def test_communication_that_ran_bounds_the_sizes_that_nobody_told():
 def test_the_least_that_a_number_can_be_decides_what_it_can(text, holds):
     told = {"size at least": 2, "known": 4, "off": None}
 
-    assert all_hold([clause(text)], lambda key: (key in told, told.get(key))) is holds
+    assert evaluate([parse_clause(text)], lambda key: (key in told, told.get(key))) is holds
 
 
 def test_a_row_is_judged_with_the_settings_of_a_fix():
@@ -109,10 +109,10 @@ def test_a_row_is_judged_with_the_settings_of_a_fix():
         Setting("megatron-bridge", "model.cuda_graph_scope", "[attn, full_iteration]"),
         Setting("environment", "SOMETHING_ELSE", "1"),
     ]
-    mended = with_settings(run, fix)
+    mended = add_settings(run, fix)
 
     assert mended.get("cuda_graph_impl") == "full_iteration"
-    (gate,) = checked(["DSP-22"], mended, TraceFacts(architecture="sm_120"))
+    (gate,) = judge_preconditions(["DSP-22"], mended, TraceFacts(architecture="sm_120"))
     assert gate.status == "unmet"
     assert status("DSP-22", "moe_flex_dispatcher_backend=none", TraceFacts(architecture="sm_120")) == "met"
 
@@ -130,10 +130,10 @@ def test_a_row_is_judged_with_the_settings_of_a_fix():
 def test_conditions(text, settings, holds):
     run = configured(settings)
 
-    assert all_hold([clause(text)], lambda key: (run.knows(key), run.get(key))) is holds
+    assert evaluate([parse_clause(text)], lambda key: (run.knows(key), run.get(key))) is holds
 
 
 @pytest.mark.parametrize("text", ["a", "a ~ b", "a =", "a = b c", "a empty b"])
 def test_what_is_no_condition_is_refused(text):
     with pytest.raises(ValueError, match=r"condition|unpack"):
-        condition(text)
+        parse_condition(text)

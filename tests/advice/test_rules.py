@@ -4,7 +4,8 @@ import polars as pl
 import pytest
 
 from tests.advice.runs import run
-from wallscope.advice.predicates import MEASURES, Conditions, Run, holds
+from wallscope.advice.conditions import parse_clause
+from wallscope.advice.measurements import MEASUREMENTS, Run
 from wallscope.advice.rules import read_rules, shipped_rules
 from wallscope.model.configuration import KnownSetting, RunConfiguration
 from wallscope.model.fixes import Setting
@@ -51,9 +52,11 @@ def test_a_rule_is_read_as_it_is_written():
         pytest.param({"causes": "[]"}, "causes", id="no cause"),
         pytest.param({"id": '"A fix"'}, "id", id="id in the wrong form"),
         pytest.param({"facts": '["nothing"]'}, "facts", id="fact in the wrong form"),
-        pytest.param({"when": "{ at_least = { luck = 1 } }"}, "luck", id="unknown measurement"),
-        pytest.param({"when": "{ at_best = { share = 1 } }"}, "at_best", id="unknown predicate"),
-        pytest.param({"when": '{ at_least = { share = "much" } }'}, "share", id="no number"),
+        pytest.param({"when": '["luck >= 1"]'}, "luck", id="unknown measurement"),
+        pytest.param({"when": '["share ~ 1"]'}, "share ~ 1", id="unknown operator"),
+        pytest.param({"when": '["share >= much"]'}, "much", id="no number"),
+        pytest.param({"when": '["share ="]'}, "share =", id="no value to compare with"),
+        pytest.param({"when": "[1]"}, "1", id="no text"),
         pytest.param({"settings": '{ fortran = ["a=b"] }'}, "fortran", id="unknown system"),
         pytest.param({"settings": '{ environment = ["NAME"] }'}, "without a value", id="no value"),
         pytest.param({"gain": '{ text = "2x" }'}, "context", id="a figure without its context"),
@@ -95,44 +98,50 @@ def test_ids_are_unique_and_titles_are_short_imperatives():
 
 
 def test_every_measurement_is_asked_for_and_has_its_words():
-    asked = {name for rule in shipped_rules() for name in rule.when.measures()}
+    conditions = [one for rule in shipped_rules() for clause in rule.when for one in clause]
+    asked = {name for one in conditions for name in one.names()} & set(MEASUREMENTS)
     view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
 
-    assert asked == set(MEASURES)
-    assert all(view.measured(name, ("host/lock",)) is not None for name in ("share", "experts", "window"))
-    for name in MEASURES:
-        view.measured(name, ("host/lock",))
+    assert asked == set(MEASUREMENTS)
+    assert all(view.measure(name, ("host/lock",)) is not None for name in ("share", "experts", "window"))
+    for name in MEASUREMENTS:
+        view.measure(name, ("host/lock",))
 
 
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [
-        pytest.param({}, True, id="none"),
-        pytest.param({"at_least": {"share": 0.2}}, True, id="at least, reached"),
-        pytest.param({"at_least": {"share": 0.21}}, False, id="at least, missed"),
-        pytest.param({"at_most": {"share": 0.2}}, True, id="at most, reached"),
-        pytest.param({"at_most": {"share": 0.19}}, False, id="at most, missed"),
-        pytest.param({"at_most": {"small_grid_share": 1}}, False, id="an unknown number passes nothing"),
-        pytest.param({"one_of": {"architecture": ("hopper", "blackwell")}}, True, id="one of"),
-        pytest.param({"one_of": {"architecture": ("ampere",)}}, False, id="another one"),
-        pytest.param({"one_of": {"permute_fused": (False,)}}, False, id="unknown is not false"),
-        pytest.param({"none_of": {"permute_fused": (False,)}}, True, id="unknown is none of them"),
-        pytest.param({"none_of": {"architecture": ("hopper",)}}, False, id="none of"),
-        pytest.param({"one_of": {"backends": ("deep-ep", "nccl")}}, False, id="no operation of the axis"),
-        pytest.param({"given": {"a": (1, 2)}}, True, id="given"),
-        pytest.param({"given": {"a": (3,)}}, False, id="given as something else"),
-        pytest.param({"given": {"b": (1,)}}, False, id="not given"),
-        pytest.param({"unless": {"a": (1,)}}, False, id="ruled out"),
-        pytest.param({"unless": {"b": (1,)}}, True, id="not ruled out by what is unknown"),
-        pytest.param({"unset": ("b", "off")}, True, id="unset, or off"),
-        pytest.param({"unset": ("a",)}, False, id="set"),
+        pytest.param([], True, id="none"),
+        pytest.param(["share >= 0.2"], True, id="at least, reached"),
+        pytest.param(["share >= 0.21"], False, id="at least, missed"),
+        pytest.param(["share <= 0.2"], True, id="at most, reached"),
+        pytest.param(["share <= 0.19"], False, id="at most, missed"),
+        pytest.param(["small_grid_share <= 1"], False, id="an unknown number is not at most"),
+        pytest.param(["small_grid_share >= 0"], False, id="an unknown number is not at least"),
+        pytest.param(["architecture in hopper blackwell"], True, id="one of"),
+        pytest.param(["architecture = ampere"], False, id="another one"),
+        pytest.param(["permute_fused = false"], False, id="unknown is not false"),
+        pytest.param(["permute_fused != false"], True, id="unknown is none of them"),
+        pytest.param(["architecture != hopper"], False, id="none of"),
+        pytest.param(["architecture not-in ampere ada"], True, id="none of several"),
+        pytest.param(["backends has deep-ep nccl"], False, id="no operation of the axis"),
+        pytest.param(["backends lacks deep-ep nccl"], True, id="none of the axis"),
+        pytest.param(["a in 1 2"], True, id="given"),
+        pytest.param(["a = 3"], False, id="given as something else"),
+        pytest.param(["b = 1"], False, id="not given"),
+        pytest.param(["a != 1"], False, id="ruled out"),
+        pytest.param(["b != 1"], True, id="not ruled out by what is unknown"),
+        pytest.param(["b unset", "off unset"], True, id="unset, or off"),
+        pytest.param(["a unset"], False, id="set"),
+        pytest.param([["a = 3", "share >= 0.2"]], True, id="any of a clause"),
+        pytest.param(["a = 1", "share >= 0.21"], False, id="all clauses"),
     ],
 )
 def test_conditions_hold_or_not(conditions, expected):
-    told = RunConfiguration({"a": KnownSetting(1, "test"), "off": KnownSetting(False, "test")})
-    view = Run(run({"host/lock": 20}), told, pl.Series(["x"]))
+    configuration = RunConfiguration({"a": KnownSetting(1, "test"), "off": KnownSetting(False, "test")})
+    view = Run(run({"host/lock": 20}), configuration, pl.Series(["x"]))
 
-    assert holds(Conditions(**conditions), view, ("host/lock",)) is expected
+    assert view.meets(tuple(map(parse_clause, conditions)), ("host/lock",)) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,279 +1,230 @@
-"""A plan for a run that is yet to be: layout, checklist, and what was published nearby."""
+"""Which fixes an analysis gets, and in which order: by what their causes could win, blocked ones last."""
 
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from math import log2
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from wallscope.advice.conditions import Clause, all_hold, clause
-from wallscope.advice.folding import folding
-from wallscope.advice.hardware import Machine
-from wallscope.advice.published import Model, bands, long_family, nearest
-from wallscope.errors import LayoutError, OptionError
-from wallscope.model.advice import Advice, Folding, Item, Sizes
-from wallscope.model.configuration import Value
+import polars as pl
 
-PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
-_SHORT = 8_192
-_TOKENS_A_RANK = 4_096
-_TRADED_FROM = 131_072
-_TRADED_TENSOR = 4
-_NAMES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "etp": "expert_tensor"}
-_YOURS = "your sizes"
-_PHASES = ("freeze", "fit", "scale", "profile", "retune", "validate")
+from wallscope.advice.measurements import LAUNCHING, Run
+from wallscope.advice.preconditions import judge_preconditions
+from wallscope.advice.rules import PRESSURE, Rule, shipped_rules
+from wallscope.advice.settings import add_settings
+from wallscope.advice.trace_facts import merge_trace_facts
+from wallscope.model.advice import PHASES
+from wallscope.model.analysis import Analysis, CauseTime
+from wallscope.model.catalogue import PEER_WAIT, is_part
+from wallscope.model.configuration import RunConfiguration, TraceFacts
+from wallscope.model.fixes import Fix, Precondition, Setting, System
+from wallscope.model.kinds import Wall
+from wallscope.model.whatif import Question
+from wallscope.units import duration, percent
 
+_NEXT_SHARE = 0.10
+_LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
+_OF_FRAMEWORK: dict[object, tuple[System, ...]] = {
+    "megatron": ("megatron-bridge", "megatron-lm"),
+    "pytorch": ("pytorch",),
+    None: ("program", "environment", "launcher", "nsys"),
+}
+_OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
+_CONTRACT = (
+    "A/B: change this alone, hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
+    " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
+)
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the user tells of a run; sizes by field of `Sizes`, those left out are proposed."""
-
-    model: Model
-    machine: Machine
-    gpus: int
-    seq_length: int
-    precision: str
-    given: Mapping[str, int]
-    global_batch: int | None = None
-    micro_batch: int = 1
+Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
+"""Judges preconditions by their ids once some settings are made."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    sizes: Sizes
-    source: str
-    virtual_pipeline: int | None
+def replay_questions(fix: Fix) -> tuple[Question, ...]:
+    """Return what a replay of the steps is asked, together, for what a fix would win; may be nothing."""
+    rule = next(rule for rule in shipped_rules() if rule.id == fix.id)
+    return rule.questions(fix.causes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    item: Item
-    when: tuple[Clause, ...]
+def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, names: pl.Series) -> Analysis:
+    """Return the analysis with its fixes, ranked, and with contradictions between file and trace as findings.
 
-
-def given_sizes(text: str | None) -> dict[str, int]:
-    """Read `tp4,cp2,pp4,ep64`.
-
-    >>> given_sizes("tp4,cp2,PP=4")
-    {'tensor': 4, 'context': 2, 'pipeline': 4}
-
-    Raises:
-        OptionError: a part is no size, or is there twice.
+    What the configuration file states and what the trace shows count together; preconditions are judged for
+    what they would be with the fix. `names` are those of kernels and ranges: they show the framework.
     """
-    found: dict[str, int] = {}
-    for part in re.split(r"[\s,x]+", (text or "").strip().lower()):
-        match = re.fullmatch(r"(tp|pp|cp|ep|etp)=?([1-9]\d{0,5})", part)
-        name = _NAMES[match[1]] if match else ""
-        if match is None or name in found:
-            if not text:
-                return {}
-            raise OptionError(
-                f"--layout {text} — {part!r} is no size of its own — write --layout tp4,cp2,pp4,ep64"
-            )
-        found[name] = int(match[2])
-    return found
+    configuration, contradictions = merge_trace_facts(written, trace)
+
+    def judge(ids: Sequence[str], settings: tuple[Setting, ...]) -> tuple[Precondition, ...]:
+        return judge_preconditions(ids, add_settings(configuration, settings), trace)
+
+    fixes = rank_fixes(Run(analysis, configuration, names, written), shipped_rules(), judge)
+    findings = (*contradictions, *analysis.capture.findings)
+    return _replace_fixes(replace(analysis, capture=replace(analysis.capture, findings=findings)), fixes)
 
 
-def context_rule(seq_length: int, machine: Machine) -> tuple[int, int]:
-    """CP and TP for a sequence: a rank for 4,096 tokens, rounded to a power of two.
+def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
+    """Return the analysis with fixes for its causes after waiting was split off from transfers.
 
-    On racks of one NVLink domain, from 128K on, TP takes its part and ranks hold 8,192 tokens.
+    Fixes that answer moving or waiting stay where these matter, with settings and preconditions as they
+    were; those that answer waiting alone are new. `names` are those of kernels and ranges.
     """
-    if machine.is_rack and seq_length >= _TRADED_FROM:
-        ranks = _power_of_two(seq_length / (2 * _TOKENS_A_RANK))
-        return max(ranks // _TRADED_TENSOR, 1), _TRADED_TENSOR
-    return (_power_of_two(seq_length / _TOKENS_A_RANK) if seq_length > _TOKENS_A_RANK else 1), 1
+    run = Run(analysis, RunConfiguration(), names)
+    return _replace_fixes(analysis, rerank_fixes(run, shipped_rules(), analysis.fixes or ()))
 
 
-def _power_of_two(value: float) -> int:
-    return int(2 ** max(round(log2(value)), 0))
+def _replace_fixes(analysis: Analysis, fixes: tuple[Fix, ...]) -> Analysis:
+    """Return the analysis with other fixes, and their ids at the opportunities that they answer."""
+    opportunities = tuple(
+        replace(entry, fixes=tuple(fix.id for fix in fixes if entry.cause in fix.causes))
+        for entry in analysis.opportunities
+    )
+    return replace(analysis, fixes=fixes, opportunities=opportunities)
 
 
-def advised(wanted: Wanted) -> Advice:
-    """The plan.
+def rank_fixes(run: Run, rules: tuple[Rule, ...], judge: Judge) -> tuple[Fix, ...]:
+    """Return the fixes that answer the material causes of a run, the most worth first."""
+    found = []
+    for rule in rules:
+        causes = _answered(rule, run)
+        if causes and run.meets(rule.when, causes):
+            settings = _settings(rule, run)
+            found.append((rule, _fix(rule, run, causes, settings, judge(rule.preconditions, settings))))
+    return _sort(found, run)
 
-    Raises:
-        LayoutError: no layout can be, with the reason.
-        OptionError: the precision does not run on the machine.
+
+def rerank_fixes(run: Run, rules: tuple[Rule, ...], before: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Return the fixes of before causes were split, by what they answer now, and those that answer waiting.
+
+    Conditions other than the share were evaluated when a fix was found, with more at hand.
     """
-    if wanted.precision in {"mxfp8", "nvfp4"} and not wanted.machine.is_blackwell:
-        other = "fp8" if wanted.machine.has_fp8 else "bf16"
-        raise OptionError(
-            f"--precision {wanted.precision} — does not run on {wanted.machine.id} — take {other} there"
-        )
-    if wanted.precision == "fp8" and not wanted.machine.has_fp8:
-        raise OptionError(f"--precision fp8 — does not run on {wanted.machine.id} — take bf16 there")
-    near = nearest(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision)
-    chosen, layout = _layout(wanted)
-    accumulation = _accumulation(wanted, layout)
-    largest = _largest_expert(wanted, layout.sizes)
-    is_long = wanted.seq_length > _SHORT
-    return Advice(
-        schema="wallscope.advice/1",
-        model=wanted.model.id,
-        machine=wanted.machine.id,
-        seq_length=wanted.seq_length,
-        precision=wanted.precision,
-        layout=layout,
-        layout_source=chosen.source,
-        largest_expert=largest,
-        virtual_pipeline=chosen.virtual_pipeline if layout.sizes.pipeline > 1 else None,
-        accumulation=accumulation,
-        items=tuple(_items(wanted, chosen, layout, accumulation)),
-        presets=near,
-        bands=bands(wanted.model.id, wanted.machine, is_long=is_long),
+    known = {fix.id: fix for fix in before}
+    found = []
+    for rule in rules:
+        causes = _answered(rule, run)
+        fix = known.get(rule.id)
+        if fix is not None:
+            shares = tuple(clause for clause in rule.when if any(one.key == "share" for one in clause))
+            if not fix.causes or (causes and run.meets(shares, causes)):
+                found.append((rule, _fix(rule, run, causes, fix.settings, fix.preconditions)))
+        elif any(map(is_part, causes)) and _answers_waiting(rule) and run.meets(rule.when, causes):
+            found.append((rule, _fix(rule, run, causes, _settings(rule, run), ())))
+    return _sort(found, run)
+
+
+def _sort(found: list[tuple[Rule, Fix]], run: Run) -> tuple[Fix, ...]:
+    return tuple(fix for _, fix in sorted(found, key=lambda entry: _order(entry[1], entry[0], run)))
+
+
+def _answers_waiting(rule: Rule) -> bool:
+    return not rule.preconditions and all(cause.endswith(PEER_WAIT) for cause in rule.causes)
+
+
+def _answered(rule: Rule, run: Run) -> tuple[str, ...]:
+    """Return the material causes of the run that a rule answers, the weightiest first."""
+    material = tuple(cause for cause in run.material if rule.answers(cause))
+    pressed = PRESSURE in rule.causes and run.analysis.diagnosis.memory_pressure.level in {"near", "high"}
+    return (*material, PRESSURE) if pressed else material
+
+
+def _order(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
+    """Return the sort key of a fix: kind, worth, status, whether blocked, the order of rules, the workflow.
+
+    What has no ceiling counts by the time of its causes. It comes behind what has one: compute last, unless
+    compute is the wall; time without a cause before that, unless it hides the wall.
+    """
+    dominant = run.analysis.diagnosis.dominant_wall
+    if fix.wall == Wall.COMPUTE:
+        kind = 0 if dominant == "compute" else 3
+    elif fix.recoverable_ns is None:
+        kind = 0 if dominant == "unknown" and fix.causes else 2
+    else:
+        kind = 1
+    owned_ns = max((_entry(run, cause).typical_ns for cause in fix.causes), default=0)
+    worth_ns = owned_ns if fix.recoverable_ns is None else fix.recoverable_ns
+    statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
+    return (
+        kind,
+        -worth_ns,
+        "trace-verified" not in statuses,
+        fix.blocked,
+        rule.order,
+        PHASES.index(rule.phase),
+        rule.id,
     )
 
 
-def _layout(wanted: Wanted) -> tuple[_Candidate, Folding]:
-    """The first candidate that can be, the user's sizes in it, else the first that a smaller EP lets be.
+def _fix(
+    rule: Rule,
+    run: Run,
+    causes: tuple[str, ...],
+    settings: tuple[Setting, ...],
+    preconditions: tuple[Precondition, ...],
+) -> Fix:
+    timed = tuple(cause for cause in causes if cause != PRESSURE)
+    counted = _counted(run, timed)
+    opportunities = [entry for entry in run.analysis.opportunities if entry.cause in counted]
+    best = max(opportunities, key=lambda entry: entry.recoverable_ns, default=None)
+    return Fix(
+        id=rule.id,
+        title=rule.title,
+        wall=rule.wall,
+        causes=timed,
+        why=_why(rule, run, timed),
+        settings=settings,
+        preconditions=preconditions,
+        blocked=any(entry.status == "unmet" for entry in preconditions),
+        recoverable_ns=best.recoverable_ns if best else None,
+        speedup_ceiling=best.speedup_ceiling if best else None,
+        expected_gain=rule.gain.quote() if rule.gain else None,
+        caveats=rule.caveats,
+        verify=f"{rule.active} {_CONTRACT.format(besides=f', {rule.compare}' if rule.compare else '')}",
+        source=rule.source,
+        next_wall=_next_wall(run, rule.wall, best.recoverable_ns) if best else None,
+    )
 
-    Raises:
-        LayoutError: none can be; it speaks of the one that needs the fewest GPUs.
+
+def _counted(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the causes whose ceilings are what a fix is worth.
+
+    What refills a drained queue is not worth more than not draining it, while both are answered.
     """
-    refused: list[tuple[int, LayoutError]] = []
-    for candidate in (*_candidates(wanted), *_with_fewer_experts(wanted)):
-        sizes = replace(candidate.sizes, **wanted.given)
-        try:
-            layout = folding(sizes, wanted.gpus, wanted.model.experts)
-            _check_shards(wanted.seq_length, sizes.context)
-        except LayoutError as error:
-            refused.append((sizes.fewest_gpus, error))
-        else:
-            return _told_apart(candidate, sizes, wanted), layout
-    raise min(refused, key=lambda each: each[0])[1]
+    draining = tuple(cause for cause in causes if cause not in LAUNCHING)
+    return draining if draining and run.measure("drained", ()) else causes
 
 
-def _with_fewer_experts(wanted: Wanted) -> Iterator[_Candidate]:
-    """The candidates whose experts need more GPUs than there are, with as many as fit in a group."""
-    if "expert" in wanted.given:
-        return
-    for candidate in _candidates(wanted):
-        sizes = replace(candidate.sizes, **wanted.given)
-        if sizes.experts * sizes.pipeline > wanted.gpus:
-            fewer = replace(candidate.sizes, expert=_largest_expert(wanted, sizes))
-            yield replace(candidate, sizes=fewer, source=f"{candidate.source}, EP lowered to what fits")
+def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
+    """Return the settings of a rule, those of the run's own framework first.
 
-
-def _check_shards(seq_length: int, context: int) -> None:
-    if context > 1 and seq_length % (2 * context):
-        raise LayoutError(
-            f"sequence {seq_length:,} — does not divide by 2 x CP = 2 x {context} — change its length or CP"
-        )
-
-
-def _told_apart(candidate: _Candidate, sizes: Sizes, wanted: Wanted) -> _Candidate:
-    """The candidate with the user's sizes, which void the stages that went with others."""
-    if not wanted.given or candidate.source == _YOURS:
-        return replace(candidate, sizes=sizes)
-    keeps = sizes.pipeline == candidate.sizes.pipeline
-    said = f"{_YOURS}, the rest from {candidate.source}"
-    return _Candidate(sizes, said, candidate.virtual_pipeline if keeps else None)
-
-
-def _candidates(wanted: Wanted) -> Iterator[_Candidate]:
-    """Published for this length, then presets of the family nearby, then what heuristics start from."""
-    context, tensor = context_rule(wanted.seq_length, wanted.machine)
-    is_complete = {"tensor", "pipeline", "context", "expert"} <= set(wanted.given)
-    if is_complete:
-        yield _Candidate(Sizes(), _YOURS, None)
-        return
-    family = long_family(wanted.model.id, wanted.machine, wanted.seq_length)
-    if family is not None:
-        length = "this length" if family.seq_length == wanted.seq_length else f"{family.seq_length:,} tokens"
-        yield _Candidate(family.sizes, f"published for {length}: {family.text}", family.virtual_pipeline)
-    is_long = wanted.seq_length > _SHORT
-    count = 0
-    for preset in nearest(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision):
-        sizes = preset.sizes
-        if is_long or wanted.seq_length <= _TOKENS_A_RANK:
-            sizes = replace(
-                sizes, context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
-            )
-        said = f"preset {preset.name}" + (", CP by sequence length" if is_long else "")
-        count += 1
-        yield _Candidate(sizes, said, preset.virtual_pipeline)
-    start = wanted.model.start
-    if start is not None:
-        count += 1
-        sizes = replace(start, context=context, tensor=max(start.tensor, tensor))
-        yield _Candidate(sizes, "heuristic sizes of the family", None)
-    if count == 0:
-        sizes = Sizes(tensor=tensor, context=context)
-        yield _Candidate(sizes, "smallest sizes; nothing is published", None)
-
-
-def _largest_expert(wanted: Wanted, sizes: Sizes) -> int:
-    """The largest EP that GPUs, PP, ETP and the number of experts leave."""
-    room, rest = divmod(wanted.gpus, sizes.pipeline * sizes.expert_tensor)
-    if rest or not room:
-        return 1
-    experts = wanted.model.experts or room
-    return max(each for each in range(1, room + 1) if room % each == 0 and experts % each == 0)
-
-
-def _accumulation(wanted: Wanted, layout: Folding) -> int | None:
-    if wanted.global_batch is None:
-        return None
-    each = layout.data * wanted.micro_batch
-    if wanted.global_batch % each:
-        raise LayoutError(
-            f"global batch {wanted.global_batch} — is no multiple of DP x micro-batch = {layout.data} x "
-            f"{wanted.micro_batch} — change the batch"
-        )
-    return wanted.global_batch // each
-
-
-@cache
-def _rules() -> tuple[_Rule, ...]:
-    text = (files("wallscope.advice") / "advice.toml").read_text(encoding="utf-8")
+    A program without a framework gets none of theirs, a model without experts none of experts, and what
+    the environment has already is left out.
+    """
+    first = _OF_FRAMEWORK[run.framework]
+    ordered = sorted(rule.all_settings(), key=lambda entry: entry.system not in first)
     return tuple(
-        _Rule(
-            Item(table["phase"], table["text"], tuple(table.get("settings", [])), tuple(table["facts"])),
-            tuple(map(clause, table.get("when", []))),
-        )
-        for table in tomllib.loads(text)["advice"]
+        entry
+        for entry in ordered
+        if (run.framework is not None or entry.system in first)
+        and not (entry.system == "environment" and run.environment.get(entry.key) == entry.value)
+        and (run.measure("experts", ()) or not _OF_EXPERTS.match(entry.key))
     )
 
 
-def _items(wanted: Wanted, chosen: _Candidate, layout: Folding, accumulation: int | None) -> Iterator[Item]:
-    sizes = layout.sizes
-    facts = _facts(wanted, layout)
-    first = _power_of_two(wanted.seq_length / _TOKENS_A_RANK)
-    virtual = chosen.virtual_pipeline
-    words = {
-        "fewest": layout.fewest_gpus,
-        "tp": sizes.tensor,
-        "cp": sizes.context,
-        "pp": sizes.pipeline,
-        "ep": sizes.expert,
-        "etp": sizes.expert_tensor,
-        "dp": layout.data,
-        "edp": layout.expert_data,
-        "domain": wanted.machine.nvlink_domain,
-        "machine": wanted.machine.name,
-        "vpp": f"={virtual}" if virtual and sizes.pipeline > 1 else "",
-        "cp_rule": f"{wanted.seq_length:,} / 4,096 gives {first}, here {sizes.context}",
-        "accumulation": f": {accumulation} micro-batches a step" if accumulation else "",
-    }
-    rules = [rule for rule in _rules() if all_hold(rule.when, lambda key: (key in facts, facts.get(key)))]
-    for rule in sorted(rules, key=lambda rule: _PHASES.index(rule.item.phase)):
-        settings = tuple(setting.format_map(words) for setting in rule.item.settings)
-        yield replace(rule.item, text=rule.item.text.format_map(words), settings=settings)
+def _why(rule: Rule, run: Run, causes: tuple[str, ...]) -> str:
+    """Return what was measured, and why the fix answers it, as text."""
+    owned = [_entry(run, cause) for cause in causes[:2]]
+    lines = [f"{entry.cause} owns {duration(entry.typical_ns)} ({percent(entry.share)})" for entry in owned]
+    if not lines:
+        evidence = "; ".join(run.analysis.diagnosis.memory_pressure.evidence)
+        lines = [f"memory pressure is {run.analysis.diagnosis.memory_pressure.level}: {evidence}"]
+    return f"{', '.join(lines)}. {rule.because}"
 
 
-def _facts(wanted: Wanted, layout: Folding) -> dict[str, Value]:
-    """What conditions of the checklist may ask for."""
-    sizes = layout.sizes
-    return {
-        **wanted.machine.facts().settings(),
-        "seq_length": wanted.seq_length,
-        "vision": wanted.model.vision,
-        "tensor_model_parallel_size": sizes.tensor,
-        "pipeline_model_parallel_size": sizes.pipeline,
-        "context_parallel_size": sizes.context,
-        "expert_model_parallel_size": sizes.expert,
-        "data_parallel_size": layout.data,
-    }
+def _entry(run: Run, cause: str) -> CauseTime:
+    return next(entry for entry in run.rank.causes if entry.cause == cause)
+
+
+def _next_wall(run: Run, wall: Wall, won_ns: int) -> str:
+    """Return the largest loss once a fix won all that it could, if a tenth of what is left, else compute."""
+    left_ns = max(run.step_ns - won_ns, 1)
+    losses = {loss: getattr(run.rank.typical.walls, loss) for loss in _LOSSES}
+    if wall in losses:
+        losses[wall] = max(losses[wall] - won_ns, 0)
+    largest = max(losses, key=lambda loss: losses[loss])
+    return str(largest if losses[largest] >= _NEXT_SHARE * left_ns else Wall.COMPUTE)

@@ -1,8 +1,9 @@
-"""Conditions on settings, written as text: `KEY OPERATOR VALUE…`, judged true, false or unknown.
+"""The language of conditions: `KEY OPERATOR VALUE…`, evaluated to true, false or unknown.
 
-Numbers, versions and words compare as what they are. `KEY` may be a product (`a*b`), and so may the right
-side of a comparison or of `divisible-by`, where it may name settings. Of a number that is not known a lookup
-may still know the least that it can be, under its key and `LEAST`.
+Fixes, preconditions and the checklist of `wallscope advise` state their conditions in it. Numbers, versions
+and words compare as what they are; words without regard to case. `KEY` may be a product (`a*b`), and so may
+the right side of a comparison or of `divisible-by`, where it may name settings. Of an unknown number a
+lookup may still know a lower bound, under its key and `LOWER_BOUND`.
 """
 
 import re
@@ -12,12 +13,13 @@ from math import prod
 
 from wallscope.model.configuration import Value
 
-Judged = bool | None
+Outcome = bool | None
 Lookup = Callable[[str], tuple[bool, Value]]
 """Whether a key is known, and its value."""
-LEAST = " at least"
+LOWER_BOUND = " at least"
 
 _Number = int | float
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _COMPARE: Mapping[str, Callable[[tuple[_Number, ...], tuple[_Number, ...]], bool]] = {
     "<": lambda left, right: left < right,
@@ -26,8 +28,8 @@ _COMPARE: Mapping[str, Callable[[tuple[_Number, ...], tuple[_Number, ...]], bool
     ">=": lambda left, right: left >= right,
     "divisible-by": lambda left, right: right != (0,) and left[0] % right[0] == 0,
 }
-_DECIDED: Mapping[str, bool] = {"<": False, "<=": False, ">": True, ">=": True}
-"""What a comparison says of all greater numbers too once it says so of the least."""
+_SETTLED_BY_BOUND: Mapping[str, bool] = {"<": False, "<=": False, ">": True, ">=": True}
+"""The outcome that, once it holds of a lower bound, holds of all greater numbers."""
 _ONE: Mapping[str, Callable[[str, tuple[str, ...]], bool]] = {
     "=": lambda value, words: value == words[0],
     "!=": lambda value, words: value != words[0],
@@ -36,6 +38,7 @@ _ONE: Mapping[str, Callable[[str, tuple[str, ...]], bool]] = {
     "like": lambda value, words: any(word in value for word in words),
     "not-like": lambda value, words: not any(word in value for word in words),
     "starts": lambda value, words: any(value.startswith(word.replace("_", " ")) for word in words),
+    "unset": lambda value, _: value in {"none", "false", "0", ""},
 }
 _MANY: Mapping[str, Callable[[set[str], set[str]], bool]] = {
     "has": lambda values, words: bool(values & words),
@@ -45,6 +48,8 @@ _MANY: Mapping[str, Callable[[set[str], set[str]], bool]] = {
     "empty": lambda values, _: not values,
     "not-empty": lambda values, _: bool(values),
 }
+_WITHOUT_WORDS = {"empty", "not-empty", "unset"}
+_WITH_SEVERAL_WORDS = {*_MANY, "in", "not-in", "like", "not-like", "starts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +60,24 @@ class Condition:
     operator: str
     words: tuple[str, ...]
 
-    def judged(self, lookup: Lookup) -> Judged:
-        """Whether it holds; `None` where a setting that it asks for is unknown."""
+    def names(self) -> set[str]:
+        """Return the names of settings and measurements that the condition may look up."""
+        right = self.words[0].split("*") if self.operator in _COMPARE else []
+        return {name for name in (*self.key.split("*"), *right) if not name[:1].isdecimal()}
+
+    def evaluate(self, lookup: Lookup) -> Outcome:
+        """Return whether the condition holds; `None` where a setting that it needs is unknown."""
         if self.operator in _COMPARE:
-            judged = self._compared(lookup)
-            return self._bounded(lookup) if judged is None else judged
+            outcome = self._compare(lookup)
+            return self._evaluate_bound(lookup) if outcome is None else outcome
         known, value = lookup(self.key)
         if not known:
-            return self._bounded(lookup)
+            return self._evaluate_bound(lookup)
         if self.operator in _MANY:
             return _MANY[self.operator](_words(value), set(self.words))
         return _ONE[self.operator](_word(value), self.words)
 
-    def _compared(self, lookup: Lookup) -> Judged:
+    def _compare(self, lookup: Lookup) -> Outcome:
         left = _product(self.key, lookup)
         right = _product(self.words[0], lookup)
         if left is None or right is None:
@@ -75,75 +85,81 @@ class Condition:
         if not left or not right:
             return False
         width = max(len(left), len(right))
-        return _COMPARE[self.operator](_padded(left, width), _padded(right, width))
+        return _COMPARE[self.operator](_pad(left, width), _pad(right, width))
 
-    def _bounded(self, lookup: Lookup) -> Judged:
-        """What the least that an unknown number can be decides already."""
-        least = _least(self.key, lookup)
-        if least is None:
+    def _evaluate_bound(self, lookup: Lookup) -> Outcome:
+        """Return what the lower bound of an unknown number already settles, else `None`."""
+        bound = _lower_bound(self.key, lookup)
+        if bound is None:
             return None
         if self.operator in {"=", "!="}:
             (word,) = self.words
-            is_out = not word.isdecimal() or int(word) < least
+            is_out = not word.isdecimal() or int(word) < bound
             return self.operator == "!=" if is_out else None
         right = _product(self.words[0], lookup) if self.operator in _COMPARE else None
         if not right:
             return None
-        judged = _COMPARE[self.operator](_padded((least,), len(right)), right)
-        return judged if judged is _DECIDED.get(self.operator) else None
+        outcome = _COMPARE[self.operator](_pad((bound,), len(right)), right)
+        return outcome if outcome is _SETTLED_BY_BOUND.get(self.operator) else None
 
 
 Clause = tuple[Condition, ...]
-"""Met by any one of its conditions."""
+"""Holds where any one of its conditions does."""
 
 
-def condition(text: str) -> Condition:
-    """Read one condition.
+def parse_condition(text: str) -> Condition:
+    """Parse one condition.
 
-    >>> condition("recompute_modules lacks moe mlp")
+    >>> parse_condition("recompute_modules lacks moe mlp")
     Condition(key='recompute_modules', operator='lacks', words=('moe', 'mlp'))
 
     Raises:
         ValueError: it has no known operator, or not the values that the operator takes.
     """
     key, operator, *words = text.split()
-    many = operator in _MANY or operator in {"in", "not-in", "like", "not-like", "starts"}
-    bare = operator in {"empty", "not-empty"}
-    if operator not in {*_COMPARE, *_ONE, *_MANY} or bool(words) is bare or (len(words) > 1 and not many):
+    if (
+        operator not in {*_COMPARE, *_ONE, *_MANY}
+        or bool(words) is (operator in _WITHOUT_WORDS)
+        or (len(words) > 1 and operator not in _WITH_SEVERAL_WORDS)
+    ):
         raise ValueError(f"{text!r} is no condition")
-    return Condition(key, operator, tuple(map(_lower, words)))
+    return Condition(key, operator, tuple(word.lower() for word in words))
 
 
-def clause(written: str | list[str]) -> Clause:
-    """Read a condition, or a list of them that any one meets."""
-    return tuple(map(condition, [written] if isinstance(written, str) else written))
+def parse_clause(written: object) -> Clause:
+    """Parse a condition, or a list of conditions of which one must hold.
+
+    Raises:
+        ValueError: it is neither, or one of them is no condition.
+    """
+    texts = written if isinstance(written, list) else [written]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{written!r} is no condition")
+    return tuple(map(parse_condition, texts))
 
 
-def all_hold(clauses: Iterable[Clause], lookup: Lookup) -> Judged:
-    """Whether every clause is met, as far as is known."""
-    return _every([_some([one.judged(lookup) for one in each]) for each in clauses])
+def evaluate(clauses: Iterable[Clause], lookup: Lookup) -> Outcome:
+    """Return whether every clause holds; `None` where that depends on what is unknown."""
+    outcomes = [_any([condition.evaluate(lookup) for condition in clause]) for clause in clauses]
+    return False if False in outcomes else None if None in outcomes else True
 
 
-def _every(judged: list[Judged]) -> Judged:
-    return False if False in judged else None if None in judged else True
+def _any(outcomes: list[Outcome]) -> Outcome:
+    return True if True in outcomes else None if None in outcomes else False
 
 
-def _some(judged: list[Judged]) -> Judged:
-    return True if True in judged else None if None in judged else False
-
-
-def _padded(numbers: tuple[_Number, ...], width: int) -> tuple[_Number, ...]:
+def _pad(numbers: tuple[_Number, ...], width: int) -> tuple[_Number, ...]:
     return numbers + (0,) * (width - len(numbers))
 
 
 def _product(text: str, lookup: Lookup) -> tuple[_Number, ...] | None:
-    """The product of numbers and settings, or a version; `()` of one that is none, `None` if unknown."""
+    """Return the product of numbers and settings, or a version; `()`: no number, `None`: unknown."""
     if _VERSION.match(text):
         return tuple(map(int, text.split(".")))
     factors: list[_Number] = []
     for name in text.split("*"):
-        if name.isdecimal():
-            factors.append(int(name))
+        if _NUMBER.fullmatch(name):
+            factors.append(int(name) if name.isdecimal() else float(name))
             continue
         known, value = lookup(name)
         if not known:
@@ -158,13 +174,13 @@ def _product(text: str, lookup: Lookup) -> tuple[_Number, ...] | None:
     return (prod(factors),)
 
 
-def _least(text: str, lookup: Lookup) -> int | None:
-    """The least that a product of positive numbers can be; `None` where nothing bounds a factor."""
+def _lower_bound(text: str, lookup: Lookup) -> int | None:
+    """Return the least that a product of positive numbers can be; `None` where a factor has no bound."""
     factors = []
     for name in text.split("*"):
         known, value = lookup(name)
         if not known:
-            known, value = lookup(name + LEAST)
+            known, value = lookup(name + LOWER_BOUND)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             return None
         factors.append(value)
@@ -174,7 +190,7 @@ def _least(text: str, lookup: Lookup) -> int | None:
 def _word(value: Value) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return _lower(str(value))
+    return str(value).lower()
 
 
 def _words(value: Value) -> set[str]:
@@ -182,8 +198,4 @@ def _words(value: Value) -> set[str]:
         return set()
     if isinstance(value, tuple):
         return {_word(item) for item in value}
-    return set(map(_lower, str(value).replace(",", " ").split()))
-
-
-def _lower(word: str) -> str:
-    return word.lower()
+    return {word.lower() for word in str(value).replace(",", " ").split()}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from wallscope.advice.documents import (
     Entry,
-    argument_entries,
-    kind_of,
-    log_entries,
-    text_of,
-    toml_entries,
-    yaml_entries,
+    detect_kind,
+    parse_arguments,
+    parse_log,
+    parse_toml,
+    parse_yaml,
+    read_text,
 )
-from wallscope.advice.settings import checked_value, completed, from_text, vocabulary
+from wallscope.advice.settings import check_value, complete_settings, parse_value, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.configuration import KnownSetting, RunConfiguration, Value
@@ -37,21 +37,23 @@ _ALIKE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What a file tells: the settings that anything asks for, and what is odd about it."""
+class ConfigurationFile:
+    """What a file states: the settings that anything asks for, and what is odd about it."""
 
     configuration: RunConfiguration
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Written:
+    """A setting of a file: as it is written there, its current name, its value."""
+
     written: str
     name: str
     value: Value
 
 
-def read_configuration(path: Path) -> Read:
+def read_configuration(path: Path) -> ConfigurationFile:
     """Read a YAML configuration, an argument list, a log that holds one, or TOML with `name = value`.
 
     In YAML and logs, hundreds of settings that nothing asks for are normal; in TOML one is a mistake.
@@ -59,35 +61,35 @@ def read_configuration(path: Path) -> Read:
     Raises:
         ConfigurationError: the file cannot be read, a value is none of its setting's, or sizes contradict.
     """
-    text = text_of(path)
-    kind = kind_of(path, text)
+    text = read_text(path)
+    kind = detect_kind(path, text)
     match kind:
         case "toml":
-            entries = toml_entries(path, text)
+            entries = parse_toml(path, text)
         case "log":
-            entries = log_entries(text)
+            entries = parse_log(text)
         case "arguments":
-            entries = argument_entries(path, text)
+            entries = parse_arguments(path, text)
         case _:
-            entries = yaml_entries(path, text)
-    told, unknown = _sorted_out(path, entries, is_text=kind in {"log", "arguments"})
+            entries = parse_yaml(path, text)
+    known, unknown = _read_entries(path, entries, is_text=kind in {"log", "arguments"})
     if kind == "toml" and unknown:
-        raise ConfigurationError(f"{path} — {unknown[0]} is no setting that is known{_meant(unknown[0])}")
-    if not told:
+        raise ConfigurationError(f"{path} — {unknown[0]} is no setting that is known{_suggest(unknown[0])}")
+    if not known:
         raise ConfigurationError(
             f"{path} — holds no setting that is known — name a configuration or a log of one"
         )
-    settings, findings = _settled(path, told)
+    settings, findings = _resolve(path, known)
     _check_sizes(path, settings)
-    odd = (*findings, *_unused(path, unknown, len(told)), *_former(path, told))
-    return Read(RunConfiguration(completed(settings)), odd)
+    odd = (*findings, *_unused(path, unknown, len(known)), *_former(path, known))
+    return ConfigurationFile(RunConfiguration(complete_settings(settings)), odd)
 
 
-def _sorted_out(path: Path, entries: Iterable[Entry], *, is_text: bool) -> tuple[list[_Told], list[str]]:
-    told: list[_Told] = []
+def _read_entries(path: Path, entries: Iterable[Entry], *, is_text: bool) -> tuple[list[_Written], list[str]]:
+    known: list[_Written] = []
     unknown: list[str] = []
     for written, value in entries:
-        name, off = _named(written)
+        name, off = _find_name(written)
         if name is None:
             unknown.append(written)
             continue
@@ -98,12 +100,12 @@ def _sorted_out(path: Path, entries: Iterable[Entry], *, is_text: bool) -> tuple
         except ValueError as error:
             shown = repr(value) if isinstance(value, str) else str(value)
             raise ConfigurationError(f"{path} — {written}: {shown[:60]} {error} — mend that value") from error
-        told.extend(_Told(written, *pair) for pair in _spelled_anew(written, name, found))
-    return told, unknown
+        known.extend(_Written(written, *pair) for pair in _with_implied(written, name, found))
+    return known, unknown
 
 
-def _named(written: str) -> tuple[str | None, bool]:
-    """The current name, and whether the flag switches it off."""
+def _find_name(written: str) -> tuple[str | None, bool]:
+    """Return the current name, and whether the flag switches it off."""
     words = vocabulary()
     bare = written.lstrip("-").replace("-", "_")
     if bare in words.off:
@@ -121,30 +123,30 @@ def _value(name: str, value: object, *, is_text: bool, off: bool) -> Value:
     if is_text and value == "" and vocabulary().kinds[name] == "switch":
         return True
     if isinstance(value, str) and (is_text or vocabulary().kinds[name] in {"word", "environment"}):
-        return from_text(name, value)
+        return parse_value(name, value)
     if name == "cp_comm_type" and isinstance(value, list) and len(set(map(str, value))) == 1:
         return str(value[0])
     if vocabulary().kinds[name] == "word" and isinstance(value, list):
         return str(value)
-    return checked_value(name, value)
+    return check_value(name, value)
 
 
-def _spelled_anew(written: str, name: str, value: Value) -> Iterator[tuple[str, Value]]:
+def _with_implied(written: str, name: str, value: Value) -> Iterator[tuple[str, Value]]:
     yield name, value
     leaf = written.lstrip("-").rpartition(".")[2].replace("-", "_")
     if leaf.endswith("check_for_nan_in_loss_and_grad"):
         yield "check_for_nan_in_grad", value
 
 
-def _settled(path: Path, told: list[_Told]) -> tuple[dict[str, KnownSetting], list[Finding]]:
-    """One value a setting: of the section that decides, unless it says nothing."""
-    by_name: dict[str, list[_Told]] = {}
-    for each in told:
+def _resolve(path: Path, known: list[_Written]) -> tuple[dict[str, KnownSetting], list[Finding]]:
+    """Return one value a setting: of the section that decides, unless it says nothing."""
+    by_name: dict[str, list[_Written]] = {}
+    for each in known:
         by_name.setdefault(each.name, []).append(each)
     settings: dict[str, KnownSetting] = {}
     findings = []
-    for name, all_told in by_name.items():
-        given = [each for each in all_told if each.value is not None] or all_told
+    for name, same in by_name.items():
+        given = [each for each in same if each.value is not None] or same
         chosen = min(given, key=_precedence)
         others = [each for each in given if each.value != chosen.value]
         if others and vocabulary().kinds[name] == "sizes":
@@ -158,12 +160,12 @@ def _settled(path: Path, told: list[_Told]) -> tuple[dict[str, KnownSetting], li
     return settings, findings
 
 
-def _precedence(each: _Told) -> int:
+def _precedence(each: _Written) -> int:
     section = each.written.rpartition(".")[0].rpartition(".")[2]
     return _SECTIONS.index(section) if section in _SECTIONS else len(_SECTIONS)
 
 
-def _disputed(path: Path, one: _Told, other: _Told) -> Finding:
+def _disputed(path: Path, one: _Written, other: _Written) -> Finding:
     return Finding(
         "configuration-disputed",
         Severity.WARNING,
@@ -191,7 +193,7 @@ def _check_sizes(path: Path, settings: dict[str, KnownSetting]) -> None:
         )
 
 
-def _meant(written: str) -> str:
+def _suggest(written: str) -> str:
     leaf = written.rpartition(".")[2]
     close = difflib.get_close_matches(leaf, vocabulary().kinds, 1)
     return f" — did you mean {close[0]}?" if close else " — leave it out"
@@ -222,11 +224,11 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
         )
 
 
-def _former(path: Path, told: list[_Told]) -> Iterator[Finding]:
+def _former(path: Path, known: list[_Written]) -> Iterator[Finding]:
     current = vocabulary().current
     former = {
         each.written: each.name
-        for each in told
+        for each in known
         if current.get(each.written.lstrip("-").rpartition(".")[2].replace("-", "_")) == each.name
         and each.name
         in {"cuda_graph_modules", "moe_flex_dispatcher_num_sms", "moe_router_padding_for_quantization"}

@@ -25,8 +25,8 @@ _ASSIGNED = re.compile(r"(?:\+{0,2})[A-Za-z_][\w.]*=.*", re.DOTALL)
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def kind_of(path: Path, text: str) -> str:
-    """`toml`, `yaml`, `log` (dotted lines) or `arguments`: by suffix, else by what is inside."""
+def detect_kind(path: Path, text: str) -> str:
+    """Return `toml`, `yaml`, `log` (dotted lines) or `arguments`: by suffix, else by content."""
     suffix = path.suffix.lower()
     if suffix == ".toml":
         return "toml"
@@ -39,8 +39,8 @@ def kind_of(path: Path, text: str) -> str:
     return "yaml"
 
 
-def text_of(path: Path) -> str:
-    """The text of a file that is not too large for what it claims to be.
+def read_text(path: Path) -> str:
+    """Return the text of a file that is not too large for what it claims to be.
 
     Raises:
         ConfigurationError: it cannot be read, is too large or no text.
@@ -64,25 +64,22 @@ def text_of(path: Path) -> str:
     return text
 
 
-def toml_entries(path: Path, text: str) -> list[Entry]:
-    """Settings of a TOML file, tables joined to their keys by dots.
+def parse_toml(path: Path, text: str) -> list[Entry]:
+    """Return the settings of a TOML file, tables joined to their keys by dots.
 
     Raises:
         ConfigurationError: it is no TOML, or nested deeply.
     """
     try:
-        return list(_flat(tomllib.loads(text), ""))
+        return list(_flatten(tomllib.loads(text), ""))
     except (ValueError, RecursionError) as error:
-        said = (
-            str(error)
-            if isinstance(error, tomllib.TOMLDecodeError)
-            else "nested too deeply, or a number too long"
-        )
-        raise ConfigurationError(f"{path} — is no TOML: {said} — mend that line") from error
+        is_syntax = isinstance(error, tomllib.TOMLDecodeError)
+        reason = str(error) if is_syntax else "nested too deeply, or a number too long"
+        raise ConfigurationError(f"{path} — is no TOML: {reason} — mend that line") from error
 
 
-def yaml_entries(path: Path, text: str) -> list[Entry]:
-    """Settings of a YAML document, sections joined to their keys by dots.
+def parse_yaml(path: Path, text: str) -> list[Entry]:
+    """Return the settings of a YAML document, sections joined to their keys by dots.
 
     Raises:
         ConfigurationError: it is no plain YAML mapping: tags, cycles, or far more of anything than settings.
@@ -101,13 +98,13 @@ def yaml_entries(path: Path, text: str) -> list[Entry]:
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where is not None else ""
-        said = getattr(error, "problem", None) or str(error)
-        raise ConfigurationError(f"{path} — is no YAML{line}: {said} — mend that line") from error
+        reason = getattr(error, "problem", None) or str(error)
+        raise ConfigurationError(f"{path} — is no YAML{line}: {reason} — mend that line") from error
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{path} — holds a value that is none: {error} — mend that line") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path} — holds no settings — write sections of `name: value`")
-    return list(_flat(document, ""))
+    return list(_flatten(document, ""))
 
 
 def _check_events(path: Path, text: str) -> None:
@@ -164,12 +161,12 @@ def _check_names(path: Path, node: yaml.MappingNode) -> None:
         seen.add(name.value if isinstance(name, yaml.ScalarNode) else None)
 
 
-def _flat(document: object, prefix: str) -> Iterator[Entry]:
+def _flatten(document: object, prefix: str) -> Iterator[Entry]:
     if isinstance(document, dict):
         if prefix and _member(document) is not None:
             yield prefix, _member(document)
         for name, value in document.items():
-            yield from _flat(value, f"{prefix}.{name}" if prefix else str(name))
+            yield from _flatten(value, f"{prefix}.{name}" if prefix else str(name))
     elif isinstance(document, list) and any(
         isinstance(item, dict) and "_target_" in item for item in document
     ):
@@ -187,14 +184,14 @@ def _member(document: dict[object, object]) -> str | None:
     return str(document["_target_"]).rpartition(".")[2]
 
 
-def log_entries(text: str) -> list[Entry]:
-    """The dotted lines in which Megatron-LM prints its arguments, whatever stands before them."""
+def parse_log(text: str) -> list[Entry]:
+    """Return the dotted lines in which Megatron-LM prints its arguments, whatever stands before them."""
     found = (_DOTTED.search(line) for line in text.splitlines() if len(line) < 4_000)
     return [(match[1], match[2]) for match in found if match is not None]
 
 
-def argument_entries(path: Path, text: str) -> list[Entry]:
-    """Flags of a command line or of a shell array, and `name=value` overrides and exports.
+def parse_arguments(path: Path, text: str) -> list[Entry]:
+    """Return the flags of a command line or of a shell array, and `name=value` overrides and exports.
 
     Raises:
         ConfigurationError: quotes do not match.

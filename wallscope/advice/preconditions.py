@@ -1,18 +1,20 @@
-"""What must hold before a setting can work: tables of conditions, judged against configuration and trace."""
+"""What must hold before a setting can work: conditions of features, judged with or without a trace."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from wallscope.advice.conditions import LEAST, Clause, Lookup, all_hold, clause
-from wallscope.advice.settings import checked_value, vocabulary
-from wallscope.model.advice import Level
+from wallscope.advice.conditions import LOWER_BOUND, Clause, Lookup, evaluate, parse_clause
+from wallscope.advice.parallel_layout import fold_configured
+from wallscope.advice.settings import check_value, vocabulary
+from wallscope.model.advice import ConfigurationCheck, FeatureCheck, Judged, Level
+from wallscope.model.capture import Finding
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.fixes import Met, Precondition
+from wallscope.shipped import toml
 
+_TABLES = "advice/preconditions.toml"
 _KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
 
 
@@ -30,20 +32,19 @@ class Row:
     facts: tuple[str, ...]
 
     def keys(self) -> set[str]:
-        """The settings and facts that it asks for."""
-        tests = [one for part in (*self.when, *self.needs) for one in part]
-        words = [word for one in tests for word in (*one.key.split("*"), *_right(one.operator, one.words))]
-        return {word for word in words if word in vocabulary().kinds}
+        """Return the settings and facts of the machine that it asks for."""
+        conditions = [one for clause in (*self.when, *self.needs) for one in clause]
+        return {name for one in conditions for name in one.names()} & set(vocabulary().kinds)
 
-    def checked(self, lookup: Lookup) -> Precondition:
-        """The row, judged."""
-        return Precondition(self.id, self.text, self._status(lookup), self.unblock)
-
-    def _status(self, lookup: Lookup) -> Met:
-        speaks, holds = all_hold(self.when, lookup), all_hold(self.needs, lookup)
-        if speaks is False or holds is True:
-            return "met"
-        return "unmet" if speaks is True and holds is False else "unknown"
+    def judge(self, lookup: Lookup) -> Precondition:
+        """Return the precondition with whether it is met."""
+        applies, holds = evaluate(self.when, lookup), evaluate(self.needs, lookup)
+        status: Met = "unknown"
+        if applies is False or holds is True:
+            status = "met"
+        elif applies is True and holds is False:
+            status = "unmet"
+        return Precondition(self.id, self.text, status, self.unblock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +56,41 @@ class Feature:
     on: tuple[Clause, ...]
     settings: Mapping[str, Value]
 
-
-def _right(operator: str, words: tuple[str, ...]) -> list[str]:
-    compares = operator in {"<", "<=", ">", ">=", "divisible-by"}
-    return words[0].split("*") if compares else []
+    def switch_on(self, configuration: RunConfiguration) -> RunConfiguration:
+        """Return the configuration as it would be with the feature on."""
+        added = {name: KnownSetting(value, self.title) for name, value in self.settings.items()}
+        return RunConfiguration({**configuration.settings, **added})
 
 
 @cache
-def _tables() -> tuple[tuple[Feature, ...], Mapping[str, Row]]:
-    text = (files("wallscope.advice") / "preconditions.toml").read_text(encoding="utf-8")
-    document = tomllib.loads(text)
-    rows = [_row(table) for table in document["precondition"]]
-    return tuple(map(_feature, document["feature"])), {row.id: row for row in rows}
-
-
 def features() -> tuple[Feature, ...]:
     """What rows are about, in the order in which they are shown."""
-    return _tables()[0]
+    return tuple(
+        Feature(
+            table["id"],
+            table["title"],
+            tuple(map(parse_clause, table["on"])),
+            {name: check_value(name, value) for name, value in table.get("with", {}).items()},
+        )
+        for table in toml(_TABLES)["feature"]
+    )
 
 
+@cache
 def rows() -> Mapping[str, Row]:
     """All rows by id, in the order of their table."""
-    return _tables()[1]
+    return {table["id"]: _parse_row(table) for table in toml(_TABLES)["precondition"]}
 
 
-def _feature(table: Mapping[str, Any]) -> Feature:
-    settings = {name: checked_value(name, value) for name, value in table.get("with", {}).items()}
-    return Feature(table["id"], table["title"], tuple(map(clause, table["on"])), settings)
-
-
-def _row(table: Mapping[str, Any]) -> Row:
+def _parse_row(table: Mapping[str, Any]) -> Row:
     if set(table) - _KEYS:
         raise ValueError(f"{table['id']}: unknown keys {sorted(set(table) - _KEYS)}")
     return Row(
         id=table["id"],
         feature=table["of"],
         text=table["text"],
-        when=tuple(map(clause, table.get("when", []))),
-        needs=tuple(map(clause, table["needs"])),
+        when=tuple(map(parse_clause, table.get("when", []))),
+        needs=tuple(map(parse_clause, table["needs"])),
         unblock=table["unblock"],
         level=table.get("level", "error"),
         facts=tuple(table.get("facts", [])),
@@ -100,31 +98,54 @@ def _row(table: Mapping[str, Any]) -> Row:
 
 
 def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
-    """What is known of a key: the configuration's word first, then the machine's, and what bounds it."""
-    bounds = {f"{key}{LEAST}": value for key, value in trace.least.items()}
+    """Return a lookup of settings: the configuration first, then the machine, and lower bounds."""
+    bounds = {f"{key}{LOWER_BOUND}": value for key, value in trace.least.items()}
     machine = {**trace.settings(), **bounds}
 
-    def known(key: str) -> tuple[bool, Value]:
+    def lookup(key: str) -> tuple[bool, Value]:
         if configuration.knows(key):
             return True, configuration.get(key)
         return key in machine, machine.get(key)
 
-    return known
+    return lookup
 
 
-def checked(
+def judge_preconditions(
     ids: Sequence[str], configuration: RunConfiguration, trace: TraceFacts
 ) -> tuple[Precondition, ...]:
-    """The preconditions of these ids, judged for this configuration, in the order asked for.
+    """Return the preconditions of these ids, judged for this configuration, in the order asked for.
 
     Raises:
         KeyError: there is no such row.
     """
-    known = lookup_in(configuration, trace)
-    return tuple(rows()[each].checked(known) for each in ids)
+    lookup = lookup_in(configuration, trace)
+    return tuple(rows()[each].judge(lookup) for each in ids)
 
 
-def switched_on(feature: Feature, configuration: RunConfiguration) -> RunConfiguration:
-    """The configuration as it would be with the feature on."""
-    added = {name: KnownSetting(value, feature.title) for name, value in feature.settings.items()}
-    return RunConfiguration({**configuration.settings, **added})
+def check_configuration(
+    configuration: RunConfiguration, trace: TraceFacts, findings: tuple[Finding, ...]
+) -> ConfigurationCheck:
+    """Judge every row, and fold the layout where its sizes and the number of GPUs are known.
+
+    Raises:
+        LayoutError: the layout is impossible.
+    """
+    return ConfigurationCheck(
+        "wallscope.check-config/1",
+        tuple(_check_feature(feature, configuration, trace) for feature in features()),
+        fold_configured(lookup_in(configuration, trace)),
+        findings,
+    )
+
+
+def _check_feature(feature: Feature, configuration: RunConfiguration, trace: TraceFacts) -> FeatureCheck:
+    """Judge the rows of a feature; those of one that is off as if it were on."""
+    on = evaluate(feature.on, lookup_in(configuration, trace))
+    lookup = lookup_in(configuration if on else feature.switch_on(configuration), trace)
+    found = []
+    for row in rows().values():
+        if row.feature == feature.id:
+            judged = row.judge(lookup)
+            missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # no mapping
+            found.append(Judged(judged, row.level, tuple(missing) if judged.status == "unknown" else ()))
+    return FeatureCheck(feature.id, feature.title, on, tuple(found))

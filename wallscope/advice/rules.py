@@ -1,27 +1,30 @@
 """The rules: which fix answers which causes, under which conditions, with which settings and evidence.
 
-They are data, `rules/<topic>.toml` beside this file; all of it is checked when it is read. Settings are
-written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`.
+They are data, `rules/<topic>.toml` next to this file; all of it is checked when it is read. Settings are
+written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`; conditions (`when`) in the
+language of conditions.py, on the names of measurements.py and on settings.
 """
 
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from importlib.resources import files
-from typing import Annotated, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from wallscope.advice.predicates import MEASURES, Conditions
+from wallscope.advice.conditions import Clause, parse_clause
+from wallscope.advice.measurements import MEASUREMENTS
+from wallscope.advice.settings import vocabulary
+from wallscope.model.advice import Phase
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.fixes import ExpectedGain, Setting, System
 from wallscope.model.kinds import Wall
 from wallscope.model.whatif import Question, QuestionKind
+from wallscope.shipped import toml, toml_paths
 
 PRESSURE = "memory-pressure"
 """Stands among the causes of a rule that answers memory running out, which owns no time."""
@@ -30,17 +33,6 @@ _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 _Text = Annotated[str, Field(min_length=3)]
 _Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 _FactId = Annotated[str, Field(pattern=r"^[A-Z]+[0-9]*-[A-Z]?[0-9]+$")]
-
-
-class Phase(StrEnum):
-    """The parts of a tuning campaign, in their order."""
-
-    FREEZE = "freeze"
-    FIT = "fit"
-    SCALE = "scale"
-    PROFILE = "profile"
-    RETUNE = "retune"
-    VALIDATE = "validate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +46,8 @@ class Gain:
     low: Annotated[float, Field(gt=0)] | None = None
     high: Annotated[float, Field(gt=0)] | None = None
 
-    def quoted(self) -> ExpectedGain:
-        """The noun of the answer."""
+    def quote(self) -> ExpectedGain:
+        """Return it as the answer has it."""
         return ExpectedGain(self.text, self.low, self.high, self.context)
 
 
@@ -65,9 +57,9 @@ class Rule:
 
     `causes` are patterns of cause ids; `order` ranks rules that answer the same cause, lower first;
     `settings` has lines by system. `active` names what proves that it runs, `compare` what to hold fixed
-    beside the usual. `replay` is what a replay of the steps is asked, together, for what the fix would win:
-    options of `wallscope whatif`, with `CAUSES` for those that it answers. `facts` are ids of the fact tables
-    that it rests on.
+    in addition to the usual. `replay` is what a replay of the steps is asked, together, for what the fix
+    would win: options of `wallscope whatif`, with `CAUSES` for those that it answers. `facts` are ids of the
+    fact tables that it rests on.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -81,7 +73,7 @@ class Rule:
     active: _Text
     source: _Text
     order: int = 50
-    when: Conditions = field(default_factory=Conditions)
+    when: tuple[Annotated[Clause, BeforeValidator(parse_clause)], ...] = ()
     settings: dict[System, Annotated[tuple[_Text, ...], Field(min_length=1)]] = field(default_factory=dict)
     preconditions: tuple[str, ...] = ()
     gain: Gain | None = None
@@ -91,15 +83,15 @@ class Rule:
     facts: tuple[_FactId, ...] = ()
 
     def answers(self, cause: str) -> bool:
-        """Whether a cause is one of those that the rule is for."""
+        """Return whether the rule is for a cause."""
         return _is_any(self.causes, cause)
 
     def all_settings(self) -> tuple[Setting, ...]:
-        """The settings one by one, in the order of the file."""
+        """Return the settings one by one, in the order of the file."""
         return tuple(_setting(system, line) for system, lines in self.settings.items() for line in lines)
 
     def questions(self, causes: Sequence[str]) -> tuple[Question, ...]:
-        """What a replay is asked, where it answers these causes."""
+        """Return what a replay is asked, where the rule answers these causes."""
         return tuple(question for line in self.replay for question in _questions(line, causes))
 
 
@@ -111,7 +103,7 @@ def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
 
 
 def _questions(line: str, causes: Sequence[str]) -> Iterator[Question]:
-    """One for each cause where the target is `CAUSES`, else the only one.
+    """Yield a question for each cause where the target is `CAUSES`, else the only one.
 
     >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"])]
     ['--scale host/file=0', '--scale host/lock=0']
@@ -137,24 +129,24 @@ def _setting(system: System, line: str) -> Setting:
 
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
-    """All rules that travel with the package, by topic and in the order of the files."""
-    found: list[Rule] = []
-    for entry in sorted((files("wallscope.advice") / "rules").iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".toml"):
-            found += read_rules(entry.read_text(encoding="utf-8"), entry.name)
+    """Return all shipped rules, by topic and in the order of the files."""
+    found = [rule for path in toml_paths("advice/rules") for rule in _check_rules(toml(path), path)]
     if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):
         raise ValueError(f"rules of one id: {doubled}")
     return tuple(found)
 
 
 def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
-    """The rules of one file, checked.
+    """Parse and check the rules of one file.
 
     Raises:
-        ValueError: something in it is wrong; pydantic's message tells where.
+        ValueError: something in it is wrong; pydantic's message says where.
     """
-    tables = tomllib.loads(text).get("fix", [])
-    rules = _reader().validate_python(tables)
+    return _check_rules(tomllib.loads(text), origin)
+
+
+def _check_rules(document: Mapping[str, Any], origin: str) -> tuple[Rule, ...]:
+    rules = _reader().validate_python(document.get("fix", []))
     for rule in rules:
         if problems := list(_problems(rule)):
             raise ValueError(f"{origin}: {rule.id}: {'; '.join(problems)}")
@@ -172,8 +164,9 @@ def _known_causes() -> tuple[str, ...]:
 
 
 def _problems(rule: Rule) -> Iterator[str]:
-    if unknown := sorted(rule.when.measures() - set(MEASURES)):
-        yield f"unknown measurements {unknown}"
+    asked = {name for clause in rule.when for condition in clause for name in condition.names()}
+    if unknown := sorted(asked - set(MEASUREMENTS) - set(vocabulary().kinds)):
+        yield f"unknown measurements or settings {unknown}"
     try:
         rule.questions(rule.causes)
     except ValueError as error:

@@ -1,14 +1,13 @@
 """The settings that checks ask for: their current names, former ones, and what their values are."""
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from wallscope.model.configuration import KnownSetting, RunConfiguration, Value
 from wallscope.model.fixes import Setting
+from wallscope.shipped import toml
 
 _NONE = {"none", "null", "~", ""}
 _SWITCHES = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
@@ -34,17 +33,17 @@ class Vocabulary:
     words_now: Mapping[str, Mapping[str, str]]
 
     def name(self, written: str) -> str | None:
-        """The current name of a written one, sections and dashes aside; `None` if nothing asks for it."""
+        """Return the current name of a written one, sections and dashes aside; `None` if it is unknown."""
         leaf = written.strip().lstrip("-+").rpartition(".")[2]
-        folded = leaf if leaf in self.kinds else leaf.replace("-", "_")
-        folded = self.current.get(folded, folded)
-        return folded if folded in self.kinds else None
+        name = leaf if leaf in self.kinds else leaf.replace("-", "_")
+        name = self.current.get(name, name)
+        return name if name in self.kinds else None
 
 
 @cache
 def vocabulary() -> Vocabulary:
-    """The settings that travel with the package."""
-    document = tomllib.loads((files("wallscope.advice") / "settings.toml").read_text(encoding="utf-8"))
+    """Return the shipped settings."""
+    document = toml("advice/settings.toml")
     lists = {kind: names for kind, names in document.items() if isinstance(names, list)}
     return Vocabulary(
         kinds={name: kind for kind, names in lists.items() for name in names},
@@ -54,8 +53,8 @@ def vocabulary() -> Vocabulary:
     )
 
 
-def from_text(name: str, text: str) -> Value:
-    """The value of a setting that was written as text.
+def parse_value(name: str, text: str) -> Value:
+    """Parse the value of a setting that was written as text.
 
     Raises:
         ValueError: the text is no such value; the message says what it should be.
@@ -66,19 +65,19 @@ def from_text(name: str, text: str) -> Value:
         return None
     match kind:
         case "sizes" | "whole" if re.fullmatch(r"[+-]?\d{1,15}", bare):
-            return checked_value(name, int(bare))
+            return check_value(name, int(bare))
         case "number":
-            return checked_value(name, _number(bare))
+            return check_value(name, _number(bare))
         case "switch" if bare.lower() in _SWITCHES:
             return _SWITCHES[bare.lower()]
         case "words":
             inside = re.sub(r"<?\w*(?:Scope|Module)s?\.(\w+)(?:: ?\d+>)?", r"\1", bare)
-            return checked_value(name, tuple(_WORD.findall(inside)))
-    return checked_value(name, bare)
+            return check_value(name, tuple(_WORD.findall(inside)))
+    return check_value(name, bare)
 
 
-def checked_value(name: str, value: object) -> Value:
-    """The value, if it is one of the setting's kind; former words become current ones.
+def check_value(name: str, value: object) -> Value:
+    """Return the value, if it is one of the setting's kind; former words become current ones.
 
     Raises:
         ValueError: it is not; the message says what it should be.
@@ -164,8 +163,8 @@ _OF_KIND: Mapping[str, Callable[[object], Value]] = {
 }
 
 
-def completed(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSetting]:
-    """The settings with what follows from them: former graph names, precision recipes, virtual stages."""
+def complete_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSetting]:
+    """Return the settings with what follows from them: graph names, precision recipes, virtual stages."""
     found = dict(settings)
     modules = found.get("cuda_graph_modules")
     if modules is not None and isinstance(modules.value, tuple) and "full_iteration" in modules.value:
@@ -195,8 +194,8 @@ def _of_recipe(name: str, source: str) -> dict[str, KnownSetting]:
     return {key: KnownSetting(value, source) for key, value in values.items()}
 
 
-def with_settings(configuration: RunConfiguration, settings: Iterable[Setting]) -> RunConfiguration:
-    """The configuration as it would be with a fix's settings; what is no single value stays as it was."""
+def add_settings(configuration: RunConfiguration, settings: Iterable[Setting]) -> RunConfiguration:
+    """Return the configuration with a fix's settings; what is no single value stays as it was."""
     words = vocabulary()
     found = dict(configuration.settings)
     for setting in settings:
@@ -204,8 +203,8 @@ def with_settings(configuration: RunConfiguration, settings: Iterable[Setting]) 
         if name is None:
             continue
         try:
-            value = from_text(name, setting.value or "true")
+            value = parse_value(name, setting.value or "true")
         except ValueError:
             continue
         found[name] = KnownSetting(value, "the fix")
-    return RunConfiguration(completed(found))
+    return RunConfiguration(complete_settings(found))

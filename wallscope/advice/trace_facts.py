@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from wallscope.advice.hardware import machine
+from wallscope.advice.published import find_machine
 from wallscope.arrays.columns import filled
 from wallscope.arrays.lookup import places
 from wallscope.errors import OptionError
@@ -31,8 +31,10 @@ _MUCH = 0.05
 _LOW = {Precision.FP8, Precision.MXFP8, Precision.NVFP4, Precision.INT8}
 
 
-def seen(analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: pl.DataFrame) -> TraceFacts:
-    """What the analysed trace shows; frames follow `AXES` and `COLLECTIVES`, `names` are of its ranges."""
+def collect_trace_facts(
+    analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: pl.DataFrame
+) -> TraceFacts:
+    """Return what the trace shows; frames follow `AXES` and `COLLECTIVES`, `names` are of its ranges."""
     ranks = analysis.ranks
     (export, *_) = analysis.inputs
     shown = ranks[analysis.diagnosis.rank_index]
@@ -41,7 +43,6 @@ def seen(analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: 
     return TraceFacts(
         architecture=None if gpu is None else gpu.architecture,
         gpu=None if gpu is None else gpu.name,
-        memory_bytes=None if gpu is None else gpu.memory_bytes,
         nvlink_domain=_nvlink_domain(None if gpu is None else gpu.name),
         world_size=analysis.capture.world_size,
         backends=tuple(sorted({entry.backend for rank in ranks for entry in rank.communication.operations})),
@@ -60,7 +61,7 @@ def seen(analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: 
 
 
 def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
-    """Sizes that must be above 1 for what ran: who communicates along an axis is not alone on it.
+    """Return sizes that must be above 1 for what ran: who communicates along an axis is not alone on it.
 
     Ranks that split one expert exchange on the axis of experts too, and dispatchers join them with EP: only
     an all-to-all of NCCL is of EP alone. Tokens are exchanged where there is more than one expert.
@@ -74,7 +75,7 @@ def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
 
 
 def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Axis, tuple[int, ...]]:
-    """The numbers of ranks of the communicators of each axis that is known."""
+    """Return the numbers of ranks of the communicators of each axis that is known."""
     place = places(collectives["op"].to_numpy(), axes["op"].to_numpy())
     axis, size = filled(axes["axis"][place[place >= 0]]), filled(collectives["participants"])[place >= 0]
     sizes: dict[Axis, set[int]] = {}
@@ -85,64 +86,60 @@ def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Ax
 
 
 def _nvlink_domain(name: str | None) -> int | None:
-    """How many GPUs NVLink joins; cards in PCIe slots have none, or a bridge to their neighbour."""
+    """Return how many GPUs NVLink joins; cards in PCIe slots have none, or a bridge to their neighbour."""
     if name is None or "pcie" in name.lower():
         return None
     try:
-        return machine(name).nvlink_domain
+        return find_machine(name).nvlink_domain
     except OptionError:
         return None
 
 
 def _precisions(details: ComputeDetails) -> Iterator[Precision]:
-    """The precisions of multiplications; what no name tells counts where it is more than a little."""
+    """Yield the precisions of multiplications; unknown ones where they are more than a little."""
     for work in details.precisions:
         if work.precision is not Precision.UNKNOWN or work.share >= _MUCH:
             yield work.precision
 
 
-def _any(told: list[bool | None]) -> bool | None:
-    known = [each for each in told if each is not None]
+def _any(values: list[bool | None]) -> bool | None:
+    known = [each for each in values if each is not None]
     return any(known) if known else None
 
 
 def _matches(names: pl.Series, pattern: str) -> bool | None:
-    """Whether a range of such a name is there; without one nothing is known: most are off by default."""
+    """Return whether a range has such a name; without one nothing is known: most are off by default."""
     return True if names.str.contains(pattern).any() else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A setting as the trace shows it, and what shows it."""
+    """A setting as the trace shows it, and the evidence for it."""
 
     key: str
     value: Value
-    by: str
+    evidence: str
 
 
-def merged(
+def merge_trace_facts(
     configuration: RunConfiguration, trace: TraceFacts
 ) -> tuple[RunConfiguration, tuple[Finding, ...]]:
-    """The configuration with what the trace shows, which is what ran, and where the two contradict."""
+    """Return the configuration with what the trace shows, which is what ran, and where the two contradict."""
     settings = dict(configuration.settings)
     findings = [*_absent(configuration, trace)]
     for shown in _shown(trace):
         if _is_folded(shown, configuration):
             continue
-        told = settings.get(shown.key)
-        if told is not None and told.value is not None and _differs(shown, told.value):
-            findings.append(
-                _contradicted(
-                    f"{told.source} says {_text(told.value)}, but {shown.by}: {_text(shown.value)} counts"
-                )
-            )
-        if told is None or _differs(shown, told.value):
-            settings[shown.key] = KnownSetting(shown.value, f"trace: {shown.by}")
+        written = settings.get(shown.key)
+        if written is None or _differs(shown, written.value):
+            settings[shown.key] = KnownSetting(shown.value, f"trace: {shown.evidence}")
+            if written is not None and written.value is not None:
+                findings.append(_contradiction(written, f"{shown.evidence}: {_text(shown.value)} counts"))
     return RunConfiguration(settings), tuple(findings)
 
 
 def _is_folded(shown: _Shown, configuration: RunConfiguration) -> bool:
-    """Whether a communicator of the experts has the ranks of EP and ETP together."""
+    """Return whether a communicator of the experts has the ranks of EP and ETP together."""
     experts, tensor = (
         configuration.get(key) for key in ("expert_model_parallel_size", "expert_tensor_parallel_size")
     )
@@ -154,14 +151,14 @@ def _is_folded(shown: _Shown, configuration: RunConfiguration) -> bool:
     )
 
 
-def _differs(shown: _Shown, told: Value) -> bool:
+def _differs(shown: _Shown, written: Value) -> bool:
     if shown.key in {"fp8", "fp4"}:
-        return told is None
-    return str(shown.value).lower() != str(told).lower()
+        return written is None
+    return str(shown.value).lower() != str(written).lower()
 
 
 def _shown(trace: TraceFacts) -> Iterator[_Shown]:
-    """What ran, as settings."""
+    """Yield what ran, as settings."""
     for axis, key in _SIZES.items():
         sizes = trace.communicator_sizes.get(axis, ())
         if len(sizes) == 1:
@@ -179,9 +176,9 @@ def _shown(trace: TraceFacts) -> Iterator[_Shown]:
         "moe_permute_fusion": (permutes or None, "fused permute kernels ran"),
         "moe_router_fusion": (trace.router_fused or None, "fused router kernels ran"),
     }
-    for key, (value, by) in switches.items():
+    for key, (value, evidence) in switches.items():
         if value is not None:
-            yield _Shown(key, value, by)
+            yield _Shown(key, value, evidence)
     yield from _low_precision(trace)
     for name, setting in trace.environment.items():
         yield _Shown(name, setting, f"the program's environment had {name}={setting}")
@@ -197,37 +194,34 @@ def _low_precision(trace: TraceFacts) -> Iterator[_Shown]:
 
 
 def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Finding]:
-    """What the configuration switches on and the trace would show, but does not."""
+    """Yield what the configuration switches on and the trace would show, but does not."""
     backend = configuration.get("moe_flex_dispatcher_backend")
     is_flex = configuration.get("moe_token_dispatcher_type") in {"flex", None}
     ran = {_BACKENDS[each] for each in trace.backends if each in _BACKENDS}
     if isinstance(backend, str) and is_flex and not ran and trace.backends:
-        yield _missing(configuration, "moe_flex_dispatcher_backend", f"no kernel of {backend} ran")
+        yield _contradiction(
+            configuration.settings["moe_flex_dispatcher_backend"], f"no kernel of {backend} ran"
+        )
     none_is_low = trace.precisions and not {*_LOW, Precision.UNKNOWN} & set(trace.precisions)
     for key in ("fp8", "fp4"):
         if none_is_low and configuration.get(key) is not None:
-            yield _missing(configuration, key, "no matrix multiplication in low precision ran")
+            yield _contradiction(configuration.settings[key], "no matrix multiplication in low precision ran")
     graphs = configuration.get("cuda_graph_impl")
     if graphs not in {None, "none"} and trace.cuda_graphs is GraphTracing.NONE:
-        yield _missing(configuration, "cuda_graph_impl", "no CUDA graph ran")
+        yield _contradiction(configuration.settings["cuda_graph_impl"], "no CUDA graph ran")
     if graphs == "none" and trace.cuda_graphs in {GraphTracing.NODE, GraphTracing.GRAPH}:
-        yield _missing(configuration, "cuda_graph_impl", "CUDA graphs ran")
+        yield _contradiction(configuration.settings["cuda_graph_impl"], "CUDA graphs ran")
     unfused = {"moe_permute_fusion": trace.permute_fused, "moe_router_fusion": trace.router_fused}
     for key, fused in unfused.items():
         if configuration.get(key) is True and fused is False:
-            yield _missing(configuration, key, "kernels of it ran one by one")
+            yield _contradiction(configuration.settings[key], "kernels of it ran one by one")
 
 
-def _missing(configuration: RunConfiguration, key: str, said: str) -> Finding:
-    told = configuration.settings[key]
-    return _contradicted(f"{told.source} says {_text(told.value)}, but {said}")
-
-
-def _contradicted(message: str) -> Finding:
+def _contradiction(written: KnownSetting, shown: str) -> Finding:
     return Finding(
         "configuration-contradicted",
         Severity.WARNING,
-        message,
+        f"{written.source} says {_text(written.value)}, but {shown}",
         "check that the file is of this run, and the log for a fallback",
     )
 

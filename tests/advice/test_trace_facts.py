@@ -5,7 +5,7 @@ import pytest
 
 from fixtures.example import write_example
 from tests.advice.runs import run
-from wallscope.advice.seen import communicator_sizes, merged, seen
+from wallscope.advice.trace_facts import collect_trace_facts, communicator_sizes, merge_trace_facts
 from wallscope.analysis import Options, analyze
 from wallscope.model.capture import GraphTracing
 from wallscope.model.communication import CommunicationOperation
@@ -46,7 +46,7 @@ def test_what_an_export_shows(tmp_path):
     write_example(path)
     analysis = analyze(path, Options(), lambda _: None)
     names = pl.Series(["step", "layer_3f-layer_2b", "activation offloading moe_act"], dtype=pl.String)
-    trace = seen(analysis, names, *frames(("ep", 16)))
+    trace = collect_trace_facts(analysis, names, *frames(("ep", 16)))
 
     assert (trace.architecture, trace.gpu) == ("sm_90", analysis.inputs[0].gpus[0].name)
     assert trace.communicator_sizes == {Axis.EP: (16,)}
@@ -78,7 +78,7 @@ def test_who_communicates_along_an_axis_is_not_alone_on_it(axis, backend, operat
     communicating = replace(rank, communication=replace(rank.communication, operations=(entry,)))
     shown = replace(analysis, ranks=(communicating, *others))
 
-    found = seen(shown, pl.Series([], dtype=pl.String), *frames()).least
+    found = collect_trace_facts(shown, pl.Series([], dtype=pl.String), *frames()).least
     assert found == dict.fromkeys(least, 2)
 
 
@@ -92,7 +92,7 @@ def test_nvlink_joins_what_the_gpu_is_sold_in(name, domain):
     gpu = replace(export.gpus[0], name=name)
     shown = replace(analysis, inputs=(replace(export, gpus=(gpu,)),))
 
-    assert seen(shown, pl.Series([], dtype=pl.String), *frames()).nvlink_domain == domain
+    assert collect_trace_facts(shown, pl.Series([], dtype=pl.String), *frames()).nvlink_domain == domain
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.04, False), (0.05, True)])
@@ -103,7 +103,7 @@ def test_multiplications_of_unknown_precision_count_where_they_are_many(share, s
     )
     shown = run({"host/lock": 20}, details={"precisions": works})
 
-    found = seen(shown, pl.Series([], dtype=pl.String), *frames()).precisions
+    found = collect_trace_facts(shown, pl.Series([], dtype=pl.String), *frames()).precisions
     assert (Precision.UNKNOWN in found) is said
 
 
@@ -160,7 +160,7 @@ def test_the_compute_capability_is_that_of_the_architecture(architecture, major)
     ],
 )
 def test_a_contradiction_is_a_finding(told, trace, said):
-    _, findings = merged(configured(**told), trace)
+    _, findings = merge_trace_facts(configured(**told), trace)
 
     assert [finding.code for finding in findings] == ["configuration-contradicted"]
     assert said in findings[0].message
@@ -193,7 +193,7 @@ def test_a_contradiction_is_a_finding(told, trace, said):
     ],
 )
 def test_what_agrees_or_is_unknown_is_no_finding(told, trace):
-    configuration, findings = merged(configured(**told), trace)
+    configuration, findings = merge_trace_facts(configured(**told), trace)
 
     assert findings == ()
     assert {key: configuration.get(key) for key in told} == told
@@ -206,7 +206,7 @@ def test_what_the_trace_shows_is_added_with_its_source():
         precisions=(Precision.MXFP8,),
         environment={"NCCL_NVLS_ENABLE": "0"},
     )
-    found, _ = merged(RunConfiguration(), trace)
+    found, _ = merge_trace_facts(RunConfiguration(), trace)
 
     assert {key: known.value for key, known in found.settings.items()} == {
         "moe_token_dispatcher_type": "flex",
