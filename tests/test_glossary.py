@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from wallscope.fixes.notes import finding_notes
+from wallscope.advice.explain import finding_notes
 from wallscope.glossary import page
 from wallscope.model.catalogue import catalogue
 from wallscope.model.kinds import DeviceState, Wall

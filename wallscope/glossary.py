@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from wallscope.fixes.notes import CauseNote, cause_notes, finding_notes
+from wallscope.advice.explain import CauseNote, cause_notes, finding_notes
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.kinds import Wall
 from wallscope.render.details import STATE_NAMES
