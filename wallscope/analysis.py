@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank

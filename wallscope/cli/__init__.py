@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
 from wallscope.cli.cache import cache

@@ -16,6 +16,7 @@ import polars as pl
 
 from wallscope.arrays.columns import Rows
 from wallscope.arrays.lookup import Places, are_among
+from wallscope.thresholds import REPLAY_CLOCKS_APART_NS
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.legs import legs
 from wallscope.timeline.order import Awaited, Order, Slack
@@ -25,8 +26,6 @@ from wallscope.timeline.play import Change, Lengths, Played, lengths, play, star
 from wallscope.timeline.runs import Runs, runs
 from wallscope.timeline.spans import BEFORE_ALL, Times, numbers
 from wallscope.timeline.stream_order import UNRESOLVED, Tail
-
-_CLOCKS_APART_NS = 20_000
 
 
 class Replay:
@@ -205,7 +204,7 @@ class Replay:
         moved = []
         for row, one in awaited.items():
             last_ns = max((begun_ns[place] for place in one.places if place < count), default=BEFORE_ALL)
-            if 0 <= last_ns - settled_ns[row] <= _CLOCKS_APART_NS:
+            if 0 <= last_ns - settled_ns[row] <= REPLAY_CLOCKS_APART_NS:
                 settled_ns[row] = last_ns + 1
                 moved.append(self._pieces.thread[row])
         for thread in set(moved):

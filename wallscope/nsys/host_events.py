@@ -1,4 +1,4 @@
-"""What host threads did beside CUDA calls: the operating system, the profiler, the scheduler, samples.
+"""What host threads did outside CUDA calls: the operating system, the profiler, the scheduler, samples.
 
 Only threads that the caller has numbered count: schedulers and samplers see the whole machine.
 """
@@ -9,20 +9,20 @@ from wallscope.model.capture import Progress
 from wallscope.model.events import CPU_SAMPLES, HOST_EVENTS, HostKind
 from wallscope.model.frames import NAMES, THREADS
 from wallscope.nsys.catalog import Table
-from wallscope.nsys.strings import NAMELESS, numbered, texts_of
-from wallscope.nsys.tables import Database, read
+from wallscope.nsys.id_tables import NAMELESS, look_up_texts, number_texts
+from wallscope.nsys.tables import Database, read_table
 
 _WHAT_AND_WHEN = ("start", "end", "globalTid", "nameId")
 _OS_CALLS = Table("OSRT_API", _WHAT_AND_WHEN)
-_PROFILER = Table("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
-_CUDA = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
+PROFILER_OVERHEADS = Table("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
+CUDA_OVERHEADS = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
 SWITCHES = Table(
     "SCHED_EVENTS", ("start", "isSchedIn", "globalTid"), required=("start", "isSchedIn", "globalTid")
 )
 SAMPLES = Table(
     "COMPOSITE_EVENTS", ("start", "globalTid", "cpuCycles"), required=("start", "globalTid", "cpuCycles")
 )
-_PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
+PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
 _KINDS = {
     HostKind.LOCK: r"^(__)?(pthread_(mutex|cond|rwlock|spin|barrier)_|sem_|futex|flockfile)",
     HostKind.IO: r"^(__)?(p?(read|write)v?2?|open|openat|creat|close|access|faccessat|l?stat|fstat|fstatat"
@@ -43,29 +43,29 @@ _NO_SWITCHES = pl.Schema(
 )
 
 
-def host_events(
+def read_host_events(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What the threads did, and its names (`HOST_EVENTS`, `NAMES`); NVTX ranges are not among it.
 
     Calls that end before they start are left out.
     """
-    of_cuda = pl.when(pl.col("overheadType").is_in(_PROFILER_TYPES)).then(pl.lit(str(HostKind.PROFILER)))
+    of_cuda = pl.when(pl.col("overheadType").is_in(PROFILER_TYPES)).then(pl.lit(str(HostKind.PROFILER)))
     kinds = {
         _OS_CALLS: pl.lit(None, pl.String),
-        _PROFILER: pl.lit(str(HostKind.PROFILER)),
-        _CUDA: of_cuda.otherwise(pl.lit(str(HostKind.CUDA))),
+        PROFILER_OVERHEADS: pl.lit(str(HostKind.PROFILER)),
+        CUDA_OVERHEADS: of_cuda.otherwise(pl.lit(str(HostKind.CUDA))),
     }
-    found = [(read(source, table, progress), kind) for table, kind in kinds.items()]
+    found = [(read_table(source, table, progress), kind) for table, kind in kinds.items()]
     spans = [frame.select(*_WHAT_AND_WHEN, kind=kind) for frame, kind in found if not frame.is_empty()]
-    off_cpu = _off_cpu(source, threads, progress)
+    off_cpu = _read_off_cpu(source, threads, progress)
     if not spans and off_cpu.is_empty():
         return HOST_EVENTS.to_frame(), NAMES.to_frame()
     columns = ["thread", "start", "end", "kind", "text"]
     rows = pl.concat([_NO_SPANS.to_frame(), *spans])
-    rows = _on_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
+    rows = _join_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
     rows = pl.concat([_named(source, rows).select(columns), off_cpu.select(columns)])
-    names = numbered(rows["text"])
+    names = number_texts(rows["text"])
     return (
         rows.join(names, on="text", how="left", maintain_order="left")
         .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
@@ -75,22 +75,22 @@ def host_events(
     ), names
 
 
-def host_thread_ids(source: Database, progress: Progress) -> pl.Series:
+def read_host_thread_ids(source: Database, progress: Progress) -> pl.Series:
     """Global ids of the threads with calls or overheads, in no order, with repetitions."""
-    tables = (_OS_CALLS, _PROFILER, _CUDA)
-    ids = [read(source, Table(table.name, ("globalTid",), required=()), progress) for table in tables]
+    tables = (_OS_CALLS, PROFILER_OVERHEADS, CUDA_OVERHEADS)
+    ids = [read_table(source, Table(table.name, ("globalTid",), required=()), progress) for table in tables]
     return pl.concat(ids)["globalTid"].drop_nulls()
 
 
-def cpu_samples(
+def read_cpu_samples(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:
     """The samples of the threads (`CPU_SAMPLES`)."""
-    rows = read(source, SAMPLES, progress)
+    rows = read_table(source, SAMPLES, progress)
     if rows.is_empty():
         return CPU_SAMPLES.to_frame()
     return (
-        _on_threads(rows, threads)
+        _join_threads(rows, threads)
         .with_columns(at_ns=pl.col("start") - time_shift_ns, cpu_cycles="cpuCycles")
         .sort("thread", "at_ns", maintain_order=True)
         .select(CPU_SAMPLES.names())
@@ -98,7 +98,7 @@ def cpu_samples(
     )
 
 
-def _on_threads(rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+def _join_threads(rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     numbers = threads.select("thread", globalTid="global_tid")
     return rows.join(numbers, on="globalTid", nulls_equal=True, maintain_order="left")
 
@@ -106,7 +106,7 @@ def _on_threads(rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
 def _named(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with the `text` of their name, which tells the kind where the table does not."""
     rows = rows.with_columns(pl.col("nameId").fill_null(NAMELESS))
-    texts = texts_of(source, rows["nameId"]).rename({"string_id": "nameId"})
+    texts = look_up_texts(source, rows["nameId"]).rename({"string_id": "nameId"})
     by_name = pl.lit(str(HostKind.OS))
     for kind, pattern in _KINDS.items():
         is_meant = pl.col("text").str.contains(pattern)
@@ -116,18 +116,18 @@ def _named(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(pl.coalesce("kind", "by_name").alias("kind"))
 
 
-def _off_cpu(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
+def _read_off_cpu(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
     """Columns `thread`, `start`, `end`, `kind`, `text`: from a switch off the CPU to the next one onto it.
 
     Switches in and out at one time cancel each other. Where a partner is missing, at the ends of the
     capture or inside, there is no span.
     """
-    switches = read(source, SWITCHES, progress)
+    switches = read_table(source, SWITCHES, progress)
     if switches.is_empty():
         return _NO_SWITCHES.to_frame()
     onto = pl.when(pl.col("isSchedIn") != 0).then(1).otherwise(-1)
     return (
-        _on_threads(switches, threads)
+        _join_threads(switches, threads)
         .drop_nulls(["start", "isSchedIn"])
         .group_by("thread", "start")
         .agg(turn=onto.sum().sign())

@@ -12,23 +12,26 @@ from wallscope.model.kinds import OperationKind
 from wallscope.model.metrics import SPELLED
 from wallscope.model.reader import Reader
 from wallscope.nsys import catalog, findings
-from wallscope.nsys.call_findings import call_findings
-from wallscope.nsys.calls import calls, raw_calls
-from wallscope.nsys.collectives import Collectives, collectives
-from wallscope.nsys.connection import opened
-from wallscope.nsys.host import cpu_samples, host_events
-from wallscope.nsys.identity import export_facts, export_identity
-from wallscope.nsys.memory import memory
-from wallscope.nsys.metrics import samples
-from wallscope.nsys.operations import device_work, looked_up, raw_operations
-from wallscope.nsys.overhead_findings import overhead_findings
-from wallscope.nsys.range_findings import FOR_FINDINGS, began_inside, range_findings
-from wallscope.nsys.ranges import ranges
-from wallscope.nsys.ranks import Ranks, ranks
-from wallscope.nsys.room import check_room
-from wallscope.nsys.synchronisation import events, flagged, streams, syncs
-from wallscope.nsys.tables import Database, database, read
-from wallscope.nsys.threads import process_of, processes, threads
+from wallscope.nsys.calls import build_calls, read_calls
+from wallscope.nsys.collectives import Collectives, read_collectives
+from wallscope.nsys.findings import (
+    FOR_FINDINGS,
+    check_calls,
+    check_overhead,
+    check_ranges,
+    has_begun_inside,
+)
+from wallscope.nsys.gpu_counters import read_memory, read_samples
+from wallscope.nsys.host_events import read_cpu_samples, read_host_events
+from wallscope.nsys.id_tables import number_processes, number_threads, process_of
+from wallscope.nsys.identity import identify_export, read_export_facts
+from wallscope.nsys.memory_check import check_memory
+from wallscope.nsys.operations import build_device_work, look_up, read_operations
+from wallscope.nsys.ranges import build_ranges
+from wallscope.nsys.ranks import Ranks, identify_ranks
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.synchronisation import add_flags, read_events, read_streams, read_syncs
+from wallscope.nsys.tables import Database, make_database, read_table
 from wallscope.tuning import give_back
 
 
@@ -39,49 +42,53 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         InputError: the file is no readable export.
         NothingToAnalyzeError: it holds no device operation.
     """
-    with opened(path, progress, reader=reader) as tables:
-        source = database(path, tables)
+    with open_tables(path, progress, reader=reader) as tables:
+        source = make_database(path, tables)
         presence = {table: source.presence(table) for table in catalog.CONTENTS}
         _refuse_empty(source, presence)
-        facts = export_facts(source)
-        export = export_identity(source, facts)
-        check_room(path, tables, export.size_bytes)
+        facts = read_export_facts(source)
+        export = identify_export(source, facts)
+        check_memory(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
         ((operations, untimed_rows), raw_ranges), called = both(
-            lambda: (raw_operations(source, progress), read(source, catalog.RANGES, progress)),
-            lambda: raw_calls(source, progress),
+            lambda: (read_operations(source, progress), read_table(source, catalog.RANGES, progress)),
+            lambda: read_calls(source, progress),
         )
         if operations.is_empty():
             raise NothingToAnalyzeError(
                 f"{path} — no device operation has a usable time — capture again and end after a device"
                 " synchronisation"
             )
-        # whoever makes something of a large table gets the only hold of it, to let go of column by column
+        # large tables are handed over by their only reference, so that columns are freed as they are used
         large = {"ranges": raw_ranges}
-        large["operations"], of_threads = _who(source, operations, called.callers, raw_ranges)
+        large["operations"], of_threads = _number_who(source, operations, called.callers, raw_ranges)
         del operations, raw_ranges
 
         def of_ranges() -> tuple[tuple[pl.DataFrame, pl.DataFrame], Collectives, Ranks]:
             raw_ranges = large["ranges"]
-            held = ranges(source, raw_ranges, of_threads, shift_ns)
-            exchanged = collectives(source, raw_ranges, of_threads, shift_ns, progress)
+            held = build_ranges(source, raw_ranges, of_threads, shift_ns)
+            exchanged = read_collectives(source, raw_ranges, of_threads, shift_ns, progress)
             large["ranges"] = raw_ranges.select(*FOR_FINDINGS)
-            return held, exchanged, ranks(source, export, large["operations"], exchanged.communicators)
+            return (
+                held,
+                exchanged,
+                identify_ranks(source, export, large["operations"], exchanged.communicators),
+            )
 
         made, ((held, range_names), exchanged, of_ranks) = both(
-            lambda: calls(called, of_threads, shift_ns), of_ranges
+            lambda: build_calls(called, of_threads, shift_ns), of_ranges
         )
         work, ((during, host_names), (sampled, metric_names), synced, recorded) = both(
-            lambda: device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
+            lambda: build_device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
             lambda: (
-                host_events(source, of_threads, shift_ns, progress),
-                samples(source, shift_ns, progress, SPELLED),
-                syncs(source, facts, of_threads, made, progress),
-                events(source, of_threads, made, shift_ns, progress),
+                read_host_events(source, of_threads, shift_ns, progress),
+                read_samples(source, shift_ns, progress, SPELLED),
+                read_syncs(source, facts, of_threads, made, progress),
+                read_events(source, of_threads, made, shift_ns, progress),
             ),
         )
         give_back()
-        graphs, graph_findings = findings.graph_tracing(
+        graphs, graph_findings = findings.check_graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),
             has_graphs=(work.operations["kind"] == OperationKind.GRAPH).any(),
@@ -95,7 +102,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             operations=work.operations,
             copies=work.copies,
             kernels=work.kernels,
-            streams=flagged(work.streams, streams(source, of_threads, progress)),
+            streams=add_flags(work.streams, read_streams(source, of_threads, progress)),
             threads=of_threads,
             calls=made.calls,
             call_names=made.names,
@@ -107,8 +114,8 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             range_names=range_names,
             collective_calls=exchanged.calls,
             communicators=exchanged.communicators,
-            memory=memory(source, of_threads, shift_ns, progress),
-            cpu_samples=cpu_samples(source, of_threads, shift_ns, progress),
+            memory=read_memory(source, of_threads, shift_ns, progress),
+            cpu_samples=read_cpu_samples(source, of_threads, shift_ns, progress),
             samples=sampled,
             metric_names=metric_names,
             findings=(),
@@ -116,19 +123,19 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         )
         limits = (
             *graph_findings,
-            *findings.loss_findings(source),
-            *findings.untimed_findings(untimed_rows),
-            *call_findings(capture, began_inside=began_inside(source, large["ranges"], shift_ns)),
-            *overhead_findings(source, capture, shift_ns, progress),
-            *range_findings(source, large["ranges"], capture),
-            *findings.export_findings(facts),
-            *findings.gpu_findings(source),
+            *findings.check_losses(source),
+            *findings.check_times(untimed_rows),
+            *check_calls(capture, began_inside=has_begun_inside(source, large["ranges"], shift_ns)),
+            *check_overhead(source, capture, shift_ns, progress),
+            *check_ranges(source, large["ranges"], capture),
+            *findings.check_export(facts),
+            *findings.check_gpus(source),
             *of_ranks.findings,
         )
         return replace(capture, findings=limits)
 
 
-def _who(
+def _number_who(
     source: Database, operations: pl.DataFrame, callers: pl.Series, ranges: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The device rows with their dense `process`, and the threads of everything that was read.
@@ -139,12 +146,14 @@ def _who(
     calling = callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().drop_nulls()
     if len(calling) == 1 and operations["globalPid"].null_count() == len(operations):
         operations = operations.with_columns(globalPid=pl.lit(calling[0], pl.Int64))
-    of_processes = processes(
+    of_processes = number_processes(
         pl.concat(
             [operations["globalPid"].unique(), tids.to_frame().select(process_of("globalTid"))["globalTid"]]
         )
     )
-    return operations.with_columns(looked_up(operations, of_processes)), threads(source, tids, of_processes)
+    return operations.with_columns(look_up(operations, of_processes)), number_threads(
+        source, tids, of_processes
+    )
 
 
 def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:

@@ -9,10 +9,10 @@ import pytest
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
 from wallscope.model.events import CPU_SAMPLES, HOST_EVENTS
-from wallscope.nsys.connection import opened
-from wallscope.nsys.host import cpu_samples, host_events, host_thread_ids
-from wallscope.nsys.tables import database
-from wallscope.nsys.threads import process_of, threads
+from wallscope.nsys.host_events import read_cpu_samples, read_host_events, read_host_thread_ids
+from wallscope.nsys.id_tables import number_threads, process_of
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.tables import make_database
 
 HOST = 200  # its global ids are negative
 MAIN = global_pid(1000, host=HOST) + 1000
@@ -24,19 +24,19 @@ def quiet(_):
 
 @contextmanager
 def export(path):
-    with opened(path) as tables:
-        yield database(path, tables)
+    with open_tables(path) as tables:
+        yield make_database(path, tables)
 
 
 def numbered(source, tids=None):
-    tids = host_thread_ids(source, quiet) if tids is None else pl.Series("globalTid", tids, pl.Int64)
+    tids = read_host_thread_ids(source, quiet) if tids is None else pl.Series("globalTid", tids, pl.Int64)
     pids = tids.to_frame("globalTid").select(globalPid=process_of("globalTid")).unique().sort("globalPid")
-    return threads(source, tids, pids.with_row_index("process"))
+    return number_threads(source, tids, pids.with_row_index("process"))
 
 
 def told(path, tids=None, shift_ns=0):
     with export(path) as source:
-        rows, names = host_events(source, numbered(source, tids), shift_ns, quiet)
+        rows, names = read_host_events(source, numbered(source, tids), shift_ns, quiet)
     assert rows.schema == HOST_EVENTS
     return (
         rows.join(names, on="name", how="left", maintain_order="left")
@@ -174,7 +174,7 @@ def test_threads_that_the_caller_did_not_number_are_left_out(tmp_path):
         (0, 10, 12, "sched"),
     ]
     with export(tmp_path / "run.sqlite") as source:
-        assert cpu_samples(source, numbered(source, [MAIN + 1]), 0, quiet).rows() == [(0, 7, 1)]
+        assert read_cpu_samples(source, numbered(source, [MAIN + 1]), 0, quiet).rows() == [(0, 7, 1)]
 
 
 @pytest.mark.parametrize("schema", ["2.7.1", "3.25.0"])
@@ -189,7 +189,7 @@ def test_samples_stand_in_order_of_time_on_their_thread(schema, tmp_path):
             writer.row("COMPOSITE_EVENTS", start=start, globalTid=tid, cpuCycles=cycles)
 
     with export(tmp_path / "run.sqlite") as source:
-        rows = cpu_samples(source, numbered(source, [MAIN, MAIN + 1]), 1_000, quiet)
+        rows = read_cpu_samples(source, numbered(source, [MAIN, MAIN + 1]), 1_000, quiet)
     assert rows.schema == CPU_SAMPLES
     assert rows.rows() == [(0, 100, 9_000), (0, 300, 0), (1, 200, 1)]
 
@@ -215,8 +215,8 @@ def test_an_export_without_the_tables_gives_empty_frames(tmp_path):
 
     assert told(tmp_path / "run.sqlite", [MAIN]) == []
     with export(tmp_path / "run.sqlite") as source:
-        assert cpu_samples(source, numbered(source, [MAIN]), 0, quiet).schema == CPU_SAMPLES
-        assert host_thread_ids(source, quiet).to_list() == []
+        assert read_cpu_samples(source, numbered(source, [MAIN]), 0, quiet).schema == CPU_SAMPLES
+        assert read_host_thread_ids(source, quiet).to_list() == []
 
 
 def test_a_word_for_a_time_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""Whether there is room in memory for an export, told before it is read.
+"""Whether an export fits into memory, checked before it is read.
 
 A process that asks for more than there is gets killed without a word; a refusal says what is needed. Limits:
 `getrlimit(2)`; `proc_meminfo(5)`, MemAvailable; https://docs.kernel.org/admin-guide/cgroup-v2.html,
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wallscope.errors import InputError
 from wallscope.nsys import catalog
-from wallscope.nsys.host import SAMPLES, SWITCHES
+from wallscope.nsys.host_events import SAMPLES, SWITCHES
 from wallscope.nsys.tables import Tables
 from wallscope.units import size
 
@@ -36,13 +36,13 @@ _GROUPS = (
 _RECLAIMABLE = (("inactive_file", "active_file"), ("total_inactive_file", "total_active_file"))
 
 
-def check_room(path: Path, tables: Tables, size_bytes: int) -> None:
+def check_memory(path: Path, tables: Tables, size_bytes: int) -> None:
     """Refuse an export that cannot fit; `size_bytes` is what it takes on disk.
 
     Raises:
         InputError: it needs more memory than this process can have.
     """
-    left_bytes = min(rooms(_SYSTEM), default=None)
+    left_bytes = min(list_free_bytes(_SYSTEM), default=None)
     if left_bytes is None or left_bytes > _MOST_OF_A_FILE * size_bytes:
         return
     needed_bytes = _needed_bytes(tables)
@@ -64,9 +64,9 @@ def _needed_bytes(tables: Tables) -> int:
     )
 
 
-def rooms(system: Path) -> Iterator[int]:
+def list_free_bytes(system: Path) -> Iterator[int]:
     """What each limit leaves to this process, in bytes; `system` is the root of the file system."""
-    own = _words(system / "proc/self/statm")
+    own = _read_words(system / "proc/self/statm")
     if own and sys.platform == "linux":
         import resource  # noqa: PLC0415  # other systems lack it
 
@@ -74,16 +74,16 @@ def rooms(system: Path) -> Iterator[int]:
         if most_bytes != resource.RLIM_INFINITY:
             yield most_bytes - int(own[0]) * resource.getpagesize()
     for (limit, use, stat), reclaimable in zip(_GROUPS, _RECLAIMABLE, strict=True):
-        most, used = _words(system / limit), _words(system / use)
+        most, used = _read_words(system / limit), _read_words(system / use)
         if most and used and most[0].isdecimal():
-            told = _pairs(_words(system / stat))
-            yield int(most[0]) - int(used[0]) + sum(told.get(name, 0) for name in reclaimable)
-    told = _pairs(_words(system / "proc/meminfo", without="kB"))
-    if "MemAvailable:" in told:
-        yield 1024 * (told["MemAvailable:"] + told.get("SwapFree:", 0))
+            pairs = _parse_pairs(_read_words(system / stat))
+            yield int(most[0]) - int(used[0]) + sum(pairs.get(name, 0) for name in reclaimable)
+    pairs = _parse_pairs(_read_words(system / "proc/meminfo", without="kB"))
+    if "MemAvailable:" in pairs:
+        yield 1024 * (pairs["MemAvailable:"] + pairs.get("SwapFree:", 0))
 
 
-def _words(path: Path, without: str = "") -> list[str]:
+def _read_words(path: Path, without: str = "") -> list[str]:
     """The words of a small file; none where it cannot be read."""
     try:
         return [word for word in path.read_text(encoding="ascii").split() if word != without]
@@ -91,5 +91,5 @@ def _words(path: Path, without: str = "") -> list[str]:
         return []
 
 
-def _pairs(words: Sequence[str]) -> dict[str, int]:
+def _parse_pairs(words: Sequence[str]) -> dict[str, int]:
     return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=False)}
