@@ -19,10 +19,10 @@ from wallscope.render.sections.comparison import (
     other_ranks,
 )
 from wallscope.render.words import WALL_WORDS
+from wallscope.thresholds import SHOWN_CHANGE_SHARE
 
 _MOST_DIFFERENCES = 6
 _MOST_CAUSES = 5
-_TELLING_SHARE = 0.001
 _WIDE, _BROAD = 0.08, 0.3
 
 
@@ -57,7 +57,7 @@ def _first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
     comparison, step = report.comparison, report.comparison.step
     longest_ns = max(step.base_typical_ns, step.head_typical_ns, 1)
     changed = comparison.deltas.causes
-    least_ns = step.base_typical_ns * _TELLING_SHARE
+    least_ns = step.base_typical_ns * SHOWN_CHANGE_SHARE
     telling = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES]), 1)
     causes_shown, rest = changed[:telling], changed[telling:]
     graded = sorted(comparison.gates, key=lambda gate: gate.held)

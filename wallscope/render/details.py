@@ -16,13 +16,11 @@ from wallscope.render.colours import STATE_COLOURS
 from wallscope.render.foreign import visible
 from wallscope.render.grids import bar, grid, titled
 from wallscope.render.host import gpu_metrics, host
+from wallscope.thresholds import SHOWN_COMPUTE_SHARE, SHOWN_COPY_BYTES, SHOWN_OVERLAP_TAX_SHARE
 
 _MOST_ROWS = 6
 _MOST_RANKS = 16
 _MOST_PRECISIONS = 3
-_TELLING_BYTES = 1 << 16
-_TELLING_SHARE = 0.05
-_LEAST_TAX = 0.01
 STATE_NAMES = {
     DeviceState.COMPUTE: "compute",
     DeviceState.OPAQUE_GRAPH: "opaque graphs",
@@ -127,7 +125,7 @@ def communication_lines(communication: Communication) -> Iterator[str]:
             f" {units.milliseconds(communication.blocking_ns)} of all is on the chain that binds the step."
         )
     tax = communication.overlap_tax
-    if tax is not None and abs(tax.ratio - 1) < _LEAST_TAX:
+    if tax is not None and abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE:
         yield f"Kernels take as long beside communication as alone ({tax.kernels:,} compared)."
     elif tax is not None:
         yield (
@@ -186,7 +184,9 @@ def compute_lines(details: ComputeDetails) -> Iterator[str]:
         "low occupancy": shapes.low_occupancy_share,
         "idle places in last waves": shapes.tail_share,
     }
-    large = {name: share for name, share in shares.items() if share is not None and share >= _TELLING_SHARE}
+    large = {
+        name: share for name, share in shares.items() if share is not None and share >= SHOWN_COMPUTE_SHARE
+    }
     if large:
         listed = ", ".join(f"{name} {units.percent(share)}" for name, share in large.items())
         yield f"Of the work: {listed}."
@@ -211,7 +211,7 @@ def _copies(rank: Rank) -> Group | None:
 
 def _rate(entry: CopyWork) -> str:
     """Achieved bandwidth; tiny copies are all latency, and fills of a cache go past the memory's peak."""
-    is_telling = entry.direction != CopyDirection.FILL and entry.bytes >= _TELLING_BYTES * entry.count
+    is_telling = entry.direction != CopyDirection.FILL and entry.bytes >= SHOWN_COPY_BYTES * entry.count
     return units.rate(entry.bytes / entry.work_ns * 1e9) if is_telling and entry.work_ns else ""
 
 

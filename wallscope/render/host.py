@@ -11,11 +11,10 @@ from wallscope.model.host import BlockingCall, HostDetails, Serialisation
 from wallscope.model.metrics import GpuMetrics
 from wallscope.render.foreign import visible
 from wallscope.render.grids import grid, titled
+from wallscope.thresholds import SHOWN_HOST_SHARE
 
 _MOST_CALLS = 4
 _LONGEST_NAME = 28
-_LEAST_SHARE = 0.001
-"""Of the typical step: what costs less is not worth a line."""
 
 
 def host(rank: Rank) -> Group | None:
@@ -23,7 +22,7 @@ def host(rank: Rank) -> Group | None:
     if rank.host_details is None:
         return None
     details, step_ns = rank.host_details, rank.typical.step_ns
-    calls = [call for call in details.blocking_calls if call.drained_ns >= _LEAST_SHARE * step_ns]
+    calls = [call for call in details.blocking_calls if call.drained_ns >= SHOWN_HOST_SHARE * step_ns]
     table = grid("call that emptied the queue", "a step", "waited", "cost")
     for call in calls[:_MOST_CALLS]:
         table.add_row(
@@ -85,7 +84,7 @@ def host_lines(details: HostDetails, step_ns: int) -> Iterator[str]:
         source = {"switches": "switches of threads", "samples": "CPU samples, estimated"}[cpu.source]
         yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the step ({source})."
     serial = details.serialisation
-    if serial is not None and serial.held_ns >= _LEAST_SHARE * step_ns:
+    if serial is not None and serial.held_ns >= SHOWN_HOST_SHARE * step_ns:
         yield _serialised(serial)
 
 

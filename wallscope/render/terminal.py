@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import ENOUGH_STEPS, Analysis, Anchor, Rank
+from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Finding, Severity
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.throughput import Throughput
@@ -18,6 +18,7 @@ from wallscope.render.foreign import spelled, visible
 from wallscope.render.grids import titled
 from wallscope.render.job import job_sections, job_verdict
 from wallscope.render.walls import causes, walls
+from wallscope.thresholds import ENOUGH_STEPS_COUNT
 
 _MOST_LIMITS = 3
 _SEVERITY = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
@@ -117,7 +118,7 @@ def steps_found(anchor: Anchor, rank: Rank) -> Text:
     steady = sorted(step.end_ns - step.start_ns for step in rank.steps if step.steady)
     counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
     found = f"found {_by(anchor)}"
-    if len(steady) < ENOUGH_STEPS and anchor.inner is not None:
+    if len(steady) < ENOUGH_STEPS_COUNT and anchor.inner is not None:
         inner = anchor.inner
         spread = f"median {units.duration(inner.median_ns)}, {_spread(inner.p10_ns, inner.p90_ns)}"
         name = visible(inner.name, most=40)

@@ -16,6 +16,7 @@ from wallscope.arrays.columns import Flags, filled, place
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
+from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT
 from wallscope.timeline.call_spans import (
     Activities,
     CallSpans,
@@ -30,7 +31,6 @@ from wallscope.timeline.spans import Numbers, numbers
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
-_MOST_ROUNDS = 3
 _BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
 
 
@@ -121,7 +121,7 @@ def _ordered(
 
     order = order_by(waits)
     recording = RecordingStreams(order, waits, operations, times)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(EXPLAINED_ROUNDS_COUNT):
         told = recording.found()
         if told is waits:
             break
