@@ -47,12 +47,12 @@ class GraphLaunches:
         follower = np.full(order.predecessor.size, -1, np.int64)
         held = np.flatnonzero(order.predecessor >= 0)
         follower[order.predecessor[held]] = held
+        pairs: list[tuple[int, int]] = []
         for branches in self._branches:
             before, behind = int(order.predecessor[branches.heads[0]]), int(follower[branches.tails[0]])
-            order.follow((head, (before,) if before >= 0 else ()) for head in branches.heads[1:])
-            if behind >= 0:
-                order.follow([(behind, branches.tails[1:])])
-        order.follow((op, (producer,)) for op, producer in _joins(self._launches))
+            pairs += [(head, before if before >= 0 else head) for head in branches.heads[1:]]
+            pairs += [(behind, tail) for tail in branches.tails[1:] if behind >= 0]
+        order.follow([*pairs, *_joins(self._launches)])
 
 
 def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:

@@ -142,23 +142,21 @@ class RecordingStreams:
 
     def _waiting(self) -> Iterator[_Waiter]:
         """Who waited for records that name no stream."""
-        close_ns = self._close_ns()
-        columns = ["kind", "process", "context", "stream", "record", "at_ns", "call"]
-        for kind, process, context, number, record, at_ns, call in self._waits.waits.select(
-            columns
-        ).iter_rows():
+        close_ns, held_back = self._close_ns(), iter(self._order.next_op.tolist())
+        columns = ["kind", "process", "context", "stream", "record", "call"]
+        for kind, process, context, number, record, call in self._waits.waits.select(columns).iter_rows():
+            is_held_back = kind == SyncKind.WAIT and context is not None and number is not None
+            op = next(held_back) if is_held_back else -1
             if record not in self._guessed:
                 continue
             if kind == SyncKind.EVENT and call >= 0:
                 began_ns, free_ns = int(self._calls.end_ns[call]), int(self._calls.start_ns[call])
                 yield _Waiter(record, began_ns, free_ns, LONGEST_HAND_OVER_NS, _HOST, call=call)
-            elif kind == SyncKind.WAIT and context is not None and number is not None:
+            elif op >= 0:
                 stream = self._order.stream(process, context, number)
-                op = self._order.next_operation(stream, at_ns)
-                if op >= 0:
-                    before = self._ends_ns([int(self._order.predecessor[op])])
-                    free_ns = max([self._issued_ns(op), *before])
-                    yield _Waiter(record, int(self._start_ns[op]), free_ns, close_ns, stream, op=op)
+                before = self._ends_ns([int(self._order.predecessor[op])])
+                free_ns = max([self._issued_ns(op), *before])
+                yield _Waiter(record, int(self._start_ns[op]), free_ns, close_ns, stream, op=op)
 
     def _issued_ns(self, op: int) -> int:
         """When an operation had been issued; the start of a call that was still open when it began."""
@@ -251,9 +249,10 @@ class RecordingStreams:
         It is missed by a wait that ended before it, and by one that went on long after it.
         """
         explained = missed = 0
-        for waiter in waiters:
-            at_ns = self._guessed[waiter.record][2]
-            done_ns = max(self._ends_ns(self._order.mark(stream, at_ns)), default=waiter.free_ns)
+        at_ns = np.array([self._guessed[waiter.record][2] for waiter in waiters])
+        marks = self._order.marks(np.full(at_ns.size, stream), at_ns)
+        for row, waiter in enumerate(waiters):
+            done_ns = max(self._ends_ns(marks.of(row)), default=waiter.free_ns)
             lag_ns = waiter.began_ns - max(done_ns, waiter.free_ns)
             if lag_ns < -EXPLAINED_TOLERANCE_NS or lag_ns > LONGEST_HAND_OVER_NS:
                 missed += 1
