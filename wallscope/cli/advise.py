@@ -36,8 +36,8 @@ def advise(  # noqa: PLR0913  # options are parameters
     from wallscope.fixes.advise import PRECISIONS, Wanted, advised, given_sizes  # noqa: PLC0415
     from wallscope.fixes.hardware import machine  # noqa: PLC0415
     from wallscope.fixes.published import model as family  # noqa: PLC0415
-    from wallscope.render.advice import advice_summary  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.views.advice import advice_summary  # noqa: PLC0415
 
     check_output(json, inputs=())
     if precision not in PRECISIONS:
