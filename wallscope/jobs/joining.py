@@ -18,7 +18,7 @@ from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.profile import profiled, unpacked
-from wallscope.ranks import Together, together
+from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.thresholds import CAPTURES_APART_NS
 from wallscope.units import plural
 from wallscope.walls.diagnosis import dominant_wall
@@ -51,7 +51,7 @@ class JobAnswer:
     """The answer about a job, and what its ranks tell together."""
 
     analysis: Analysis
-    known: Together
+    known: MatchedJob
 
 
 def analyzed_job(  # noqa: PLR0913  # what the user may ask for
@@ -181,8 +181,8 @@ def _joined(given: Sequence[_Given], findings: tuple[Finding, ...]) -> JobAnswer
     first_place = [owner.index(number) for number in range(len(ordered))]
     world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
     profiles = tuple(profile for one in given for profile in one.profiles)
-    known = together(profiles, dominant_wall, world_size)
-    job, ranks = known.job, known.split(ranks, [len(ordered[number].ranks) for number in owner])
+    known = match_ranks(profiles, dominant_wall, world_size)
+    job, ranks = known.job, known.split_ranks(ranks, [len(ordered[number].ranks) for number in owner])
     speaking = ordered[owner[job.critical_place]]
     place = first_place[owner[job.critical_place]] + speaking.diagnosis.rank_index
     found = replace(

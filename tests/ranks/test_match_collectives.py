@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wallscope.ranks.pairing import Series, by_order, straightened
+from wallscope.ranks.match_collectives import Series, pair_by_order, remove_drift
 from wallscope.timeline.partners import spread_ns
 
 GAPS_NS = st.sampled_from([0, 1, 900, 70_000, 30_000_000])
@@ -40,13 +40,13 @@ def varies(one, other, shift):
     if np.mean(one.kinds[places] == other.kinds[others]) < 0.98:
         return np.inf, np.inf
     apart = other.end_ns[others] - one.end_ns[places]
-    return spread_ns(straightened(one.end_ns[places], apart)), abs(np.median(apart))
+    return spread_ns(remove_drift(one.end_ns[places], apart)), abs(np.median(apart))
 
 
 @settings(max_examples=60, deadline=None)
 @given(one=series(0), other=series(1))
 def test_the_shift_is_the_best_of_all(one, other):
-    laid = by_order(one, other, is_told=True)
+    laid = pair_by_order(one, other, is_named=True)
     shift = dull_shift(one, other, 256)
 
     places = [place for place in range(len(one.rows)) if 0 <= place + shift < len(other.rows)]
@@ -65,7 +65,7 @@ def test_long_series_are_laid_beside_each_other_by_a_sample():
     late = (ends * (1 + 20e-6)).astype(np.int64)[77:] + 40_000_000
     other = Series(1, np.arange(2_923), 1, late - 5_000, late, kinds[77:])
 
-    laid = by_order(one, other, is_told=True)
+    laid = pair_by_order(one, other, is_named=True)
 
     assert laid is not None
     assert (laid.others - laid.places == -77).all()

@@ -13,8 +13,8 @@ from tests.ranks.simulated import MS, US, Meet, Work, played, profiles
 from wallscope.model.catalogue import undivided
 from wallscope.model.kinds import Axis, Collective
 from wallscope.profile.splitting import undivided_profile
-from wallscope.ranks import together
-from wallscope.ranks.causes import PARTS, split_profile
+from wallscope.ranks.job import match_ranks
+from wallscope.ranks.wait_split import PARTS, split_profile
 from wallscope.walls.diagnosis import decided
 
 PEER, MOVING, WHOLE = (f"communication/dp-gradient/{part}" for part in ("peer-wait", "transfer", "unsplit"))
@@ -77,12 +77,12 @@ def test_a_split_keeps_all_sums_and_can_be_undone(steps, has_communicators):
         ),
         has_communicators=has_communicators,
     )
-    found = together(told, judged)
+    found = match_ranks(told, judged)
 
     for before, after in zip(told, found.profiles, strict=True):
         assert_same_time(before, after)
         assert undivided_profile(after).owned.sort(pl.all()).equals(before.owned.sort(pl.all()))
-    again = together(found.profiles, judged)
+    again = match_ranks(found.profiles, judged)
     assert [one.owned.rows() for one in again.profiles] == [one.owned.rows() for one in found.profiles]
     assert again.job == found.job
 
@@ -153,7 +153,7 @@ def test_waiting_for_the_late_rank_is_told_from_moving():
     """Rank 1 computes 300 µs longer: the other waits so long in each step, and both move 70 µs."""
     step = [[Work((500 + 300 * rank) * US), Meet((0, 1), 70 * US)] for rank in (0, 1)]
     told = profiles(played([[own] * 6 for own in step], exit_ns=0))
-    waits, late = together(told, judged).profiles
+    waits, late = match_ranks(told, judged).profiles
 
     def mean_us(profile, cause):
         own = profile.owned.filter((pl.col("cause") == cause) & (pl.col("step") > 0))
@@ -165,7 +165,7 @@ def test_waiting_for_the_late_rank_is_told_from_moving():
 
 def test_without_partners_it_stays_one():
     told = profiles(played([[[Work(MS), Meet((0,), 70 * US)] for _ in range(4)]]))
-    (alone,) = together(told, judged).profiles
+    (alone,) = match_ranks(told, judged).profiles
 
     assert WHOLE in set(alone.owned["cause"])
     assert alone.owned.equals(undivided_profile(alone).owned)

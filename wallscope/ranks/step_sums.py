@@ -1,4 +1,4 @@
-"""The steps that speak for a rank, and its sums over them."""
+"""The steps that count for a rank, its sums over them, and rows of tables by their step."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,32 +36,32 @@ class Steps:
 
     @property
     def median_ns(self) -> int | None:
-        """Median length, `None` without a steady step."""
+        """The median length, `None` without a steady step."""
         return round(float(np.median(self.length_ns))) if self.steady else None
 
     def mean_ns(self, rows: pl.DataFrame, column: str) -> int:
-        """A sum over rows with `input` and `step`, of the typical step."""
-        return self.mean(int(rows[column][among(self.ordinary, rows)].sum()))
+        """Return a sum of a column over rows with `input` and `step`, of the typical step."""
+        return self.mean(int(rows[column][rows_in_steps(self.ordinary, rows)].sum()))
 
     def mean(self, total: int) -> int:
-        """What a sum over the ordinary steps is in the typical step."""
+        """Return what a sum over the ordinary steps is in the typical step."""
         return round(Fraction(total, max(len(self.ordinary), 1)))
 
     def open_ns(self, profile: Profile) -> Times:
-        """Time without an owner in the deciding steps: unattributed, communication, memory."""
-        place, row = places(self.deciding, profile.causes)
+        """Return time without a cause in deciding steps, int64 ns: a row a step, a column each of `_OPEN`."""
+        place, row = locate_steps(self.deciding, profile.causes)
         cause, ns = profile.causes["cause"][row], profile.causes["ns"][row].to_numpy()
         are_open = [cause.str.starts_with(begin).to_numpy() for begin in _OPEN]
         return np.stack([summed(place[own], ns[own], len(self.deciding)) for own in are_open], axis=1)
 
     def typical_walls(self, profile: Profile) -> Walls:
-        """The mean walls of the ordinary steps."""
-        own = profile.steps[among(self.ordinary, profile.steps)]
+        """Return the mean walls of the ordinary steps."""
+        own = profile.steps[rows_in_steps(self.ordinary, profile.steps)]
         return Walls(*(round(Fraction(int(own[name].sum()), max(len(own), 1))) for name in _WALLS))
 
 
-def steps_of(profile: Profile) -> Steps:
-    """The steps that speak for a rank."""
+def select_steps(profile: Profile) -> Steps:
+    """Return the steps of a profile that count."""
     steady = profile.steps.filter("steady")
     counts = profile.steps if steady.is_empty() else steady
     length_ns = (counts["end_ns"] - counts["start_ns"]).to_numpy()
@@ -75,11 +75,11 @@ def steps_of(profile: Profile) -> Steps:
     )
 
 
-def among(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
-    """The places of the rows with `input` and `step` that are of some steps."""
-    return places(steps, rows)[1]
+def rows_in_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
+    """Return the indices of the rows with `input` and `step` that are of some steps, int64."""
+    return locate_steps(steps, rows)[1]
 
 
-def places(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
-    """The place of the step of each row that is of some steps, and the places of those rows."""
+def locate_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
+    """Return the index of the step of each row that is of some steps, and the index of that row, int64."""
     return rows_of(codes(steps, "step"), codes(rows, "step"))
