@@ -108,7 +108,7 @@ def dependencies(capture: Capture) -> Dependencies:
         end_ns=order.end_ns,
         call=operations["call"].to_numpy(),
         issued_ns=order.issued_ns,
-        stream_before=order.predecessor,
+        stream_before=order.before,
         producers=order.producer_sets,
         calls=times,
         blocking=blocking,

@@ -71,7 +71,7 @@ class StreamOrder:
         together: operations of other streams that have to end too before a stream is through with one.
 
     Attributes:
-        predecessor: int32[op], the operation before each in its stream, -1 without one.
+        before: int32[op], the operation before each in its stream, -1 without one.
         issued_ns: int64[op], when each was issued: not before what its stream did earlier.
         next_op: int32[wait of a stream for an event], the first operation behind it, -1 without one.
         waits_seen, waits_resolved: such waits, and those for what is known.
@@ -97,13 +97,13 @@ class StreamOrder:
         self._count = max(int(self._stream.max(initial=-1)), *self._key.values(), -1) + 1
         held_back = _of_streams(waits.waits)
         record_of, wait_of = self._streams_of(waits.records), self._streams_of(held_back)
-        self.predecessor, self.issued_ns = (
+        self.before, self.issued_ns = (
             np.empty(issue_ns.size, np.int32),
             np.empty(issue_ns.size, np.int64),
         )
         stream_order.order_operations(
             *views(self._stream, issue_ns, np.full(self._count, -1, np.int32)),
-            *views(self.predecessor, self.issued_ns),
+            *views(self.before, self.issued_ns),
         )
         recorded = self._placed(waits.records, record_of)
         self._scopes = sets(_scopes(streams, self._count))
