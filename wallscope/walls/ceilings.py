@@ -125,7 +125,7 @@ class _Stretch:
         self._op, self._call = own["op"].to_numpy(), own["call"].to_numpy()
         self._cause_of_op, self._names_of_op = evidence.causes.causes[self._op], evidence.causes.texts
         self._steps = {rank.rank_id: _first_operations(stretch, rank, own) for rank, stretch in ranks}
-        self._captured_ns = np.asarray(waits.start_ns)
+        self._captured_ns = waits.start_ns
         self._lock = Lock()
         self._played: dict[frozenset[str], dict[int, float | None]] = {}
 
