@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows, filled
+from wallscope.arrays.columns import Codes, Flags, Rows, filled
 from wallscope.arrays.groups import spread
 from wallscope.arrays.lookup import flags
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY, COLLECTIVES
 from wallscope.model.kinds import Backend, Collective, OperationClass
-from wallscope.timeline.nesting import innermost, jumps, parents
+from wallscope.timeline.nesting import innermost, parents
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times
 
@@ -190,7 +190,7 @@ def _inside_a_call(start_ns: Times, end_ns: Times, is_call: Flags) -> Flags:
     return inside
 
 
-def _units(start_ns: Times, end_ns: Times, mark: npt.NDArray[np.int8], at_ns: Times) -> tuple[Rows, Rows]:
+def _units(start_ns: Times, end_ns: Times, mark: npt.NDArray[np.int8], at_ns: Times) -> tuple[Rows, Codes]:
     """The row that launches for each row of a thread, and the row around each launch; -1 without one.
 
     A call in whose own range something was launched stands alone, as does one outside of groups. A
@@ -198,7 +198,7 @@ def _units(start_ns: Times, end_ns: Times, mark: npt.NDArray[np.int8], at_ns: Ti
     """
     rows = np.arange(mark.size)
     parent = parents(end_ns)
-    owner = innermost(start_ns, end_ns, jumps(parent), at_ns)
+    owner = innermost(start_ns, end_ns, parent, at_ns)
     owner = np.where((owner >= 0) & (mark[owner] == _GROUP_START), -1, owner)
     launches = flags(owner[owner >= 0], mark.size)
     depth = np.cumsum((mark == _GROUP_START).astype(np.int64) - (mark == _GROUP_END))
