@@ -15,11 +15,17 @@ from wallscope.nsys.id_tables import look_up_texts
 from wallscope.nsys.identity import ExportFacts, read_capture_options
 from wallscope.nsys.ranges import PUSH_POP, START_END
 from wallscope.nsys.tables import Database, read_table
+from wallscope.thresholds import (
+    FEWEST_OPERATOR_RANGES_COUNT,
+    GRAVE_PROFILER_OVERHEAD_SHARE,
+    MATERIAL_CALLS_SHARE,
+    PROFILER_OVERHEAD_SHARE,
+    RANGES_A_LAUNCH_RATIO,
+)
 from wallscope.timeline.spans import covered_ns, length_ns, ordered, spans, union
 from wallscope.units import duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_MATERIAL = 0.01
 _MIGRATIONS = (
     CopyDirection.MIGRATION_TO_DEVICE,
     CopyDirection.MIGRATION_TO_HOST,
@@ -37,11 +43,9 @@ _OF_LIBRARIES = (
 )
 """Domains that a library or the profiler makes whether or not it then marks anything."""
 _AUTOGRAD = r"^(aten|autograd|c10d)::"
-_RANGES_A_LAUNCH, _FEWEST = 3, 10
 _MARK_STEPS = "Mark steps and phases with NVTX (Megatron Bridge: profiling.nvtx_ranges=true)."
 _WHO_AND_WHEN = ("start", "end", "globalTid")
 _ISSUING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
-_GRAVE = 0.05
 
 
 def check_losses(source: Database) -> tuple[Finding, ...]:
@@ -212,7 +216,10 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
     if orphans.is_empty():
         return ()
     covers_ns, all_ns = _busy_ns(orphans), _busy_ns(capture.operations)
-    is_material = len(orphans) >= _MATERIAL * len(capture.operations) or covers_ns >= _MATERIAL * all_ns
+    is_material = (
+        len(orphans) >= MATERIAL_CALLS_SHARE * len(capture.operations)
+        or covers_ns >= MATERIAL_CALLS_SHARE * all_ns
+    )
     if len(early) == len(orphans) and not is_material:
         return ()
     among = (
@@ -256,7 +263,7 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
     )
     begins, ends = (calls.filter(_named(capture, what)) for what in (_CAPTURE_BEGINS, _CAPTURE_ENDS))
     count = len(_drop_captured(missing, begins, ends))
-    if count == 0 or count < _MATERIAL * len(launches):
+    if count == 0 or count < MATERIAL_CALLS_SHARE * len(launches):
         return ()
     return (
         Finding(
@@ -288,7 +295,7 @@ def _find_queue_ends(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:
     )
     reach_ns = pl.col("end_ns").max().over("process")
     span_ns = reach_ns - pl.col("start_ns").min().over("process")
-    at_work = streams.filter(pl.col("end_ns") >= reach_ns - _MATERIAL * span_ns)
+    at_work = streams.filter(pl.col("end_ns") >= reach_ns - MATERIAL_CALLS_SHARE * span_ns)
     return at_work.group_by("process").agg(drained_ns=pl.col("issued_ns").min())
 
 
@@ -420,7 +427,7 @@ def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
     autograd = capture.range_names.filter(pl.col("text").str.contains(_AUTOGRAD))
     annotations = int(are_among(capture.ranges["name"].to_numpy(), autograd["name"].to_numpy()).sum())
     launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
-    if annotations < max(_FEWEST, _RANGES_A_LAUNCH * launches):
+    if annotations < max(FEWEST_OPERATOR_RANGES_COUNT, RANGES_A_LAUNCH_RATIO * launches):
         return ()
     return (
         Finding(
@@ -479,12 +486,12 @@ def check_overhead(
         for own in overheads.drop_nulls().join(tids, on="globalTid", how="semi").partition_by("globalTid")
     ]
     longest_ns, window_ns = max(held_ns, default=0), end_ns - start_ns
-    if longest_ns == 0 or longest_ns < _MATERIAL * window_ns:
+    if longest_ns == 0 or longest_ns < PROFILER_OVERHEAD_SHARE * window_ns:
         return ()
     return (
         Finding(
             "profiler-overhead",
-            Severity.WARNING if longest_ns >= _GRAVE * window_ns else Severity.INFO,
+            Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
             f"The profiler held a thread that issues work for {duration(longest_ns)},"
             f" {percent(longest_ns / window_ns)} of the captured time, and slowed it beyond that.",
             "Trace less, and time some steps without the profiler.",

@@ -16,16 +16,13 @@ from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.host import Serialisation
 from wallscope.model.kinds import OperationKind
+from wallscope.thresholds import HELD_BEHIND_NS, HELD_LOOKED_BACK_COUNT, READY_NS
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import AFTER_ALL, BEFORE_ALL, Times, ordered, union
 from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.walls.memory import calls_of_threads
 from wallscope.walls.typical import TypicalWork
 
-READY_NS = 10_000
-"""Work that has been ready for so long waits for more than the latency of its launch."""
-_RIGHT_AFTER_NS = 5_000
-_MOST_LOOKED_AT = 8
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
@@ -115,9 +112,9 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
     by_end = np.argsort(end_ns, kind="stable")
     place = np.searchsorted(end_ns[by_end], start_ns[later], side="right") - 1
     earlier = np.full(later.size, -1, np.int64)
-    for back in range(_MOST_LOOKED_AT):
+    for back in range(HELD_LOOKED_BACK_COUNT):
         row = by_end[(place - back).clip(0)]
-        is_near = (place - back >= 0) & (end_ns[row] > start_ns[later] - _RIGHT_AFTER_NS)
+        is_near = (place - back >= 0) & (end_ns[row] > start_ns[later] - HELD_BEHIND_NS)
         is_other = (stream[row] != stream[later]) & (issued_ns[row] < issued_ns[later])
         waited = is_near & is_other & (ready_ns[later] <= end_ns[row] - READY_NS)
         earlier = np.where((earlier < 0) & waited, row, earlier)
