@@ -29,6 +29,7 @@ from wallscope.model.selection import Selection
 from wallscope.model.throughput import StepFacts
 from wallscope.render.document import document
 from wallscope.sides import captures, runs_of
+from wallscope.thresholds import MARGIN_SHARE
 from wallscope.timeline.axes import stream_axes
 from wallscope.views.notebook import FIGURES, card, comparison_card
 from wallscope.walls.exported import ANSWER_TABLES, answer_frame
@@ -246,7 +247,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
 
 def diff(
-    base: AnyPath, head: AnyPath, *, rank: int | None = None, margin_ratio: float = 0.02
+    base: AnyPath, head: AnyPath, *, rank: int | None = None, margin_ratio: float = MARGIN_SHARE
 ) -> ComparisonResult:
     """Compare two sides, as `wallscope diff` does: exports, answers in JSON, folders or patterns of runs.
 

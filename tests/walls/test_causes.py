@@ -7,7 +7,8 @@ from wallscope.arrays.columns import place
 from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES
 from wallscope.model.kinds import CopyCause, DeviceState, LinkKind
 from wallscope.walls.causes import caused, operation_causes
-from wallscope.walls.slices import NO_SLACK, Told
+from wallscope.walls.gaps import NO_SLACK
+from wallscope.walls.slices import Told
 
 OPS = (
     Op(0, 0, 10, "compute"),  # 0

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 
 import typer
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.cli.advise import advise
 from wallscope.cli.analyze import analyze
 from wallscope.cli.cache import cache

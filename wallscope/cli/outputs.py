@@ -139,7 +139,8 @@ class Outputs:
             if folder is not None:
                 progress(f"writing {folder.name}")
                 name = found.analysis.inputs[0].name
-                write_folder(folder, partial(write_tables, kind=kind, source=name, frame=tables.frame))
+                writer = partial(write_tables, kind=kind, source=name, frame=tables.frame)
+                write_folder(folder, writer, partial(_is_ours, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
             traced = tables.traced()
@@ -167,7 +168,7 @@ class Outputs:
         for kind, folder in wanted:
             if folder is not None:
                 progress(f"writing {folder.name}")
-                write_folder(folder, partial(writer, kind=kind))
+                write_folder(folder, partial(writer, kind=kind), partial(_is_ours, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
             drawn = tracks(job.known)

@@ -15,12 +15,14 @@ from wallscope.fixes.hardware import Machine
 from wallscope.fixes.published import Model, bands, long_family, nearest
 from wallscope.model.advice import Advice, Folding, Item, Sizes
 from wallscope.model.configuration import Value
+from wallscope.thresholds import (
+    LONG_SEQUENCE_COUNT,
+    TENSOR_FOR_CONTEXT_COUNT,
+    TENSOR_FOR_CONTEXT_FROM_COUNT,
+    TOKENS_OF_A_RANK_COUNT,
+)
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
-_SHORT = 8_192
-_TOKENS_A_RANK = 4_096
-_TRADED_FROM = 131_072
-_TRADED_TENSOR = 4
 _NAMES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "etp": "expert_tensor"}
 _YOURS = "your sizes"
 _PHASES = ("freeze", "fit", "scale", "profile", "retune", "validate")
@@ -81,10 +83,12 @@ def context_rule(seq_length: int, machine: Machine) -> tuple[int, int]:
 
     On racks of one NVLink domain, from 128K on, TP takes its part and ranks hold 8,192 tokens.
     """
-    if machine.is_rack and seq_length >= _TRADED_FROM:
-        ranks = _power_of_two(seq_length / (2 * _TOKENS_A_RANK))
-        return max(ranks // _TRADED_TENSOR, 1), _TRADED_TENSOR
-    return (_power_of_two(seq_length / _TOKENS_A_RANK) if seq_length > _TOKENS_A_RANK else 1), 1
+    if machine.is_rack and seq_length >= TENSOR_FOR_CONTEXT_FROM_COUNT:
+        ranks = _power_of_two(seq_length / (2 * TOKENS_OF_A_RANK_COUNT))
+        return max(ranks // TENSOR_FOR_CONTEXT_COUNT, 1), TENSOR_FOR_CONTEXT_COUNT
+    return (
+        _power_of_two(seq_length / TOKENS_OF_A_RANK_COUNT) if seq_length > TOKENS_OF_A_RANK_COUNT else 1
+    ), 1
 
 
 def _power_of_two(value: float) -> int:
@@ -109,7 +113,7 @@ def advised(wanted: Wanted) -> Advice:
     chosen, layout = _layout(wanted)
     accumulation = _accumulation(wanted, layout)
     largest = _largest_expert(wanted, layout.sizes)
-    is_long = wanted.seq_length > _SHORT
+    is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
     return Advice(
         schema="wallscope.advice/1",
         model=wanted.model.id,
@@ -184,11 +188,11 @@ def _candidates(wanted: Wanted) -> Iterator[_Candidate]:
     if family is not None:
         length = "this length" if family.seq_length == wanted.seq_length else f"{family.seq_length:,} tokens"
         yield _Candidate(family.sizes, f"published for {length}: {family.text}", family.virtual_pipeline)
-    is_long = wanted.seq_length > _SHORT
+    is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
     count = 0
     for preset in nearest(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision):
         sizes = preset.sizes
-        if is_long or wanted.seq_length <= _TOKENS_A_RANK:
+        if is_long or wanted.seq_length <= TOKENS_OF_A_RANK_COUNT:
             sizes = replace(
                 sizes, context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
             )
@@ -241,7 +245,7 @@ def _rules() -> tuple[_Rule, ...]:
 def _items(wanted: Wanted, chosen: _Candidate, layout: Folding, accumulation: int | None) -> Iterator[Item]:
     sizes = layout.sizes
     facts = _facts(wanted, layout)
-    first = _power_of_two(wanted.seq_length / _TOKENS_A_RANK)
+    first = _power_of_two(wanted.seq_length / TOKENS_OF_A_RANK_COUNT)
     virtual = chosen.virtual_pipeline
     words = {
         "fewest": layout.fewest_gpus,

@@ -9,9 +9,9 @@ from wallscope.model.analysis import CauseTime
 from wallscope.model.catalogue import PEER_WAIT, is_part
 from wallscope.model.fixes import Fix, Precondition, Setting, System
 from wallscope.model.kinds import Wall
+from wallscope.thresholds import NEXT_WALL_OF_FIX_SHARE
 from wallscope.units import duration, percent
 
-_NEXT_SHARE = 0.10
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _PHASES = tuple(Phase)
 _OF_FRAMEWORK: dict[object, tuple[System, ...]] = {
@@ -182,4 +182,4 @@ def _next_wall(run: Run, wall: Wall, won_ns: int) -> str:
     if wall in losses:
         losses[wall] = max(losses[wall] - won_ns, 0)
     largest = max(losses, key=lambda loss: losses[loss])
-    return str(largest if losses[largest] >= _NEXT_SHARE * left_ns else Wall.COMPUTE)
+    return str(largest if losses[largest] >= NEXT_WALL_OF_FIX_SHARE * left_ns else Wall.COMPUTE)

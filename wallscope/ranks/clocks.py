@@ -14,6 +14,7 @@ from wallscope.model.job import Clock, ClockMethod, Clocks
 from wallscope.model.kinds import Collective
 from wallscope.ranks.gathering import Gathered
 from wallscope.ranks.pairing import Times64, line, tells_drift
+from wallscope.thresholds import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
 SYMMETRIC = (
     Collective.ALL_REDUCE,
@@ -24,9 +25,7 @@ SYMMETRIC = (
     Collective.DISPATCH,
     Collective.COMBINE,
 )
-_ROUNDS = 3
 _PPM = 1e6
-_LARGEST_DRIFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
         own = clock == number
         shift[own] = fit.offset_ns + fit.drift * (end_ns[own] - fit.begin_ns)
     rows = _shifted(rows, shift).with_columns(is_tied=is_tied)
-    for _ in range(_ROUNDS):
+    for _ in range(CLOCK_ROUNDS_COUNT):
         own_shift = _of_members(rows)
         rows = _shifted(rows, own_shift)
     low, high = _residuals(rows)
@@ -121,7 +120,7 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
             number, at_ns = int(own["clock"][0]), own["end_ns"].to_numpy()
             begin_ns = round(at_ns.min())
             offset_ns, drift = line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
-            if abs(drift) > _LARGEST_DRIFT:
+            if abs(drift) > LARGEST_DRIFT_RATIO:
                 offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
             fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), tells_drift(at_ns))
             all_own = ends.filter(pl.col("clock") == number)

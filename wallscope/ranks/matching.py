@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.ranks.pairing import Laid, Series, by_end, by_order, series_of
-
-_SAME_NS, _SAME_RATIO = 5_000, 3.0
+from wallscope.thresholds import EVEN_GROUP_NS, EVEN_GROUP_RATIO
 
 MEETINGS = pl.Schema(
     {
@@ -85,7 +84,9 @@ def _groups(alike: _Alike) -> Iterator[pl.DataFrame]:
         found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))
         taken = {alike.series[leader].member: (leader, np.arange(len(alike.series[leader].rows)))}
         for laid, other in found:
-            is_even = alike.is_told or laid.spread_ns <= _SAME_RATIO * found[0][0].spread_ns + _SAME_NS
+            is_even = (
+                alike.is_told or laid.spread_ns <= EVEN_GROUP_RATIO * found[0][0].spread_ns + EVEN_GROUP_NS
+            )
             if (
                 alike.series[other].member in taken
                 or len(taken) == alike.participants

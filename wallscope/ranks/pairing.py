@@ -12,6 +12,20 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import Rows, filled
+from wallscope.thresholds import (
+    FARTHEST_SHIFT_COUNT,
+    FARTHEST_UNTOLD_SHIFT_COUNT,
+    FEWEST_FOR_DRIFT_COUNT,
+    FEWEST_PAIRED_COUNT,
+    PAIRED_ALIKE_SHARE,
+    PAIRED_SPREAD_NS,
+    PAIRED_SPREAD_SHARE,
+    SAME_SHIFT_NS,
+    SAME_SHIFT_RATIO,
+    SHIFT_SAMPLE_COUNT,
+    SHORTEST_FOR_DRIFT_NS,
+    SIZED_MET_SPREAD_NS,
+)
 from wallscope.timeline.partners import met, spread_ns, spreads_ns
 from wallscope.timeline.spans import Times
 
@@ -19,14 +33,7 @@ Times64 = npt.NDArray[np.float64]
 Line = tuple[float, float]
 """Value at 0, and slope."""
 
-_FEWEST = 2
-_SAMPLED, _AT_ONCE = 400, 256
-_FARTHEST_SHIFT, _FEW = 256, 4
-_LEAST_ALIKE = 0.98
-_CLOSE_NS, _CLOSE_SHARE = 50_000, 0.25
-_SIZED_CLOSE_NS = 20_000
-_SAME_NS, _SAME_RATIO = 5_000, 1.5
-_FEWEST_FOR_DRIFT, _SHORTEST_FOR_DRIFT_NS = 8, 50_000_000
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ def by_end(one: Series, other: Series, *, is_sized: bool) -> Laid | None:
     Where the size of the group is known, the closest are taken, and need not be that close.
     """
     times = (one.start_ns, one.end_ns, other.start_ns, other.end_ns)
-    found = met(*times, _SIZED_CLOSE_NS) if is_sized else met(*times)
+    found = met(*times, SIZED_MET_SPREAD_NS) if is_sized else met(*times)
     return None if found is None else _laid(one, other, *found)
 
 
@@ -83,16 +90,16 @@ def by_order(one: Series, other: Series, *, is_told: bool) -> Laid | None:
     if not is_told and len(one.rows) == len(other.rows):
         shift = 0
     else:
-        shift = _shift(one, other, _FARTHEST_SHIFT if is_told else _FEW)
+        shift = _shift(one, other, FARTHEST_SHIFT_COUNT if is_told else FARTHEST_UNTOLD_SHIFT_COUNT)
     places, others = _beside(len(one.rows), len(other.rows), shift)
-    if places.size < (1 if is_told else _FEWEST):
+    if places.size < (1 if is_told else FEWEST_PAIRED_COUNT):
         return None
-    if (one.kinds[places] == other.kinds[others]).mean() < _LEAST_ALIKE:
+    if (one.kinds[places] == other.kinds[others]).mean() < PAIRED_ALIKE_SHARE:
         return None
     laid = _laid(one, other, places, others)
     if not is_told:
         starts = straightened(one.end_ns[places], other.start_ns[others] - one.start_ns[places])
-        if laid.spread_ns > max(_CLOSE_NS, _CLOSE_SHARE * spread_ns(starts)):
+        if laid.spread_ns > max(PAIRED_SPREAD_NS, PAIRED_SPREAD_SHARE * spread_ns(starts)):
             return None
     return laid
 
@@ -110,7 +117,7 @@ def line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
 
 def tells_drift(at_ns: Times | Times64) -> bool:
     """Whether there are enough points, far enough apart, to tell a drift."""
-    return bool(at_ns.size >= _FEWEST_FOR_DRIFT and np.ptp(at_ns) >= _SHORTEST_FOR_DRIFT_NS)
+    return bool(at_ns.size >= FEWEST_FOR_DRIFT_COUNT and np.ptp(at_ns) >= SHORTEST_FOR_DRIFT_NS)
 
 
 def straightened(at_ns: Times, apart_ns: Times) -> Times64:
@@ -131,13 +138,16 @@ def _shift(one: Series, other: Series, farthest: int) -> int:
     None, if both are as long and keep one distance; else what makes the distances of ends vary least, of
     about equals none, else what makes them least.
     """
-    if len(one.rows) == len(other.rows) and _varies(one, other, np.zeros(1, np.int64))[0][0] <= _CLOSE_NS:
+    if (
+        len(one.rows) == len(other.rows)
+        and _varies(one, other, np.zeros(1, np.int64))[0][0] <= PAIRED_SPREAD_NS
+    ):
         return 0
     longer = max(len(one.rows), len(other.rows))
     most = min(longer - 1, abs(len(one.rows) - len(other.rows)) + farthest)
     shifts = np.arange(-most, most + 1, dtype=np.int64)
     varied_ns, apart_ns = _varies(one, other, shifts)
-    good = np.flatnonzero(varied_ns <= _SAME_RATIO * varied_ns.min() + _SAME_NS)
+    good = np.flatnonzero(varied_ns <= SAME_SHIFT_RATIO * varied_ns.min() + SAME_SHIFT_NS)
     best = np.lexsort((np.abs(shifts[good]), apart_ns[good], shifts[good] != 0))[0]
     return int(shifts[good[best]])
 
@@ -151,13 +161,13 @@ def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]
     counts = np.minimum(len(one.rows), len(other.rows) - shifts) - first
     varied_ns, apart_ns = np.full(shifts.size, np.inf), np.full(shifts.size, np.inf)
     enough = np.flatnonzero((counts > 0) & (2 * counts >= min(len(one.rows), len(other.rows))))
-    widths = np.minimum(counts, _SAMPLED)
+    widths = np.minimum(counts, SHIFT_SAMPLE_COUNT)
     for width in np.unique(widths[enough]).tolist():
         alike = enough[widths[enough] == width]
         for rows in np.split(alike, range(_AT_ONCE, alike.size, _AT_ONCE)):
             places = first[rows, None] + _sampled(counts[rows], width)
             others = places + shifts[rows, None]
-            same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= _LEAST_ALIKE
+            same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= PAIRED_ALIKE_SHARE
             at_ns = one.end_ns[places[same]]
             own_ns = other.end_ns[others[same]] - at_ns
             varied_ns[rows[same]] = spreads_ns(_all_straightened(at_ns, own_ns))
@@ -167,7 +177,7 @@ def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]
 
 def _sampled(counts: Rows, width: int) -> Rows:
     """So many numbers below each count, evenly spaced; a row for each."""
-    if width < _SAMPLED:
+    if width < SHIFT_SAMPLE_COUNT:
         return np.broadcast_to(np.arange(width, dtype=np.int64), (counts.size, width))
     return np.linspace(0, counts - 1, width, axis=-1).astype(np.int64)
 

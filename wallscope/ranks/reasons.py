@@ -9,13 +9,15 @@ from wallscope.model.catalogue import meaning
 from wallscope.model.job import Reason
 from wallscope.model.kinds import ComputeCategory, Wall
 from wallscope.model.profile import Profile
+from wallscope.thresholds import (
+    COMPARED_PEERS_COUNT,
+    MOST_OF_LATENESS_SHARE,
+    SAME_KERNEL_COUNT_SHARE,
+    SLOWED_ALIKE_SHARE,
+)
 from wallscope.units import duration, signed_percent
 
 _KEY = ("path", "category", "name")
-_MOST_PEERS = 8
-_SAME_COUNT = 0.005
-_MOST_OF = 0.6
-_SLOWED_ALIKE = 0.5
 _COMPUTE = [str(category) for category in ComputeCategory]
 _OF_EXPERTS = (ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL)
 _TOKENS = ("all-to-all", "dispatch", "combine")
@@ -55,7 +57,7 @@ def why(late: Side, others: Sequence[Side], more_ns: Mapping[Wall, int]) -> Why:
 
     `more_ns` is what each wall owned longer than on those who waited, before the collectives in question.
     """
-    beside = [side for side in others if len(side.steps)][:_MOST_PEERS]
+    beside = [side for side in others if len(side.steps)][:COMPARED_PEERS_COUNT]
     wall = max(more_ns, key=lambda wall: (more_ns[wall], wall), default=None)
     if wall is None or more_ns[wall] <= 0 or not beside:
         return Why(None, None, Reason.UNKNOWN, None, "what kept it is not in the capture")
@@ -113,7 +115,7 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
     over_ns = float(both["over"].sum())
     if over_ns <= 0:
         return Why(Wall.COMPUTE, None, Reason.UNKNOWN, None, "compute takes longer, but no kernel does")
-    same = (pl.col("count") - pl.col("count_usual")).abs() <= _SAME_COUNT * pl.col("count_usual")
+    same = (pl.col("count") - pl.col("count_usual")).abs() <= SAME_KERNEL_COUNT_SHARE * pl.col("count_usual")
     is_expert = pl.col("category").is_in([str(category) for category in _OF_EXPERTS])
     most = (
         both.group_by("category", maintain_order=True)
@@ -122,7 +124,7 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
     )
     cause = f"compute/{most['category'][0]}"
     added_ns = float(both.filter(~same)["over"].sum())
-    if added_ns >= _MOST_OF * over_ns:
+    if added_ns >= MOST_OF_LATENESS_SHARE * over_ns:
         said = f"it runs other kernels than its peers: {duration(round(added_ns))} more a step"
         return Why(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, said, round(over_ns))
     alike = both.filter(same & (pl.col("work_usual") > 0))
@@ -131,9 +133,9 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
     )
     expert_ns = float(alike.filter(is_expert)["over"].sum())
     if (
-        expert_ns >= _MOST_OF * over_ns
+        expert_ns >= MOST_OF_LATENESS_SHARE * over_ns
         and expert is not None
-        and (dense or 1.0) - 1 < _SLOWED_ALIKE * (expert - 1)
+        and (dense or 1.0) - 1 < SLOWED_ALIKE_SHARE * (expert - 1)
     ):
         said = (
             f"its experts' kernels take {signed_percent(expert - 1)}{_tokens(late, others)}, the others"
@@ -142,7 +144,7 @@ def _computing(late: Side, others: Sequence[Side]) -> Why:
         return Why(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, said, round(over_ns))
     assert ratio is not None  # noqa: S101  # over_ns > 0 with like counts
     uneven = _unevenness(alike, ratio)
-    if uneven <= _SLOWED_ALIKE:
+    if uneven <= SLOWED_ALIKE_SHARE:
         said = f"the same kernels take {signed_percent(ratio - 1)}, all alike: a slower GPU clock"
         return Why(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, said, round(over_ns))
     said = f"as many kernels take {signed_percent(ratio - 1)}, {most['category'][0]} most: more work in each"

@@ -12,13 +12,15 @@ from wallscope.model.profile import Profile
 from wallscope.ranks.lateness import MORE
 from wallscope.ranks.reasons import Side, Why, why
 from wallscope.ranks.typical import Steps
+from wallscope.thresholds import (
+    FEWEST_LATE_STEPS_COUNT,
+    LATE_IN_TURN_SHARE,
+    LATE_OF_ALL_SHARE,
+    LATE_SHARE,
+    LATE_STEPS_SHARE,
+    UNEVEN_STAGES_SHARE,
+)
 from wallscope.units import percent
-
-_LEAST_SHARE, _LEAST_IN_TURN = 0.01, 0.05
-_MOST_STEPS = 2 / 3
-_LEAST_OF_ALL = 0.004
-_LEAST_STEPS = 3
-_UNEVEN_STAGES = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,11 @@ def _judged(ranks: Ranks, place: int) -> Straggler | None:
     late_ns = table["late_ns"].fill_null(0).to_numpy()
     net_ns = late_ns - table["waits_ns"].fill_null(0).to_numpy()
     count, usual_ns = len(table), float(np.median(steps.length_ns)) if len(table) else 0.0
-    is_late = net_ns >= max(_LEAST_SHARE * usual_ns, ranks.noise_ns)
-    repeated = count >= _LEAST_STEPS and is_late.sum() >= _MOST_STEPS * count
+    is_late = net_ns >= max(LATE_SHARE * usual_ns, ranks.noise_ns)
+    repeated = count >= FEWEST_LATE_STEPS_COUNT and is_late.sum() >= LATE_STEPS_SHARE * count
     if not repeated:
-        is_late = net_ns >= max(_LEAST_IN_TURN * usual_ns, ranks.noise_ns)
-        if not is_late.any() or net_ns[is_late].sum() < _LEAST_OF_ALL * steps.length_ns.sum():
+        is_late = net_ns >= max(LATE_IN_TURN_SHARE * usual_ns, ranks.noise_ns)
+        if not is_late.any() or net_ns[is_late].sum() < LATE_OF_ALL_SHARE * steps.length_ns.sum():
             return None
     in_question = table.filter(pl.Series(is_late))
     more_ns = {
@@ -132,7 +134,7 @@ def slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple[Stra
     step_ns = float(np.median([np.median(steps.length_ns) for steps in ranks.steps]))
     over_ns = slowest.compute_ns - usual_ns
     waits_least = slowest.bubble_ns <= min(stage.bubble_ns for stage in others)
-    if over_ns < _UNEVEN_STAGES * step_ns or not waits_least:
+    if over_ns < UNEVEN_STAGES_SHARE * step_ns or not waits_least:
         return ()
     beside = [ranks.side(place) for stage in others for place in stage.places]
     found = []

@@ -10,9 +10,9 @@ from wallscope.model.job import RankGroup
 from wallscope.model.kinds import ComputeCategory
 from wallscope.model.profile import Profile
 from wallscope.ranks.typical import Steps, among
+from wallscope.thresholds import MATERIAL_KERNEL_SHARE
 
 _COMPUTE = [str(category) for category in ComputeCategory]
-_MATERIAL = 0.01
 
 
 def groups(profiles: Sequence[Profile], steps: Sequence[Steps]) -> tuple[RankGroup, ...]:
@@ -50,7 +50,7 @@ def _fingerprint(profile: Profile, steps: Steps) -> object:
         .group_by("category", "name")
         .agg(pl.col("work_ns", "count").sum())
     )
-    material = sums.filter(pl.col("work_ns") >= _MATERIAL * max(int(sums["work_ns"].sum()), 1))
+    material = sums.filter(pl.col("work_ns") >= MATERIAL_KERNEL_SHARE * max(int(sums["work_ns"].sum()), 1))
     count = max(len(steps.deciding), 1)
     kernels = [(category, name, round(total / count)) for category, name, _, total in material.iter_rows()]
     return profile.header.work.gpu, profile.header.work.unit, tuple(sorted(kernels))

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from wallscope.model.job import Job, RankWaits
+from wallscope.thresholds import TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
 from wallscope.units import duration, percent, plural
 
 _MOST_NAMED = 3
-_TELLING_WAIT = 0.25
-_TELLING_JITTER = 0.02
 _BOUND = {
     "compute": "compute-bound",
     "communication": "bound by communication",
@@ -67,7 +66,7 @@ def _waits(job: Job, critical: RankWaits) -> Iterator[str]:
         yield f"{none}: who waits for whom is unknown."
         return
     most = max(job.members, key=lambda one: (one.all_wait_ns, -one.place))
-    if most.all_residence_ns and most.all_wait_ns >= _TELLING_WAIT * most.all_residence_ns:
+    if most.all_residence_ns and most.all_wait_ns >= TOLD_WAIT_SHARE * most.all_residence_ns:
         yield (
             f"In the capture {most.name} waits for peers {duration(most.all_wait_ns)} of the"
             f" {duration(most.all_residence_ns)} that its collectives last"
@@ -78,7 +77,7 @@ def _waits(job: Job, critical: RankWaits) -> Iterator[str]:
             )
         )
     step_ns = sum(job.walls.parts())
-    if not job.stragglers and step_ns and job.collectives.jitter_ns >= _TELLING_JITTER * step_ns:
+    if not job.stragglers and step_ns and job.collectives.jitter_ns >= TOLD_JITTER_SHARE * step_ns:
         yield (
             f"All wait for each other now and then: {duration(job.collectives.jitter_ns)} a step and rank"
             f" in the mean ({percent(job.collectives.jitter_ns / step_ns)})."

@@ -10,6 +10,7 @@ import polars as pl
 
 from wallscope.model.kinds import Axis
 from wallscope.ranks.clocks import SYMMETRIC
+from wallscope.thresholds import EARLY_RECEIVER_NS
 
 _NS = pl.Int64()
 SPLIT = pl.Schema(
@@ -74,4 +75,4 @@ def _transfer_ns() -> pl.Expr:
 
 def _tolerance() -> pl.Expr:
     """Senders may be through a little before a receiver's clock says that it began."""
-    return pl.lit(50_000, _NS)
+    return pl.lit(EARLY_RECEIVER_NS, _NS)

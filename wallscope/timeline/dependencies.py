@@ -16,14 +16,21 @@ from wallscope.arrays.columns import Flags, filled, place
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
-from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans, call_times
+from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT
+from wallscope.timeline.call_spans import (
+    Activities,
+    CallSpans,
+    CallTimes,
+    by_thread,
+    call_times,
+    flatten_calls,
+)
 from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
 from wallscope.timeline.spans import Numbers, numbers
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
-_MOST_ROUNDS = 3
 _BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
 
 
@@ -37,7 +44,8 @@ class Dependencies:
         waits: what waits mean, and how that and the streams of their records were found.
         call_start_ns, call_end_ns, call_thread: of each call, as in `CALLS`.
         calls: the same, to be asked of many calls at once.
-        spans: calls laid flat, by thread.
+        activities: what each thread was in at every moment.
+        spans: the same, by thread.
         blocking: what each blocking call waited for; empty where there was nothing to wait for.
         waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
     """
@@ -51,6 +59,7 @@ class Dependencies:
     call_end_ns: Numbers
     call_thread: Numbers
     calls: CallTimes
+    activities: Activities
     spans: Mapping[int, CallSpans]
     blocking: Mapping[int, Tail]
     waits_seen: int
@@ -78,6 +87,7 @@ def dependencies(capture: Capture) -> Dependencies:
     graphs.order(order)
     blocking = _synchronising(capture, order, waits) | _copying(operations, calls)
     blocking |= {one: (*blocking[one], UNRESOLVED) for one in unexplained if one in blocking}
+    activities = flatten_calls(calls, len(capture.threads))
     return Dependencies(
         start_ns=numbers(operations["start_ns"].to_numpy()),
         end_ns=numbers(operations["end_ns"].to_numpy()),
@@ -88,7 +98,8 @@ def dependencies(capture: Capture) -> Dependencies:
         call_end_ns=numbers(times.end_ns.told),
         call_thread=numbers(times.thread.told),
         calls=times,
-        spans=call_spans(calls),
+        activities=activities,
+        spans=by_thread(activities),
         blocking=blocking,
         waits_seen=order.waits_seen + len(blocking),
         waits_resolved=order.waits_resolved + sum(UNRESOLVED not in tail for tail in blocking.values()),
@@ -110,7 +121,7 @@ def _ordered(
 
     order = order_by(waits)
     recording = RecordingStreams(order, waits, operations, times)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(EXPLAINED_ROUNDS_COUNT):
         told = recording.found()
         if told is waits:
             break

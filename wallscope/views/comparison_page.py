@@ -7,6 +7,7 @@ from wallscope.model.comparison import Comparison, WallDelta
 from wallscope.model.kinds import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.render.offline import offline
+from wallscope.thresholds import SHOWN_CHANGE_SHARE
 from wallscope.views.blocks import Section
 from wallscope.views.comparison_text import headline, sureness, verdict_word
 from wallscope.views.sections.comparability import comparability, compared_how
@@ -22,7 +23,6 @@ from wallscope.views.words import WALL_WORDS
 
 _MOST_DIFFERENCES = 6
 _MOST_CAUSES = 5
-_TELLING_SHARE = 0.001
 _WIDE, _BROAD = 0.08, 0.3
 
 
@@ -57,7 +57,7 @@ def _first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
     comparison, step = report.comparison, report.comparison.step
     longest_ns = max(step.base_typical_ns, step.head_typical_ns, 1)
     changed = comparison.deltas.causes
-    least_ns = step.base_typical_ns * _TELLING_SHARE
+    least_ns = step.base_typical_ns * SHOWN_CHANGE_SHARE
     telling = max(sum(abs(row.delta_ns) >= least_ns for row in changed[:_MOST_CAUSES]), 1)
     causes_shown, rest = changed[:telling], changed[telling:]
     graded = sorted(comparison.gates, key=lambda gate: gate.held)

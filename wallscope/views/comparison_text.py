@@ -3,11 +3,12 @@
 import re
 
 from wallscope import units
-from wallscope.model.comparison import ASSUMED_OFF, Comparison, OperationDelta, StepChange
+from wallscope.model.comparison import Comparison, OperationDelta, StepChange
 from wallscope.render.foreign import visible
+from wallscope.thresholds import ASSUMED_OFF_SHARE
 
 _LEAST_ROOM = 12
-_ASSUMED = f"{100 * ASSUMED_OFF:.0f} %"
+_ASSUMED = f"{100 * ASSUMED_OFF_SHARE:.0f} %"
 _WORDS = {
     "regression": "SLOWER",
     "improvement": "FASTER",

@@ -12,10 +12,10 @@ from wallscope.model.fixes import Fix, Met, Setting, System, first_screen
 from wallscope.model.whatif import Answer, Replay
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.grids import titled
+from wallscope.thresholds import SHOWN_WIN_SHARE
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
-_LEAST_WON = 0.001
 _BESIDE: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: tuple[Met, ...] = ("met", "unmet", "unknown")
 
@@ -35,7 +35,7 @@ def replayed(answer: Answer) -> str:
     if len(answer.questions) > _MOST_QUESTIONS:
         asked += f" and {len(answer.questions) - _MOST_QUESTIONS} more"
     before_ns = answer.step_ns + answer.won_ns
-    if abs(answer.won_ns) < _LEAST_WON * before_ns:
+    if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
         return f"replay: wins nothing, {answer.next_wall} is the wall ({asked})"
     return f"replay: {units.change(before_ns, answer.step_ns)}, then {answer.next_wall} is the wall ({asked})"
 

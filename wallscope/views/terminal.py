@@ -8,12 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from wallscope import units
-from wallscope.model.analysis import ENOUGH_STEPS, Analysis, Anchor, Rank
+from wallscope.model.analysis import Analysis, Anchor, Rank
 from wallscope.model.capture import Export, Finding, Severity
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.throughput import Throughput
 from wallscope.render.foreign import spelled, visible
 from wallscope.render.grids import titled
+from wallscope.thresholds import ENOUGH_STEPS_COUNT
 from wallscope.views.details import details, rank_name
 from wallscope.views.fixes import fixes
 from wallscope.views.job import job_sections, job_verdict
@@ -117,7 +118,7 @@ def steps_found(anchor: Anchor, rank: Rank) -> Text:
     steady = sorted(step.end_ns - step.start_ns for step in rank.steps if step.steady)
     counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
     found = f"found {_by(anchor)}"
-    if len(steady) < ENOUGH_STEPS and anchor.inner is not None:
+    if len(steady) < ENOUGH_STEPS_COUNT and anchor.inner is not None:
         inner = anchor.inner
         spread = f"median {units.duration(inner.median_ns)}, {_spread(inner.p10_ns, inner.p90_ns)}"
         name = visible(inner.name, most=40)

@@ -14,9 +14,9 @@ from wallscope.model.kinds import Wall
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.foreign import visible
 from wallscope.render.grids import bar, grid, titled
+from wallscope.thresholds import SHOWN_LOSS_SHARE
 
 _MOST_CAUSES = 5
-_LEAST_SHARE = 0.001
 _WIDE = 110
 _MARK = "◀"
 
@@ -37,7 +37,7 @@ def walls(rank: Rank, analysis: Analysis, unit: str) -> RenderableType:
 
 def causes(rank: Rank, opportunities: tuple[Opportunity, ...], unit: str) -> RenderableType | None:
     """The losses of the typical step by what each owns, and its ceiling."""
-    lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.share >= _LEAST_SHARE]
+    lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.share >= SHOWN_LOSS_SHARE]
     if not lost:
         return None
     ceilings = {entry.cause: entry for entry in opportunities}

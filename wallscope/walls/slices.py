@@ -16,8 +16,7 @@ from wallscope.arrays.groups import spread
 from wallscope.arrays.lookup import within
 from wallscope.model.kinds import DeviceState, OperationClass
 from wallscope.timeline.spans import Spans, Times, distinct, ordered, union
-
-NO_SLACK = -(2**62)
+from wallscope.walls.gaps import NO_SLACK, Links
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class _Pieces:
 
 def slices(
     operations: pl.DataFrame,
-    links: pl.DataFrame,
+    links: Links,
     windows: pl.DataFrame,
     recomputed: pl.Series,
     on_threads: Mapping[int, Times],
@@ -120,7 +119,7 @@ def slices(
 
     Args:
         operations: `CLASSIFIED`, those of the rank.
-        links: `LINKS` of the rank.
+        links: the links of the rank.
         windows: `WINDOWS` of the rank.
         recomputed: numbers of the operations that repeat forward work.
         on_threads: moments at which the time of a thread is cut, in order, by thread.
@@ -131,8 +130,7 @@ def slices(
         operations["end_ns"].to_numpy(),
         filled(operations["class"]),
     )
-    start_ns, end_ns = links["start_ns"].to_numpy(), links["end_ns"].to_numpy()
-    bound = _Pieces(start_ns, end_ns, np.arange(len(links)), links["op"].to_numpy().astype(np.int64))
+    bound = _Pieces(links.start_ns, links.end_ns, np.arange(links.gap.size), links.op.astype(np.int64))
     pieces = bound.beside(*_owned(ran, recomputed.to_numpy()))
     tiles = (pieces.start_ns[1:] == pieces.end_ns[:-1]).all()
     assert tiles, "the links and the compute of a rank leave time out or count it twice"  # noqa: S101  # the law
@@ -141,27 +139,27 @@ def slices(
     )
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     pieces = pieces.cut(_moments(communicating, copying, bounds))
-    pieces = _cut_on_threads(pieces, np.append(links["thread"].to_numpy(), -1), on_threads)
+    pieces = _cut_on_threads(pieces, np.append(links.thread, -1), on_threads)
     window = np.searchsorted(bounds.start_ns, pieces.start_ns, side="right") - 1
     held = np.flatnonzero((window >= 0) & (pieces.start_ns < bounds.end_ns[window]))
     pieces = pieces.rows(held)
     link = pieces.link
     gap, next_op, call, thread = (
-        np.append(links[name].to_numpy(), np.int32(-1))[link] for name in ("gap", "next_op", "call", "thread")
+        np.append(column, np.int32(-1))[link]
+        for column in (links.gap, links.next_op, links.call, links.thread)
     )
-    slack_ns = links["slack_ns"].fill_null(NO_SLACK).to_numpy()
     return Told(
         window=window[held],
         start_ns=pieces.start_ns,
         end_ns=pieces.end_ns,
         state=_state(pieces, ran.of(OperationClass.OPAQUE_GRAPH).op, communicating, copying),
-        kind=np.append(filled(links["kind"]).astype(np.int8), np.int8(-1))[link],
+        kind=np.append(links.kind, np.int8(-1))[link],
         gap=gap,
         op=pieces.op,
         next_op=next_op,
         call=call,
         thread=thread,
-        slack_ns=np.append(slack_ns, NO_SLACK)[link],
+        slack_ns=np.append(links.slack_ns, NO_SLACK)[link],
     )
 
 

@@ -23,18 +23,19 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.foreign import visible
+from wallscope.thresholds import (
+    SHOWN_COMPUTE_SHARE,
+    SHOWN_COPY_BYTES,
+    SHOWN_HOST_SHARE,
+    SHOWN_OVERLAP_TAX_SHARE,
+)
 
 _ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row"), "page": Limit(40)}
 _ALL_ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row")}
 _MOST_CALLS, _MOST_ON_PAGE = 4, 30
 _LONGEST_RANGE = 28
-_LEAST_SHARE = 0.001
-"""Of the typical step: what costs less is not worth a line."""
 _TELLING_TIMES = 2
 _MOST_PRECISIONS = 3
-_TELLING_BYTES = 1 << 16
-_TELLING_SHARE = 0.05
-_LEAST_TAX = 0.01
 _WORK = "durations added up"
 _WAITED = "how long the host stood in them: no cost by itself, the device worked"
 _REFILLED = "what the host needed to refill the queue, while the device had nothing to do"
@@ -148,7 +149,7 @@ def describe_communication(communication: Communication) -> Iterator[str]:
             f" {units.milliseconds(communication.blocking_ns)} of all is on the chain that binds the step."
         )
     tax = communication.overlap_tax
-    if tax is not None and abs(tax.ratio - 1) < _LEAST_TAX:
+    if tax is not None and abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE:
         yield f"Kernels take as long beside communication as alone ({tax.kernels:,} compared)."
     elif tax is not None:
         yield (
@@ -240,7 +241,7 @@ def _name_copy(entry: CopyWork) -> str:
 
 def _achieved_rate(entry: CopyWork) -> float | None:
     """Work out bandwidth; tiny copies are all latency, and fills of a cache go past the memory's peak."""
-    is_telling = entry.direction != CopyDirection.FILL and entry.bytes >= _TELLING_BYTES * entry.count
+    is_telling = entry.direction != CopyDirection.FILL and entry.bytes >= SHOWN_COPY_BYTES * entry.count
     return entry.bytes / entry.work_ns * 1e9 if is_telling and entry.work_ns else None
 
 
@@ -258,7 +259,7 @@ def build_host(rank: Rank) -> Section | None:
     details, step_ns = rank.host_details, rank.typical.step_ns
     if details is None:
         return None
-    calls = [call for call in details.blocking_calls if call.drained_ns >= _LEAST_SHARE * step_ns]
+    calls = [call for call in details.blocking_calls if call.drained_ns >= SHOWN_HOST_SHARE * step_ns]
     lines = Lines(tuple(describe_host(details, step_ns)))
     blocks = (_tabulate_calls(calls[:_MOST_CALLS], "step"), lines) if calls else (lines,)
     return Section("host", "Host", "", blocks) if calls or lines.lines else None
@@ -318,7 +319,7 @@ def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
         source = {"switches": "switches of threads", "samples": "CPU samples, estimated"}[cpu.source]
         yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the step ({source})."
     serial = details.serialisation
-    if serial is not None and serial.held_ns >= _LEAST_SHARE * step_ns:
+    if serial is not None and serial.held_ns >= SHOWN_HOST_SHARE * step_ns:
         yield _describe_serialisation(serial)
 
 
@@ -410,7 +411,9 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         "low occupancy": shapes.low_occupancy_share,
         "idle places in last waves": shapes.tail_share,
     }
-    large = {name: share for name, share in shares.items() if share is not None and share >= _TELLING_SHARE}
+    large = {
+        name: share for name, share in shares.items() if share is not None and share >= SHOWN_COMPUTE_SHARE
+    }
     if large:
         listed = ", ".join(f"{name} {units.percent(share)}" for name, share in large.items())
         yield f"Of the work: {listed}."
