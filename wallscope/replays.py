@@ -16,13 +16,18 @@ from wallscope.units import number, percent
 from wallscope.walls.accounting import Divided, rank_windows, windows_of
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.evidence import OperationFacts
-from wallscope.walls.playable import NO_ISSUER, held_operations, playable
-from wallscope.whatif import NO_STEP, Player, answers_of_fixes, composition, refusal
+from wallscope.walls.stretches import NO_ISSUER, held_operations, playable
+from wallscope.whatif import (
+    FIXES,
+    MOST_UNASKED,
+    NO_STEP,
+    Player,
+    answers_of_fixes,
+    composition,
+    refusal,
+)
 
-_FEWEST_WINDOWS, _LARGEST_OWN_ERROR = 2, 0.01
-_MOST_OPERATIONS = 30_000
-_TOO_MANY = 60_000
-"""What is played for an answer that did not ask for it; `wallscope whatif` plays more."""
+_FEWEST_WINDOWS = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Replays:
         if isinstance(player, str):
             return player
         off = player.check.own_error
-        if off > _LARGEST_OWN_ERROR:
+        if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
             return f"played again with nothing changed, steps are {percent(off)} off"
         phases = self.parts.phases
         texts = path_texts(phases.paths, phases.names, phases.paths["path"])
@@ -86,21 +91,20 @@ class Replays:
         shown = windows_of(parts, parts.capture.ranks["rank_id"][self.place])
         if len(shown.windows) < _FEWEST_WINDOWS:
             return NO_STEP
-        alone = held_operations(shown, _MOST_OPERATIONS)
-        if alone > _TOO_MANY:
+        most = FIXES.most_operations
+        alone = held_operations(shown, most)
+        if alone > MOST_UNASKED:
             return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
         count = len(parts.capture.ranks)
-        if count > 1 and count * held_operations(shown, _MOST_OPERATIONS // count) <= _MOST_OPERATIONS:
+        if count > 1 and count * held_operations(shown, most // count) <= most:
             ranks, between, place = rank_windows(parts), self.facts.partners, self.place
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
         try:
-            stretch = playable(
-                self.evidence, ranks, between, parts.phases, parts.capture.names, place, _MOST_OPERATIONS
-            )
+            stretch = playable(self.evidence, ranks, between, parts.phases, parts.capture.names, place, most)
         except NothingToAnalyzeError:
             return NO_ISSUER
         if not stretch.steps["typical"].any():
             return NO_STEP
         tax = self.rank.communication.overlap_tax
-        return Player(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio)
+        return Player(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio, FIXES)
