@@ -10,7 +10,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden bench bench-jobs bench-diff faults floors guided huge screenshots clean
+.PHONY: help demo test test-all check format golden digests bench bench-jobs bench-diff faults floors guided huge screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ format: .venv/stamp  ## format and mend what can be mended
 
 golden: .venv/stamp  ## rewrite the golden files; review the difference
 	$(BIN)/python -m pytest --golden -m 'not slow'
+
+digests: .venv/stamp  ## compare what all commands write with stored digests: a refactoring changes none; takes minutes
+	$(BIN)/python -m tests.digests $(OPTIONS)
 
 $(BULK): .venv/stamp $(wildcard fixtures/bulk*.py fixtures/ddl/*.sql)
 	@mkdir -p build

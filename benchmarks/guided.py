@@ -49,7 +49,7 @@ def _rules(content: bytes) -> None:
 def _record(content: bytes) -> None:
     folder = _ASIDE / "store" / "records" / _COMMIT
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_bytes(content)
+    (folder / f"{'0' * 32}.json").write_bytes(content)
     Store(_ASIDE / "store").all_records()
 
 

@@ -84,7 +84,7 @@ def main() -> None:
     asked = parser.parse_args()
     stretch = stretch_of(asked.file, asked.operations)
     spent_s = timed(stretch, asked.rounds)
-    counts = f"{len(stretch.replay.ops):,} operations, {len(stretch.pieces.call):,} pieces of threads"
+    counts = f"{stretch.graph.op.size:,} operations, {len(stretch.pieces.call):,} pieces of threads"
     told = surroundings(asked.file, asked.rounds)
     shown = told.replace("fresh processes each, in changing order", "rounds")
     put(asked.into, "replay", f"{shown}\n\nPlayed: {counts}.\n\n{table(spent_s)}")

@@ -45,7 +45,8 @@ class Runner:
             "GITHUB_OUTPUT": str(folder / "outputs"),
             "GITHUB_STEP_SUMMARY": str(folder / "summary"),
             "GITHUB_PATH": str(folder / "path"),
-            "RUNNER_TEMP": str(folder),
+            "GITHUB_WORKSPACE": str(folder),
+            "RUNNER_TEMP": str(folder.with_name(f"{folder.name}-temp")),
             "CALLS": str(folder / "calls"),
             "COMMENTS": str(folder / "comments"),
         }
@@ -142,6 +143,88 @@ def test_a_base_without_a_record_fails_nothing(runner, tmp_path):
 
     assert (ran.returncode, runner.outputs) == (0, {"compared": "false", "status": "0"})
     assert "holds no record" in (tmp_path / "summary").read_text()
+
+
+def test_a_base_that_pull_requests_alone_recorded_is_none(runner, tmp_path):
+    report = tmp_path / "report"
+    answer(report / "runs" / "x.json", "x", 1.0, 1)
+    common = {"STORE": "store", "LABELS": "", "REPORT": str(report)}
+    for event, commit in (("pull_request", BASE), ("push", HEAD)):
+        runner.environment["GITHUB_EVENT_NAME"] = event
+        assert runner.run("record", **common, KEEP="1", COMMIT=commit).returncode == 0
+    ran = runner.run("compare", **common, GIVEN="", TARGET=BASE, COMMIT=HEAD, GATES="step>3%")
+    assert (ran.returncode, runner.outputs) == (0, {"compared": "false", "status": "0"})
+
+    runner.run("record", **common, KEEP="9", COMMIT=BASE)
+    ran = runner.run("compare", **common, GIVEN="", TARGET=BASE, COMMIT=HEAD, GATES="step>3%")
+    assert (ran.returncode, runner.outputs["compared"]) == (0, "true")
+
+
+def placed(runner, named, event):
+    ran = runner.run("store", NAMED=str(named), EVENT=event, PYTHON=sys.executable)
+    return ran.returncode, runner.outputs.get("store"), ran.stdout
+
+
+def test_the_store_lies_outside_the_checkout_unless_something_else_is_said(runner, tmp_path):
+    default = f"{runner.environment['RUNNER_TEMP']}/wallscope-store"
+    assert ACTION["inputs"]["store"]["default"] == ""
+    assert placed(runner, "", "pull_request") == (0, default, "")
+    for named in ("s3://bucket/wallscope", tmp_path.parent / "data"):
+        assert placed(runner, named, "pull_request") == (0, str(named), "")
+
+    (tmp_path / ".wallscope").mkdir()
+    code, store, said = placed(runner, "", "push")
+    assert (code, store) == (0, default)
+    assert said.startswith("::warning::wallscope: .wallscope in the checkout is not read")
+    assert all(
+        "steps.store.outputs.store" in step["env"]["STORE"]
+        for step in map(SCRIPTS.get, ("record", "compare"))
+    )
+
+
+@pytest.mark.parametrize("event", ["pull_request", "pull_request_target"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param(".wallscope", id="relative"),
+        pytest.param("{0}/.wallscope", id="absolute"),
+        pytest.param("file://{0}/.wallscope", id="URL"),
+        pytest.param("linked", id="a link to elsewhere"),
+        pytest.param("linked/store", id="behind a link to elsewhere"),
+        pytest.param("{0}-temp/linked/store", id="a link from elsewhere"),
+        pytest.param("{0}-temp/../{1}/.wallscope", id="detour"),
+        pytest.param("{0}", id="the checkout"),
+    ],
+)
+def test_a_pull_request_cannot_bring_its_own_store(runner, tmp_path, named, event):
+    temporary = Path(runner.environment["RUNNER_TEMP"])
+    temporary.mkdir()
+    (tmp_path / "linked").symlink_to(temporary)
+    (temporary / "linked").symlink_to(tmp_path)
+    code, store, said = placed(runner, named.format(tmp_path, tmp_path.name), event)
+
+    assert (code, store) == (2, None)
+    assert said.startswith("::error::wallscope: the store lies in the checkout")
+
+
+def test_a_store_in_the_checkout_is_warned_of_where_nobody_else_wrote_it(runner):
+    code, store, said = placed(runner, "store", "push")
+
+    assert (code, store) == (0, "store")
+    assert said.startswith("::warning::wallscope: the store lies in the checkout")
+
+
+def test_python_takes_no_module_from_the_checkout(runner, tmp_path):
+    (tmp_path / "re.py").write_text("raise SystemExit(9)")
+
+    assert placed(runner, "s3://bucket/wallscope", "pull_request")[0] == 0
+    calls = [line for step in SCRIPTS.values() for line in step["run"].splitlines() if '"$PYTHON" ' in line]
+    assert len(calls) == 2
+    assert all('"$PYTHON" -I ' in line for line in calls)
+
+
+def test_a_store_is_named_on_one_line(runner):
+    assert placed(runner, "store\nreport=elsewhere", "push")[:2] == (2, None)
 
 
 def test_exports_are_analysed_by_pattern(runner, tmp_path):

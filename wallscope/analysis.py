@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank
@@ -311,7 +311,7 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
         unit=division.unit,
         step_ns=step_ns,
         played_steps=int(stretch.steps["typical"].sum()),
-        played_operations=len(stretch.replay.ops),
+        played_operations=stretch.graph.op.size,
         played_ranks=stretch.operations["rank_id"].n_unique(),
         overlap_tax=None if tax is None else tax.ratio,
         interference=asked.interference,

@@ -11,6 +11,12 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.frames import PARTNERS
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.whatif import Question, Replay
+from wallscope.thresholds import (
+    FEWEST_PLAYED_WINDOWS_COUNT,
+    MOST_PLAYED_COUNT,
+    PATH_ERROR_SHARE,
+    REFUSED_PLAYED_COUNT,
+)
 from wallscope.timeline.paths import path_texts
 from wallscope.units import number, percent
 from wallscope.walls.accounting import Divided, rank_windows, windows_of
@@ -18,11 +24,6 @@ from wallscope.walls.attribution import Evidence
 from wallscope.walls.evidence import OperationFacts
 from wallscope.walls.playable import NO_ISSUER, held_operations, playable
 from wallscope.whatif import NO_STEP, Player, answers_of_fixes, composition, refusal
-
-_FEWEST_WINDOWS, _LARGEST_OWN_ERROR = 2, 0.01
-_MOST_OPERATIONS = 30_000
-_TOO_MANY = 60_000
-"""What is played for an answer that did not ask for it; `wallscope whatif` plays more."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Replays:
         stretch = player.stretch
         told = Replay(
             steps=int(stretch.steps["typical"].sum()),
-            operations=len(stretch.replay.ops),
+            operations=stretch.graph.op.size,
             ranks=stretch.operations["rank_id"].n_unique(),
             check=check,
             refused=refused,
@@ -66,7 +67,7 @@ class Replays:
         if isinstance(player, str):
             return player
         off = player.check.own_error
-        if off > _LARGEST_OWN_ERROR:
+        if off > PATH_ERROR_SHARE:
             return f"played again with nothing changed, steps are {percent(off)} off"
         phases = self.parts.phases
         texts = path_texts(phases.paths, phases.names, phases.paths["path"])
@@ -84,19 +85,25 @@ class Replays:
     def _made(self) -> Player | str:
         parts = self.parts
         shown = windows_of(parts, parts.capture.ranks["rank_id"][self.place])
-        if len(shown.windows) < _FEWEST_WINDOWS:
+        if len(shown.windows) < FEWEST_PLAYED_WINDOWS_COUNT:
             return NO_STEP
-        alone = held_operations(shown, _MOST_OPERATIONS)
-        if alone > _TOO_MANY:
+        alone = held_operations(shown, MOST_PLAYED_COUNT)
+        if alone > REFUSED_PLAYED_COUNT:
             return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
         count = len(parts.capture.ranks)
-        if count > 1 and count * held_operations(shown, _MOST_OPERATIONS // count) <= _MOST_OPERATIONS:
+        if count > 1 and count * held_operations(shown, MOST_PLAYED_COUNT // count) <= MOST_PLAYED_COUNT:
             ranks, between, place = rank_windows(parts), self.facts.partners, self.place
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
         try:
             stretch = playable(
-                self.evidence, ranks, between, parts.phases, parts.capture.names, place, _MOST_OPERATIONS
+                self.evidence,
+                ranks,
+                between,
+                parts.phases,
+                parts.capture.names,
+                place,
+                MOST_PLAYED_COUNT,
             )
         except NothingToAnalyzeError:
             return NO_ISSUER

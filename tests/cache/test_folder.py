@@ -103,6 +103,27 @@ def test_clearing_removes_the_entries_and_nothing_else(cache):
     assert own.read_text() == "the user's"
 
 
+@pytest.mark.parametrize("kind", Kind)
+def test_what_only_bears_the_name_of_an_entry_is_never_removed(tmp_path, kind):
+    cache = Cache(tmp_path, 2_000)
+    own = tmp_path / kind / (f"{ONE}.sqlite" if kind is Kind.EXPORTS else ONE)
+    own.parent.mkdir()
+    own.write_bytes(b"the user's" * 1_000)
+    os.utime(own, (0, 0))
+    cache.keep(Kind.ANSWERS, NAMES[1], b"an answer")
+
+    assert [entry.name for entry in cache.clear()] == [NAMES[1]]
+    assert own.read_bytes() == b"the user's" * 1_000
+
+
+def test_an_export_that_is_one_is_removed(cache):
+    made = cache.private_folder(Kind.EXPORTS) / f"{ONE}.sqlite"
+    made.write_bytes(b"SQLite format 3\0 and so on")
+
+    assert [entry.name for entry in cache.clear()] == [made.name]
+    assert not made.exists()
+
+
 def test_links_lead_nowhere(cache, tmp_path):
     cache.keep(Kind.ANSWERS, ONE, b"an answer")
     elsewhere = tmp_path / "elsewhere"

@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
+from wallscope.cli.folders import write_folder
+from wallscope.errors import OutputError
 from wallscope.model.exported import TABLES
 from wallscope.model.exported_job import JOB_TABLES
 from wallscope.render import exported
@@ -157,6 +159,50 @@ def test_a_file_inside_a_folder_that_is_replaced_is_refused(called, export, tmp_
 
     assert ran.code == 2
     assert "lies in the folder of --csv" in ran.err
+
+
+@pytest.mark.parametrize("kind", ["a file in our folder", "another folder", "a file instead"])
+def test_what_comes_while_tables_are_written_is_left_alone(called, export, tmp_path, monkeypatch, kind):
+    target = tmp_path / "tables"
+    if kind == "a file in our folder":
+        called("analyze", export, "--csv", target)
+    before = contents(target) if target.exists() else {}
+    write = exported.columns_as_markdown
+
+    def interrupted(*arguments):
+        if kind != "a file instead":
+            target.mkdir(exist_ok=True)
+        (target if kind == "a file instead" else target / "mine.xlsx").write_text("mine")
+        return write(*arguments)
+
+    monkeypatch.setattr(exported, "columns_as_markdown", interrupted)
+    ran = called("analyze", export, "--csv", target)
+
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    if kind == "a file instead":
+        assert target.read_text() == "mine"
+    else:
+        assert contents(target) == before | {"mine.xlsx": b"mine"}
+        assert "holds other files" in ran.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.sqlite", "tables"]
+
+
+def test_what_cannot_be_put_back_is_kept_and_named(tmp_path):
+    target = tmp_path / "tables"
+    target.mkdir()
+    (target / "mine").write_text("mine")
+
+    def is_ours(_):
+        target.mkdir()
+        (target / "other").write_text("other")
+        return False
+
+    with pytest.raises(OutputError, match=r"what was there is in .* — name another") as failed:
+        write_folder(target, lambda _: None, is_ours)
+    (kept,) = tmp_path.glob(".tables.*/former")
+    assert str(kept) in str(failed.value)
+    assert contents(kept) == {"mine": b"mine"}
+    assert contents(target) == {"other": b"other"}
 
 
 def test_a_failure_half_way_leaves_what_was_there(called, export, tmp_path, monkeypatch):

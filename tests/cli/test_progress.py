@@ -2,6 +2,7 @@ import logging
 
 import pytest
 
+from wallscope import kernels
 from wallscope.cli.progress import Stages, reported
 
 
@@ -42,3 +43,25 @@ def test_the_stages_are_told_behind_the_work(caplog, level, expected):
 
     told = [record.message for record in caplog.records]
     assert [*told[:3], *(line.split(":")[0] for line in told[3:])] == expected
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_missing_compiled_loops_are_announced_once_when_work_begins(monkeypatch, capsys, is_compiled):
+    monkeypatch.setattr(kernels, "is_compiled", lambda: is_compiled)
+    with reported():
+        pass
+    assert capsys.readouterr().err == ""
+
+    with reported() as progress:
+        progress("reading KERNELS")
+        progress("naming kernels")
+
+    expected = (
+        ""
+        if is_compiled
+        else (
+            "wallscope: the compiled loops are missing (no C compiler at installation):"
+            " reading and analysis take several times as long\n"
+        )
+    )
+    assert capsys.readouterr().err == expected

@@ -63,6 +63,7 @@ def test_the_python_of_nsys_can_read_it(installed):
 
 def test_it_is_written_over_itself_even_after_it_ran(installed, called):
     (installed / "__pycache__").mkdir()
+    (installed / "__pycache__" / "wallscope_job.cpython-311.pyc").write_text("")
     (installed / "wallscope_job.py").write_text("an earlier version")
 
     assert called("install-recipe", installed.parent).code == 0
@@ -83,6 +84,17 @@ def test_what_is_not_ours_stays(recipes, called, name, content):
     assert ran.code == 2
     assert ran.err == f"wallscope: {place} — holds other files — name a new or an empty folder\n"
     assert [path.read_text() for path in place.iterdir()] == [content]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "notes/wallscope_job.cpython-311.pyc"])
+def test_what_is_not_compiled_stays_among_what_is(installed, called, name):
+    path = installed / "__pycache__" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    ran = called("install-recipe", installed.parent)
+
+    assert (ran.code, path.read_text()) == (2, "mine")
+    assert "holds other files" in ran.err
 
 
 def test_the_folder_has_to_be_there(tmp_path, called):

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 
@@ -131,3 +132,107 @@ def test_of_several_testbeds_the_one_that_both_commits_have_is_taken_and_named(
     assert (several.code, "share several testbeds" in several.err) == (2, True)
     chosen = called("diff", "aaaa", "bbbb", "--store", "store", "--label", f"configuration={plain[:4]}")
     assert f"configuration={plain}" in chosen.out.replace("\n", " ")
+
+
+@pytest.fixture
+def users_folder(tmp_path, monkeypatch):
+    """A folder of the user in the current one, with a file that is older than an hour."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "thesis"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    os.utime(folder / "thesis.tex", (0, 0))
+    return folder
+
+
+def refused(ran, said):
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("linked", ["objects", "objects/aa", "records", f"records/{BASE}"])
+def test_a_link_in_a_store_costs_nobody_a_file(answers, called, tmp_path, users_folder, linked):
+    (tmp_path / ".wallscope" / linked).parent.mkdir(parents=True)
+    (tmp_path / ".wallscope" / linked).symlink_to(users_folder)
+    ran = called("record", answers / "base.json", "--commit", BASE, "--keep", "5")
+
+    refused(ran, f".wallscope/{linked} — is a link")
+    assert (users_folder / "thesis.tex").read_text() == "years of work"
+    assert len(list(users_folder.iterdir())) == 1
+
+
+def test_a_repository_is_no_store(answers, called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    for path in (tmp_path / ".git").rglob("*"):
+        os.utime(path, (0, 0))
+    ran = called("record", answers / "base.json", "--commit", BASE, "--keep", "5", "--store", ".git")
+
+    refused(ran, "is no wallscope store")
+    subprocess.run([*git, "fsck", "--strict"], check=True)
+    assert not {"records", "wallscope-store.json"} & {path.name for path in (tmp_path / ".git").iterdir()}
+
+
+def test_a_store_that_nobody_named_is_no_link(answers, called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".wallscope").symlink_to("elsewhere")
+    ran = called("record", answers / "base.json", "--commit", BASE)
+
+    refused(ran, ".wallscope — is a link — name the folder that is meant with --store")
+    named = called("record", answers / "base.json", "--commit", BASE, "--store", ".wallscope")
+    assert (named.code, (tmp_path / "elsewhere" / "records").is_dir()) == (0, True)
+
+
+IN_A_PULL_REQUEST = [
+    pytest.param({"GITHUB_EVENT_NAME": "pull_request"}, (), id="GitHub"),
+    pytest.param({"GITHUB_EVENT_NAME": "pull_request_target"}, (), id="GitHub, with secrets"),
+    pytest.param({"CI_PIPELINE_SOURCE": "merge_request_event"}, (), id="GitLab"),
+    pytest.param({"CI_PIPELINE_SOURCE": "external_pull_request_event"}, (), id="GitLab for GitHub"),
+    pytest.param({}, ("--pull-request",), id="said"),
+]
+
+
+@pytest.mark.parametrize(("environment", "options"), IN_A_PULL_REQUEST)
+def test_a_run_of_a_pull_request_is_compared_and_no_base(
+    recorded, answers, monkeypatch, environment, options
+):
+    third = "c" * 40
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    stored = ("--store", "store", "--label", "model=moe")
+    ran = recorded("record", answers / "base.json", "--commit", third, *options, "--keep", "1", *stored)
+    assert (ran.code, "0 older runs forgotten" in ran.out) == (0, True)
+
+    refused(recorded("diff", third, HEAD, *stored), "pull requests alone recorded")
+    assert recorded("diff", BASE, third, *stored).code == 0
+
+
+def test_a_run_in_a_pull_request_can_be_said_to_be_none(recorded, answers, monkeypatch):
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    third = "c" * 40
+    recorded("record", answers / "base.json", "--commit", third, "--no-pull-request", "--store", "store")
+
+    listed = recorded("history", "step", "--store", "store", "--csv", "-").out
+    assert "pull-request" not in listed
+
+
+def test_history_takes_changes_from_what_no_pull_request_recorded(recorded, answers, tmp_path):
+    stored = ("--store", "store", "--label", "model=moe")
+    recorded("record", answers / "tuned.json", "--commit", HEAD, "--pull-request", *stored)
+    recorded("record", answers / "head.json", "--commit", "c" * 40, "--pull-request", *stored)
+    recorded("record", answers / "head.json", "--commit", "d" * 40, *stored)
+    ran = recorded("history", "step", "--store", "store", "--json", "history.json")
+
+    rows = json.loads((tmp_path / "history.json").read_text())
+    alike = [row for row in rows if row["testbed"] == rows[-1]["testbed"]]
+    assert [(row["commit"][0], row["origin"], row["change"]) for row in alike if row["commit"] != BASE][
+        1:
+    ] == [
+        ("c", "pull-request", 0.0),
+        ("d", None, 0.0),
+    ]
+    assert re.search(r"c{12}.*pull-request", ran.out)

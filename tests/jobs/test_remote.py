@@ -165,15 +165,17 @@ def test_what_has_no_room_is_refused_before_it_is_fetched(monkeypatch):
 
 @pytest.mark.usefixtures("memory")
 def test_what_a_killed_process_left_is_removed_and_what_is_held_stays(scratch):
-    left = scratch / "wallscope-fetched-old"
-    left.mkdir()
-    (left / "run.sqlite").touch()
+    left, mine = scratch / "wallscope-fetched-left_old", scratch / "wallscope-fetched-by-me"
+    for folder in (left, mine):
+        folder.mkdir()
+        (folder / "run.sqlite").touch()
     with fetched(Url("memory://runs/run_rank0.sqlite")) as held:
-        for folder in (left, held.parent):
+        for folder in (left, mine, held.parent):
             os.utime(folder, (time.time() - 3_600,) * 2)
         with fetched(Url("memory://runs/run_rank1.sqlite")):
             assert held.exists()
             assert not left.exists()
+            assert (mine / "run.sqlite").exists()
 
 
 @pytest.mark.parametrize(

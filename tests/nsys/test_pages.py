@@ -10,9 +10,11 @@ import pytest
 
 from fixtures.example import write_example
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database, paged, plain
+from wallscope import kernels
 from wallscope.model.reader import Reader
-from wallscope.nsys import read_capture, records
-from wallscope.nsys.connection import opened
+from wallscope.nsys import read_capture
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.sqlite_file import read_columns
 from wallscope.nsys.tables import Wanted
 
 # plain tables are read from their pages
@@ -235,10 +237,10 @@ def test_a_file_that_shrinks_while_it_is_read_is_left_to_sqlite(tmp_path):
     path = database(
         tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER)", rows=[(row,) for row in range(9_000)]
     )
-    with opened(path) as tables:
+    with open_tables(path) as tables, path.open("rb", buffering=0) as stream:
         os.truncate(path, path.stat().st_size - 8_192)
 
-        assert records.columns(tables.stream, tables.connection, Wanted("t", ["a"]), lambda _: None) is None
+        assert read_columns(stream, tables.connection, Wanted("t", ["a"]), lambda _: None) is None
 
 
 def test_a_schema_that_is_no_text_is_told(tmp_path):
@@ -248,10 +250,13 @@ def test_a_schema_that_is_no_text_is_told(tmp_path):
     assert "damaged: its schema is no text" in paged(path, ["a"])
 
 
-def test_the_plain_way_does_not_touch_the_pages(tmp_path):
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("reader", Reader)
+def test_pages_are_read_by_compiled_loops_alone(tmp_path, monkeypatch, reader, is_compiled):
     path = database(tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER)", rows=[(1,)])
-    with opened(path, reader=Reader.SQLITE) as tables:
-        assert tables.stream is None
+    monkeypatch.setattr(kernels, "is_compiled", lambda: is_compiled)
+    with open_tables(path, reader=reader) as tables:
+        assert (tables.stream is not None) == (reader is Reader.PAGES and is_compiled)
 
 
 def test_an_answer_does_not_depend_on_the_reader(tmp_path):

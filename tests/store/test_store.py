@@ -237,8 +237,8 @@ def test_a_read_only_store_is_read_and_refuses_to_be_written(store, monkeypatch)
         for name in ("pipe_file", "rm_file"):
             monkeypatch.setattr(store.place.system, name, refused)
     else:
-        monkeypatch.setattr("wallscope.store.files.tempfile.mkstemp", refused)
-        monkeypatch.setattr(Path, "unlink", refused)
+        for name in ("replace", "unlink"):
+            monkeypatch.setattr(os, name, refused)
     assert len(store.all_records()) == 1
     with pytest.raises(StoreError, match=r"cannot be written: .*Permission denied"):
         store.add(*run("ffff"))

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.walls.brute_trace import Call, Op, Trace, capture, in_order
-from wallscope.timeline.call_spans import call_spans
+from wallscope.timeline.call_spans import flatten_calls
 
 SYNC, ALLOC, LAUNCH, OTHER = "stream", "alloc", "launch", "other"
 
@@ -11,8 +11,9 @@ SYNC, ALLOC, LAUNCH, OTHER = "stream", "alloc", "launch", "other"
 def laid_flat(*calls):
     """Calls of one thread written as start, end, kind; stretches with the place of their call."""
     trace = Trace((Op(0, 0, 1, "compute"),), tuple(Call(0, *call) for call in calls))
-    flat = call_spans(capture(trace).calls)[0]
-    return list(zip(flat.start_ns, flat.end_ns, flat.call, strict=True))
+    flat = flatten_calls(capture(trace).calls, 1)
+    assert flat.ptr.tolist() == [0, flat.call.size]
+    return list(zip(*(column.tolist() for column in (flat.start_ns, flat.end_ns, flat.call)), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -70,14 +71,10 @@ def test_calls_laid_flat(calls, expected):
 def test_threads_stand_apart():
     calls = (Call(0, 0, 9, LAUNCH), Call(2, 3, 5, ALLOC))
 
-    flat = call_spans(capture(Trace((Op(0, 0, 1, "compute"),), calls)).calls)
+    flat = flatten_calls(capture(Trace((Op(0, 0, 1, "compute"),), calls)).calls, 4)
 
-    assert {
-        thread: tuple(map(list, (own.start_ns, own.end_ns, own.call))) for thread, own in flat.items()
-    } == {
-        0: ([0], [9], [0]),
-        2: ([3], [5], [1]),
-    }
+    assert flat.ptr.tolist() == [0, 1, 1, 2, 2]
+    assert (flat.start_ns.tolist(), flat.end_ns.tolist(), flat.call.tolist()) == ([0, 3], [9, 5], [0, 1])
 
 
 SIDES = st.tuples(st.integers(0, 40), st.integers(0, 15), st.sampled_from([LAUNCH, ALLOC, SYNC, OTHER]))

@@ -19,7 +19,7 @@ HAND_OVER_NS = 20_000
 
 
 class Link(NamedTuple):
-    """A row of `LINKS`."""
+    """A link; columns as in `gaps.Links`."""
 
     gap: int
     start: int

@@ -1,20 +1,21 @@
-from unittest.mock import patch
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.walls import brute
-from tests.walls.brute_programs import jittered, possible, programmatic, senseless
+from tests.walls.brute_programs import jittered, possible, programmatic
 from tests.walls.brute_trace import Call, Op, Record, Sync, Trace, evidence, in_order, operations
-from wallscope.walls import rounds
-from wallscope.walls.gaps import chains
+from wallscope.model.kinds import LINK_KINDS
+from wallscope.walls.gaps import NO_SLACK, blame_gaps
 
 
 def found(trace):
-    told = evidence(trace)
-    frame = chains(operations(trace), told.waits, told.kinds_of_calls)
-    return [brute.Link(*row) for row in frame.iter_rows()]
+    links = blame_gaps(operations(trace), evidence(trace).constraints)
+    rows = zip(*(column.tolist() for column in links.columns()), strict=True)
+    return [
+        brute.Link(*row)._replace(kind=LINK_KINDS[row[3]], slack=None if row[8] == NO_SLACK else row[8])
+        for row in rows
+    ]
 
 
 @pytest.mark.parametrize(
@@ -27,15 +28,7 @@ def test_links_equal_those_of_the_dull_walk(traces, data):
     assert brute.merged(found(trace)) == brute.merged(brute.links(trace))
 
 
-@given(trace=st.one_of(possible(), programmatic(), jittered(), senseless()))
-def test_gaps_that_are_walked_together_have_the_same_links_as_one_by_one(trace):
-    with patch.object(rounds, "_FEWEST", 1):
-        together = found(trace)
-
-    assert together == found(trace)
-
-
-def test_several_producers_tell_the_slack_also_of_gaps_that_are_walked_together():
+def test_several_producers_tell_the_slack():
     calls = [Call(0, 10 * place, 10 * place + 1, "launch") for place in range(8)]
     ops = (
         Op(0, 100, 200, "communication", 0),
@@ -47,8 +40,7 @@ def test_several_producers_tell_the_slack_also_of_gaps_that_are_walked_together(
     syncs = (Sync(5, "wait", 2, 7, 5), Sync(6, "wait", 2, 8, 6))
     trace = in_order(Trace(ops, tuple(calls), records, syncs, {}))
 
-    with patch.object(rounds, "_FEWEST", 1):
-        links = found(trace)
+    links = found(trace)
 
     assert [(link.start, link.end, link.kind, link.slack) for link in links][-2:] == [
         (150, 200, "operation", 20),

@@ -5,9 +5,10 @@ import pytest
 
 from fixtures.simulation.random_programs import random_program
 from tests.whatif.stretches import read
-from wallscope.timeline.play import Change, Others
-from wallscope.timeline.play_back import latest_ends_ns
+from wallscope.timeline.critical_path import latest_ends_ns
+from wallscope.timeline.simulate import simulate
 from wallscope.walls.accounting import all_slices
+from wallscope.whatif.draft import Draft
 from wallscope.whatif.path import named, path_frame, path_of, walls_of_run
 from wallscope.whatif.slack import others_lags, step_lengths
 
@@ -30,7 +31,7 @@ def _told(program, path):
 def test_a_stretch_played_unchanged_is_the_capture(told, seed):
     stretch, _ = told[seed]
     steps = stretch.steps.filter(pl.col("typical"))
-    played = stretch.replay.play(Change())
+    played = simulate(stretch.graph)
 
     assert (
         step_lengths(stretch, played, "typical").tolist() == (steps["end_ns"] - steps["start_ns"]).to_list()
@@ -41,7 +42,7 @@ def test_a_stretch_played_unchanged_is_the_capture(told, seed):
 def test_the_path_tiles_each_step(told, seed):
     stretch, _ = told[seed]
     names = named(stretch)
-    path = path_frame(stretch, names, path_of(stretch, names, stretch.replay.play(Change()), "typical"))
+    path = path_frame(stretch, names, path_of(stretch, names, simulate(stretch.graph), "typical"))
     tiles = path.group_by("step").agg(
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -58,7 +59,7 @@ def test_where_no_compute_ran_the_path_is_the_binding_chain(told, seed):
     """In the gaps whose end the path goes through: elsewhere it has another branch to follow."""
     stretch, slices = told[seed]
     names = named(stretch)
-    path = path_frame(stretch, names, path_of(stretch, names, stretch.replay.play(Change()), "typical"))
+    path = path_frame(stretch, names, path_of(stretch, names, simulate(stretch.graph), "typical"))
     on_path = set(path["led_to"].to_list()) | set(stretch.steps["behind"].to_list())
     absent = slices.filter(pl.col("kind").is_not_null() & pl.col("gap").is_in(list(on_path)))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
@@ -91,7 +92,7 @@ def _runs(rows, begin_ns, end_ns):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_walls_of_the_replay_are_those_of_the_slices(told, seed):
     stretch, slices = told[seed]
-    names, played = named(stretch), stretch.replay.play(Change())
+    names, played = named(stretch), simulate(stretch.graph)
     of_cause = walls_of_run(names, played, path_of(stretch, names, played, "typical"))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
     own = slices.filter(pl.col("step").is_in(steps.implode()))
@@ -106,19 +107,20 @@ def test_the_walls_of_the_replay_are_those_of_the_slices(told, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_operation_may_take_its_slack_longer_and_not_a_microsecond_more(told, seed):
     stretch, _ = told[seed]
-    replay = stretch.replay
-    played = replay.play(Change())
+    graph = stretch.graph
+    played = simulate(graph)
     first, behind = stretch.steps.filter(pl.col("typical")).select("first", "behind").row(1)
-    until = replay.places[behind]
-    late_ns = latest_ends_ns(replay.order, played, until)
+    until = graph.position_of[behind]
+    late_ns = latest_ends_ns(played, until)
     tried = 0
-    for place in range(replay.places[first] + 1, until, 7):
+    for place in range(graph.position_of[first] + 1, until, 7):
         slack_ns = late_ns[place] - played.end_ns[place]
-        if replay.order.meets[place] >= 0 or not 0 <= slack_ns < 10**9:
+        if graph.meeting[place] >= 0 or not 0 <= slack_ns < 10**9:
             continue
         for more_ns, is_later in ((slack_ns, False), (slack_ns + 1_000, True)):
-            length_ns = replay.order.operation_ns[place] + more_ns
-            changed = replay.play(Change(operations=Others.of({replay.ops[place]: length_ns})))
+            draft = Draft(graph)
+            draft.set_operations(graph.op[[place]], graph.operation_ns[[place]] + more_ns)
+            changed = simulate(draft.graph())
             assert (changed.start_ns[until] > played.start_ns[until]) == is_later
         tried += 1
     assert tried > 5
@@ -127,7 +129,7 @@ def test_an_operation_may_take_its_slack_longer_and_not_a_microsecond_more(told,
 def test_the_lags_of_the_other_steps_tell_a_step_that_is_like_them(told):
     stretch, _ = told[0]
     others = others_lags(stretch)
-    played = stretch.replay.play(others.change, others.slack)
+    played = simulate(others.graph)
     steps = stretch.steps.filter(pl.col("checked"))
 
     assert step_lengths(stretch, played, "checked").tolist() == pytest.approx(

@@ -18,9 +18,9 @@ from wallscope.model.configuration import RunConfiguration, TraceFacts
 from wallscope.model.fixes import Fix, Precondition, Setting, System
 from wallscope.model.kinds import Wall
 from wallscope.model.whatif import Question
+from wallscope.thresholds import NEXT_WALL_OF_FIX_SHARE
 from wallscope.units import duration, percent
 
-_NEXT_SHARE = 0.10
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _OF_FRAMEWORK: dict[object, tuple[System, ...]] = {
     "megatron": ("megatron-bridge", "megatron-lm"),
@@ -227,4 +227,4 @@ def _next_wall(run: Run, wall: Wall, won_ns: int) -> str:
     if wall in losses:
         losses[wall] = max(losses[wall] - won_ns, 0)
     largest = max(losses, key=lambda loss: losses[loss])
-    return str(largest if losses[largest] >= _NEXT_SHARE * left_ns else Wall.COMPUTE)
+    return str(largest if losses[largest] >= NEXT_WALL_OF_FIX_SHARE * left_ns else Wall.COMPUTE)

@@ -18,6 +18,7 @@ from wallscope.advice.settings import check_value, complete_settings, parse_valu
 from wallscope.errors import ConfigurationError
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.configuration import KnownSetting, RunConfiguration, Value
+from wallscope.thresholds import MEANT_KEY_RATIO
 
 _SECTIONS = (
     "comm_overlap",
@@ -33,7 +34,6 @@ _SECTIONS = (
 """Where sections disagree about a setting, the first of these is heeded: later ones hold its default."""
 
 _FEW_KEYS = 100
-_ALIKE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
     close = {
         name: match[0]
         for name in (unknown if len(unknown) <= _FEW_KEYS else [])
-        if (match := difflib.get_close_matches(name.rpartition(".")[2], kinds, 1, _ALIKE))
+        if (match := difflib.get_close_matches(name.rpartition(".")[2], kinds, 1, MEANT_KEY_RATIO))
     }
     for name, meant in close.items():
         yield Finding(

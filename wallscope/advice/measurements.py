@@ -17,9 +17,8 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.communication import CommunicationOperation
 from wallscope.model.configuration import RunConfiguration, Value
 from wallscope.model.kinds import Axis, Backend, ComputeCategory, Precision
+from wallscope.thresholds import FIXED_CAUSE_SHARE
 
-_MATERIAL_SHARE = 0.01
-"""A cause that could not win this share of the typical step gets no fix."""
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
@@ -82,7 +81,7 @@ class Run:
     def material(self) -> tuple[str, ...]:
         """The causes that could win enough to be worth a fix, the weightiest first."""
         weights = {entry.cause: self.weight(entry.cause) for entry in self.rank.causes}
-        found = (cause for cause, weight in weights.items() if weight >= _MATERIAL_SHARE)
+        found = (cause for cause, weight in weights.items() if weight >= FIXED_CAUSE_SHARE)
         return tuple(sorted(found, key=lambda cause: (-weights[cause], cause)))
 
     def weight(self, cause: str) -> float:
@@ -195,7 +194,7 @@ def _drained(run: Run) -> bool:
     """Return whether calls that drain the queue matter, and take more than the launching between them."""
     owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
     draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
-    matters = any(run.weight(cause) >= _MATERIAL_SHARE for cause in draining)
+    matters = any(run.weight(cause) >= FIXED_CAUSE_SHARE for cause in draining)
     return matters and sum(map(owned.__getitem__, draining)) > sum(owned.get(cause, 0) for cause in LAUNCHING)
 
 

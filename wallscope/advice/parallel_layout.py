@@ -7,10 +7,12 @@ from wallscope.advice.conditions import Lookup
 from wallscope.advice.published import Machine
 from wallscope.errors import LayoutError, OptionError
 from wallscope.model.advice import Folding, Sizes
+from wallscope.thresholds import (
+    TENSOR_FOR_CONTEXT_COUNT,
+    TENSOR_FOR_CONTEXT_FROM_COUNT,
+    TOKENS_OF_A_RANK_COUNT,
+)
 
-TOKENS_PER_RANK = 4_096
-_TRADED_FROM = 131_072
-_TRADED_TENSOR = 4
 _NAMES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "etp": "expert_tensor"}
 
 
@@ -103,10 +105,12 @@ def context_and_tensor(seq_length: int, machine: Machine) -> tuple[int, int]:
 
     On racks of one NVLink domain, from 128K on, TP takes its part and ranks hold 8,192 tokens.
     """
-    if machine.is_rack and seq_length >= _TRADED_FROM:
-        ranks = power_of_two(seq_length / (2 * TOKENS_PER_RANK))
-        return max(ranks // _TRADED_TENSOR, 1), _TRADED_TENSOR
-    return (power_of_two(seq_length / TOKENS_PER_RANK) if seq_length > TOKENS_PER_RANK else 1), 1
+    if machine.is_rack and seq_length >= TENSOR_FOR_CONTEXT_FROM_COUNT:
+        ranks = power_of_two(seq_length / (2 * TOKENS_OF_A_RANK_COUNT))
+        return max(ranks // TENSOR_FOR_CONTEXT_COUNT, 1), TENSOR_FOR_CONTEXT_COUNT
+    return (
+        power_of_two(seq_length / TOKENS_OF_A_RANK_COUNT) if seq_length > TOKENS_OF_A_RANK_COUNT else 1
+    ), 1
 
 
 def power_of_two(value: float) -> int:

@@ -6,7 +6,6 @@ from functools import cache
 
 from wallscope.advice.conditions import Clause, evaluate, parse_clause
 from wallscope.advice.parallel_layout import (
-    TOKENS_PER_RANK,
     check_shards,
     context_and_tensor,
     count_accumulation,
@@ -25,9 +24,9 @@ from wallscope.errors import LayoutError, OptionError
 from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes
 from wallscope.model.configuration import Value
 from wallscope.shipped import toml
+from wallscope.thresholds import LONG_SEQUENCE_COUNT, TOKENS_OF_A_RANK_COUNT
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
-_SHORT = 8_192
 _YOURS = "your sizes"
 
 
@@ -75,7 +74,7 @@ def plan_run(wanted: PlanRequest) -> Advice:
     near = nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision)
     chosen, layout = _layout(wanted)
     accumulation = count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
-    is_long = wanted.seq_length > _SHORT
+    is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
     return Advice(
         schema="wallscope.advice/1",
         model=wanted.model.id,
@@ -143,11 +142,11 @@ def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
     if family is not None:
         length = "this length" if family.seq_length == wanted.seq_length else f"{family.seq_length:,} tokens"
         yield _Candidate(family.sizes, f"published for {length}: {family.text}", family.virtual_pipeline)
-    is_long = wanted.seq_length > _SHORT
+    is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
     count = 0
     for preset in nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision):
         sizes = preset.sizes
-        if is_long or wanted.seq_length <= TOKENS_PER_RANK:
+        if is_long or wanted.seq_length <= TOKENS_OF_A_RANK_COUNT:
             sizes = replace(
                 sizes, context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
             )
@@ -180,7 +179,7 @@ def _items(
 ) -> Iterator[Item]:
     sizes = layout.sizes
     facts = _facts(wanted, layout)
-    first = power_of_two(wanted.seq_length / TOKENS_PER_RANK)
+    first = power_of_two(wanted.seq_length / TOKENS_OF_A_RANK_COUNT)
     virtual = chosen.virtual_pipeline
     words = {
         "fewest": layout.fewest_gpus,

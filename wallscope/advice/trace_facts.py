@@ -15,6 +15,7 @@ from wallscope.model.communication import CommunicationOperation
 from wallscope.model.compute import ComputeDetails
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.kinds import Axis, Backend, Collective, Precision
+from wallscope.thresholds import UNKNOWN_PRECISION_SHARE
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"
 _DELAYED_WGRAD = r"(^|\.)delayed_expert_wgrad$"
@@ -27,7 +28,6 @@ _SIZES = {
 _SPREAD = {**_SIZES, Axis.PP: "pipeline_model_parallel_size"}
 _BACKENDS = {Backend.DEEP_EP: "deepep", Backend.HYBRID_EP: "hybridep", Backend.NCCL_EP: "ncclep"}
 _AXES = tuple(Axis)
-_MUCH = 0.05
 _LOW = {Precision.FP8, Precision.MXFP8, Precision.NVFP4, Precision.INT8}
 
 
@@ -98,7 +98,7 @@ def _nvlink_domain(name: str | None) -> int | None:
 def _precisions(details: ComputeDetails) -> Iterator[Precision]:
     """Yield the precisions of multiplications; unknown ones where they are more than a little."""
     for work in details.precisions:
-        if work.precision is not Precision.UNKNOWN or work.share >= _MUCH:
+        if work.precision is not Precision.UNKNOWN or work.share >= UNKNOWN_PRECISION_SHARE:
             yield work.precision
 
 

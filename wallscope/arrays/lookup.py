@@ -109,7 +109,7 @@ def beside(values: npt.NDArray[np.integer], are_told: Flags, nothing: int = -1) 
     return found
 
 
-def flags(numbers: Rows, count: int) -> Flags:
+def flags(numbers: npt.NDArray[np.integer], count: int) -> Flags:
     """Whether each number below a count is among some."""
     found = np.zeros(count, np.bool_)
     found[numbers] = True

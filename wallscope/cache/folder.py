@@ -35,6 +35,11 @@ class Kind(StrEnum):
     EXPORTS = "exports"
 
 
+_SEAL = b"wallscope cache "
+_HEADS = {Kind.ANSWERS: _SEAL, Kind.PAGES: _SEAL, Kind.EXPORTS: b"SQLite format 3\0"}
+"""How the entries of a kind begin; what does not is somebody else's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cache:
     """A folder with a size that it is cut back to, the longest unused entries first."""
@@ -115,8 +120,10 @@ class Cache:
         return tuple(entry for entry in self.entries() if self._remove(entry))
 
     def _remove(self, entry: Entry) -> bool:
-        with suppress(OSError), self._room(Kind(entry.kind)) as room:
-            return remove(room, entry.name)
+        """Remove an entry, unless it only bears the name of one; whether it is gone by this."""
+        kind = Kind(entry.kind)
+        with suppress(OSError), self._room(kind) as room:
+            return _begins(room, entry.name, _HEADS[kind]) and remove(room, entry.name)
         return False
 
     @contextmanager
@@ -165,6 +172,12 @@ def _content(room: int, name: str) -> bytes:
         with suppress(OSError):
             os.utime(stream.fileno())
         return stream.read()
+
+
+def _begins(room: int, name: str, head: bytes) -> bool:
+    """Whether a file of an open folder begins so."""
+    with os.fdopen(os.open(name, _OPENED, dir_fd=room), "rb") as stream:
+        return stream.read(len(head)) == head
 
 
 def _write(room: int, name: str, content: bytes) -> None:

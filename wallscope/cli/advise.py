@@ -36,8 +36,8 @@ def advise(  # noqa: PLR0913  # options are parameters
     from wallscope.advice.plan import PRECISIONS, PlanRequest, plan_run  # noqa: PLC0415
     from wallscope.advice.published import find_machine, find_model  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.advice import advice_summary  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.views.advice import advice_summary  # noqa: PLC0415
 
     check_output(json, inputs=())
     if precision not in PRECISIONS:

@@ -32,8 +32,8 @@ def check_config(
     from wallscope.advice.preconditions import check_configuration  # noqa: PLC0415
     from wallscope.advice.published import find_machine  # noqa: PLC0415
     from wallscope.model.configuration import TraceFacts  # noqa: PLC0415
-    from wallscope.render.checks import check_summary  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.views.checks import check_summary  # noqa: PLC0415
 
     check_output(json, inputs=(file,))
     machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()

@@ -42,17 +42,20 @@ def _check_apart(target: Path, inputs: tuple[Path | None, ...]) -> None:
             raise OutputError(f"{target} — lies in a folder that is an input — name a folder elsewhere")
 
 
-def write_folder(target: Path, write: "Callable[[Path], None]") -> None:
+def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callable[[Path], bool]") -> None:
     """Let `write` fill a folder beside the target, then put it in its place: all of it, or what was there.
 
+    What was there is looked at again once it is aside: files may have come while the work went on.
+
     Raises:
-        OutputError: the folder cannot be written.
+        OutputError: the folder cannot be written, or holds something else than `is_ours` by now.
     """
     import shutil  # noqa: PLC0415  # keeps --help fast
     import tempfile  # noqa: PLC0415  # same
 
     place = real(target)
     aside: Path | None = None
+    is_replaced, kept = False, ""
     try:
         aside = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name[:100]}."))
         made, former = aside / "made", aside / "former"
@@ -61,16 +64,20 @@ def write_folder(target: Path, write: "Callable[[Path], None]") -> None:
         if place.exists():
             place.rename(former)
         try:
+            if former.exists() and any(former.iterdir()) and not is_ours(former):
+                raise OutputError(f"{target} — holds other files — name a new or an empty folder")
             made.rename(place)
-        except OSError:
-            if former.exists():
+            is_replaced = True
+        finally:
+            if not is_replaced and former.exists():
+                kept = f", and what was there is in {former}"
                 former.rename(place)
-            raise
+                kept = ""
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OutputError(f"{target} — cannot be written: {reason} — name another folder") from error
+        raise OutputError(f"{target} — cannot be written: {reason}{kept} — name another folder") from error
     finally:
-        if aside is not None:
+        if aside is not None and (is_replaced or not (aside / "former").exists()):
             shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -120,7 +120,7 @@ class Outputs:
         if self.html is not None and found.page is not None:
             write_whole(self.html, found.page)
         if self.markdown is not None:
-            from wallscope.render.markdown import markdown  # noqa: PLC0415  # only when asked for
+            from wallscope.views.markdown import markdown  # noqa: PLC0415  # only when asked for
 
             write_whole(self.markdown, markdown(found.analysis))
 
@@ -139,7 +139,8 @@ class Outputs:
             if folder is not None:
                 progress(f"writing {folder.name}")
                 name = found.analysis.inputs[0].name
-                write_folder(folder, partial(write_tables, kind=kind, source=name, frame=tables.frame))
+                writer = partial(write_tables, kind=kind, source=name, frame=tables.frame)
+                write_folder(folder, writer, partial(_is_ours, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
             traced = tables.traced()
@@ -158,7 +159,7 @@ class Outputs:
         from wallscope.jobs.reporting import job_report, tables_of  # noqa: PLC0415  # when asked for
         from wallscope.ranks.tables import earliest_ns, job_tracks  # noqa: PLC0415  # same
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
-        from wallscope.render.page import page  # noqa: PLC0415  # same
+        from wallscope.views.page import page  # noqa: PLC0415  # same
 
         tables, frame = tables_of(job.analysis, job.known)
         source = f"{len(job.analysis.inputs)} exports"
@@ -167,7 +168,7 @@ class Outputs:
         for kind, folder in wanted:
             if folder is not None:
                 progress(f"writing {folder.name}")
-                write_folder(folder, partial(writer, kind=kind))
+                write_folder(folder, partial(writer, kind=kind), partial(_is_ours, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
             drawn = job_tracks(job.known)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 _ERASE = "\r\x1b[2K"
 _READING = "reading"
+_NOT_COMPILED = (
+    "wallscope: the compiled loops are missing (no C compiler at installation):"
+    " reading and analysis take several times as long\n"
+)
 
 
 def talkative(*, verbose: bool) -> None:
@@ -31,16 +35,23 @@ def reported() -> "Iterator[Progress]":
     """A place to report progress to; one line that is gone when the work is done.
 
     Then the log tells how long each stage took, and the most memory that the program had held by its end.
+    Work without compiled loops is announced as slow, once.
     """
     import logging  # noqa: PLC0415  # keeps --help fast
+
+    from wallscope import kernels  # noqa: PLC0415  # same
 
     log, stages = logging.getLogger(__name__), Stages()
     started_s = time.monotonic()
     on_terminal = sys.stderr.isatty()
     shown = False
+    is_announced = kernels.is_compiled()
 
     def report(what: str) -> None:
-        nonlocal shown
+        nonlocal shown, is_announced
+        if not is_announced:
+            sys.stderr.write(_NOT_COMPILED)
+            is_announced = True
         log.info(what)
         stages.enter(_READING if what.startswith(f"{_READING} ") else what)
         if on_terminal and time.monotonic() - started_s > _PATIENCE_S:

@@ -25,7 +25,7 @@ def install_recipe(
 
     place = folder / RECIPE
     check_folder(place, (), _is_ours)
-    write_folder(place, _write)
+    write_folder(place, _write, _is_ours)
     found = shlex.quote(str(folder.resolve()))
     print_out(visible(f"{place} is written. Run it:"))
     sys.stdout.write(f"  NSYS_RECIPE_PATH={visible(found)} nsys recipe {RECIPE} --input REPORTS\n")
@@ -47,7 +47,7 @@ def _is_ours(place: Path) -> bool:
     import json  # noqa: PLC0415  # keeps --help fast
 
     known = {_METADATA, _MODULE, _COMMAND}
-    entries = {entry.name: entry.lstat().st_mode for entry in place.iterdir() if entry.name != _COMPILED}
+    entries = {entry.name: entry.lstat().st_mode for entry in place.iterdir() if not _is_compiled(entry)}
     if not entries.keys() <= known or not all(map(stat.S_ISREG, entries.values())):
         return False
     try:
@@ -55,3 +55,12 @@ def _is_ours(place: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(told, dict) and told.get("module_name") == RECIPE
+
+
+def _is_compiled(entry: Path) -> bool:
+    """Whether an entry is the folder that Python compiles into, with nothing else in it."""
+    return (
+        entry.name == _COMPILED
+        and stat.S_ISDIR(entry.lstat().st_mode)
+        and all(stat.S_ISREG(one.lstat().st_mode) and one.suffix == ".pyc" for one in entry.iterdir())
+    )

@@ -1,5 +1,6 @@
 """`wallscope record`: keep the profiles of runs under their commit."""
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ from wallscope.cli.analyze import Configuration, KernelRules, StepRange, Streams
 from wallscope.cli.cache import NoCache, cache_of
 from wallscope.cli.progress import reported, talkative
 from wallscope.cli.step_facts import Tokens, step_facts
-from wallscope.cli.stored import Labels, StorePlace, commit_of, labels_of, opened
+from wallscope.cli.stored import Labels, StorePlace, commit_of, is_pull_request, labels_of, opened
 from wallscope.errors import OptionError
 from wallscope.render.foreign import visible
 from wallscope.units import duration, plural
@@ -34,6 +35,14 @@ def record(  # noqa: PLR0913  # options are parameters
         int | None,
         typer.Option(metavar="N", min=1, help="Forget all but the newest N commits of this testbed."),
     ] = None,
+    pull_request: Annotated[
+        bool | None,
+        typer.Option(
+            "--pull-request/--no-pull-request",
+            help="Runs of a pull request: never a base, no noise. Else as the job's environment says.",
+            show_default=False,
+        ),
+    ] = None,
     kernels: KernelRules = None,
     config: Configuration = None,
     step_range: StepRange = None,
@@ -44,7 +53,7 @@ def record(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.model.record import CONFIGURATION  # noqa: PLC0415
+    from wallscope.model.record import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
     from wallscope.sides import captures, runs_of  # noqa: PLC0415
 
     talkative(verbose=verbose)
@@ -64,19 +73,21 @@ def record(  # noqa: PLR0913  # options are parameters
     )
     with reported() as progress:
         found = runs_of(named, options, progress, cache_of(refused=no_cache))
-    made = [_record(run, commit_of(commit), labels) for run in found]
+    is_marked = is_pull_request(os.environ) if pull_request is None else pull_request
+    origin = PULL_REQUEST if is_marked else None
+    made = [_record(run, commit_of(commit), labels, origin) for run in found]
     for entry, profiles in made:
         place.add(entry, profiles)
     for entry, _ in made:
         step = f"typical {entry.testbed.unit} {duration(entry.speaking.typical_ns)}"
         sys.stdout.write(f"{entry.commit[:12]} · {visible(str(entry.testbed))} · {step}\n")
     if keep is not None:
-        forgotten = sum(place.retain(entry.testbed, keep) for entry, _ in made)
+        forgotten = sum(place.retain(entry.testbed, keep, origin=origin) for entry, _ in made)
         sys.stdout.write(f"{plural(forgotten, 'older run')} forgotten\n")
 
 
 def _record(
-    run: "tuple[Profile, ...]", commit: str, labels: dict[str, str]
+    run: "tuple[Profile, ...]", commit: str, labels: dict[str, str], origin: str | None
 ) -> "tuple[Record, dict[str, PackedProfile]]":
     from wallscope.compare import configuration_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.compare.typical import deciding, typical_step  # noqa: PLC0415  # keeps --help fast
@@ -115,5 +126,6 @@ def _record(
             for profile, stored, step in zip(run, objects, steps, strict=True)
         ),
         speaks=speaks,
+        origin=origin,
     )
     return entry, {object_name(stored): stored for stored in objects}

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,10 +32,19 @@ Labels = Annotated[
 
 
 def opened(named: str | None) -> "Store":
-    """The store that the option or the environment names."""
+    """The store that the option or the environment names, which may be a link; else the default.
+
+    The default may be none: a checkout can hold a link of its name, and nobody chose where that leads.
+
+    Raises:
+        StoreError: the default is a link.
+    """
     from wallscope.store import Store  # noqa: PLC0415  # keeps --help fast
 
-    return Store(named or os.environ.get(_VARIABLE) or _DEFAULT)
+    chosen = named or os.environ.get(_VARIABLE)
+    if not chosen and Path(_DEFAULT).is_symlink():
+        raise StoreError(f"{_DEFAULT} — is a link — name the folder that is meant with --store")
+    return Store(chosen or _DEFAULT)
 
 
 def labels_of(texts: list[str] | None) -> dict[str, str]:
@@ -50,6 +60,13 @@ def labels_of(texts: list[str] | None) -> dict[str, str]:
             raise OptionError(f"--label {text[:80]} — is no label — write --label model=moe-30b")
         found[key] = value
     return found
+
+
+def is_pull_request(environment: Mapping[str, str]) -> bool:
+    """Whether the environment is that of a job that GitHub or GitLab runs for a pull or merge request."""
+    return environment.get("GITHUB_EVENT_NAME", "").startswith("pull_request") or environment.get(
+        "CI_PIPELINE_SOURCE"
+    ) in {"merge_request_event", "external_pull_request_event"}
 
 
 def range_of(text: str) -> tuple[str, str] | None:
@@ -77,13 +94,15 @@ def _git(*arguments: str) -> str | None:
 def sides_of(store: "Store", base: str, head: str, labels: dict[str, str]) -> "tuple[Side, Side]":
     """Both sides from the records of two commits on the testbed that they share.
 
+    Runs of pull requests count for the head alone.
     Where they share none but one machine, configured in one way by each, these are compared.
 
     Raises:
         StoreError: a commit is not recorded, they share no testbed, or several.
     """
-    commits = [store.commit(commit_of(name)) for name in (base, head)]
+    commits = [store.base(commit_of(base)), store.commit(commit_of(head))]
     recorded = [store.records(commit) for commit in commits]
+    recorded[0] = tuple(record for record in recorded[0] if record.is_reference)
     beds = [[testbed for testbed in _testbeds(records) if testbed.fits(labels)] for records in recorded]
     pairs = [(testbed, testbed) for testbed in beds[0] if testbed in beds[1]]
     found = pairs or [

@@ -19,11 +19,9 @@ from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.profile import profiled, unpacked
 from wallscope.ranks.job import MatchedJob, match_ranks
+from wallscope.thresholds import CAPTURES_APART_NS
 from wallscope.units import plural
 from wallscope.walls.diagnosis import dominant_wall
-
-_APART_NS = 600_000_000_000
-"""Captures of one job begin together; hosts' clocks and queues set apart by minutes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +137,11 @@ def _of_one_job(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
     if starts:
         near = max(
             starts.values(),
-            key=lambda at: (sum(abs(at - other) <= _APART_NS for other in starts.values()), -at),
+            key=lambda at: (sum(abs(at - other) <= CAPTURES_APART_NS for other in starts.values()), -at),
         )
         for one in tuple(kept):
             start = starts.get(id(one))
-            if start is not None and abs(start - near) > _APART_NS:
+            if start is not None and abs(start - near) > CAPTURES_APART_NS:
                 kept.remove(one)
                 minutes = round(abs(start - near) / 60e9)
                 when = "after" if start > near else "before"

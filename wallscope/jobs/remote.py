@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
 _LOCAL = ("file://", "local://")
 _ASIDE = "wallscope-fetched-"
+_LEFT = re.compile(f"{_ASIDE}[a-z0-9_]{{8}}")  # as tempfile names folders
 _GRACE_S = 60
 _VERSIONS = (
     *("ETag", "etag", "e_tag", "md5Hash", "content_md5", "Content-MD5", "Digest", "generation", "VersionId"),
@@ -193,7 +194,11 @@ def _sweep(scratch: Path) -> None:
     for folder in scratch.glob(f"{_ASIDE}*"):
         with suppress(OSError):
             status = folder.lstat()
-            if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _GRACE_S:
+            if (
+                _LEFT.fullmatch(folder.name) is None
+                or status.st_uid != os.geteuid()
+                or time.time() - status.st_mtime < _GRACE_S
+            ):
                 continue
             held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

@@ -183,21 +183,6 @@ AXES = pl.Schema(
 )
 """The axis of each communication operation, what tells it, and what the operation does."""
 
-LINKS = pl.Schema(
-    {
-        "gap": pl.Int32(),  # the operation that ends the gap; -1 where the capture ends it
-        "start_ns": pl.Int64(),
-        "end_ns": pl.Int64(),
-        "kind": pl.Enum(LinkKind),
-        "op": pl.Int32(),  # who ran, handed over or was launched; -1 on a thread
-        "next_op": pl.Int32(),  # who waited for it; -1 where a thread did
-        "call": pl.Int32(),  # the call, or the blocking call that waited; -1 without one
-        "thread": pl.Int32(),  # -1 on the device
-        "slack_ns": pl.Int64(),  # how much earlier the next constraint would have bound; null without one
-    }
-)
-"""Links of the binding chains, tiling the gaps of a rank; sorted by start."""
-
 SLICES = pl.Schema(
     {
         "rank_id": pl.UInt32(),
@@ -209,13 +194,13 @@ SLICES = pl.Schema(
         "wall": pl.Enum(Wall),
         "cause": pl.String(),  # wall/cause[/detail]
         "kind": pl.Enum(LinkKind),  # null where compute or an opaque graph ran
-        "gap": pl.Int32(),  # this and those below as in `LINKS`; `op` is also who computed
-        "op": pl.Int32(),
-        "next_op": pl.Int32(),
-        "call": pl.Int32(),
-        "thread": pl.Int32(),
+        "gap": pl.Int32(),  # the operation that ends the gap; -1 behind the last one and where compute ran
+        "op": pl.Int32(),  # the operation that ran, ended or was launched; -1 on a thread
+        "next_op": pl.Int32(),  # the operation that waited for it; -1 where a thread did
+        "call": pl.Int32(),  # the call, or the blocking call that waited; -1 without one
+        "thread": pl.Int32(),  # -1 on the device
         "range": pl.Int32(),  # innermost range around the issue of `op`, or on the thread; -1 without one
-        "slack_ns": pl.Int64(),
+        "slack_ns": pl.Int64(),  # how much earlier the next constraint was over; null without one
     }
 )
 """Every nanosecond of every step with who pays for it; slices of a rank are disjoint and tile its steps."""

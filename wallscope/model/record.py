@@ -9,6 +9,8 @@ from typing import Final, Literal
 RECORD_SCHEMA: Final = "wallscope.record/1"
 CONFIGURATION: Final = "configuration"
 """The label that is the fingerprint of the configuration; users choose by it and do not set it."""
+PULL_REQUEST: Final = "pull-request"
+"""The origin of runs of code that nobody has accepted yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,10 @@ class RecordedRank:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run of a commit on a testbed; `speaks` is the place of the rank that computes least."""
+    """One run of a commit on a testbed; `speaks` is the place of the rank that computes least.
+
+    `origin` is `PULL_REQUEST`, or something that a later version adds; without one it is a reference.
+    """
 
     schema: Literal["wallscope.record/1"]
     commit: str
@@ -75,6 +80,12 @@ class Record:
     recorded_utc_ns: int
     ranks: tuple[RecordedRank, ...]
     speaks: int
+    origin: str | None = None
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether other runs may be measured by it: as their base, and for how much runs differ."""
+        return self.origin is None
 
     @property
     def speaking(self) -> RecordedRank:

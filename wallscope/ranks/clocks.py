@@ -13,6 +13,7 @@ import polars as pl
 from wallscope.model.job import Clock, ClockMethod, Clocks
 from wallscope.model.kinds import Collective
 from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, shows_drift
+from wallscope.thresholds import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
 SYMMETRIC = (
     Collective.ALL_REDUCE,
@@ -23,9 +24,7 @@ SYMMETRIC = (
     Collective.DISPATCH,
     Collective.COMBINE,
 )
-_ROUNDS = 3
 _PPM = 1e6
-_LARGEST_DRIFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def align_clocks(gathered: AllCollectives, meetings: pl.DataFrame) -> AlignedCol
         own = clock == number
         shift[own] = fit.offset_ns + fit.drift * (end_ns[own] - fit.begin_ns)
     rows = _shifted(rows, shift).with_columns(is_tied=is_tied)
-    for _ in range(_ROUNDS):
+    for _ in range(CLOCK_ROUNDS_COUNT):
         own_shift = _of_members(rows)
         rows = _shifted(rows, own_shift)
     low, high = _residuals(rows)
@@ -120,7 +119,7 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
             number, at_ns = int(own["clock"][0]), own["end_ns"].to_numpy()
             begin_ns = round(at_ns.min())
             offset_ns, drift = fit_line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
-            if abs(drift) > _LARGEST_DRIFT:
+            if abs(drift) > LARGEST_DRIFT_RATIO:
                 offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
             fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), shows_drift(at_ns))
             all_own = ends.filter(pl.col("clock") == number)

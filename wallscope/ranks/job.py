@@ -32,6 +32,7 @@ from wallscope.ranks.match_collectives import gather_collectives, match_meetings
 from wallscope.ranks.step_sums import Steps, rows_in_steps, select_steps
 from wallscope.ranks.stragglers import Ranks, charge_lateness, find_slow_stages, find_stragglers
 from wallscope.ranks.wait_split import find_stages, split_profile, split_rank, split_waits, summarize_pipeline
+from wallscope.thresholds import MATERIAL_KERNEL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
 from wallscope.timeline.spans import Times
 from wallscope.units import duration, percent, plural
 
@@ -293,7 +294,6 @@ def _summarize_kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[Colle
 
 
 _COMPUTE = [str(category) for category in ComputeCategory]
-_MATERIAL = 0.01
 
 
 def group_ranks(profiles: Sequence[Profile], steps: Sequence[Steps]) -> tuple[RankGroup, ...]:
@@ -331,15 +331,13 @@ def _fingerprint(profile: Profile, steps: Steps) -> object:
         .group_by("category", "name")
         .agg(pl.col("work_ns", "count").sum())
     )
-    material = sums.filter(pl.col("work_ns") >= _MATERIAL * max(int(sums["work_ns"].sum()), 1))
+    material = sums.filter(pl.col("work_ns") >= MATERIAL_KERNEL_SHARE * max(int(sums["work_ns"].sum()), 1))
     count = max(len(steps.deciding), 1)
     kernels = [(category, name, round(total / count)) for category, name, _, total in material.iter_rows()]
     return profile.header.work.gpu, profile.header.work.unit, tuple(sorted(kernels))
 
 
 _MOST_NAMED = 3
-_TELLING_WAIT = 0.25
-_TELLING_JITTER = 0.02
 _BOUND = {
     "compute": "compute-bound",
     "communication": "bound by communication",
@@ -399,7 +397,7 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
         yield f"{none}: who waits for whom is unknown."
         return
     most = max(job.members, key=lambda one: (one.all_wait_ns, -one.place))
-    if most.all_residence_ns and most.all_wait_ns >= _TELLING_WAIT * most.all_residence_ns:
+    if most.all_residence_ns and most.all_wait_ns >= TOLD_WAIT_SHARE * most.all_residence_ns:
         yield (
             f"In the capture {most.name} waits for peers {duration(most.all_wait_ns)} of the"
             f" {duration(most.all_residence_ns)} that its collectives last"
@@ -410,7 +408,7 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
             )
         )
     step_ns = sum(job.walls.parts())
-    if not job.stragglers and step_ns and job.collectives.jitter_ns >= _TELLING_JITTER * step_ns:
+    if not job.stragglers and step_ns and job.collectives.jitter_ns >= TOLD_JITTER_SHARE * step_ns:
         yield (
             f"All wait for each other now and then: {duration(job.collectives.jitter_ns)} a step and rank"
             f" in the mean ({percent(job.collectives.jitter_ns / step_ns)})."

@@ -17,6 +17,22 @@ import polars as pl
 
 from wallscope.arrays.columns import Rows, filled
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
+from wallscope.thresholds import (
+    EVEN_GROUP_NS,
+    EVEN_GROUP_RATIO,
+    FARTHEST_SHIFT_COUNT,
+    FARTHEST_UNTOLD_SHIFT_COUNT,
+    FEWEST_FOR_DRIFT_COUNT,
+    FEWEST_PAIRED_COUNT,
+    PAIRED_ALIKE_SHARE,
+    PAIRED_SPREAD_NS,
+    PAIRED_SPREAD_SHARE,
+    SAME_SHIFT_NS,
+    SAME_SHIFT_RATIO,
+    SHIFT_SAMPLE_COUNT,
+    SHORTEST_FOR_DRIFT_NS,
+    SIZED_MET_SPREAD_NS,
+)
 from wallscope.timeline.partners import met, spread_ns, spreads_ns
 from wallscope.timeline.spans import Times
 
@@ -109,14 +125,7 @@ Times64 = npt.NDArray[np.float64]
 Line = tuple[float, float]
 """Value at 0, and slope."""
 
-_FEWEST = 2
-_SAMPLED, _AT_ONCE = 400, 256
-_FARTHEST_SHIFT, _FEW = 256, 4
-_LEAST_ALIKE = 0.98
-_CLOSE_NS, _CLOSE_SHARE = 50_000, 0.25
-_SIZED_CLOSE_NS = 20_000
-_SAME_NS, _SAME_RATIO = 5_000, 1.5
-_FEWEST_FOR_DRIFT, _SHORTEST_FOR_DRIFT_NS = 8, 50_000_000
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +168,7 @@ def pair_by_end(one: Series, other: Series, *, is_sized: bool) -> Pairing | None
     Where the size of the group is known, the closest are taken, and need not be that close.
     """
     times = (one.start_ns, one.end_ns, other.start_ns, other.end_ns)
-    found = met(*times, _SIZED_CLOSE_NS) if is_sized else met(*times)
+    found = met(*times, SIZED_MET_SPREAD_NS) if is_sized else met(*times)
     return None if found is None else _pairing(one, other, *found)
 
 
@@ -173,16 +182,16 @@ def pair_by_order(one: Series, other: Series, *, is_named: bool) -> Pairing | No
     if not is_named and len(one.rows) == len(other.rows):
         shift = 0
     else:
-        shift = _shift(one, other, _FARTHEST_SHIFT if is_named else _FEW)
+        shift = _shift(one, other, FARTHEST_SHIFT_COUNT if is_named else FARTHEST_UNTOLD_SHIFT_COUNT)
     places, others = _shifted_places(len(one.rows), len(other.rows), shift)
-    if places.size < (1 if is_named else _FEWEST):
+    if places.size < (1 if is_named else FEWEST_PAIRED_COUNT):
         return None
-    if (one.kinds[places] == other.kinds[others]).mean() < _LEAST_ALIKE:
+    if (one.kinds[places] == other.kinds[others]).mean() < PAIRED_ALIKE_SHARE:
         return None
     paired = _pairing(one, other, places, others)
     if not is_named:
         starts = remove_drift(one.end_ns[places], other.start_ns[others] - one.start_ns[places])
-        if paired.spread_ns > max(_CLOSE_NS, _CLOSE_SHARE * spread_ns(starts)):
+        if paired.spread_ns > max(PAIRED_SPREAD_NS, PAIRED_SPREAD_SHARE * spread_ns(starts)):
             return None
     return paired
 
@@ -200,7 +209,7 @@ def fit_line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
 
 def shows_drift(at_ns: Times | Times64) -> bool:
     """Return whether there are enough points, far enough apart, to show a drift."""
-    return bool(at_ns.size >= _FEWEST_FOR_DRIFT and np.ptp(at_ns) >= _SHORTEST_FOR_DRIFT_NS)
+    return bool(at_ns.size >= FEWEST_FOR_DRIFT_COUNT and np.ptp(at_ns) >= SHORTEST_FOR_DRIFT_NS)
 
 
 def remove_drift(at_ns: Times, apart_ns: Times) -> Times64:
@@ -221,13 +230,16 @@ def _shift(one: Series, other: Series, farthest: int) -> int:
     None, if both are as long and keep one distance; else what makes the distances of ends vary least, of
     about equals none, else what makes them least.
     """
-    if len(one.rows) == len(other.rows) and _varies(one, other, np.zeros(1, np.int64))[0][0] <= _CLOSE_NS:
+    if (
+        len(one.rows) == len(other.rows)
+        and _varies(one, other, np.zeros(1, np.int64))[0][0] <= PAIRED_SPREAD_NS
+    ):
         return 0
     longer = max(len(one.rows), len(other.rows))
     most = min(longer - 1, abs(len(one.rows) - len(other.rows)) + farthest)
     shifts = np.arange(-most, most + 1, dtype=np.int64)
     varied_ns, apart_ns = _varies(one, other, shifts)
-    good = np.flatnonzero(varied_ns <= _SAME_RATIO * varied_ns.min() + _SAME_NS)
+    good = np.flatnonzero(varied_ns <= SAME_SHIFT_RATIO * varied_ns.min() + SAME_SHIFT_NS)
     best = np.lexsort((np.abs(shifts[good]), apart_ns[good], shifts[good] != 0))[0]
     return int(shifts[good[best]])
 
@@ -241,13 +253,13 @@ def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]
     counts = np.minimum(len(one.rows), len(other.rows) - shifts) - first
     varied_ns, apart_ns = np.full(shifts.size, np.inf), np.full(shifts.size, np.inf)
     enough = np.flatnonzero((counts > 0) & (2 * counts >= min(len(one.rows), len(other.rows))))
-    widths = np.minimum(counts, _SAMPLED)
+    widths = np.minimum(counts, SHIFT_SAMPLE_COUNT)
     for width in np.unique(widths[enough]).tolist():
         alike = enough[widths[enough] == width]
         for rows in np.split(alike, range(_AT_ONCE, alike.size, _AT_ONCE)):
             places = first[rows, None] + _sampled(counts[rows], width)
             others = places + shifts[rows, None]
-            same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= _LEAST_ALIKE
+            same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= PAIRED_ALIKE_SHARE
             at_ns = one.end_ns[places[same]]
             own_ns = other.end_ns[others[same]] - at_ns
             varied_ns[rows[same]] = spreads_ns(_remove_drifts(at_ns, own_ns))
@@ -257,7 +269,7 @@ def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]
 
 def _sampled(counts: Rows, width: int) -> Rows:
     """Return `width` numbers below each count, evenly spaced; a row for each count."""
-    if width < _SAMPLED:
+    if width < SHIFT_SAMPLE_COUNT:
         return np.broadcast_to(np.arange(width, dtype=np.int64), (counts.size, width))
     return np.linspace(0, counts - 1, width, axis=-1).astype(np.int64)
 
@@ -289,8 +301,6 @@ def _slopes(x: Times64, y: Times64) -> Times64:
         ]
     )
 
-
-_EVEN_NS, _EVEN_RATIO = 5_000, 3.0
 
 MEETINGS = pl.Schema(
     {
@@ -363,7 +373,9 @@ def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
         found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))
         taken = {alike.series[leader].member: (leader, np.arange(len(alike.series[leader].rows)))}
         for paired, other in found:
-            is_even = alike.is_named or paired.spread_ns <= _EVEN_RATIO * found[0][0].spread_ns + _EVEN_NS
+            is_even = (
+                alike.is_named or paired.spread_ns <= EVEN_GROUP_RATIO * found[0][0].spread_ns + EVEN_GROUP_NS
+            )
             if (
                 alike.series[other].member in taken
                 or len(taken) == alike.participants

@@ -18,6 +18,18 @@ from wallscope.model.kinds import ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
 from wallscope.ranks.step_sums import Steps
+from wallscope.thresholds import (
+    COMPARED_PEERS_COUNT,
+    FEWEST_LATE_STEPS_COUNT,
+    LATE_IN_TURN_SHARE,
+    LATE_OF_ALL_SHARE,
+    LATE_SHARE,
+    LATE_STEPS_SHARE,
+    MOST_OF_LATENESS_SHARE,
+    SAME_KERNEL_COUNT_SHARE,
+    SLOWED_ALIKE_SHARE,
+    UNEVEN_STAGES_SHARE,
+)
 from wallscope.units import duration, percent, signed_percent
 
 SINCE = tuple(f"since_{wall}_ns" for wall in Wall)
@@ -86,10 +98,6 @@ def _since_last(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 _KEY = ("path", "category", "name")
-_MOST_PEERS = 8
-_SAME_COUNT = 0.005
-_MOST_OF = 0.6
-_SLOWED_ALIKE = 0.5
 _COMPUTE = [str(category) for category in ComputeCategory]
 _OF_EXPERTS = (ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL)
 _TOKENS = ("all-to-all", "dispatch", "combine")
@@ -129,7 +137,7 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
 
     `more_ns` is how much longer each wall took than on those who waited, before the collectives in question.
     """
-    peers = [side for side in others if len(side.steps)][:_MOST_PEERS]
+    peers = [side for side in others if len(side.steps)][:COMPARED_PEERS_COUNT]
     wall = max(more_ns, key=lambda wall: (more_ns[wall], wall), default=None)
     if wall is None or more_ns[wall] <= 0 or not peers:
         return LateReason(None, None, Reason.UNKNOWN, None, "what kept it is not in the capture")
@@ -194,7 +202,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
         return LateReason(
             Wall.COMPUTE, None, Reason.UNKNOWN, None, "compute takes longer, but no kernel does"
         )
-    same = (pl.col("count") - pl.col("count_usual")).abs() <= _SAME_COUNT * pl.col("count_usual")
+    same = (pl.col("count") - pl.col("count_usual")).abs() <= SAME_KERNEL_COUNT_SHARE * pl.col("count_usual")
     is_expert = pl.col("category").is_in([str(category) for category in _OF_EXPERTS])
     most = (
         both.group_by("category", maintain_order=True)
@@ -203,7 +211,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     )
     cause = f"compute/{most['category'][0]}"
     added_ns = float(both.filter(~same)["over"].sum())
-    if added_ns >= _MOST_OF * over_ns:
+    if added_ns >= MOST_OF_LATENESS_SHARE * over_ns:
         sentence = f"it runs other kernels than its peers: {duration(round(added_ns))} more a step"
         return LateReason(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, sentence, round(over_ns))
     alike = both.filter(same & (pl.col("work_usual") > 0))
@@ -212,9 +220,9 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
     )
     expert_ns = float(alike.filter(is_expert)["over"].sum())
     if (
-        expert_ns >= _MOST_OF * over_ns
+        expert_ns >= MOST_OF_LATENESS_SHARE * over_ns
         and expert is not None
-        and (dense or 1.0) - 1 < _SLOWED_ALIKE * (expert - 1)
+        and (dense or 1.0) - 1 < SLOWED_ALIKE_SHARE * (expert - 1)
     ):
         sentence = (
             f"its experts' kernels take {signed_percent(expert - 1)}{_tokens(late, others)}, the others"
@@ -223,7 +231,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
         return LateReason(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, sentence, round(over_ns))
     assert ratio is not None  # noqa: S101  # over_ns > 0 with like counts
     uneven = _unevenness(alike, ratio)
-    if uneven <= _SLOWED_ALIKE:
+    if uneven <= SLOWED_ALIKE_SHARE:
         sentence = f"the same kernels take {signed_percent(ratio - 1)}, all alike: a slower GPU clock"
         return LateReason(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, sentence, round(over_ns))
     sentence = (
@@ -265,13 +273,6 @@ def _exchanged(side: RankSteps) -> float | None:
     keys = side.profile.keys.filter(pl.col("category").is_in(_TOKENS))
     own = side.profile.work.join(side.steps, on=["input", "step"]).join(keys, on="key")["bytes"]
     return None if own.is_empty() or own.null_count() else float(own.sum()) / len(side.steps)
-
-
-_LEAST_SHARE, _LEAST_IN_TURN = 0.01, 0.05
-_MOST_STEPS = 2 / 3
-_LEAST_OF_ALL = 0.004
-_LEAST_STEPS = 3
-_UNEVEN_STAGES = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,11 +320,11 @@ def _judge(ranks: Ranks, place: int) -> Straggler | None:
     late_ns = table["late_ns"].fill_null(0).to_numpy()
     net_ns = late_ns - table["waits_ns"].fill_null(0).to_numpy()
     count, usual_ns = len(table), float(np.median(steps.length_ns)) if len(table) else 0.0
-    is_late = net_ns >= max(_LEAST_SHARE * usual_ns, ranks.noise_ns)
-    repeated = count >= _LEAST_STEPS and is_late.sum() >= _MOST_STEPS * count
+    is_late = net_ns >= max(LATE_SHARE * usual_ns, ranks.noise_ns)
+    repeated = count >= FEWEST_LATE_STEPS_COUNT and is_late.sum() >= LATE_STEPS_SHARE * count
     if not repeated:
-        is_late = net_ns >= max(_LEAST_IN_TURN * usual_ns, ranks.noise_ns)
-        if not is_late.any() or net_ns[is_late].sum() < _LEAST_OF_ALL * steps.length_ns.sum():
+        is_late = net_ns >= max(LATE_IN_TURN_SHARE * usual_ns, ranks.noise_ns)
+        if not is_late.any() or net_ns[is_late].sum() < LATE_OF_ALL_SHARE * steps.length_ns.sum():
             return None
     in_question = table.filter(pl.Series(is_late))
     more_ns = {
@@ -389,7 +390,7 @@ def find_slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple
     step_ns = float(np.median([np.median(steps.length_ns) for steps in ranks.steps]))
     over_ns = slowest.compute_ns - usual_ns
     waits_least = slowest.bubble_ns <= min(stage.bubble_ns for stage in others)
-    if over_ns < _UNEVEN_STAGES * step_ns or not waits_least:
+    if over_ns < UNEVEN_STAGES_SHARE * step_ns or not waits_least:
         return ()
     peers = [ranks.side(place) for stage in others for place in stage.places]
     found = []

@@ -28,6 +28,7 @@ from wallscope.profile.codes import codes
 from wallscope.profile.splitting import MOVES, moved, on_axes, undivided_profile
 from wallscope.ranks.clocks import SYMMETRIC
 from wallscope.ranks.step_sums import Steps, locate_steps, rows_in_steps
+from wallscope.thresholds import EARLY_RECEIVER_NS
 from wallscope.timeline.apportioning import apportioned
 from wallscope.timeline.spans import Times
 
@@ -94,7 +95,7 @@ def _transfer_ns() -> pl.Expr:
 
 def _tolerance() -> pl.Expr:
     """Senders may be through a little before a receiver's clock says that it began."""
-    return pl.lit(50_000, _NS)
+    return pl.lit(EARLY_RECEIVER_NS, _NS)
 
 
 PARTS = (PEER_WAIT, PIPELINE_WAIT, TRANSFER)

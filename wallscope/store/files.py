@@ -1,13 +1,23 @@
-"""A store in a folder: files are written aside and renamed, so that a reader sees all of one or nothing."""
+"""A store in a folder: files are written aside and renamed, so that a reader sees all of one or nothing.
+
+No link below the folder is followed: each part of a name is opened in the folder before it, so a part that
+becomes a link in the meantime is refused as well. The folder itself may be one: the user named it.
+"""
 
 import os
-import tempfile
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallscope.errors import StoreError
+from wallscope.store.layout import ASIDE
 
-ASIDE = ".aside-"
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _ROOT | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would be waited for
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_DEEPEST = 2  # slashes in the name of a file
 
 
 class Folder:
@@ -23,25 +33,17 @@ class Folder:
         """Write a file whole; a killed writer leaves what was there.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: it cannot be written, or something else than a regular file is there.
         """
-        path, aside = self.root / name, None
+        below, _, last = name.rpartition("/")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, made = tempfile.mkstemp(prefix=ASIDE, dir=path.parent)
-            aside = Path(made)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            aside.chmod(0o644)
-            aside.replace(path)
-            _sync_folder(path.parent)
+            self.root.mkdir(parents=True, exist_ok=True)
+            with self._opened(below, make=True) as folder:
+                self._status(folder, name)
+                _replace(folder, last, content)
         except OSError as error:
-            if aside is not None:
-                aside.unlink(missing_ok=True)
             raise StoreError(
-                f"{path.parent} — cannot be written: {error.strerror} — give another --store"
+                f"{(self.root / name).parent} — cannot be written: {error.strerror} — give another --store"
             ) from error
 
     def read(self, name: str) -> bytes:
@@ -50,16 +52,15 @@ class Folder:
         Raises:
             StoreError: it cannot be read.
         """
-        path = self.root / name
         try:
-            if path.exists() and not path.is_file():  # a pipe would be waited for
-                raise StoreError(f"{path} — is no regular file — delete it and record the run again")
-            return path.read_bytes()
+            return self._content(name)
         except OSError as error:
-            raise StoreError(f"{path} — cannot be read: {error.strerror} — record the run again") from error
+            raise StoreError(
+                f"{self.root / name} — cannot be read: {error.strerror} — record the run again"
+            ) from error
 
     def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
-        """All of some files; one that is deleted in the meantime is left out.
+        """All of some files; what is deleted in the meantime, or is no regular file, is left out.
 
         Raises:
             StoreError: one cannot be read.
@@ -67,50 +68,180 @@ class Folder:
         return {name: self.read(name) for name in names if self.has(name)}
 
     def has(self, name: str) -> bool:
-        """Whether a file is there."""
-        return (self.root / name).is_file()
+        """Whether a file is there.
 
-    def names(self, below: str) -> tuple[str, ...]:
-        """The files at any depth below a folder, sorted; what writers have aside is among them.
+        Raises:
+            StoreError: that cannot be told, or it lies behind a link.
+        """
+        try:
+            with self._opened(name.rpartition("/")[0]) as folder:
+                status = self._status(folder, name, only_files=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise StoreError(
+                f"{self.root / name} — cannot be read: {error.strerror} — give another --store"
+            ) from error
+        return status is not None and stat.S_ISREG(status.st_mode)
+
+    def top(self) -> tuple[str, ...]:
+        """The names of files and folders in the folder itself, sorted; none where it is no folder.
 
         Raises:
             StoreError: the folder cannot be read.
         """
-        try:
-            found = [path for path in (self.root / below).rglob("*") if path.is_file()]
-        except OSError as error:
-            raise StoreError(
-                f"{self.root} — cannot be read: {error.strerror} — give another --store"
-            ) from error
-        return tuple(sorted(path.relative_to(self.root).as_posix() for path in found))
+        with (
+            self._listing(),
+            suppress(NotADirectoryError),
+            self._opened("") as folder,
+            os.scandir(folder) as listed,
+        ):
+            return tuple(sorted(entry.name for entry in listed))
+        return ()
+
+    def names(self, below: str) -> tuple[str, ...]:
+        """The files below a folder, sorted; what writers have aside is among them.
+
+        A folder where a store has files alone is not looked into: its name ends with a slash.
+
+        Raises:
+            StoreError: the folder cannot be read, or holds a link.
+        """
+        found, waiting = [], [below]
+        while waiting:
+            inside = waiting.pop()
+            with self._listing(), self._opened(inside) as folder, os.scandir(folder) as listed:
+                for entry in listed:
+                    name = f"{inside}/{entry.name}"
+                    if entry.is_symlink():
+                        raise _link(self.root / name)
+                    if entry.is_file(follow_symlinks=False):
+                        found.append(name)
+                    elif entry.is_dir(follow_symlinks=False) and name.count("/") < _DEEPEST:
+                        waiting.append(name)
+                    elif entry.is_dir(follow_symlinks=False):
+                        found.append(f"{name}/")
+        return tuple(sorted(found))
 
     def written_s(self, name: str) -> float | None:
         """When a file was written, in seconds of the clock; `None` where it is gone."""
         try:
-            return (self.root / name).stat().st_mtime
+            with self._opened(name.rpartition("/")[0]) as folder:
+                status = self._status(folder, name)
         except OSError:
             return None
+        return None if status is None else status.st_mtime
 
     def delete(self, name: str) -> None:
         """Delete a file if it is there.
 
         Raises:
-            StoreError: it cannot be deleted.
+            StoreError: it cannot be deleted, or is no regular file.
         """
+        below, _, last = name.rpartition("/")
         try:
-            (self.root / name).unlink(missing_ok=True)
+            with self._opened(below) as folder:
+                if self._status(folder, name) is not None:
+                    os.unlink(last, dir_fd=folder)
+        except FileNotFoundError:
+            return
         except OSError as error:
             raise StoreError(
                 f"{self.root / name} — cannot be deleted: {error.strerror} — give another --store"
             ) from error
 
+    @contextmanager
+    def _opened(self, below: str, *, make: bool = False) -> Iterator[int]:
+        """Open a folder below the root, part by part.
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename outlive a crash of the machine, where folders can be opened."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
+        Raises:
+            StoreError: a part is a link.
+            OSError: a part is absent, or cannot be opened or made.
+        """
+        folder, path = os.open(self.root, _ROOT), self.root
+        try:
+            for part in below.split("/") if below else ():
+                path /= part
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=folder)
+                inner = _open(folder, part, _FOLDER, path)
+                os.close(folder)
+                folder = inner
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        """List a folder; one that is absent holds nothing."""
+        try:
+            yield
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(
+                f"{self.root} — cannot be read: {error.strerror} — give another --store"
+            ) from error
+
+    def _status(self, folder: int, name: str, *, only_files: bool = True) -> os.stat_result | None:
+        """What stands at a name of an open folder; `None` for nothing.
+
+        Raises:
+            StoreError: it is a link, or with `only_files` no regular file.
+        """
+        try:
+            status = os.stat(name.rpartition("/")[2], dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(status.st_mode):
+            raise _link(self.root / name)
+        if only_files and not stat.S_ISREG(status.st_mode):
+            raise _irregular(self.root / name)
+        return status
+
+    def _content(self, name: str) -> bytes:
+        below, _, last = name.rpartition("/")
+        with self._opened(below) as folder:
+            handle = _open(folder, last, _READ, self.root / name)
+        with os.fdopen(handle, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise _irregular(self.root / name)
+            return stream.read()
+
+
+def _open(folder: int, name: str, flags: int, path: Path) -> int:
+    """Open what an open folder holds under a name; a link is an error that says so."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return os.open(name, flags, dir_fd=folder)
+    except OSError:
+        with suppress(FileNotFoundError):
+            if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise _link(path) from None
+        raise
+
+
+def _replace(folder: int, name: str, content: bytes) -> None:
+    """Write a file of an open folder aside, then rename it."""
+    aside = f"{ASIDE}{os.urandom(8).hex()}"
+    handle = os.open(aside, _WRITE, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchmod(handle, 0o644)
+            os.fsync(handle)
+        os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside, dir_fd=folder)
+        raise
+    os.fsync(folder)  # the rename outlives a crash of the machine
+
+
+def _link(path: Path) -> StoreError:
+    return StoreError(f"{path} — is a link, and a store follows none — remove it, or give another --store")
+
+
+def _irregular(path: Path) -> StoreError:
+    return StoreError(f"{path} — is no regular file — delete it and record the run again")

@@ -13,7 +13,10 @@ _LOCAL = ("file://", "local://")
 
 
 class Place(Protocol):
-    """Files by name that appear whole or not at all; `Folder` and `Remote` say how each fails."""
+    """Files by name that appear whole or not at all; `Folder` and `Remote` say how each fails.
+
+    A link is never followed: whatever meets one raises a `StoreError`.
+    """
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file whole."""
@@ -27,8 +30,11 @@ class Place(Protocol):
     def has(self, name: str) -> bool:
         """Whether a file is there."""
 
+    def top(self) -> tuple[str, ...]:
+        """The names of files and folders in the place itself, sorted."""
+
     def names(self, below: str) -> tuple[str, ...]:
-        """The files at any depth below a folder, sorted."""
+        """The files below a folder, sorted."""
 
     def written_s(self, name: str) -> float | None:
         """When a file was written; `None` where it is gone or nothing tells it."""

@@ -1,7 +1,4 @@
-"""Records of runs by commit, and the profiles that they name, in a folder or behind a URL.
-
-    objects/<2>/<62>      a packed profile, named by the SHA-256 of its bytes
-    records/<commit>/*    a recorded run, which names its objects
+"""Records of runs by commit, and the profiles that they name, in a folder or behind a URL (`layout`).
 
 Nothing is locked, as not every place has locks. What is written never changes, appears whole, and objects
 come before the record that names them: two writers at once lose nothing, and a killed one leaves at most one
@@ -12,7 +9,7 @@ stands, and retention for a record again once an object is gone: whichever of bo
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -22,22 +19,34 @@ from pydantic import TypeAdapter, ValidationError
 from wallscope.errors import StoreError
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.record import RECORD_SCHEMA, Record, Testbed
-from wallscope.store.files import ASIDE
-from wallscope.store.places import place_of
+from wallscope.store.layout import (
+    OBJECTS,
+    RECORDS,
+    has_marker,
+    is_commit,
+    is_leftover,
+    is_object,
+    is_record,
+    mark_store,
+    object_path,
+)
+from wallscope.store.places import Place, place_of
 
-_COMMIT = re.compile(r"[0-9a-f]{4,64}")
 _OBJECT = re.compile(r"[0-9a-f]{64}")
-_RECORDS, _OBJECTS = "records", "objects"
 _GRACE_S = 3_600
 _MOST_SHOWN = 5
 _NEVER_NS, _LONGEST_NS, _MOST_STEPS = 2**62, 2**53, 2**31
 
 
 class Store:
-    """Records in a place (`place_of`); a folder is made by the first one."""
+    """Records in a place (`place_of`); a folder is made by the first one.
+
+    Every method refuses a place that holds something else than a store with a `StoreError`.
+    """
 
     def __init__(self, where: str | Path) -> None:
         self.place = place_of(str(where))
+        self._is_known = self._is_marked = False
 
     def __str__(self) -> str:
         return str(self.place)
@@ -48,8 +57,9 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
+        self._mark()
         name = object_name(packed)
-        self.place.write(_object(name), _json(asdict(packed)))
+        self.place.write(object_path(name), _json(asdict(packed)))
         return name
 
     def add(self, record: Record, profiles: Mapping[str, PackedProfile]) -> None:
@@ -58,18 +68,19 @@ class Store:
         Raises:
             StoreError: the store cannot be written, or the commit is no commit id.
         """
-        if _COMMIT.fullmatch(record.commit) is None:
+        if not is_commit(record.commit):
             raise StoreError(
                 f"--commit {record.commit[:80]} — is no commit id — give the hash that git prints"
             )
+        self._mark()
         for packed in profiles.values():
             self.keep(packed)
         identity = _identity(record)
-        path = f"{_RECORDS}/{record.commit}/{sha256(identity).hexdigest()[:32]}.json"
+        path = f"{RECORDS}/{record.commit}/{sha256(identity).hexdigest()[:32]}.json"
         if not (self.place.has(path) and self._says(path, identity)):
-            self.place.write(path, _json(asdict(record)))
+            self.place.write(path, _json(_fields(record)))
         for name, packed in profiles.items():
-            if not self.place.has(_object(name)):
+            if not self.place.has(object_path(name)):
                 self.keep(packed)
 
     def _says(self, path: str, identity: bytes) -> bool:
@@ -86,9 +97,9 @@ class Store:
         Raises:
             StoreError: it is not there, or its bytes are not those that were written.
         """
-        content = self.place.read(_object(name))
+        content = self._known().read(object_path(name))
         if sha256(content).hexdigest() != name:
-            raise StoreError(f"{self}/{_object(name)} — is damaged — delete it and record the run again")
+            raise StoreError(f"{self}/{object_path(name)} — is damaged — delete it and record the run again")
         return TypeAdapter(PackedProfile).validate_json(content)
 
     def commits(self) -> tuple[str, ...]:
@@ -101,7 +112,25 @@ class Store:
         Raises:
             StoreError: there is none, or several.
         """
-        found = [name for name in self.commits() if name.startswith(wanted) or wanted.startswith(name)]
+        return self._only(wanted, self.commits())
+
+    def base(self, wanted: str) -> str:
+        """The one commit that begins so and that not only pull requests recorded.
+
+        Raises:
+            StoreError: there is none, or several.
+        """
+        every = self._read(RECORDS)
+        references = sorted({path.split("/")[1] for path, record in every.items() if record.is_reference})
+        if not _beginning(wanted, references) and _beginning(wanted, self.commits()):
+            raise StoreError(
+                f"{self} — pull requests alone recorded commit {wanted[:80]}, and such runs are no base"
+                " — record it from a branch that you trust"
+            )
+        return self._only(wanted, references)
+
+    def _only(self, wanted: str, commits: Iterable[str]) -> str:
+        found = _beginning(wanted, commits)
         if len(found) == 1:
             return found[0]
         if found:
@@ -117,7 +146,7 @@ class Store:
         Raises:
             StoreError: one cannot be read.
         """
-        found = self._read(f"{_RECORDS}/{commit}").values()
+        found = self._read(f"{RECORDS}/{commit}").values()
         return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, repr(record))))
 
     def all_records(self) -> tuple[Record, ...]:
@@ -126,54 +155,71 @@ class Store:
         Raises:
             StoreError: one cannot be read.
         """
-        found = self._read(_RECORDS).values()
+        found = self._read(RECORDS).values()
         return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, record.commit, repr(record))))
 
-    def retain(self, testbed: Testbed, commits: int) -> int:
+    def retain(self, testbed: Testbed, commits: int, *, origin: str | None = None) -> int:
         """Keep the newest commits of a testbed, forget its older runs; how many runs were forgotten.
+
+        Runs of another origin neither count nor go: what pull requests record displaces no reference.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        own = {path: record for path, record in self._read(_RECORDS).items() if record.testbed == testbed}
+        objects = self._known().names(OBJECTS)  # a link among them ends it here
+        own = {
+            path: record
+            for path, record in self._read(RECORDS).items()
+            if (record.testbed, record.origin) == (testbed, origin)
+        }
         ordered = sorted(own.values(), key=lambda record: (record.recorded_utc_ns, record.commit))
         newest = set(list(dict.fromkeys(record.commit for record in reversed(ordered)))[:commits])
         old = [path for path, record in own.items() if record.commit not in newest]
         for path in old:
             self.place.delete(path)
-        self._sweep()
+        self._sweep((*objects, *self.place.names(RECORDS)))
         return len(old)
 
-    def _sweep(self) -> None:
-        """Delete objects that no record names, and what killed writers left, after a grace of an hour."""
+    def _sweep(self, paths: Iterable[str]) -> None:
+        """Delete objects that no record names, and what killed writers left, after a grace of an hour.
+
+        What bears the name of an object and has other bytes is not known to be ours, and stays.
+        """
         named = self._named()
         gone: dict[str, bytes] = {}
-        for path in (*self.place.names(_OBJECTS), *self.place.names(_RECORDS)):
-            is_aside = path.rpartition("/")[2].startswith(ASIDE)
-            if not is_aside and (path.startswith(f"{_RECORDS}/") or path in named):
+        for path in paths:
+            if not (is_leftover(path) or is_object(path)) or path in named:
                 continue
             written_s = self.place.written_s(path)
-            if written_s is not None and written_s < time.time() - _GRACE_S:
-                if not is_aside:
-                    gone |= self.place.read_all((path,))
-                self.place.delete(path)
+            if written_s is None or written_s >= time.time() - _GRACE_S:
+                continue
+            if is_object(path):
+                content = self.place.read_all((path,)).get(path)
+                if content is None or object_path(sha256(content).hexdigest()) != path:
+                    continue
+                gone[path] = content
+            self.place.delete(path)
         for path in gone.keys() & (self._named() if gone else set()):
             self.place.write(path, gone[path])
 
     def _named(self) -> set[str]:
-        return {_object(rank.object) for record in self.all_records() for rank in record.ranks}
+        return {object_path(rank.object) for record in self.all_records() for rank in record.ranks}
 
-    def _paths(self, below: str = _RECORDS) -> list[str]:
-        """The names of the records; a folder under another name than a commit's is none of ours."""
-        parts = [(path, path.split("/")) for path in self.place.names(below)]
-        return [
-            path
-            for path, (_, *rest) in parts
-            if len(rest) == 2
-            and _COMMIT.fullmatch(rest[0])
-            and rest[1].endswith(".json")
-            and not rest[1].startswith(ASIDE)
-        ]
+    def _known(self) -> Place:
+        """The place, once it is known to hold a store or nothing."""
+        if not self._is_known:
+            has_marker(self.place)
+            self._is_known = True
+        return self.place
+
+    def _mark(self) -> None:
+        """Make a store of the place before the first file is written."""
+        if not self._is_marked:
+            mark_store(self.place)
+            self._is_known = self._is_marked = True
+
+    def _paths(self, below: str = RECORDS) -> list[str]:
+        return [path for path in self._known().names(below) if is_record(path)]
 
     def _read(self, below: str) -> dict[str, Record]:
         found = self.place.read_all(self._paths(below))
@@ -188,13 +234,22 @@ def object_name(packed: PackedProfile) -> str:
     return sha256(_json(asdict(packed))).hexdigest()
 
 
-def _object(name: str) -> str:
-    return f"{_OBJECTS}/{name[:2]}/{name[2:]}"
-
-
 def _identity(record: Record) -> bytes:
     """All of a record but when it was made."""
-    return _json({**asdict(record), "recorded_utc_ns": 0})
+    return _json({**_fields(record), "recorded_utc_ns": 0})
+
+
+def _fields(record: Record) -> dict[str, object]:
+    """What is written of a record; one without an origin is the same bytes as in version 0.1."""
+    found = asdict(record)
+    if record.origin is None:
+        del found["origin"]
+    return found
+
+
+def _beginning(wanted: str, commits: Iterable[str]) -> list[str]:
+    """The commits that begin so, or that are the beginning."""
+    return [name for name in commits if name.startswith(wanted) or wanted.startswith(name)]
 
 
 def _json(content: object) -> bytes:

@@ -1,20 +1,22 @@
 """A store behind a URL, by fsspec and whatever plugin the user has for its protocol.
 
 Object stores show all of an object or nothing. Where a plugin writes files piece by piece, they are written
-aside and moved.
+aside and moved; such places may hold links, which are refused.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from wallscope.errors import StoreError
-from wallscope.store.files import ASIDE
+from wallscope.store.layout import ASIDE
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 class Remote:
@@ -53,6 +55,7 @@ class Remote:
             if _puts_whole(self.system):
                 self.system.pipe_file(path, content)
                 return
+            self._refuse_links((name,))
             folder, _, last = path.rpartition("/")
             aside = f"{folder}/{ASIDE}{uuid4().hex}-{last}"
             self.system.makedirs(folder, exist_ok=True)
@@ -66,6 +69,7 @@ class Remote:
             StoreError: it cannot be read.
         """
         with _told(f"{self.url}/{name} — cannot be read", "record the run again"):
+            self._refuse_links((name,))
             return bytes(self.system.cat_file(self._path(name)))
 
     def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
@@ -76,11 +80,12 @@ class Remote:
         """
         wanted = list(names)
         with _told(f"{self.url} — cannot be read", "check the URL and your rights there"):
+            self._refuse_links(wanted)
             ends = [None] * len(wanted)
             paths = [self._path(name) for name in wanted]
             found = self.system.cat_ranges(paths, ends, ends, on_error="return") if wanted else []
             for content in found:
-                if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                if isinstance(content, Exception) and not isinstance(content, _ABSENT):
                     raise content
         return {
             name: bytes(content)
@@ -96,18 +101,34 @@ class Remote:
         """
         with _told(f"{self.url} — cannot be read", "check the URL and your rights there"):
             self.system.invalidate_cache()
+            self._refuse_links((name,))
             return bool(self.system.isfile(self._path(name)))
 
-    def names(self, below: str) -> tuple[str, ...]:
-        """The objects at any depth below a name, sorted.
+    def top(self) -> tuple[str, ...]:
+        """The last parts of the names at the URL itself, sorted.
 
         Raises:
             StoreError: the store cannot be listed.
         """
         with _told(f"{self.url} — cannot be listed", "check the URL and your rights there"):
             self.system.invalidate_cache()
-            found = self.system.find(self._path(below))
-        return tuple(sorted(path[path.index(f"{self.root}/") + len(self.root) + 1 :] for path in found))
+            return tuple(sorted(self._listed("")))
+
+    def names(self, below: str) -> tuple[str, ...]:
+        """The objects at any depth below a name, sorted.
+
+        Raises:
+            StoreError: the store cannot be listed, or holds a link.
+        """
+        with _told(f"{self.url} — cannot be listed", "check the URL and your rights there"):
+            self.system.invalidate_cache()
+            self._refuse_links((below,))
+            found = self.system.find(self._path(below), detail=True)
+        names = {self._name(path): info for path, info in found.items()}
+        for name, info in names.items():
+            if _is_link(info):
+                raise self._link(name)
+        return tuple(sorted(names))
 
     def written_s(self, name: str) -> float | None:
         """When an object was written, in seconds of the clock; `None` where it is gone or nothing tells it.
@@ -132,6 +153,7 @@ class Remote:
             StoreError: it cannot be deleted.
         """
         with _told(f"{self.url}/{name} — cannot be deleted", "give another --store"):
+            self._refuse_links((name,))
             try:
                 self.system.rm_file(self._path(name))
             except (FileNotFoundError, KeyError):
@@ -139,6 +161,45 @@ class Remote:
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
+
+    def _name(self, path: str) -> str:
+        return path[path.index(f"{self.root}/") + len(self.root) + 1 :]
+
+    def _listed(self, below: str) -> dict[str, dict[str, object]]:
+        """What lies directly below a name, by its last part."""
+        path = self._path(below).rstrip("/")
+        try:
+            found = self.system.ls(path, detail=True)
+        except _ABSENT:
+            return {}
+        return {
+            str(info["name"]).rstrip("/").rpartition("/")[2]: info
+            for info in found
+            if str(info["name"]).rstrip("/") != path  # a file lists itself, as a folder of some object stores
+        }
+
+    def _refuse_links(self, names: Iterable[str]) -> None:
+        """Refuse names of which a part is a link; plugins tell it by listing what is around it.
+
+        Raises:
+            StoreError: a part is a link.
+        """
+        if _puts_whole(self.system):
+            return
+        around: dict[str, dict[str, dict[str, object]]] = {}
+        for name in names:
+            parts = name.split("/")
+            for place, part in enumerate(parts):
+                below = "/".join(parts[:place])
+                if below not in around:
+                    around[below] = self._listed(below)
+                if _is_link(around[below].get(part, {})):
+                    raise self._link("/".join(parts[: place + 1]))
+
+    def _link(self, name: str) -> StoreError:
+        return StoreError(
+            f"{self.url}/{name} — is a link, and a store follows none — remove it, or give another --store"
+        )
 
 
 def _puts_whole(system: "AbstractFileSystem") -> bool:
@@ -151,11 +212,17 @@ def _puts_whole(system: "AbstractFileSystem") -> bool:
     return type(system).pipe_file is not AbstractFileSystem.pipe_file
 
 
+def _is_link(info: Mapping[str, object]) -> bool:
+    return bool(info.get("islink")) or info.get("type") == "link"
+
+
 @contextmanager
 def _told(what: str, cure: str) -> Iterator[None]:
     """Whatever a plugin raises, in a line."""
     try:
         yield
+    except StoreError:
+        raise
     except Exception as error:  # plugins raise what the clients below them raise
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise StoreError(f"{what}: {said} — {cure}") from error

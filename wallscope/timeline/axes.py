@@ -24,7 +24,7 @@ from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.frames import AXES, CATEGORY
 from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
-from wallscope.timeline.nesting import led_to
+from wallscope.timeline.nesting import nearest
 from wallscope.timeline.sequences import turns
 
 _OPERATIONS, _BACKENDS = tuple(Collective), tuple(Backend)
@@ -256,8 +256,7 @@ def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
     Path -1 is none.
     """
     label = ranges.paths["name"].to_numpy().astype(np.int64)
-    parent = ranges.paths["parent"].to_numpy().astype(np.int64)
-    found = at_places(led_to(np.where(is_wanted[label], np.arange(label.size), parent)), paths, -1)
+    found = at_places(nearest(ranges.paths["parent"].to_numpy(), is_wanted[label]), paths, -1)
     return at_places(label, found, -1)
 
 

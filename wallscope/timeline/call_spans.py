@@ -1,21 +1,18 @@
 """What each host thread was in at every moment: calls laid flat, without overlap.
 
-Runtime calls contain driver calls: the outermost call owns its time, but where an allocation or a
-synchronisation stands inside another call, that one owns its own.
+Runtime calls contain driver calls: time is that of the outermost call, but where an allocation or a
+synchronization stands inside another call, its time is its own.
 """
 
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows
-from wallscope.arrays.groups import runs
+from wallscope.arrays.columns import Flags
+from wallscope.kernels import call_flattening, views
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.nesting import parents
 from wallscope.timeline.spans import BEFORE_ALL, Numbers, Times, numbers
 
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
@@ -54,28 +51,67 @@ def call_times(calls: pl.DataFrame) -> CallTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class Activities:
+    """Host segments: disjoint spans of each thread inside calls, by thread, then by time.
+
+    Attributes:
+        ptr: int64[thread + 1], where the segments of each thread begin.
+        start_ns, end_ns: int64[segment], ns.
+        call: int32[segment], the call that the thread is in.
+    """
+
+    ptr: Times
+    start_ns: Times
+    end_ns: Times
+    call: npt.NDArray[np.int32]
+
+    def of(self, thread: int) -> slice:
+        """Return the segments of a thread."""
+        return slice(int(self.ptr[thread]), int(self.ptr[thread + 1]))
+
+
+@dataclass(frozen=True, slots=True)
 class CallSpans:
-    """Disjoint stretches of one thread inside calls, in order of time; `call` is who owns each."""
+    """The segments of one thread, in order of time."""
 
     start_ns: Numbers
     end_ns: Numbers
     call: Numbers
 
 
-def call_spans(calls: pl.DataFrame) -> dict[int, CallSpans]:
-    """The stretches of every thread (`CALLS`), by number of the thread."""
-    thread = calls["thread"].to_numpy()
-    found = {}
-    for number, rows in runs(thread):
-        own = calls[rows]
-        start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
-        is_flat = (end_ns > start_ns).all() and (start_ns[1:] >= end_ns[:-1]).all()
-        found[number] = (
-            CallSpans(numbers(start_ns), numbers(end_ns), numbers(own["call"].to_numpy()))
-            if is_flat
-            else _flattened(own)
+def by_thread(activities: Activities) -> dict[int, CallSpans]:
+    """Return the segments of each thread."""
+    return {
+        thread: CallSpans(
+            numbers(activities.start_ns[own]), numbers(activities.end_ns[own]), numbers(activities.call[own])
         )
-    return found
+        for thread in range(activities.ptr.size - 1)
+        for own in [activities.of(thread)]
+    }
+
+
+def flatten_calls(calls: pl.DataFrame, threads: int) -> Activities:
+    """Return the host segments of so many threads (`CALLS`)."""
+    thread, call = (calls[name].to_numpy().view(np.int32) for name in ("thread", "call"))
+    start_ns, end_ns = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+    is_neighbor = thread[1:] == thread[:-1]
+    if not (is_neighbor & (start_ns[1:] < end_ns[:-1])).any() and (end_ns > start_ns).all():
+        ptr = np.searchsorted(thread, np.arange(threads + 1, dtype=np.int32))
+        return Activities(ptr, start_ns, end_ns, call)  # calls that do not nest, without a copy
+    wins = calls["role"].is_in(_WINS_INSIDE).to_numpy()
+    if (is_neighbor & (start_ns[1:] == start_ns[:-1]) & (end_ns[1:] > end_ns[:-1])).any():
+        order = np.lexsort((-end_ns, start_ns, thread))
+        thread, start_ns, end_ns, call, wins = (
+            column[order] for column in (thread, start_ns, end_ns, call, wins)
+        )
+    room = thread.size + int(wins.sum())
+    ptr, starts_ns, ends_ns = (np.empty(size, np.int64) for size in (threads + 1, room, room))
+    own = np.empty(room, np.int32)
+    count = call_flattening.flatten_calls(
+        *views(thread, start_ns, end_ns, np.ascontiguousarray(wins).view(np.uint8), call),
+        *views(ptr, starts_ns, ends_ns, own),
+    )
+    return Activities(ptr, starts_ns[:count], ends_ns[:count], own[:count])
 
 
 def are_outer(end_ns: Times) -> Flags:
@@ -87,61 +123,3 @@ def are_outer(end_ns: Times) -> Flags:
     found = np.ones(end_ns.size, np.bool_)
     found[1:] = end_ns[1:] > np.maximum.accumulate(end_ns)[:-1]
     return found
-
-
-def _flattened(own: pl.DataFrame) -> CallSpans:
-    start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
-    call = own["call"].to_numpy().astype(np.int64)
-    order = np.lexsort((np.arange(call.size), -end_ns, start_ns))
-    start_ns, end_ns, call = start_ns[order], end_ns[order], call[order]
-    wins = own["role"].is_in(_WINS_INSIDE).to_numpy()[order]
-    is_outermost = are_outer(end_ns)
-    outermost = np.flatnonzero(is_outermost)
-    inner = _winning_inside(end_ns, wins, is_outermost)
-    if inner.size == 0:
-        return _disjoint(start_ns[outermost], end_ns[outermost], call[outermost])
-    around = np.searchsorted(outermost, inner, side="right") - 1
-    pieces: list[tuple[int, int, int, int]] = []
-    for outer, rows in groupby(zip(around.tolist(), inner.tolist(), strict=True), key=itemgetter(0)):
-        top = int(outermost[outer])
-        at_ns = int(start_ns[top])
-        for _, row in rows:
-            pieces += [
-                (outer, at_ns, int(start_ns[row]), top),
-                (outer, int(start_ns[row]), int(end_ns[row]), row),
-            ]
-            at_ns = max(at_ns, int(end_ns[row]))
-        pieces.append((outer, at_ns, int(end_ns[top]), top))
-    cut = np.array(pieces, np.int64)
-    whole = np.delete(np.arange(outermost.size), np.unique(around))
-    order = np.argsort(np.concatenate((whole, cut[:, 0])), kind="stable")
-    return _disjoint(
-        np.concatenate((start_ns[outermost[whole]], cut[:, 1]))[order],
-        np.concatenate((end_ns[outermost[whole]], cut[:, 2]))[order],
-        np.concatenate((call[outermost[whole]], call[cut[:, 3]]))[order],
-    )
-
-
-def _winning_inside(end_ns: Times, wins: Flags, is_outermost: Flags) -> Rows:
-    """Rows of the inner calls that own their time: none of those around them already does."""
-    is_around = is_outermost[:-1] & ~is_outermost[1:]
-    rows = np.flatnonzero(np.append(is_around, False) | ~is_outermost)
-    parent = parents(end_ns[rows])
-    found = []
-    taken = np.zeros(rows.size, np.bool_)
-    for place in np.flatnonzero(parent >= 0).tolist():
-        above = parent[place]
-        taken[place] = taken[above] or wins[rows[above]]
-        if wins[rows[place]] and not taken[place]:
-            found.append(rows[place])
-    return np.array(found, np.int64)
-
-
-def _disjoint(start_ns: Rows, end_ns: Rows, call: Rows) -> CallSpans:
-    """The stretches with starts moved behind earlier ends: calls of a thread may overlap by a hair."""
-    if start_ns.size:
-        reached_ns = np.maximum.accumulate(end_ns)
-        start_ns = np.concatenate((start_ns[:1], np.maximum(start_ns[1:], reached_ns[:-1])))
-        held = np.flatnonzero(end_ns > start_ns)
-        start_ns, end_ns, call = start_ns[held], end_ns[held], call[held]
-    return CallSpans(numbers(start_ns), numbers(end_ns), numbers(call))

@@ -16,14 +16,21 @@ from wallscope.arrays.columns import Flags, filled, place
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
-from wallscope.timeline.call_spans import CallSpans, CallTimes, call_spans, call_times
+from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT
+from wallscope.timeline.call_spans import (
+    Activities,
+    CallSpans,
+    CallTimes,
+    by_thread,
+    call_times,
+    flatten_calls,
+)
 from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
 from wallscope.timeline.spans import Numbers, numbers
 from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
-_MOST_ROUNDS = 3
 _BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
 
 
@@ -37,7 +44,8 @@ class Dependencies:
         waits: what waits mean, and how that and the streams of their records were found.
         call_start_ns, call_end_ns, call_thread: of each call, as in `CALLS`.
         calls: the same, to be asked of many calls at once.
-        spans: calls laid flat, by thread.
+        activities: what each thread was in at every moment.
+        spans: the same, by thread.
         blocking: what each blocking call waited for; empty where there was nothing to wait for.
         waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
     """
@@ -51,6 +59,7 @@ class Dependencies:
     call_end_ns: Numbers
     call_thread: Numbers
     calls: CallTimes
+    activities: Activities
     spans: Mapping[int, CallSpans]
     blocking: Mapping[int, Tail]
     waits_seen: int
@@ -78,6 +87,7 @@ def dependencies(capture: Capture) -> Dependencies:
     graphs.order(order)
     blocking = _synchronising(capture, order, waits) | _copying(operations, calls)
     blocking |= {one: (*blocking[one], UNRESOLVED) for one in unexplained if one in blocking}
+    activities = flatten_calls(calls, len(capture.threads))
     return Dependencies(
         start_ns=numbers(operations["start_ns"].to_numpy()),
         end_ns=numbers(operations["end_ns"].to_numpy()),
@@ -88,7 +98,8 @@ def dependencies(capture: Capture) -> Dependencies:
         call_end_ns=numbers(times.end_ns.told),
         call_thread=numbers(times.thread.told),
         calls=times,
-        spans=call_spans(calls),
+        activities=activities,
+        spans=by_thread(activities),
         blocking=blocking,
         waits_seen=order.waits_seen + len(blocking),
         waits_resolved=order.waits_resolved + sum(UNRESOLVED not in tail for tail in blocking.values()),
@@ -110,7 +121,7 @@ def _ordered(
 
     order = order_by(waits)
     recording = RecordingStreams(order, waits, operations, times)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(EXPLAINED_ROUNDS_COUNT):
         told = recording.found()
         if told is waits:
             break
@@ -126,29 +137,43 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     calls, texts = capture.calls, capture.call_names["text"].to_list()
     is_blocking = filled(calls["role"]) == place(CallRole.SYNC)
     blocking = np.flatnonzero(is_blocking)
-    columns = (calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name"))
+    columns = (blocking, *(calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name")))
     process = capture.threads["process"].to_list()
     told = _told_of_calls(capture.syncs, is_blocking)
     means = _records_of_calls(waits.waits)
     found: dict[int, Tail] = {}
-    for call, thread, at_ns, name in zip(blocking.tolist(), *(one.tolist() for one in columns), strict=True):
+    asked: list[tuple[int, int, int]] = []
+    unnamed: list[tuple[int, int, int]] = []
+    groups: dict[tuple[int, ...], int] = {}
+    for call, thread, at_ns, name in zip(*(one.tolist() for one in columns), strict=True):
         if "Synchronize" not in texts[name]:
             continue
         kind, context, stream = told.get(call, (None, None, None))
+        held = process[thread]
         if kind == SyncKind.EVENT:
             record, how = means.get(call, (-1, ResolvedBy.NOTHING))
             nothing: Tail = () if how == ResolvedBy.BEFORE_CAPTURE else (UNRESOLVED,)
             found[call] = order.record(record) if record >= 0 else nothing
-        elif kind == SyncKind.STREAM and stream is not None:
-            found[call] = order.mark(order.stream(process[thread], context or 0, stream), at_ns)
+            continue
+        if kind == SyncKind.STREAM and stream is not None:
+            streams = order.scope(order.stream(held, context or 0, stream))
         elif kind == SyncKind.CONTEXT or _BLOCKS_ALL.search(texts[name]):
-            held = process[thread]
             streams = order.process(held) if context is None else order.context(held, context)
-            found[call] = order.latest(op for one in streams for op in order.tail(one, at_ns))
         else:
-            last = order.last_stream(thread, at_ns)
-            found[call] = (UNRESOLVED,) if last is None else order.mark(last, at_ns)
-    return found
+            unnamed.append((call, thread, at_ns))
+            continue
+        asked.append((call, groups.setdefault(tuple(streams), len(groups)), at_ns))
+    if unnamed:
+        last = order.last_streams(*np.array([row[1:] for row in unnamed]).T)
+        found |= {call: (UNRESOLVED,) for (call, *_), stream in zip(unnamed, last, strict=True) if stream < 0}
+        asked += [
+            (call, groups.setdefault(tuple(order.scope(stream)), len(groups)), at_ns)
+            for (call, _, at_ns), stream in zip(unnamed, last.tolist(), strict=True)
+            if stream >= 0
+        ]
+    call_of, group_of, moments = np.array(asked, np.int64).reshape(-1, 3).T
+    tails = order.tails([*groups], group_of, np.ascontiguousarray(moments))
+    return found | {call: tails.of(row) for row, call in enumerate(call_of.tolist())}
 
 
 def _told_of_calls(

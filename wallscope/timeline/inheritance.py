@@ -13,7 +13,7 @@ import polars as pl
 from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import runs
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.nesting import innermost, jumps
+from wallscope.timeline.nesting import Parents, innermost
 from wallscope.timeline.spans import Times
 
 _MOST_THREADS = 64
@@ -24,7 +24,7 @@ _ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
 class HostThread:
     """The ranges and calls of one thread, ready to be asked what was open or made at a moment."""
 
-    def __init__(self, ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> None:
+    def __init__(self, ranges: pl.DataFrame, calls: pl.DataFrame, parent: Parents) -> None:
         self.rows = ranges["range"].to_numpy().astype(np.int64)
         self.start_ns, self.end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
         self._parent, self._calls = parent, calls
@@ -36,9 +36,10 @@ class HostThread:
         return bool(self._calls["role"].is_in(_ISSUING).any())
 
     @cached_property
-    def _jumps(self) -> list[Rows]:
-        own_parent = self._parent[self.rows]
-        return jumps(np.where(own_parent < 0, -1, np.searchsorted(self.rows, own_parent)))
+    def _own_parent(self) -> Parents:
+        """The row of the parent among the ranges of the thread."""
+        parent = self._parent[self.rows]
+        return np.where(parent < 0, -1, np.searchsorted(self.rows, parent)).astype(np.int32)
 
     @cached_property
     def _call_end_ns(self) -> Times:
@@ -47,7 +48,7 @@ class HostThread:
 
     def open_range(self, at_ns: Times) -> Rows:
         """The innermost open range at each moment, -1 where there is none."""
-        row = innermost(self.start_ns, self.end_ns, self._jumps, at_ns)
+        row = innermost(self.start_ns, self.end_ns, self._own_parent, at_ns)
         return np.where(row < 0, -1, np.append(self.rows, -1)[row])
 
     def call_sides(self) -> tuple[Times, Times]:
@@ -75,7 +76,7 @@ def _count_between(moments: Times, start_ns: Times, end_ns: Times) -> Rows:
     return np.searchsorted(moments, end_ns, side="left") - np.searchsorted(moments, start_ns, side="left")
 
 
-def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Rows) -> dict[int, HostThread]:
+def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Parents) -> dict[int, HostThread]:
     """The threads that hold ranges, by number; ranges that end on another thread do not count.
 
     `ranges` follow `RANGES`, `calls` follow `CALLS`, `parent` is the row of the range around each.

@@ -9,12 +9,12 @@ from typing import get_args
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows
 from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.host import RepeatedUnit
+from wallscope.thresholds import FEWEST_INNER_UNITS_COUNT
 from wallscope.timeline.anchors import FORWARD, are_saying, outermost, saying
 from wallscope.timeline.main_stream import MainStream, first_rows
-from wallscope.timeline.nesting import farthest
+from wallscope.timeline.nesting import Parents, farthest
 
 UNITS: tuple[tuple[AnchorUnit, str], ...] = (
     ("microbatch", r"(?i)(^|[^a-z])micro[ _-]?(batch|step)[ _#:.]*\d*$"),
@@ -23,7 +23,6 @@ UNITS: tuple[tuple[AnchorUnit, str], ...] = (
     ("layer", r"transformer_layer\._forward_attention\.self_attention$"),
 )
 """Units and the texts of the ranges that mark them, in the order in which they are looked for."""
-_FEWEST = 4
 
 
 def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) -> InnerUnit | None:
@@ -45,13 +44,13 @@ def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) ->
             begins_ns, step = begins_ns[is_inside], step[is_inside]
             same_step = step[1:] == step[:-1]
             length_ns = np.diff(begins_ns)[same_step]
-            if length_ns.size >= max(_FEWEST, len(windows)):
+            if length_ns.size >= max(FEWEST_INNER_UNITS_COUNT, len(windows)):
                 low, median, high = (int(time_ns) for time_ns in np.percentile(length_ns, [10, 50, 90]))
                 return InnerUnit(unit, anchor.name, int(length_ns.size), median, low, high)
     return None
 
 
-def outermost_units(tree: pl.DataFrame) -> dict[RepeatedUnit, Rows]:
+def outermost_units(tree: pl.DataFrame) -> dict[RepeatedUnit, Parents]:
     """The range of a unit that each range stands in, by unit; -1 without one."""
     return {
         unit: _outermost(tree, [known for named, known in UNITS if named == unit])
@@ -59,11 +58,10 @@ def outermost_units(tree: pl.DataFrame) -> dict[RepeatedUnit, Rows]:
     }
 
 
-def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Rows:
+def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Parents:
     """The outermost range around each range, itself too, whose text a pattern finds; -1 without one.
 
     `tree` follows `NESTED` with `text`, that of its name; the number of a range is its row.
     """
-    parent = tree["parent"].to_numpy().astype(np.int64)
     is_known = are_saying(tree, "|".join(f"(?:{known})" for known in patterns))
-    return farthest(parent, is_known & ~tree["crosses"].to_numpy())
+    return farthest(tree["parent"].to_numpy(), is_known & ~tree["crosses"].to_numpy())

@@ -16,11 +16,11 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows
+from wallscope.arrays.columns import Flags
 from wallscope.arrays.lookup import are_among
 from wallscope.model.frames import PASSES
 from wallscope.model.kinds import Pass, RecomputeSource
-from wallscope.timeline.nesting import led_to, nearest
+from wallscope.timeline.nesting import chain_top, nearest
 
 _SAYS_NOTHING = (
     r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"
@@ -98,8 +98,8 @@ def passes(
     scope = np.full(op.size, -1, np.int32)
     scope[is_inside] = np.where(
         in_checkpoint[path[is_inside]],
-        nearest(held, parent, is_checkpoint[path_of_range]),
-        np.where(updates[path[is_inside]], _outermost(held, parent, updates[path_of_range]), -1),
+        nearest(parent, is_checkpoint[path_of_range])[held],
+        np.where(updates[path[is_inside]], chain_top(parent, updates[path_of_range])[held], -1),
     )
     is_told = ~(in_checkpoint[path] & (scope < 0))
     return pl.DataFrame(
@@ -203,9 +203,3 @@ def _inside(around: _PathState, words: _Words) -> _PathState:
     if says_forward or (words.optimizer and around.of is not Pass.BACKWARD):
         return _PathState(Pass.FORWARD if says_forward else Pass.OPTIMIZER)
     return _PathState(around.of, around.replay, around.in_checkpoint)
-
-
-def _outermost(rows: Rows, parent: Rows, is_wanted: Flags) -> Rows:
-    """Of each range the outermost that one of that kind after the other leads to."""
-    climbs = (parent >= 0) & np.append(is_wanted, False)[parent]
-    return led_to(np.where(climbs, parent, np.arange(parent.size)))[rows]

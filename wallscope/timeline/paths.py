@@ -5,16 +5,15 @@ path of the range in which the other waits.
 """
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
-from wallscope.arrays.groups import groups, ranked, runs
-from wallscope.arrays.lookup import at_places
+from wallscope.arrays.columns import Codes, filled
+from wallscope.kernels import range_nesting, views
 from wallscope.model.frames import NAMES, NESTED, PATHS
 from wallscope.timeline.folding import folded
 from wallscope.timeline.inheritance import around_whole, by_process, host_threads
-from wallscope.timeline.nesting import parents
+from wallscope.timeline.nesting import Parents, parents
+from wallscope.timeline.spans import Times
 
 _LONGEST_NAME = 200
 
@@ -32,7 +31,7 @@ def nested(
     labels = folds.unique().sort()
     by_name = folds.cast(pl.Enum(labels)).to_physical().to_numpy()
     label = by_name[ranges["name"].to_numpy()] if len(ranges) else np.empty(0, np.int64)
-    parent = _parents_by_thread(ranges)
+    parent = parents(ranges["end_ns"].to_numpy(), filled(ranges["thread"]), ranges["crosses"].to_numpy())
     path, paths = _paths(_continued(ranges, parent, calls, threads), label, ranges["start_ns"].to_numpy())
     tree = ranges.select(*NESTED.names()[:-2]).hstack(
         [pl.Series("parent", parent, NESTED["parent"]), pl.Series("path", path, NESTED["path"])]
@@ -40,17 +39,7 @@ def nested(
     return tree, paths, pl.DataFrame({"name": np.arange(len(labels)), "text": labels}, schema=NAMES)
 
 
-def _parents_by_thread(ranges: pl.DataFrame) -> Rows:
-    parent = np.full(len(ranges), -1, dtype=np.int64)
-    end_ns, crosses = ranges["end_ns"].to_numpy(), ranges["crosses"].to_numpy()
-    for _, own in runs(filled(ranges["thread"])):
-        rows = own.start + np.flatnonzero(~crosses[own])
-        inside = parents(end_ns[rows])
-        parent[rows] = np.where(inside < 0, -1, rows[inside])
-    return parent
-
-
-def _continued(ranges: pl.DataFrame, parent: Rows, calls: pl.DataFrame, threads: pl.DataFrame) -> Rows:
+def _continued(ranges: pl.DataFrame, parent: Parents, calls: pl.DataFrame, threads: pl.DataFrame) -> Parents:
     """Parents with those of outermost ranges taken from the thread that waits during all of each."""
     around = parent.copy()
     for own in by_process(host_threads(ranges, calls, parent), threads).values():
@@ -64,44 +53,26 @@ def _continued(ranges: pl.DataFrame, parent: Rows, calls: pl.DataFrame, threads:
     return around
 
 
-def _paths(
-    around: Rows, label: npt.NDArray[np.integer], start_ns: npt.NDArray[np.int64]
-) -> tuple[Rows, pl.DataFrame]:
-    """Path of each range, and all paths in order of their first ranges.
+def _paths(around: Parents, label: Codes, start_ns: Times) -> tuple[Parents, pl.DataFrame]:
+    """Path of each range, and all paths (`PATHS`) in order of their first ranges.
 
-    A path is the path around it and a label: ranges share one whose chains of labels are the same.
+    A path is the path around it and a label: ranges share one whose chains of labels are the same. What
+    is around a range began before it.
     """
-    order = np.argsort(start_ns, kind="stable")
-    turn = np.empty(around.size, np.int64)
-    turn[order] = np.arange(around.size)
-    around = np.where(turn[around] < turn, around, -1)  # what is around a range began before it
-    chain = _chains(around, label)
-    first = np.zeros(int(chain.max(initial=-1)) + 1, np.int64)
-    first[chain[order[::-1]]] = order[::-1]  # the last that is written stays
-    first = first[np.argsort(turn[first])]
-    number = np.empty(first.size, np.int64)
-    number[chain[first]] = np.arange(first.size)
-    path = number[chain]
-    parent = at_places(path, around[first], -1)
-    depth: list[int] = []
-    for outer in parent.tolist():
-        depth.append(depth[outer] + 1 if outer >= 0 else 0)
-    columns = {"path": np.arange(first.size), "parent": parent, "name": label[first], "depth": depth}
+    size = around.size
+    path = np.full(size, -1, np.int32)
+    parent, name, depth = (np.empty(size, np.int32) for _ in range(3))
+    count = range_nesting.number_paths(
+        *views(np.argsort(start_ns, kind="stable"), around, label.astype(np.int32)),
+        *views(np.full(2 << size.bit_length(), -1, np.int32), path, parent, name, depth),
+    )
+    columns = {
+        "path": np.arange(count),
+        "parent": parent[:count],
+        "name": name[:count],
+        "depth": depth[:count],
+    }
     return path, pl.DataFrame(columns, schema=PATHS)
-
-
-def _chains(around: Rows, label: npt.NDArray[np.integer]) -> Rows:
-    """A number for each range: the same where it and all around it, one by one, bear the same labels.
-
-    Those of twice as many ranges are told from two halves, until nothing is around any more.
-    """
-    alike = np.append(groups(label) + 1, 0)  # the last is for nothing around
-    leap = np.append(around, -1)
-    while leap.max() >= 0:
-        count = int(alike.max()) + 1
-        alike = ranked(alike * count + alike[leap], count * count)[1]
-        leap = leap[leap]
-    return alike[:-1] - 1
 
 
 def path_texts(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most: int = 8) -> pl.Series:

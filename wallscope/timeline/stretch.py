@@ -11,7 +11,7 @@ from wallscope.arrays.columns import Rows
 from wallscope.arrays.lookup import Places
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.pieces import Pieces
-from wallscope.timeline.replay import Replay
+from wallscope.timeline.replay_graph import ReplayGraph
 from wallscope.timeline.stream_order import Tail
 
 
@@ -20,7 +20,7 @@ class Stretch:
     """Steps of some ranks, ready to be played; series of texts are enumerations.
 
     Attributes:
-        replay: the stretch.
+        graph: what is simulated.
         waits: who waits for whom.
         pieces: what the threads were in.
         causes: of each piece, `wall/cause[/detail]`; what a blocking call waited for is not its cause.
@@ -35,7 +35,7 @@ class Stretch:
         rank_id: whose steps they are.
     """
 
-    replay: Replay
+    graph: ReplayGraph
     waits: Dependencies
     pieces: Pieces
     causes: pl.Series
@@ -60,10 +60,10 @@ class Stretch:
     def played(self) -> pl.DataFrame:
         """The operations that are played, by place."""
         row_of = Places(self.operations["op"].to_numpy())
-        return self.operations[row_of.of(self.replay.op)]
+        return self.operations[row_of.of(self.graph.op)]
 
     def edges(self, which: str) -> Rows:
         """The places at which the steps of a kind (a column of `steps`) begin and end, in two columns."""
         held = np.flatnonzero(self.steps[which].to_numpy())
         ops = np.column_stack([self.steps["first"].to_numpy(), self.steps["behind"].to_numpy()])[held]
-        return self.replay.places_of(ops.ravel()).reshape(-1, 2)
+        return self.graph.positions(ops.ravel()).reshape(-1, 2)

@@ -10,12 +10,11 @@ from wallscope.arrays.columns import members, numbered
 from wallscope.model.frames import SLICES
 from wallscope.model.kinds import Absent, DeviceState, LinkKind
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.spans import Numbers
 from wallscope.walls.causes import OperationCauses, caused
 from wallscope.walls.drained import Drained
-from wallscope.walls.gaps import chains
+from wallscope.walls.gaps import NO_SLACK, Constraints, blame_gaps
 from wallscope.walls.host import HostActivity, told_on_threads
-from wallscope.walls.slices import NO_SLACK, slices
+from wallscope.walls.slices import slice_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Evidence:
         causes: of the operations.
         activity: ranges and waits of the threads.
         calls: `CALLS`.
-        kinds_of_calls: what each call is as a link, as a place in `LINK_KINDS`, by number.
+        constraints: what operations and threads waited for, laid out for the blame chain.
         names_of_calls: the name of each call, by number, as an enumeration.
         projected: `PROJECTION`.
         graph: number of the graph launch of each operation, -1 outside graphs.
@@ -39,7 +38,7 @@ class Evidence:
     causes: OperationCauses
     activity: HostActivity
     calls: pl.DataFrame
-    kinds_of_calls: Numbers
+    constraints: Constraints
     names_of_calls: pl.Series
     projected: pl.DataFrame
     graph: pl.Series
@@ -61,12 +60,12 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
 
     Their causes are an enumeration of their own, in the order of the alphabet.
     """
-    links = chains(operations, evidence.waits, evidence.kinds_of_calls)
-    threads = np.unique(links["thread"].to_numpy()).tolist()
+    links = blame_gaps(operations, evidence.constraints)
+    threads = np.unique(links.thread).tolist()
     rank_id = operations["rank_id"][0]
     drained = evidence.drained[rank_id]
     moments = evidence.activity.moments([one for one in threads if one >= 0], drained.threads)
-    pieces = slices(operations, links, windows, evidence.recomputed, moments)
+    pieces = slice_windows(operations, links, windows, evidence.recomputed, moments)
     ranges, on_thread, told = told_on_threads(
         pieces.thread, pieces.start_ns, pieces.kind, evidence.activity, drained
     )

@@ -13,8 +13,8 @@ import polars as pl
 
 from wallscope.arrays.columns import Rows, coded
 from wallscope.cores import Once
-from wallscope.timeline.play import Change, Others
-from wallscope.timeline.replay import Replay
+from wallscope.timeline.replay_graph import ReplayGraph, build_graph
+from wallscope.timeline.simulate import simulate
 from wallscope.timeline.spans import Times
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.host import DRAINED, FRAMEWORK
@@ -30,6 +30,7 @@ from wallscope.walls.stretches import (
     pieces_between,
     releasing,
 )
+from wallscope.whatif.draft import Draft
 
 _LARGEST_ERROR = 0.02
 _RECOMPUTE, _ALLOCATOR = "memory/recompute", "memory/allocator"
@@ -120,7 +121,7 @@ class _Stretch:
         self._cause_of, self._names = coded(causes)
         self._releasing = releasing(evidence, np.asarray(self._pieces.call))
         self._blocking = self._pieces.inside(waits.blocking)
-        self._replay = Replay(own, waits, self._pieces, self._releasing, partners)
+        self._graph = build_graph(own, waits, self._pieces, self._releasing, partners)
         self._op, self._call = own["op"].to_numpy(), own["call"].to_numpy()
         self._cause_of_op, self._names_of_op = evidence.causes.causes[self._op], evidence.causes.texts
         self._steps = {rank.rank_id: _first_operations(stretch, rank, own) for rank, stretch in ranks}
@@ -140,14 +141,14 @@ class _Stretch:
         """Mean length of those steps played without some causes; `None` where they can't be played."""
         with self._lock:  # ranks that are told beside each other ask for the same
             if causes not in self._played:
-                self._played[causes] = self._lengths(self._without(causes) if causes else Change())
+                self._played[causes] = self._lengths(self._without(causes) if causes else self._graph)
             return self._played[causes][rank_id]
 
-    def _lengths(self, change: Change) -> dict[int, float | None]:
+    def _lengths(self, graph: ReplayGraph) -> dict[int, float | None]:
         """The mean length of the steps of each rank in a run."""
-        edges = self._replay.places_of(np.concatenate(list(self._steps.values())).ravel())
+        edges = graph.positions(np.concatenate(list(self._steps.values())).ravel())
         begun_ns = np.full(edges.size, -1, np.int64)
-        begun_ns[edges >= 0] = self._replay.starts(change, edges[edges >= 0])
+        begun_ns[edges >= 0] = simulate(graph).start_ns[edges[edges >= 0]]
         found, done = {}, 0
         for rank_id, steps in self._steps.items():
             own = slice(done, done := done + steps.size)
@@ -155,7 +156,7 @@ class _Stretch:
             found[rank_id] = _mean_length(begun_ns[own].reshape(-1, 2)) if is_played else None
         return found
 
-    def _without(self, causes: Collection[str]) -> Change:
+    def _without(self, causes: Collection[str]) -> ReplayGraph:
         is_gone = np.array([*(cause in causes for cause in self._names_of_op), False])
         names = [cause.removeprefix(f"{DRAINED}/") for cause in causes if cause.startswith(DRAINED)]
         unblocked = {call for name in names for drained in self._drained for call in drained.blocking(name)}
@@ -169,15 +170,16 @@ class _Stretch:
         takes_none = goes[self._cause_of]
         takes_none[self._blocking] = False
         takes_none[self._pieces.inside(unmade)] = True
-        rows, ops = np.flatnonzero(takes_none), self._op[is_gone[self._cause_of_op]]
-        return Change(
-            pieces=Others(rows, np.zeros(rows.size, np.int64)),
-            operations=Others(ops, np.zeros(ops.size, np.int64)),
-            unblocked=frozenset(unblocked),
-            launch_latency=float("host/launch-latency" not in causes),
-            hand_over=float(not _HAND_OVER & set(causes)),
-            return_latency=float("host/synchronisation" not in causes),
+        draft = Draft(self._graph)
+        draft.scale_segments(np.flatnonzero(takes_none), 0)
+        draft.scale_operations(self._op[is_gone[self._cause_of_op]], 0)
+        draft.unblock(unblocked)
+        draft.scale_lags(
+            latency=float("host/launch-latency" not in causes),
+            dependency=float(not _HAND_OVER & set(causes)),
+            back=float("host/synchronisation" not in causes),
         )
+        return draft.graph()
 
 
 def _goes_with(causes: Collection[str], cause: str) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.arrays.columns import Codes, filled
 from wallscope.arrays.groups import by_rank
 from wallscope.cores import both
 from wallscope.model.capture import Capture
@@ -18,10 +19,10 @@ from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.partners import partners
 from wallscope.timeline.passes import passes, with_autograd_threads
 from wallscope.timeline.recompute import recompute
-from wallscope.timeline.spans import Numbers
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.causes import operation_causes
 from wallscope.walls.drained import Drained
+from wallscope.walls.gaps import collect_constraints
 from wallscope.walls.host import HostActivity
 from wallscope.walls.phases import Phases
 
@@ -107,7 +108,7 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
             away={rank_id: away(own, capture.copies, facts.copies) for rank_id, own in of_ranks.items()},
         ),
         calls=capture.calls,
-        kinds_of_calls=_kinds_of_calls(capture.calls),
+        constraints=collect_constraints(waits, _kinds_of_calls(capture.calls)),
         names_of_calls=names_of_calls,
         projected=projected,
         graph=pl.Series(np.where(is_node, capture.operations["call"].to_numpy(), -1)),
@@ -122,8 +123,8 @@ def _names_of_calls(capture: Capture) -> pl.Series:
     return names.cast(pl.Enum(names)).gather(capture.calls["name"])
 
 
-def _kinds_of_calls(calls: pl.DataFrame) -> Numbers:
+def _kinds_of_calls(calls: pl.DataFrame) -> Codes:
     """What each call is as a link, by number; calls that block are told by what they wait for."""
     of_role = [_OF_ROLE.get(CallRole(role), LinkKind.OTHER_CALL) for role in ROLE.categories]
-    places = np.array([LINK_KINDS.index(kind) for kind in of_role], np.uint8)
-    return memoryview(places[calls["role"].to_physical().to_numpy()])
+    places = np.array([LINK_KINDS.index(kind) for kind in of_role], np.int8)
+    return places[filled(calls["role"])]

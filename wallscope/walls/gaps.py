@@ -1,52 +1,170 @@
-"""The stretches of a rank without compute and opaque graphs, and the chains of links that tile them."""
+"""The gaps of a rank, in which no compute ran, and the blame chain of each: the links that tile it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import filled
-from wallscope.model.frames import LINKS
+from wallscope.arrays.columns import Codes, filled
+from wallscope.arrays.lookup import flags
+from wallscope.kernels import views
+from wallscope.kernels.blame_chain import Walk, find_gaps, walk_gaps
+from wallscope.model.kinds import LINK_KINDS, LinkKind
+from wallscope.thresholds import LONGEST_CHAIN_COUNT, PRODUCER_TOLERANCE_NS
 from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.spans import Numbers, Spans, distinct, numbers
-from wallscope.walls.chain import Issuers, Walker
-from wallscope.walls.rounds import walked_together
+from wallscope.timeline.spans import BEFORE_ALL, Times
+from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, Tail
+
+Columns = tuple[npt.NDArray[Any], ...]
+NO_SLACK = BEFORE_ALL
+_LINKS_OF_OPERATION = 4
+"""Links for each operation that room is made for at first; where they are more, the walk is repeated."""
+_KINDS = tuple(
+    LINK_KINDS.index(kind)
+    for kind in (
+        LinkKind.OPERATION,
+        LinkKind.HAND_OVER,
+        LinkKind.LAUNCH_LATENCY,
+        LinkKind.LAUNCH_CALL,
+        LinkKind.SYNCHRONISATION,
+        LinkKind.OUTSIDE_CALLS,
+        LinkKind.UNRESOLVED,
+    )
+)
 
 
-def chains(operations: pl.DataFrame, waits: Dependencies, kinds: Numbers) -> pl.DataFrame:
-    """The links (`LINKS`) of all gaps of one rank (`CLASSIFIED`); `kinds` are those of its calls."""
-    walker = Walker(waits, kinds, _issuers(operations, waits))
-    ops = operations["op"].to_numpy().astype(np.int64)
-    starts_ns, ends_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
-    computing = np.flatnonzero(computes(filled(operations["class"])))
-    start_ns = starts_ns[computing]
-    reached_ns = np.maximum.accumulate(np.append(starts_ns.min(), ends_ns[computing]))
-    ended_by = np.flatnonzero(start_ns > reached_ns[:-1])
-    gaps, op = Spans(reached_ns[ended_by], start_ns[ended_by]), ops[computing[ended_by]]
-    together, left = walked_together(gaps, op, walker)
-    for row in left.tolist():
-        walker.walk(int(op[row]), int(gaps.start_ns[row]), int(gaps.end_ns[row]))
-    at_ns = int(reached_ns[-1])
-    for row in np.flatnonzero(ends_ns > at_ns).tolist():
-        at_ns = _walk_end(walker, at_ns, int(ops[row]), (int(starts_ns[row]), int(ends_ns[row])))
-    links = pl.concat([together, pl.DataFrame(walker.rows, schema=LINKS, orient="row")])
-    return links[np.argsort(links["start_ns"].to_numpy(), kind="stable")]
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The links of one rank, in order of time; they tile its gaps. Arrays of one length.
+
+    Attributes:
+        gap: int32, the operation that ends the gap, -1 behind the last compute.
+        start_ns, end_ns: int64.
+        kind: int8, place in `LINK_KINDS`.
+        op: int32, the operation that ran, ended or was launched; -1 on a thread.
+        next_op: int32, the operation that waited for it; -1 where a thread did.
+        call: int32, the call, or the blocking call that waited; -1 without one.
+        thread: int32, -1 on the device.
+        slack_ns: int64, how much earlier the next constraint was over; `NO_SLACK` without one.
+    """
+
+    gap: Codes
+    start_ns: Times
+    end_ns: Times
+    kind: Codes
+    op: Codes
+    next_op: Codes
+    call: Codes
+    thread: Codes
+    slack_ns: Times
+
+    def columns(self) -> Columns:
+        """Return the arrays, in the order of the attributes."""
+        return tuple(getattr(self, name) for name in self.__slots__)
 
 
-def _issuers(operations: pl.DataFrame, waits: Dependencies) -> Issuers:
-    call = operations["call"].to_numpy()
-    call = distinct(call[call >= 0])
-    end_ns = waits.calls.end_ns[call]
-    order = np.argsort(end_ns, kind="stable")
-    return Issuers(numbers(end_ns[order]), numbers(waits.calls.thread[call[order]]))
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What operations and threads of a capture waited for, as `blame_chain.Walk` takes it."""
+
+    operations: Columns
+    producers: Columns
+    calls: Columns
+    awaited: Columns
+    segments: Columns
 
 
-def _walk_end(walker: Walker, at_ns: int, op: int, span_ns: tuple[int, int]) -> int:
-    """Behind the last compute: what runs owns its time, the thread that issued last the rest."""
-    start_ns, end_ns = span_ns
-    if start_ns > at_ns:
-        walker.walk_thread(at_ns, start_ns)
-        at_ns = start_ns
-    if end_ns > at_ns:
-        walker.own(op, at_ns, end_ns)
-        at_ns = end_ns
-    return at_ns
+def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constraints:
+    """Lay the dependencies of a capture out for the walk.
+
+    Args:
+        waits: the dependencies.
+        kinds_of_calls: int8[call], the kind of link that each call is, as a place in `LINK_KINDS`.
+    """
+    pairs, thread = waits.order.pairs(), waits.calls.thread.told.astype(np.int32)
+    blocked, awaited_ptr, awaited = _blocking_calls(waits.blocking, thread.size)
+    segments = waits.activities
+    return Constraints(
+        operations=(
+            np.asarray(waits.start_ns),
+            np.asarray(waits.end_ns),
+            np.asarray(waits.call, np.int32),
+            waits.order.predecessor,
+        ),
+        producers=(
+            _offsets(np.bincount(pairs.op, minlength=len(waits.call))),
+            np.ascontiguousarray(pairs.producer),
+        ),
+        calls=(
+            waits.calls.start_ns.told,
+            waits.calls.end_ns.told,
+            thread,
+            kinds_of_calls,
+            blocked,
+        ),
+        awaited=(awaited_ptr, awaited),
+        segments=(segments.ptr, segments.start_ns, segments.end_ns, segments.call),
+    )
+
+
+def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> Links:
+    """Return the links of all gaps of one rank, given its operations (`CLASSIFIED`, by start)."""
+    op = operations["op"].to_numpy().astype(np.int32)
+    is_compute = computes(filled(operations["class"])).view(np.uint8)
+    gaps = tuple(np.empty(2 * op.size, kind) for kind in (np.int64, np.int64, np.int32, np.int32))
+    count = find_gaps(
+        *views(op, operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy(), is_compute, *gaps)
+    )
+    issuers = _issuers(operations["call"].to_numpy(), constraints)
+    room = _LINKS_OF_OPERATION * op.size
+    while True:
+        links = _table(room)
+        walk = Walk(
+            views(*constraints.operations),
+            views(*constraints.producers),
+            views(*constraints.calls),
+            views(*constraints.awaited),
+            views(*constraints.segments),
+            views(*issuers),
+            _KINDS,
+            (PRODUCER_TOLERANCE_NS, LONGEST_HAND_OVER_NS, NO_SLACK),
+            views(*links.columns()),
+            LONGEST_CHAIN_COUNT,
+        )
+        used = walk_gaps(walk, count, *views(*gaps))
+        if used <= room:
+            return Links(*(column[room - used :] for column in links.columns()))
+        room = used
+
+
+def _table(rows: int) -> Links:
+    """Return room for links, which costs memory only where it is written."""
+    i8, i32, i64 = np.int8, np.int32, np.int64
+    kinds: tuple[npt.DTypeLike, ...] = (i32, i64, i64, i8, i32, i32, i32, i32, i64)
+    return Links(*(np.empty(rows, kind) for kind in kinds))
+
+
+def _issuers(call: Codes, constraints: Constraints) -> Columns:
+    """The ends of the calls that issued some operations, in order, and their threads."""
+    _, ends_ns, threads, *_ = constraints.calls
+    issuing = np.flatnonzero(flags(call[call >= 0].astype(np.int64), ends_ns.size))
+    issuing = issuing[np.argsort(ends_ns[issuing], kind="stable")]
+    return ends_ns[issuing], threads[issuing]
+
+
+def _blocking_calls(blocking: Mapping[int, Tail], count: int) -> Columns:
+    """What blocking calls waited for: its row for each call, else -1; offsets of the rows; operations."""
+    row = np.full(count, -1, np.int32)
+    row[np.fromiter(blocking, np.int64, len(blocking))] = np.arange(len(blocking))
+    sizes = np.fromiter(map(len, blocking.values()), np.int64, len(blocking))
+    return row, _offsets(sizes), np.fromiter(chain.from_iterable(blocking.values()), np.int32)
+
+
+def _offsets(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the rows of each group begin, and where the last ends."""
+    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))

@@ -91,7 +91,7 @@ class HostActivity:
         return self._by_range(np.append(optimizer_paths(self.paths, self.path_names), np.False_))
 
     @cached_property
-    def outermost_units(self) -> Mapping[RepeatedUnit, Rows]:
+    def outermost_units(self) -> Mapping[RepeatedUnit, Codes]:
         """The range of each repeated unit that each range stands in, -1 without one."""
         return outermost_units(self.tree)
 

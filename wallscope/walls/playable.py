@@ -7,7 +7,7 @@ import polars as pl
 
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.frames import STEPS
-from wallscope.timeline.replay import Replay
+from wallscope.timeline.replay_graph import ReplayGraph, build_graph
 from wallscope.timeline.stretch import Stretch
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.phases import Phases
@@ -65,14 +65,14 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     drained = [evidence.drained[rank.rank_id] for rank in together if rank.rank_id in there]
     pieces, causes = pieces_between(evidence, issuing(own, drained, waits), begin_ns, until_ns)
     given_back = releasing(evidence, np.asarray(pieces.call))
-    replay = Replay(own, waits, pieces, given_back, partners)
+    graph = build_graph(own, waits, pieces, given_back, partners)
     return Stretch(
-        replay=replay,
+        graph=graph,
         waits=waits,
         pieces=pieces,
         causes=causes,
         operations=_described(own, evidence, phases, kernel_names),
-        steps=_steps(chosen, shown, own, replay),
+        steps=_steps(chosen, shown, own, graph),
         call_name=evidence.names_of_calls,
         call_role=evidence.calls["role"],
         releasing=given_back,
@@ -132,11 +132,11 @@ def _described(
     ).join(kernel_names, on="name", how="left", maintain_order="left")
 
 
-def _steps(chosen: pl.DataFrame, shown: RankWindows, own: pl.DataFrame, replay: Replay) -> pl.DataFrame:
+def _steps(chosen: pl.DataFrame, shown: RankWindows, own: pl.DataFrame, graph: ReplayGraph) -> pl.DataFrame:
     """The windows whose both ends are played."""
     bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
     edges = beginning(own, shown.rank_id, bounds_ns.ravel())
-    edges = np.where(replay.places_of(edges) >= 0, edges, -1).reshape(-1, 2)
+    edges = np.where(graph.positions(edges) >= 0, edges, -1).reshape(-1, 2)
     typical = pl.Series(np.isin(chosen["step"].to_numpy(), shown.typical["step"].to_numpy()))
     checked = chosen["steady"] if shown.windows["steady"].any() else typical
     told = chosen.hstack(

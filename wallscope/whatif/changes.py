@@ -94,7 +94,7 @@ class Changes:
             case "without":
                 return self._without(question.target, draft)
             case "graph":
-                return graph(question.target, draft, self._folded)
+                return graph(question.target, self._stretch, draft, self._folded)
             case "hide":
                 return self._moved(self.targets[question.target], draft, is_hidden=True)
             case "overlap":
@@ -114,10 +114,10 @@ class Changes:
             return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"))
         target = self.targets[name]
         draft.scale_operations(target.ops, share)
-        draft.scale_pieces(target.rows, share)
+        draft.scale_segments(target.rows, share)
         draft.scale_lags(
             latency=share if target.is_latency else 1.0,
-            hand_over=share if target.is_hand_over else 1.0,
+            dependency=share if target.is_hand_over else 1.0,
             back=share if target.is_return else 1.0,
         )
         return ()
@@ -137,7 +137,7 @@ class Changes:
 
     def _without_allocator(self, draft: Draft) -> tuple[str, ...]:
         target = self.targets.get(_ALLOCATOR, Target())
-        draft.scale_pieces(target.rows, 0)
+        draft.scale_segments(target.rows, 0)
         draft.unblock(self._stretch.releasing)
         return () if target.rows.size else _NONE
 
@@ -147,7 +147,7 @@ class Changes:
         own = {pieces.call[row] for row in pieces.inside(self._stretch.waits.blocking).tolist()}
         calls = {call for call in own if name is None or names[call] == name}
         draft.unblock(calls)
-        draft.scale_pieces(pieces.inside(calls), 0)
+        draft.scale_segments(pieces.inside(calls), 0)
         if not calls:
             return _NONE
         return (f"{number(len(calls))} blocking calls are not made: nothing may need what they waited for",)
@@ -158,8 +158,8 @@ class Changes:
         issuing = operations["call"].to_numpy()[are_among(operations["op"].to_numpy(), own)]
         calls = set(issuing.tolist()) - {-1}
         draft.scale_operations(own, 0)
-        draft.scale_pieces(self._stretch.pieces.inside(calls), 0)
-        draft.scale_pieces(thinking_before(self._stretch, calls), 0)
+        draft.scale_segments(self._stretch.pieces.inside(calls), 0)
+        draft.scale_segments(thinking_before(self._stretch, calls), 0)
         return ("memory has to hold what is no longer computed again",) if own.size else _NONE
 
     def _without_jitter(self, draft: Draft) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ class Changes:
             own.select("op", *like, step=pl.Series(step))
             .with_columns(
                 ordinal=pl.int_range(pl.len()).over(["step", *like]),
-                time_ns=pl.Series(np.asarray(stretch.replay.order.operation_ns)[places]),
+                time_ns=pl.Series(stretch.graph.operation_ns[places]),
             )
             .with_columns(middle_ns=pl.col("time_ns").median().over([*like, "ordinal"]))
             .with_columns(pl.col("middle_ns").round().cast(pl.Int64))
@@ -195,8 +195,8 @@ class Changes:
                 "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)
             ).iter_rows()
         )
-        passed = _Passed(moved, draft)
-        for op, held_by in draft.followers(moved).items():
+        passed = _Passed(moved, self._stretch, draft)
+        for op, held_by in draft.followers(target.ops).items():
             if op in moved:
                 continue
             is_free = [is_hidden or behind.get(one) == op for one in held_by]
@@ -206,7 +206,7 @@ class Changes:
         for op in moved if not is_hidden else ():
             before = [one for one in draft.producers(op) if behind.get(one) == op]
             is_false = [one for one in before if not is_computing.get(one) and one not in moved]
-            if is_false and op in self._stretch.replay.places:
+            if is_false and op in self._stretch.graph.position_of:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)
         kind = (
@@ -235,10 +235,10 @@ class _Passed:
     Of each stream the last alone: what stands before it in its stream it waits for.
     """
 
-    def __init__(self, through: set[int], draft: Draft) -> None:
+    def __init__(self, through: set[int], stretch: Stretch, draft: Draft) -> None:
         self._through, self._draft = through, draft
-        self._places = draft.stretch.replay.places
-        self._stream = dict(draft.stretch.operations.select("op", "stream").iter_rows())
+        self._places = stretch.graph.position_of
+        self._stream = dict(stretch.operations.select("op", "stream").iter_rows())
         self._lasts: dict[int, dict[int, int]] = {}
 
     def before(self, ops: set[int]) -> list[int]:

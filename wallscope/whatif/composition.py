@@ -5,8 +5,8 @@ import polars as pl
 
 from wallscope.model.kinds import Wall
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
-from wallscope.timeline.play import Played
-from wallscope.timeline.play_back import latest_ends_ns
+from wallscope.timeline.critical_path import latest_ends_ns
+from wallscope.timeline.simulate import Run
 from wallscope.timeline.stretch import Stretch
 from wallscope.whatif.path import Named
 
@@ -17,7 +17,7 @@ _AT_ONCE_NS = 1_000
 
 
 def composition(
-    stretch: Stretch, names: Named, played: Played, path: pl.DataFrame, texts: pl.Series
+    stretch: Stretch, names: Named, run: Run, path: pl.DataFrame, texts: pl.Series
 ) -> CriticalPath:
     """The path (`PATH`) of the typical steps; `texts` are written paths of ranges by number."""
     steps = stretch.steps.filter(pl.col("typical"))
@@ -46,7 +46,7 @@ def composition(
         operations=_parts(told, pl.col("name"), count, whole),
         shown_step=step,
         segments=_segments(told.filter(pl.col("step") == step)),
-        slack=_slack(stretch, names, played, count),
+        slack=_slack(stretch, names, run, count),
     )
 
 
@@ -98,16 +98,15 @@ def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
     )
 
 
-def _slack(stretch: Stretch, names: Named, played: Played, count: int) -> tuple[OperationSlack, ...]:
+def _slack(stretch: Stretch, names: Named, run: Run, count: int) -> tuple[OperationSlack, ...]:
     """How much longer operations of a name could take, those that bind least often and take most first."""
-    order = stretch.replay.order
-    starts, ends = np.array(played.start_ns, np.int64), np.array(played.end_ns, np.int64)
+    starts, ends = run.start_ns, run.end_ns
     own = (stretch.played["rank_id"] == stretch.rank_id).to_numpy()
     rows: list[pl.DataFrame] = []
     name, cause = names.name, pl.Series(names.causes)[names.cause]
     for first, until in stretch.edges("typical").tolist():
-        late_ns = np.array(latest_ends_ns(order, played, until), np.int64)
-        begin_ns, end_ns = played.start_ns[first], played.start_ns[until]
+        late_ns = latest_ends_ns(run, until)
+        begin_ns, end_ns = starts[first], starts[until]
         held = np.flatnonzero((starts >= begin_ns) & (starts < end_ns) & own)
         free_ns = np.where(late_ns[held] > _FOR_EVER_NS, end_ns, late_ns[held]) - ends[held]
         rows.append(

@@ -9,6 +9,7 @@ from wallscope.arrays.columns import Flags, Rows, place
 from wallscope.arrays.lookup import are_among, at_places, flags
 from wallscope.model.kinds import CallRole
 from wallscope.timeline.nesting import farthest
+from wallscope.timeline.replay_graph import Role
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft
@@ -17,18 +18,17 @@ _NEVER_CAPTURED = (CallRole.SYNC, CallRole.ALLOC)
 _OUTSIDE = -2
 
 
-def graph(name: str, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]:
+def graph(name: str, stretch: Stretch, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]:
     """Let what is launched in the ranges of a name be launched at once, up to each call that waits.
 
     The first launch takes what the launch of a graph takes, all up to the last one takes no time: calls and
     time outside them. `folded` are the names of ranges, each with what it is without its running numbers.
     """
-    stretch = draft.stretch
     inside = _inside(stretch, name, folded)
     cost_ns, source = _cost(stretch)
     call = np.asarray(stretch.pieces.call)
     is_closed = np.isin(stretch.role, [place(role) for role in _NEVER_CAPTURED])
-    is_closed[list(stretch.replay.order.awaited)] = True
+    is_closed |= stretch.graph.role >= Role.BLOCKING
     issues = are_among(call, stretch.operations["call"].to_numpy()) & (call >= 0)
     graphs = launches = 0
     for rows in stretch.pieces.rows_of.values():
@@ -44,7 +44,7 @@ def graph(name: str, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]
                 if count > 1:
                     graphs += 1
                     launches += count
-                    draft.set_pieces(range(run[0], run[-1] + 1), cost_ns)
+                    draft.set_segments(range(run[0], run[-1] + 1), cost_ns)
                 run = []
             if is_open and of != _OUTSIDE:
                 together = of
@@ -67,7 +67,7 @@ def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int,
     """
     own = stretch.operations
     call = own["call"].to_numpy()
-    held = np.flatnonzero((call >= 0) & (stretch.replay.places_of(own["op"].to_numpy()) >= 0))
+    held = np.flatnonzero((call >= 0) & (stretch.graph.positions(own["op"].to_numpy()) >= 0))
     call, inside = call[held], own["range"].to_numpy()[held]
     if name == "*":
         begun_ns = np.sort(stretch.steps["issue_start_ns"].to_numpy())

@@ -12,8 +12,8 @@ from wallscope.arrays.lookup import at_places
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import Wall
 from wallscope.timeline.computing import computes
-from wallscope.timeline.play import Played
-from wallscope.timeline.play_back import BOUNDS, Bound, Links, held_by, played_path
+from wallscope.timeline.critical_path import BOUNDS, Bound, CriticalPaths, Links
+from wallscope.timeline.simulate import Run
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
 from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, UNRESOLVED
 from wallscope.timeline.stretch import Stretch
@@ -104,7 +104,7 @@ def named(stretch: Stretch) -> Named:
 
 def _are_open(stretch: Stretch) -> Flags:
     """Whether each operation waits for something unknown besides, by place."""
-    order, op = stretch.waits.order, stretch.replay.op
+    order, op = stretch.waits.order, stretch.graph.op
     found = order.is_waiting()[op]
     for place in np.flatnonzero(found).tolist():
         found[place] = UNRESOLVED in order.producers(int(op[place]))
@@ -130,12 +130,12 @@ class PathColumns(NamedTuple):
     is_slack: Flags
 
 
-def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> PathColumns:
+def path_of(stretch: Stretch, names: Named, run: Run, which: str) -> PathColumns:
     """The paths of the steps of a kind (a column of the steps) in a run."""
     steps, found = stretch.steps["step"].to_numpy()[stretch.steps[which].to_numpy()], []
-    order, holders = stretch.replay.order, held_by(played)
+    paths = CriticalPaths(run, stretch.graph)
     for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
-        links = played_path(order, played, holders, until, played.start_ns[first])
+        links = paths.to(until, int(run.start_ns[first]))
         found.append(_told(names, step, links, until))
     found = found or [_told(names, 0, Links(*[np.empty(0, np.int64)] * len(Links._fields)), 0)]
     return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
@@ -143,7 +143,7 @@ def path_of(stretch: Stretch, names: Named, played: Played, which: str) -> PathC
 
 def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFrame:
     """Paths as a table (`PATH`)."""
-    ops = np.append(stretch.replay.op, -1)
+    ops = np.append(stretch.graph.op, -1)
     of_piece = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
     outside = len(names.name) + len(names.calls) - 1
     name = np.where(path.on_thread, len(names.name) + of_piece, outside)
@@ -198,17 +198,17 @@ def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     return PathColumns._make(column[::-1] for column in columns)
 
 
-def busy(played: Played, places: Rows) -> Spans:
+def busy(run: Run, places: Rows) -> Spans:
     """When any of the operations at some places ran in a run."""
-    return union(ordered(np.asarray(played.start_ns)[places], np.asarray(played.end_ns)[places]))
+    return union(ordered(run.start_ns[places], run.end_ns[places]))
 
 
-def walls_of_run(names: Named, played: Played, path: PathColumns) -> dict[str, int]:
+def walls_of_run(names: Named, run: Run, path: PathColumns) -> dict[str, int]:
     """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
 
     Compute that owns no place on the path stands together as `compute/beside`.
     """
-    computing = busy(played, np.flatnonzero(names.is_own))
+    computing = busy(run, np.flatnonzero(names.is_own))
     order = np.argsort(path.start_ns, kind="stable")
     cause, spans = path.cause[order], Spans(path.start_ns[order], path.end_ns[order])
     beside_ns = np.where(names.are_compute[cause], 0, covered_ns(computing, spans))

@@ -9,7 +9,7 @@ import polars as pl
 from wallscope.arrays.columns import Rows
 from wallscope.model.kinds import OperationClass
 from wallscope.model.whatif import Answer, Question, SelfCheck
-from wallscope.timeline.play import Change, Played
+from wallscope.timeline.simulate import Run, simulate
 from wallscope.timeline.spans import Spans, Times, covered_ns
 from wallscope.timeline.stretch import Stretch
 from wallscope.units import percent
@@ -39,8 +39,7 @@ class Player:
         self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
         self.names = named(stretch)
         self._places_of: dict[OperationClass, Rows] = {}
-        self._lags = own_lags(stretch)
-        self.unchanged = stretch.replay.play(Change(), self._lags)
+        self.unchanged = simulate(own_lags(stretch))
         self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
         self._path = path_of(stretch, self.names, self.unchanged, "typical")
         of_cause = walls_of_run(self.names, self.unchanged, self._path)
@@ -72,8 +71,7 @@ class Player:
         if captured_ns.size < 2:
             return told
         others = others_lags(stretch)
-        played = stretch.replay.play(others.change, others.slack)
-        errors = np.abs(step_lengths(stretch, played, "checked") - captured_ns) / captured_ns
+        errors = np.abs(step_lengths(stretch, simulate(others.graph), "checked") - captured_ns) / captured_ns
         return replace(
             told,
             error_median=float(np.median(errors)),
@@ -83,16 +81,16 @@ class Player:
 
     def answer(self, changes: Changes, questions: tuple[Question, ...]) -> Answer:
         """What the typical step takes with some changes."""
-        draft = Draft(self.stretch)
+        draft = Draft(self.unchanged.graph)
         notes = [note for one in questions for note in changes.put(one, draft)]
-        played = self.stretch.replay.play(draft.change(), self._lags)
+        run = simulate(draft.graph())
         if any(one.kind in {"overlap", "hide"} for one in questions):
-            played, note = self._interfering(draft, played)
+            run, note = self._interfering(draft, run)
             notes.append(note)
-        length_ns = float(step_lengths(self.stretch, played, "typical").mean())
+        length_ns = float(step_lengths(self.stretch, run, "typical").mean())
         step_ns = max(round(self._step_ns * length_ns / self._length_ns), 0)
-        path = path_of(self.stretch, self.names, played, "typical")
-        of_cause = walls_of_run(self.names, played, path)
+        path = path_of(self.stretch, self.names, run, "typical")
+        of_cause = walls_of_run(self.names, run, path)
         wall, cause = next_wall(of_cause)
         return Answer(
             questions=questions,
@@ -105,21 +103,20 @@ class Player:
             notes=tuple(dict.fromkeys(notes)),
         )
 
-    def _interfering(self, draft: Draft, played: Played) -> tuple[Played, str]:
+    def _interfering(self, draft: Draft, run: Run) -> tuple[Run, str]:
         """The run with compute slowed where communication has come to run beside it."""
         if self._tax is None:
-            return played, "compute beside communication is taken to be as fast as alone"
+            return run, "compute beside communication is taken to be as fast as alone"
         before_ns = self._beside_ns(self.unchanged)
         compute = self._of_class(OperationClass.COMPUTE)
-        ops = self.stretch.replay.op[compute]
-        own_ns = np.asarray(self.stretch.replay.order.operation_ns)[compute]
+        ops, own_ns = self.stretch.graph.op[compute], self.stretch.graph.operation_ns[compute]
         for _ in range(_ROUNDS):
-            more_ns = (self._tax - 1) * (self._beside_ns(played) - before_ns)
+            more_ns = (self._tax - 1) * (self._beside_ns(run) - before_ns)
             rounded_ns = np.rint(more_ns).astype(np.int64)
             changed = rounded_ns != 0
             draft.set_operations(ops[changed], np.maximum(own_ns + rounded_ns, 0)[changed])
-            played = self.stretch.replay.play(draft.change(), self._lags)
-        return played, f"compute beside communication takes {self._tax:.2f} times as long, as measured here"
+            run = simulate(draft.graph())
+        return run, f"compute beside communication takes {self._tax:.2f} times as long, as measured here"
 
     def _of_class(self, kind: OperationClass) -> Rows:
         """Places of the operations of a class."""
@@ -127,11 +124,11 @@ class Player:
             self._places_of[kind] = np.flatnonzero((self.stretch.played["class"] == kind).to_numpy())
         return self._places_of[kind]
 
-    def _beside_ns(self, played: Played) -> Times:
+    def _beside_ns(self, run: Run) -> Times:
         """How long each compute operation ran beside communication in a run."""
         compute = self._of_class(OperationClass.COMPUTE)
-        own = Spans(np.asarray(played.start_ns)[compute], np.asarray(played.end_ns)[compute])
-        return covered_ns(busy(played, self._of_class(OperationClass.COMMUNICATION)), own)
+        own = Spans(run.start_ns[compute], run.end_ns[compute])
+        return covered_ns(busy(run, self._of_class(OperationClass.COMMUNICATION)), own)
 
 
 def _unresolved_share(stretch: Stretch) -> float | None:

@@ -5,17 +5,17 @@ time of a thread outside calls. Lags of several steps are alike that belong to t
 from the begin of its step.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import groups, ordinals
-from wallscope.arrays.lookup import are_among, at_places
-from wallscope.timeline.order import Order, Slack
-from wallscope.timeline.play import Change, Others, Played
-from wallscope.timeline.spans import Numbers, Times, numbers
+from wallscope.arrays.lookup import at_places
+from wallscope.timeline.replay_graph import ReplayGraph, Role
+from wallscope.timeline.simulate import Run
+from wallscope.timeline.spans import Times
 from wallscope.timeline.stretch import Stretch
 
 _NO_PIECE = -2
@@ -25,99 +25,78 @@ _USUAL_HAND_OVER_NS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OthersLags:
-    """Lags as the other steps have them, and the share of those in steady steps that have no like there."""
+    """The graph with lags as the other steps have them.
 
-    change: Change
-    slack: Slack
+    `unmatched_share` is the share of the lags in steady steps that have no like there.
+    """
+
+    graph: ReplayGraph
     unmatched_share: float
 
 
 def others_lags(stretch: Stretch) -> OthersLags:
-    """Each lag of a steady step as the median of those like it in the other steady steps.
+    """Return the graph with each lag of a steady step as the median of those like it in the other ones.
 
     A lag without a like keeps its own time.
     """
-    slack, order = own_lags(stretch), stretch.replay.order
+    graph = own_lags(stretch)
     step, thing = _operations(stretch)
     ordinal = ordinals(groups(step, thing))
-    latency_ns, is_lone = _of_others(step, groups(thing, ordinal), np.asarray(slack.latency_ns))
-    edge = _edges(order, thing.size)
-    producer = np.append(thing, -1)[np.minimum(edge.producer, thing.size)]
-    like = groups(thing[edge.place], ordinal[edge.place], edge.number, producer)
-    lag_ns = np.array(slack.lag_ns, np.int64)
-    lag_ns[edge.lag], is_lone_edge = _of_others(step[edge.place], like, lag_ns[edge.lag])
+    latency_ns, is_lone = _of_others(step, groups(thing, ordinal), graph.latency_ns)
+    count = np.diff(graph.producer_ptr)
+    waiting = np.arange(thing.size).repeat(count)
+    number = np.arange(waiting.size) - graph.producer_ptr[waiting]
+    producer = np.append(thing, -1)[np.minimum(graph.producer, thing.size)]
+    like = groups(thing[waiting], ordinal[waiting], number, producer)
+    lag_ns, is_lone_edge = _of_others(step[waiting], like, graph.lag_ns)
     outside, back = _outside(stretch), _returns(stretch)
-    outside_ns, is_lone_piece = _of_others(outside.step, outside.like, outside.time_ns)
+    outside_ns, is_lone_segment = _of_others(outside.step, outside.like, outside.time_ns)
     return_ns, is_lone_return = _of_others(back.step, back.like, back.time_ns)
-    is_after = are_among(outside.row, np.fromiter(slack.after_ns, np.int64))
-    after_ns = zip(outside.row[is_after].tolist(), outside_ns[is_after].tolist(), strict=True)
-    lone = np.concatenate((is_lone, is_lone_edge, is_lone_piece, is_lone_return))
-    told = np.concatenate((step, step[edge.place], outside.step, back.step)) >= 0
+    is_released = graph.role[outside.row] == Role.RELEASED
+    segment_ns, gap_ns = graph.segment_ns.copy(), graph.gap_ns.copy()
+    segment_ns[outside.row[~is_released]] = outside_ns[~is_released]
+    gap_ns[outside.row[is_released]] = outside_ns[is_released]
+    gap_ns[back.row] = return_ns
+    lone = np.concatenate((is_lone, is_lone_edge, is_lone_segment, is_lone_return))
+    told = np.concatenate((step, step[waiting], outside.step, back.step)) >= 0
     return OthersLags(
-        Change(pieces=Others(outside.row[~is_after], outside_ns[~is_after])),
-        Slack(
-            numbers(latency_ns),
-            numbers(lag_ns),
-            {**slack.return_ns, **dict(zip(back.row.tolist(), return_ns.tolist(), strict=True))},
-            {**slack.after_ns, **dict(after_ns)},
-        ),
+        replace(graph, latency_ns=latency_ns, lag_ns=lag_ns, segment_ns=segment_ns, gap_ns=gap_ns),
         float(lone[told].mean()) if told.any() else 0.0,
     )
 
 
-class _Edges(NamedTuple):
-    """Who waits for whom, by place: where the lag stands, and the how-manieth producer it is."""
-
-    lag: Rows
-    place: Rows
-    number: Rows
-    producer: Rows
-
-
-def _edges(order: Order, count: int) -> _Edges:
-    first = np.asarray(order.first)
-    own = np.flatnonzero(first != count)
-    further = [
-        (lag, place, number, producer)
-        for place, more in order.more.items()
-        for number, (producer, lag) in enumerate(more, start=1)
-    ]
-    firsts = np.column_stack((own, own, np.zeros(own.size, np.int64), first[own]))
-    return _Edges(*np.concatenate((firsts, np.array(further, np.int64).reshape(-1, 4))).T)
-
-
-def own_lags(stretch: Stretch) -> Slack:
-    """The lags of the capture, and what they would be where they never bound.
+def own_lags(stretch: Stretch) -> ReplayGraph:
+    """Return the graph with the lags of the capture, and what they would be where they were never critical.
 
     A call that had nothing to wait for would return as others mostly do; kernels of which none ever waited
     for another would follow each other as they do on most devices.
     """
-    order = stretch.replay.order
-    waited = [
-        order.slack.return_ns[row]
-        for row, one in order.awaited.items()
-        if one.places and not one.is_idle and not one.is_releasing
-    ]
-    usual_ns = int(np.median(waited)) if waited else 0
-    idle = {row: usual_ns for row, one in order.awaited.items() if one.is_idle and not one.is_releasing}
-    told = order.slack._replace(return_ns={**order.slack.return_ns, **idle})
-    return told if stretch.replay.hand_over_ns else told._replace(lag_ns=_unseen_hand_overs(stretch))
+    graph = stretch.graph
+    is_blocking = graph.role == Role.BLOCKING
+    waited = is_blocking & ~graph.is_idle & (np.diff(graph.awaited_ptr) > 0)
+    usual_ns = int(np.median(graph.gap_ns[waited])) if waited.any() else 0
+    return replace(
+        graph,
+        gap_ns=np.where(is_blocking & graph.is_idle, usual_ns, graph.gap_ns),
+        lag_ns=graph.lag_ns if graph.dependency_latency_ns else _unseen_lags(stretch),
+    )
 
 
-def _unseen_hand_overs(stretch: Stretch) -> Numbers:
-    """The lags behind producers where those of the capture are all unknown: a usual one, if that is less."""
-    replay, waits = stretch.replay, stretch.waits
-    lag_ns = list(replay.order.slack.lag_ns)
-    for place, op in enumerate(replay.ops):
-        before = int(waits.order.predecessor[op])
-        if not lag_ns[place] and before >= 0:
-            lag_ns[place] = min(_USUAL_HAND_OVER_NS, max(waits.start_ns[op] - waits.end_ns[before], 0))
-    return numbers(np.array(lag_ns, np.int64))
+def _unseen_lags(stretch: Stretch) -> Times:
+    """Return the lags where those of the capture are all unknown: at most a usual one in a stream."""
+    graph, waits = stretch.graph, stretch.waits
+    before = waits.order.predecessor[graph.op]
+    held = np.flatnonzero(before >= 0)
+    held = held[graph.lag_ns[graph.producer_ptr[held]] == 0]  # the first producer is the one before
+    idle_ns = np.asarray(waits.start_ns)[graph.op[held]] - np.asarray(waits.end_ns)[before[held]]
+    lag_ns = graph.lag_ns.copy()
+    lag_ns[graph.producer_ptr[held]] = np.clip(idle_ns, 0, _USUAL_HAND_OVER_NS)
+    return lag_ns
 
 
-def step_lengths(stretch: Stretch, played: Played, which: str) -> Times:
+def step_lengths(stretch: Stretch, run: Run, which: str) -> Times:
     """How long the steps of a kind (a column of the steps) are in a run, in ns."""
-    begun_ns = np.asarray(played.start_ns)[stretch.edges(which)]
+    begun_ns = run.start_ns[stretch.edges(which)]
     lengths_ns: Times = begun_ns[:, 1] - begun_ns[:, 0]
     return lengths_ns
 
@@ -150,14 +129,13 @@ class _Lags(NamedTuple):
 
 def _outside(stretch: Stretch) -> _Lags:
     """Time outside calls; what is alike follows the same call and is followed by the same."""
-    pieces, after_ns = stretch.pieces, stretch.replay.order.slack.after_ns
+    pieces, graph = stretch.pieces, stretch.graph
     name, thread = _call_names(stretch), np.asarray(pieces.thread)
     before, behind = (np.full(name.size, _NO_PIECE) for _ in range(2))
     goes_on = thread[1:] == thread[:-1]
     before[1:][goes_on], behind[:-1][goes_on] = name[:-1][goes_on], name[1:][goes_on]
     row = np.flatnonzero(np.asarray(pieces.call) < 0)
-    time_ns = np.asarray(pieces.end_ns) - np.asarray(pieces.start_ns)
-    time_ns[np.fromiter(after_ns, np.int64)] = np.fromiter(after_ns.values(), np.int64)
+    time_ns = np.where(graph.role == Role.RELEASED, graph.gap_ns, graph.segment_ns)
     step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
     same = groups(thread[row], before[row], behind[row])
     return _Lags(row, step, groups(same, ordinals(groups(step, same))), time_ns[row])
@@ -165,13 +143,11 @@ def _outside(stretch: Stretch) -> _Lags:
 
 def _returns(stretch: Stretch) -> _Lags:
     """Returns of blocking calls; what is alike is of one name."""
-    order, pieces = stretch.replay.order, stretch.pieces
-    return_ns = order.slack.return_ns
-    row = np.array([row for row in return_ns if not order.awaited[row].is_idle], np.int64)
+    graph, pieces = stretch.graph, stretch.pieces
+    row = np.flatnonzero((graph.role >= Role.BLOCKING) & ~graph.is_idle)
     step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
     same = groups(np.asarray(pieces.thread)[row], _call_names(stretch)[row])
-    time_ns = np.array([return_ns[one] for one in row.tolist()], np.int64)
-    return _Lags(row, step, groups(same, ordinals(groups(step, same))), time_ns)
+    return _Lags(row, step, groups(same, ordinals(groups(step, same))), graph.gap_ns[row])
 
 
 def _call_names(stretch: Stretch) -> Rows:

@@ -12,6 +12,7 @@ from wallscope.arrays.columns import Rows, coded, place
 from wallscope.arrays.groups import parts
 from wallscope.errors import OptionError
 from wallscope.model.kinds import CallRole, OperationClass
+from wallscope.timeline.replay_graph import Role
 from wallscope.timeline.stretch import Stretch
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
@@ -105,6 +106,6 @@ def find(name: str, known: Iterable[str], option: str) -> str:
     )
 
 
-def waiting_pieces(stretch: Stretch) -> list[int]:
+def waiting_pieces(stretch: Stretch) -> Rows:
     """The pieces in which a call blocks: they end when what they wait for does."""
-    return [row for row, one in stretch.replay.order.awaited.items() if not one.is_releasing]
+    return np.flatnonzero(stretch.graph.role == Role.BLOCKING)

@@ -1,0 +1,478 @@
+"""The blame chain: why no compute ran, followed back from the end of each gap to its start.
+
+A gap ends where an operation starts. The walk asks what that start waited for last. It was either another
+operation, which gives dependency latency and then the run of that operation, or the launch, which gives
+launch latency and then time on the launching thread, call by call. A blocking call leads to the operation
+that it waited for. Each nanosecond gets one link; where nothing is known the rest of the gap is unresolved.
+
+Spans are half-open, times are int64 ns, -1 is none. Index spaces:
+
+    op       row of the operation table
+    call     row of the call table
+    thread   row of the thread table
+    segment  row of the host segments: disjoint spans of a thread inside calls, by thread, then by time
+"""
+
+from typing import Any
+
+try:
+    import cython
+except ImportError:  # runs as plain Python without Cython
+    from wallscope.kernels import plain as cython
+
+if cython.compiled:
+    from cython.cimports.libc.stdint import int8_t as i8
+    from cython.cimports.libc.stdint import int32_t as i32
+    from cython.cimports.libc.stdint import int64_t as i64
+    from cython.cimports.libc.stdint import uint8_t as u8
+else:
+    i8, i32, i64, u8 = cython.schar, cython.int, cython.longlong, cython.uchar
+
+NOWHERE = cython.declare(i64, -1)
+"""No operation to continue at: the gap is explained, or the evidence ends."""
+SAME_THREAD = cython.declare(i64, -2)
+"""Continue on the thread."""
+
+
+@cython.cclass
+class Walk:
+    """What a walk reads, the links it writes, and where it stands.
+
+    The links are written from the last row of their arrays to the first, as the walk goes back in time:
+    gaps that are walked from the last to the first leave all links in order of time.
+
+    Args:
+        operations: start int64[op], end int64[op], issuing call int32[op], operation before it in its
+            stream int32[op].
+        producers: offsets int64[op + 1], and for each op the other operations it waits for, int64; -1:
+            something unknown; the op itself: nobody. An operation may occur twice.
+        calls: start int64[call], end int64[call], thread int32[call], link kind int8[call], row of what the
+            call waited for int32[call], -1 where it does not block.
+        awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
+            something unknown.
+        segments: offsets int64[thread + 1], start int64[segment], end int64[segment], call int32[segment].
+        issuers: end int64[n], ascending, and thread int32[n] of the calls that issued to this device.
+        kinds: what is written as the kind of a link, in the order of the attributes below.
+        limits: the two limits below, and a moment before all others, which is the slack of links
+            that had no other constraint.
+        links: gap int32, start int64, end int64, kind int8, op int32, next op int32, call int32,
+            thread int32, slack int64, each [rows].
+        most_steps: how many operations one gap is followed through.
+    """
+
+    op_start_ns: cython.const[i64][::1]
+    op_end_ns: cython.const[i64][::1]
+    op_call: cython.const[i32][::1]
+    op_before: cython.const[i32][::1]
+    producer_ptr: cython.const[i64][::1]
+    producer: cython.const[i64][::1]
+    call_start_ns: cython.const[i64][::1]
+    call_end_ns: cython.const[i64][::1]
+    call_thread: cython.const[i32][::1]
+    call_kind: cython.const[i8][::1]
+    call_awaited: cython.const[i32][::1]
+    awaited_ptr: cython.const[i64][::1]
+    awaited: cython.const[i32][::1]
+    segment_ptr: cython.const[i64][::1]
+    segment_start_ns: cython.const[i64][::1]
+    segment_end_ns: cython.const[i64][::1]
+    segment_call: cython.const[i32][::1]
+    issuer_end_ns: cython.const[i64][::1]
+    issuer_thread: cython.const[i32][::1]
+
+    operation: i8
+    dependency_latency: i8
+    launch_latency: i8
+    launch_call: i8
+    synchronization: i8
+    outside_calls: i8
+    unresolved: i8
+
+    tolerance_ns: i64
+    longest_latency_ns: i64
+    before_all_ns: i64
+    most_steps: i64
+
+    link_gap: i32[::1]
+    link_start_ns: i64[::1]
+    link_end_ns: i64[::1]
+    link_kind: i8[::1]
+    link_op: i32[::1]
+    link_next_op: i32[::1]
+    link_call: i32[::1]
+    link_thread: i32[::1]
+    link_slack_ns: i64[::1]
+
+    row: i64
+    gap: i64
+    gap_start_ns: i64
+    at_ns: i64
+    last: i64
+    last_ns: i64
+    second_ns: i64
+
+    def __init__(
+        self,
+        operations: tuple[Any, ...],
+        producers: tuple[Any, ...],
+        calls: tuple[Any, ...],
+        awaited: tuple[Any, ...],
+        segments: tuple[Any, ...],
+        issuers: tuple[Any, ...],
+        kinds: tuple[Any, ...],
+        limits: tuple[Any, ...],
+        links: tuple[Any, ...],
+        most_steps: i64,
+    ) -> None:
+        self.op_start_ns, self.op_end_ns, self.op_call, self.op_before = operations
+        self.producer_ptr, self.producer = producers
+        self.call_start_ns, self.call_end_ns, self.call_thread, self.call_kind, self.call_awaited = calls
+        self.awaited_ptr, self.awaited = awaited
+        self.segment_ptr, self.segment_start_ns, self.segment_end_ns, self.segment_call = segments
+        self.issuer_end_ns, self.issuer_thread = issuers
+        self.operation, self.dependency_latency, self.launch_latency, self.launch_call = kinds[:4]
+        self.synchronization, self.outside_calls, self.unresolved = kinds[4:]
+        self.tolerance_ns, self.longest_latency_ns, self.before_all_ns = limits
+        self.link_gap, self.link_start_ns, self.link_end_ns, self.link_kind = links[:4]
+        self.link_op, self.link_next_op, self.link_call, self.link_thread, self.link_slack_ns = links[4:]
+        self.most_steps = most_steps
+        self.row = len(links[0])
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def emit(
+        self, kind: i8, start_ns: i64, op: i64, next_op: i64, call: i64, thread: i64, slack_ns: i64
+    ) -> cython.void:
+        """Give the time from a moment to where the walk stands to a link, and go to that moment.
+
+        A link without room is counted, not written.
+        """
+        row: i64
+        if start_ns < self.gap_start_ns:
+            start_ns = self.gap_start_ns
+        if start_ns >= self.at_ns:
+            return
+        self.row -= 1
+        row = self.row
+        if row >= 0:
+            self.link_gap[row] = self.gap
+            self.link_start_ns[row] = start_ns
+            self.link_end_ns[row] = self.at_ns
+            self.link_kind[row] = kind
+            self.link_op[row] = op
+            self.link_next_op[row] = next_op
+            self.link_call[row] = call
+            self.link_thread[row] = thread
+            self.link_slack_ns[row] = slack_ns
+        self.at_ns = start_ns
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def follow(self, op: i64) -> cython.void:
+        """Explain the rest of a gap, from operation to operation."""
+        steps: i64 = 0
+        mark: i64 = NOWHERE
+        mark_ns: i64 = 0
+        while op >= 0 and self.at_ns > self.gap_start_ns and steps <= self.most_steps:
+            op = self.before_operation(op)
+            # Operations of no length can wait for each other in a circle. A mark that is set anew at each
+            # power of two finds any circle without a memory of where the walk has been.
+            if op == mark and self.at_ns == mark_ns:
+                break
+            steps += 1
+            if steps & (steps - 1) == 0:
+                mark = op
+                mark_ns = self.at_ns
+        self.emit(self.unresolved, self.gap_start_ns, -1, -1, -1, -1, self.before_all_ns)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def before_operation(self, op: i64) -> i64:
+        """Explain the time before the start of an operation; return the operation to continue at."""
+        start_ns: i64 = min(self.op_start_ns[op], self.at_ns)
+        is_open: cython.bint = self.find_last_producer(op, start_ns)
+        last: i64 = self.last
+        call: i64 = self.op_call[op]
+        thread: i64
+        issued_ns: i64
+        slack_ns: i64 = self.before_all_ns
+        is_inside: cython.bint
+        if call >= 0:
+            # an operation may start before the call that issued it returns
+            is_inside = self.call_end_ns[call] > start_ns
+            issued_ns = self.call_start_ns[call] if is_inside else self.call_end_ns[call]
+            if last < 0 or issued_ns > self.last_ns:
+                if is_open and start_ns - issued_ns > self.longest_latency_ns:
+                    return NOWHERE
+                if last >= 0:
+                    slack_ns = issued_ns - self.last_ns
+                thread = self.call_thread[call]
+                self.emit(
+                    self.launch_call if is_inside else self.launch_latency,
+                    issued_ns,
+                    op,
+                    -1,
+                    call,
+                    thread,
+                    slack_ns,
+                )
+                return self.along_thread(thread)
+            self.second_ns = max(self.second_ns, issued_ns)
+        if last < 0 or (is_open and start_ns - self.last_ns > self.longest_latency_ns):
+            return NOWHERE
+        if self.second_ns != self.before_all_ns:
+            slack_ns = self.last_ns - self.second_ns
+        self.emit(self.dependency_latency, self.last_ns, last, op, -1, -1, slack_ns)
+        self.emit(self.operation, self.op_start_ns[last], last, op, -1, -1, slack_ns)
+        return last
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def find_last_producer(self, op: i64, start_ns: i64) -> cython.bint:
+        """Find which of those that an operation waits for ended last; return whether one is unknown.
+
+        An end behind the start counts as the start: of the operation before it in the stream always, as a
+        kernel may be launched before the one before it ends (programmatic dependent launch), of others if
+        it is that of clocks which differ. Later ones did not hold the operation back.
+        """
+        before: i64 = self.op_before[op]
+        is_open: cython.bint = False
+        place: i64
+        other: i64
+        end_ns: i64
+        self.last = NOWHERE
+        self.second_ns = self.before_all_ns
+        if before >= 0:
+            self.last = before
+            self.last_ns = min(self.op_end_ns[before], start_ns)
+        for place in range(self.producer_ptr[op], self.producer_ptr[op + 1]):
+            other = self.producer[place]
+            if other < 0:
+                is_open = True
+            elif other not in (op, before, self.last):
+                end_ns = self.op_end_ns[other]
+                if end_ns > start_ns + self.tolerance_ns:
+                    continue
+                end_ns = min(end_ns, start_ns)
+                if self.last < 0:
+                    self.last = other
+                    self.last_ns = end_ns
+                elif end_ns > self.last_ns or (end_ns == self.last_ns and other < self.last):
+                    self.second_ns = self.last_ns
+                    self.last = other
+                    self.last_ns = end_ns
+                else:
+                    self.second_ns = max(self.second_ns, end_ns)
+        return is_open
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def along_thread(self, thread: i64) -> i64:
+        """Explain time along a thread; return the operation that a blocking call waited for."""
+        first: i64
+        segment: i64
+        call: i64
+        op: i64
+        while self.at_ns > self.gap_start_ns:
+            first = self.segment_ptr[thread]
+            segment = (
+                first_not_below(self.segment_start_ns, first, self.segment_ptr[thread + 1], self.at_ns) - 1
+            )
+            if segment < first:
+                thread = self.outside(thread, self.before_all_ns)
+            elif self.segment_end_ns[segment] < self.at_ns:
+                thread = self.outside(thread, self.segment_end_ns[segment])
+            else:
+                call = self.segment_call[segment]
+                if self.call_awaited[call] < 0:
+                    self.emit(
+                        self.call_kind[call],
+                        self.segment_start_ns[segment],
+                        -1,
+                        -1,
+                        call,
+                        thread,
+                        self.before_all_ns,
+                    )
+                    continue
+                op = self.inside_blocking_call(call, thread, self.segment_start_ns[segment])
+                if op != SAME_THREAD:
+                    return op
+        return NOWHERE
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def outside(self, thread: i64, left_ns: i64) -> i64:
+        """Explain the time since a thread left its last call; return the thread to continue on.
+
+        Where another thread issued to the device meanwhile, this one waited for it: the autograd thread of
+        PyTorch issues while the main thread waits outside of CUDA.
+        """
+        issuer: i64 = first_not_below(self.issuer_end_ns, 0, self.issuer_end_ns.shape[0], self.at_ns) - 1
+        other: i64
+        first: i64
+        behind: i64
+        if issuer < 0 or self.issuer_end_ns[issuer] <= left_ns or self.issuer_thread[issuer] == thread:
+            self.emit(self.outside_calls, left_ns, -1, -1, -1, thread, self.before_all_ns)
+            return thread
+        other = self.issuer_thread[issuer]
+        left_ns = self.issuer_end_ns[issuer]
+        # the other thread may have made calls since that issued nothing
+        first = self.segment_ptr[other]
+        behind = first_not_below(self.segment_end_ns, first, self.segment_ptr[other + 1], self.at_ns + 1)
+        if behind > first:
+            left_ns = max(left_ns, self.segment_end_ns[behind - 1])
+        self.emit(self.outside_calls, left_ns, -1, -1, -1, thread, self.before_all_ns)
+        return other
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def inside_blocking_call(self, call: i64, thread: i64, start_ns: i64) -> i64:
+        """Explain a blocking call; return the operation that it waited for.
+
+        Where that had ended before the call began, the call takes the time, and the thread goes on.
+        """
+        last: i64 = NOWHERE
+        last_ns: i64 = self.before_all_ns
+        entered_ns: i64 = self.call_start_ns[call]
+        blocking: i64 = self.call_awaited[call]
+        is_open: cython.bint = False
+        place: i64
+        other: i64
+        for place in range(self.awaited_ptr[blocking], self.awaited_ptr[blocking + 1]):
+            other = self.awaited[place]
+            if other < 0:
+                is_open = True
+            elif (
+                last < 0
+                or self.op_end_ns[other] > last_ns
+                or (self.op_end_ns[other] == last_ns and other < last)
+            ):
+                last = other
+                last_ns = self.op_end_ns[other]
+        if is_open and not 0 <= self.at_ns - last_ns <= self.longest_latency_ns:
+            return NOWHERE
+        if last < 0 or last_ns <= max(entered_ns, start_ns):
+            self.emit(self.synchronization, start_ns, -1, -1, call, thread, self.before_all_ns)
+            return SAME_THREAD
+        self.emit(self.synchronization, last_ns, last, -1, call, thread, last_ns - entered_ns)
+        self.emit(self.operation, self.op_start_ns[last], last, -1, call, -1, last_ns - entered_ns)
+        return last
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def first_not_below(values: cython.const[i64][::1], low: i64, high: i64, limit: i64) -> i64:
+    """Return the first place from `low` to `high` whose value is not below a limit; values ascend."""
+    middle: i64
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def find_gaps(
+    op: cython.const[i32][::1],
+    start_ns: cython.const[i64][::1],
+    end_ns: cython.const[i64][::1],
+    is_compute: cython.const[u8][::1],
+    gap_start_ns: i64[::1],
+    gap_end_ns: i64[::1],
+    gap_op: i32[::1],
+    gap_runs: i32[::1],
+) -> int:
+    """Write the time of a rank in which no compute ran, in order of time; return how many rows that takes.
+
+    Behind the last compute each operation gets the time that those before it leave, and what remains is
+    idle.
+
+    Args:
+        op: int32[n], the operations of the rank, by start.
+        start_ns: int64[n].
+        end_ns: int64[n].
+        is_compute: uint8[n], whether each ends a gap.
+        gap_start_ns: int64[2 n], filled from the front.
+        gap_end_ns: the same for the ends.
+        gap_op: int32[2 n], the operation that ends each gap, -1 behind the last compute.
+        gap_runs: int32[2 n], the operation that ran behind the last compute, -1 where none did.
+    """
+    row: cython.Py_ssize_t
+    count: cython.Py_ssize_t = 0
+    reached_ns: i64
+    if not op.shape[0]:
+        return 0
+    reached_ns = start_ns[0]
+    with cython.nogil:
+        for row in range(op.shape[0]):
+            if is_compute[row]:
+                if start_ns[row] > reached_ns:
+                    gap_start_ns[count] = reached_ns
+                    gap_end_ns[count] = start_ns[row]
+                    gap_op[count] = op[row]
+                    gap_runs[count] = -1
+                    count += 1
+                reached_ns = max(reached_ns, end_ns[row])
+        for row in range(op.shape[0]):
+            if end_ns[row] > reached_ns:
+                if start_ns[row] > reached_ns:
+                    gap_start_ns[count] = reached_ns
+                    gap_end_ns[count] = start_ns[row]
+                    gap_op[count] = gap_runs[count] = -1
+                    count += 1
+                    reached_ns = start_ns[row]
+                gap_start_ns[count] = reached_ns
+                gap_end_ns[count] = end_ns[row]
+                gap_op[count] = -1
+                gap_runs[count] = op[row]
+                count += 1
+                reached_ns = end_ns[row]
+    return count
+
+
+def walk_gaps(
+    walk: Walk,
+    count: i64,
+    gap_start_ns: cython.const[i64][::1],
+    gap_end_ns: cython.const[i64][::1],
+    gap_op: cython.const[i32][::1],
+    gap_runs: cython.const[i32][::1],
+) -> int:
+    """Write the links of all gaps; return how many there are, those without room too.
+
+    If there is room for all, the last rows of the arrays of links tile the gaps in order of time.
+
+    Args:
+        walk: a new walk.
+        count: how many gaps there are.
+        gap_start_ns: int64[count or more], as `find_gaps` writes it.
+        gap_end_ns: the same for the ends.
+        gap_op: int32, the same for the operations that end gaps.
+        gap_runs: int32, the same for the operations that ran behind the last compute.
+    """
+    row: cython.Py_ssize_t
+    w: Walk = walk
+    issuers: i64 = w.issuer_thread.shape[0]
+    with cython.nogil:
+        for row in range(count - 1, -1, -1):
+            w.gap = gap_op[row]
+            w.gap_start_ns = gap_start_ns[row]
+            w.at_ns = gap_end_ns[row]
+            if gap_runs[row] >= 0:
+                w.emit(w.operation, w.gap_start_ns, gap_runs[row], -1, -1, -1, w.before_all_ns)
+            elif gap_op[row] >= 0:
+                w.follow(gap_op[row])
+            else:  # no operation ends this idle time: it is that of the thread that issued last
+                w.follow(w.along_thread(w.issuer_thread[issuers - 1]) if issuers else NOWHERE)
+    return w.link_gap.shape[0] - w.row

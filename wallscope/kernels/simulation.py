@@ -1,0 +1,104 @@
+"""Forward simulation of a replay window: host segments and device operations, each as early as it may be."""
+
+try:
+    import cython
+except ImportError:  # runs as plain Python without Cython
+    from wallscope.kernels import plain as cython
+
+if cython.compiled:
+    from cython.cimports.libc.stdint import int64_t as i64
+    from cython.cimports.libc.stdint import uint8_t as u8
+else:
+    i64, u8 = cython.longlong, cython.uchar
+
+
+def simulate(
+    event: cython.const[i64][::1],
+    behind: cython.const[i64][::1],
+    spent_ns: cython.const[i64][::1],
+    return_ns: cython.const[i64][::1],
+    is_idle: cython.const[u8][::1],
+    awaited_ptr: cython.const[i64][::1],
+    awaited: cython.const[i64][::1],
+    ref: cython.const[i64][::1],
+    since_ns: cython.const[i64][::1],
+    operation_ns: cython.const[i64][::1],
+    producer_ptr: cython.const[i64][::1],
+    producer: cython.const[i64][::1],
+    lag_ns: cython.const[i64][::1],
+    meeting: cython.const[i64][::1],
+    member_ptr: cython.const[i64][::1],
+    member: cython.const[i64][::1],
+    missing: i64[::1],
+    left_ns: i64[::1],
+    start_ns: i64[::1],
+    end_ns: i64[::1],
+) -> None:
+    """Compute when host segments are left and operations start and end, one event after the other.
+
+    What refers to an event that comes later sees what `left_ns` and `end_ns` held before.
+
+    Args:
+        event: int64[segments + operations]; segments, and operations counted on behind them, in the order
+            of the capture.
+        behind: int64[segments]; the segment that each follows, or behind all segments the start of a thread.
+        spent_ns: int64[segments], ns; the least time from the end of that one.
+        return_ns: int64[segments], ns; from the end of the awaited operations to the return of the call.
+        is_idle: uint8[segments]; whether the return counts only where an awaited operation still runs when
+            the call is entered.
+        awaited_ptr: int64[segments + 1]; the operations that each segment waits for, in `awaited`.
+        awaited: int64; operations, or behind them those outside the window.
+        ref: int64[operations]; the segment, or start of a thread, at whose end each is issued.
+        since_ns: int64[operations], ns; from there to its earliest start.
+        operation_ns: int64[operations], ns; the duration.
+        producer_ptr: int64[operations + 1]; the operations that each waits for, in `producer`.
+        producer: int64; operations, or behind them those outside the window.
+        lag_ns: int64, ns; from the end of each producer to the earliest start of what waits for it.
+        meeting: int64[operations]; the collective of each operation, -1 without.
+        member_ptr: int64[collectives + 1]; the operations of each collective, in `member`.
+        member: int64; operations.
+        missing: int64[collectives]; how many participants there are, 0 afterwards.
+        left_ns: int64[segments + threads], ns; filled up to the starts of threads, which the caller sets.
+        start_ns: int64[operations], ns; filled.
+        end_ns: int64[operations + outside], ns; those of the capture, the first `operations` replaced.
+    """
+    segments: i64 = spent_ns.shape[0]
+    at: cython.Py_ssize_t
+    place: i64
+    one: i64
+    collective: i64
+    entered_ns: i64
+    time_ns: i64
+    done_ns: i64
+    with cython.nogil:
+        for at in range(event.shape[0]):
+            one = event[at]
+            if one < segments:
+                entered_ns = left_ns[behind[one]]
+                time_ns = entered_ns + spent_ns[one]
+                if awaited_ptr[one] < awaited_ptr[one + 1]:
+                    done_ns = end_ns[awaited[awaited_ptr[one]]]
+                    for place in range(awaited_ptr[one] + 1, awaited_ptr[one + 1]):
+                        done_ns = max(done_ns, end_ns[awaited[place]])
+                    if not is_idle[one] or done_ns > entered_ns:
+                        time_ns = max(time_ns, done_ns + return_ns[one])
+                left_ns[one] = time_ns
+                continue
+            one -= segments
+            time_ns = left_ns[ref[one]] + since_ns[one]
+            for place in range(producer_ptr[one], producer_ptr[one + 1]):
+                time_ns = max(time_ns, end_ns[producer[place]] + lag_ns[place])
+            start_ns[one] = time_ns
+            end_ns[one] = time_ns + operation_ns[one]
+            collective = meeting[one]
+            if collective < 0:
+                continue
+            missing[collective] -= 1
+            if missing[collective]:
+                continue
+            for place in range(member_ptr[collective], member_ptr[collective + 1]):
+                time_ns = max(time_ns, start_ns[member[place]])
+            for place in range(member_ptr[collective], member_ptr[collective + 1]):
+                one = member[place]
+                if operation_ns[one]:
+                    end_ns[one] = time_ns + operation_ns[one]

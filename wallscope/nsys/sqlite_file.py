@@ -1,0 +1,377 @@
+"""Columns of a table, taken straight out of the pages of an SQLite file.
+
+SQLite hands out one value after another; here a compiled loop takes the wanted columns out of many pages at
+once. The numbers in comments are sections of https://www.sqlite.org/fileformat2.html.
+
+Nothing is mended or guessed: what breaks a rule that SQLite checks while it reads, and what is rare, is
+unusual. `read_columns` returns `None` then, and SQLite reads that table or names the damage.
+"""
+
+import io
+import mmap
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wallscope.kernels import sqlite_records, views
+from wallscope.model.capture import Progress
+from wallscope.nsys.tables import Wanted
+from wallscope.shipped import query
+
+Numbers = NDArray[np.int64]
+Flat = NDArray[np.uint8]
+
+NULL = -(2**63)
+"""Stands for NULL among integers on the way; no time or id of an export is that small."""
+
+HAS_OWN_PLACES = hasattr(os, "preadv")
+"""Whether several threads can read one open file, each at a place of its own."""
+
+_FILE_HEADER_BYTES = 100
+_LEAF = 13
+_MOST_LEVELS = 16
+_CHUNK_BYTES = 1 << 20
+_MOST_OVERFLOW_BYTES = 64 << 20
+_LEAST_USABLE_BYTES = 480
+
+_MOST_COLUMNS = 126
+"""Their types and the length itself fit in a record header whose length is one byte."""
+_ROWS_A_REPORT = 100_000
+_LARGE_ROWS = 500_000
+"""From 4 MiB on numpy asks for huge pages."""
+
+_REALS = ("REAL", "FLOA", "DOUB")
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_WANTED_INTEGER, _WANTED_TEXT, _WANTED_ROW_NUMBER = 1, 2, 3
+_SEPARATOR = 0
+"""A byte that texts seldom hold."""
+
+_REASONS = {
+    -2: "a page is of another kind, or has too many or no cells",
+    -3: "a cell or a record reaches out of its page",
+    -4: "a record is not as long as it says, or its header is long or empty",
+    -5: "a value is not of the type of its column",
+    -6: "a column was added later",
+    -7: "a page number in its tree is wrong",
+}
+"""What the loops refuse, by the numbers that they return."""
+
+
+class UnusualError(Exception):
+    """Why SQLite has to read the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """An open file of pages, which are counted from one (1.2, 1.3), and which of them have been read.
+
+    They are read, not mapped: a file that shrinks under a map ends the program.
+    """
+
+    stream: io.FileIO
+    page_bytes: int
+    usable_bytes: int
+    seen: Flat
+
+    def visit(self, numbers: Numbers) -> None:
+        """Count the pages as read: in one table, each is read once."""
+        lock_page = 2**30 // self.page_bytes + 1
+        _check_count(sqlite_records.visit(*views(numbers, lock_page, self.seen)))
+
+    def chunks(self, numbers: Numbers) -> Iterator[Flat]:
+        """Yield the pages one after the other, as many at a time as a processor's cache holds.
+
+        The memory of each chunk is that of the one before.
+        """
+        stride = max(1, min(len(numbers), _CHUNK_BYTES // self.page_bytes))
+        flat = np.empty(stride * self.page_bytes, np.uint8)
+        for start in range(0, len(numbers), stride):
+            chunk = numbers[start : start + stride]
+            edges = [0, *(np.flatnonzero(np.diff(chunk) != 1) + 1).tolist(), len(chunk)]
+            for first, past in pairwise(edges):
+                place = (int(chunk[first]) - 1) * self.page_bytes
+                _read_into(self.stream, place, flat[first * self.page_bytes : past * self.page_bytes])
+            yield flat[: len(chunk) * self.page_bytes]
+
+    def read_overflow(self, number: int, wanted_bytes: int) -> Iterator[Flat]:
+        """Yield the rest of a record: each overflow page begins with the number of the next (1.6)."""
+        while wanted_bytes > 0:
+            self.visit(np.array([number]))
+            page = np.empty(self.usable_bytes, np.uint8)
+            _read_into(self.stream, (number - 1) * self.page_bytes, page)
+            content = page[4 : 4 + wanted_bytes]
+            number = int.from_bytes(page[:4].tobytes(), "big")
+            wanted_bytes -= len(content)
+            yield content
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The wanted columns in a record: as the loops take them, and which rows of their values each fills."""
+
+    wanted: Numbers
+    integers: Mapping[str, int]
+    texts: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Growing:
+    """The wanted columns as they grow: integers in their final place, texts in parts."""
+
+    numbers: dict[str, Numbers]
+    texts: dict[str, list[pl.Series]]
+    row_count: int = 0
+
+    def append(self, found: Mapping[str, Numbers | pl.Series], read_share: float) -> None:
+        """Add the values of some rows, with which this share of the table has been read."""
+        start, self.row_count = self.row_count, self.row_count + len(next(iter(found.values())))
+        for name, values in found.items():
+            if isinstance(values, pl.Series):
+                self.texts[name].append(values)
+                continue
+            if self.row_count > len(self.numbers[name]):
+                room = _allocate(int(self.row_count / read_share * 1.1))
+                room[:start] = self.numbers[name][:start]
+                self.numbers[name] = room
+            self.numbers[name][start : self.row_count] = values
+
+    def frame(self) -> pl.DataFrame:
+        """Return all that was added, which is no longer here then."""
+        numbers = [
+            make_nullable(name, self.numbers.pop(name)[: self.row_count]) for name in list(self.numbers)
+        ]
+        none = pl.Series([], dtype=pl.String)
+        texts = [pl.concat([none, *parts], rechunk=True).alias(name) for name, parts in self.texts.items()]
+        return pl.DataFrame([*numbers, *texts])
+
+
+def _allocate(row_count: int) -> Numbers:
+    """Return room for integers, in small pages of memory: the huge ones that numpy asks for take longer."""
+    if row_count < _LARGE_ROWS:
+        return np.empty(row_count, np.int64)
+    return np.frombuffer(mmap.mmap(-1, 8 * row_count, access=mmap.ACCESS_COPY), np.int64)
+
+
+def read_columns(
+    stream: io.FileIO, connection: sqlite3.Connection, wanted: Wanted, progress: Progress
+) -> pl.DataFrame | None:
+    """Return columns of a table, int64 or text, in row order; `None` where SQLite has to read it.
+
+    The connection is open on the same file as the stream, and knows what the schema says.
+    """
+    table = wanted.table
+    progress(f"reading {table}")
+    growing = _Growing(
+        {name: np.empty(0, np.int64) for name in wanted.integers}, {name: [] for name in wanted.texts}
+    )
+    try:
+        layout = _describe_columns(connection, wanted)
+        pages = _open_pages(connection, stream)
+        leaves = _find_leaves(pages, _find_root(connection, table))
+        read_bytes, reported = 0, _ROWS_A_REPORT
+        for flat in pages.chunks(leaves):
+            read_bytes += len(flat)
+            found = _decode(pages, flat, layout)
+            if wanted.keys is not None:
+                found = _filter(found, wanted.keys)
+            growing.append(found, read_bytes / (len(leaves) * pages.page_bytes))
+            if growing.row_count >= reported:
+                reported = growing.row_count + _ROWS_A_REPORT
+                progress(f"reading {table}: {growing.row_count:,} rows")
+    except UnusualError as reason:
+        progress(f"reading {table} row by row: {reason}")
+        return None
+    except OSError as reason:
+        progress(f"reading {table} row by row: {reason.strerror}")
+        return None
+    return growing.frame()
+
+
+def make_nullable(name: str, numbers: Numbers) -> pl.Series:
+    """Return the numbers as a column, with `NULL` as null."""
+    column = pl.Series(name, numbers)
+    return column.set(column == NULL, None) if column.min() == NULL else column
+
+
+def decode_text(raw: bytes) -> str:
+    """Return text of an export; those made on Windows hold bytes that are no UTF-8."""
+    return raw.decode("utf-8", "replace")
+
+
+def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout:
+    """Return where the wanted columns are in a record (2.3), if row numbers key the tree (2.4)."""
+    if connection.execute(query("key_indexes"), (wanted.table,)).fetchone():
+        raise UnusualError("its key is kept in an index")
+    stored = connection.execute(query("stored_columns"), (wanted.table,)).fetchall()
+    columns = np.zeros((len(stored), 4), np.int64)
+    integers: dict[str, int] = {}
+    texts: dict[str, int] = {}
+    last = -1
+    for place, (name, declared_type, is_key, is_computed, default_sql) in enumerate(stored):
+        is_text, is_integer = name in wanted.texts, name in wanted.integers
+        # a REAL column stores whole numbers as integers; its values are none
+        if is_computed or (is_integer and any(word in declared_type for word in _REALS)):
+            raise UnusualError(f"column {name} is not stored as it reads")
+        if not is_text and not is_integer:
+            continue
+        if is_text and is_key:
+            raise UnusualError(f"column {name} is no row number")
+        target = len(integers) + 2 * len(texts)
+        (texts if is_text else integers)[name] = target
+        kind = _WANTED_TEXT if is_text else _WANTED_ROW_NUMBER if is_key else _WANTED_INTEGER
+        is_number = default_sql is not None and "INT" in declared_type and _INTEGER.fullmatch(default_sql)
+        default = int(default_sql) if is_number else NULL
+        columns[place] = kind, target, default_sql is None or bool(is_number and not is_text), default
+        last = place
+    asked = len(wanted.integers) + len(wanted.texts)
+    if last < 0 or len(integers) + len(texts) < asked or last >= _MOST_COLUMNS:
+        raise UnusualError("it has very many columns, or others than it had")
+    return _Layout(columns[: last + 1], integers, texts)
+
+
+def _open_pages(connection: sqlite3.Connection, stream: io.FileIO) -> _Pages:
+    """Return the pages as the file's header describes them (1.3), where SQLite agrees."""
+    ((page_bytes, page_count, encoding),) = connection.execute(query("pages"))
+    if encoding != "UTF-8":
+        raise UnusualError("its texts are no UTF-8")
+    header = np.zeros(_FILE_HEADER_BYTES, np.uint8)
+    _read_into(stream, 0, header)
+    written_bytes = int.from_bytes(header[16:18].tobytes(), "big")
+    usable_bytes = page_bytes - int(header[20])
+    if (65_536 if written_bytes == 1 else written_bytes) != page_bytes or usable_bytes < _LEAST_USABLE_BYTES:
+        raise UnusualError("its header is not what it was")
+    return _Pages(stream, page_bytes, usable_bytes, np.zeros(page_count + 1, np.uint8))
+
+
+def _find_root(connection: sqlite3.Connection, table: str) -> int:
+    match connection.execute(query("root_page"), (table,)).fetchall():
+        case [(int(root),)]:
+            return root
+    raise UnusualError("it does not begin in the file")
+
+
+def _read_into(stream: io.FileIO, at: int, room: Flat) -> None:
+    """Fill the room with what the file holds from a place on."""
+    if HAS_OWN_PLACES:
+        count = os.preadv(stream.fileno(), [room.data], at)
+    else:
+        stream.seek(at)
+        count = stream.readinto(room.data)
+    if count != len(room):
+        raise UnusualError("the file ends inside a page")
+
+
+def _find_leaves(pages: _Pages, root: int) -> Numbers:
+    """Return the leaf pages of the table that begins at this page, in row order (1.6)."""
+    level = np.array([root])
+    for depth in range(_MOST_LEVELS):
+        pages.visit(level)
+        first = next(pages.chunks(level[:1]))
+        if first[0] == _LEAF:
+            is_empty = depth == 0 and not first[3:5].any()
+            return level[:0] if is_empty else level
+        level = np.concatenate([_list_children(pages, flat) for flat in pages.chunks(level)])
+    raise UnusualError("its tree is too deep")
+
+
+def _list_children(pages: _Pages, flat: Flat) -> Numbers:
+    """Return the pages to which interior pages lead, in order."""
+    children = np.empty(_count_cells(pages, flat) + len(flat) // pages.page_bytes, np.int64)
+    count = _check_count(
+        sqlite_records.list_children(*views(flat, pages.page_bytes, pages.usable_bytes, children))
+    )
+    return children[:count]
+
+
+def _count_cells(pages: _Pages, flat: Flat) -> int:
+    return _check_count(sqlite_records.count_cells(*views(flat, pages.page_bytes)))
+
+
+def _check_count(count: int) -> int:
+    """Return what a loop returned, unless it refused the bytes."""
+    if count < 0:
+        raise UnusualError(_REASONS[count])
+    return count
+
+
+def _decode(pages: _Pages, flat: Flat, layout: _Layout) -> dict[str, Numbers | pl.Series]:
+    """Return the wanted columns of the records of leaf pages."""
+    row_count = _count_cells(pages, flat)
+    values = np.empty((len(layout.integers) + 2 * len(layout.texts), row_count), np.int64)
+    overflowing = np.empty((row_count, 5), np.int64)
+    count = _check_count(
+        sqlite_records.decode_leaves(
+            *views(flat, pages.page_bytes, pages.usable_bytes, layout.wanted, NULL, values, overflowing)
+        )
+    )
+    if count:
+        flat, places = _gather_overflow(pages, flat, overflowing[:count])
+        _check_count(sqlite_records.decode_records(*views(flat, places, layout.wanted, NULL, values)))
+    found: dict[str, Numbers | pl.Series] = {name: values[row] for name, row in layout.integers.items()}
+    for name, row in layout.texts.items():
+        found[name] = _make_texts(flat, values[row], values[row + 1])
+    return found
+
+
+def _gather_overflow(pages: _Pages, flat: Flat, overflowing: Numbers) -> tuple[Flat, Numbers]:
+    """Return the bytes of pages and behind them their overflowing records, and where those are."""
+    places = overflowing.copy()
+    if places[:, 2].sum() > _MOST_OVERFLOW_BYTES:
+        raise UnusualError("records are very long")
+    parts, end = [flat], len(flat)
+    for record, (_, start, size, _, here) in enumerate(overflowing.tolist()):
+        following = int.from_bytes(flat[start + here : start + here + 4].tobytes(), "big")
+        parts.append(flat[start : start + here])
+        parts.extend(pages.read_overflow(following, size - here))
+        places[record, 1] = end
+        end += size
+    return np.concatenate(parts), places
+
+
+def _make_texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
+    """Return texts of so many bytes each, null where that is -1.
+
+    They are taken together and split where polars finds what stands between them.
+    """
+    is_there = length >= 0
+    count = np.count_nonzero(is_there)
+    if not count:
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(start))
+    joined = np.empty(int(length.sum(where=is_there)) + count, np.uint8)
+    inside = _check_count(sqlite_records.join_texts(*views(flat, start, length, _SEPARATOR, joined)))
+    found = _split(joined) if not inside else None
+    if found is None:  # a text holds the separator, or is no UTF-8
+        raw = flat.tobytes()
+        rows = np.flatnonzero(is_there)
+        spans = zip(start[rows].tolist(), length[rows].tolist(), strict=True)
+        found = pl.Series([decode_text(raw[at : at + size]) for at, size in spans], dtype=pl.String)
+    if count == len(start):
+        return found
+    place = np.cumsum(is_there) - 1
+    return found.gather(pl.Series(place).set(pl.Series(~is_there), None))
+
+
+def _split(joined: Flat) -> pl.Series | None:
+    """Return texts that lie one after the other, each with a separator behind it; `None` if not in UTF-8."""
+    try:
+        text = str(joined[:-1].data, "utf-8")
+    except UnicodeDecodeError:
+        return None
+    return pl.Series([text]).str.split(chr(_SEPARATOR)).explode()
+
+
+def _filter(found: Mapping[str, Numbers | pl.Series], keys: pl.DataFrame) -> dict[str, Numbers | pl.Series]:
+    """Return the values of the rows whose keys are among these."""
+    own = pl.DataFrame({name: found[name] for name in keys.columns}).with_row_index("row")
+    rows = np.sort(own.join(keys, on=keys.columns, how="semi")["row"].to_numpy())
+    return {
+        name: values.gather(rows) if isinstance(values, pl.Series) else values[rows]
+        for name, values in found.items()
+    }
