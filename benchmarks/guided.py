@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["wallscope", "tomllib", "yaml"]):
     from wallscope.errors import WallscopeError
     from wallscope.model.analysis import PackedProfile
     from wallscope.model.profile import PROFILE_SCHEMA
-    from wallscope.profile import unpacked
+    from wallscope.profile.codec import unpack_profile
     from wallscope.store import Store
     from wallscope.timeline.kinds import rules_with
 
@@ -56,7 +56,7 @@ def _record(content: bytes) -> None:
 def _profile(content: bytes) -> None:
     """The content before it is compressed: a compressed one would end in the first check."""
     data = base64.b64encode(zlib.compress(content, 1)).decode()
-    unpacked(PackedProfile(PROFILE_SCHEMA, data), "run.json")
+    unpack_profile(PackedProfile(PROFILE_SCHEMA, data), "run.json")
 
 
 PARSERS: Mapping[str, Callable[[bytes], None]] = {

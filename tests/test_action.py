@@ -85,9 +85,9 @@ def answer(path, name, factor, seed):
     import json
 
     from wallscope.model.analysis import SCHEMA
-    from wallscope.profile import packed
+    from wallscope.profile.codec import pack_profile
 
-    stored = packed(profile_of(name, slower(20, factor, seed)))
+    stored = pack_profile(profile_of(name, slower(20, factor, seed)))
     profile = {"schema": stored.schema, "data": stored.data}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"schema": SCHEMA, "ranks": [{"profile": profile}]}))

@@ -17,7 +17,8 @@ from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
-from wallscope.profile import Written, profiled, profiles, written
+from wallscope.profile.build import add_profiles, build_profiles
+from wallscope.profile.codec import EncodedTables, encode_tables
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes
 from wallscope.replays import Replays
@@ -148,11 +149,11 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     if any(asked.values()):
         progress("playing steps again")
         answer, packed = both(
-            lambda: replays.with_answers(fixed, asked), lambda: profiled(analysis, own, spoken.written)
+            lambda: replays.with_answers(fixed, asked), lambda: add_profiles(analysis, own, spoken.written)
         )
         answer = replace(answer, ranks=packed.ranks)
     else:
-        answer = profiled(fixed, own, spoken.written)
+        answer = add_profiles(fixed, own, spoken.written)
     return Accounted(answer, parts, evidence, facts, spoken.place, replays, spoken.together)
 
 
@@ -172,7 +173,7 @@ class _Spoken:
 
     analysis: Analysis
     profiles: tuple[Profile, ...]
-    written: tuple[Written, ...]
+    written: tuple[EncodedTables, ...]
     place: int
     together: MatchedJob | None
 
@@ -221,12 +222,12 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
 
     analysis = speaking(place)
     tables = tuple(account.tables for account in found)
-    own = profiles(analysis, tables, options.step_facts, configuration)
+    own = build_profiles(analysis, tables, options.step_facts, configuration)
     if len(ranks) == 1:
         return _Spoken(analysis, own, (), place, None)
     known, already = both(
         lambda: match_ranks(own, dominant_wall, parts.capture.world_size),
-        lambda: tuple(written(profile) for profile in own),
+        lambda: tuple(encode_tables(profile) for profile in own),
     )
     if known.job.collectives.matched:
         ranks = known.split_ranks(ranks, [len(ranks)] * len(ranks))

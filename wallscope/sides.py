@@ -56,15 +56,17 @@ def runs_of(
         WallscopeError: a capture cannot be read, or some ranks have more runs than others.
     """
     from wallscope.answers import answered  # noqa: PLC0415  # keeps --help fast
-    from wallscope.profile import profiles_of, unpacked  # noqa: PLC0415
+    from wallscope.profile.codec import read_profiles, unpack_profile  # noqa: PLC0415  # keeps --help fast
 
     by_rank: dict[tuple[int | None, int | None], list[Profile]] = defaultdict(list)
     for path in paths:
         if path.suffix == _ANSWER:
-            found = profiles_of(path)
+            found = read_profiles(path)
         else:
             ranks = answered(path, options, progress, cache).analysis.ranks
-            found = tuple(unpacked(rank.profile, str(path)) for rank in ranks if rank.profile is not None)
+            found = tuple(
+                unpack_profile(rank.profile, str(path)) for rank in ranks if rank.profile is not None
+            )
         for place, profile in enumerate(found):
             rank = profile.header.rank
             by_rank[(rank, None) if rank is not None else (None, place)].append(profile)

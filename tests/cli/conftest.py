@@ -9,7 +9,7 @@ from tests.compare.test_comparing import steps
 from tests.profile.random_profiles import profile_of, work
 from wallscope.analysis import Options, analyze
 from wallscope.model.capture import GraphTracing
-from wallscope.profile import packed
+from wallscope.profile.codec import pack_profile
 from wallscope.render.document import document
 
 
@@ -28,7 +28,7 @@ def answers(tmp_path_factory):
         ("head", 1.1, 2, plain),
         ("tuned", 1.2, 3, tuned),
     ):
-        stored = packed(profile_of(name, steps(20, factor, seed), of))
+        stored = pack_profile(profile_of(name, steps(20, factor, seed), of))
         answer = replace(bare, ranks=(replace(bare.ranks[0], profile=stored),))
         (folder / f"{name}.json").write_text(document(answer), encoding="utf-8")
     return folder

@@ -10,7 +10,7 @@ from tests.profile.random_profiles import profile_of
 from wallscope.analysis import Options
 from wallscope.compare import Asked, Side, compared
 from wallscope.errors import ComparisonError, ProfileError
-from wallscope.profile import packed
+from wallscope.profile.codec import pack_profile
 from wallscope.shipped import report
 from wallscope.sides import captures, runs_of
 
@@ -106,7 +106,7 @@ def test_ranks_with_different_numbers_of_runs_are_refused(answers, tmp_path):
     answer = json.loads((answers / "base.json").read_text())
     (tmp_path / "a.json").write_text(json.dumps(answer))
     other = profile_of("other", steps(9))
-    stored = packed(replace(other, header=replace(other.header, rank=5)))
+    stored = pack_profile(replace(other, header=replace(other.header, rank=5)))
     answer["ranks"][0]["profile"] = {"schema": stored.schema, "data": stored.data}
     for name in ("b.json", "c.json"):
         (tmp_path / name).write_text(json.dumps(answer))

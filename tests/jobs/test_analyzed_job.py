@@ -23,7 +23,7 @@ from wallscope.jobs.reporting import job_report, rejoined
 from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
-from wallscope.profile import unpacked
+from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks
 from wallscope.render.document import document
 
@@ -280,7 +280,7 @@ def test_ranks_that_wait_say_so_and_the_late_one_moves(answer):
     assert [one["communication/ep/transfer"] for one in owned] == pytest.approx([100_000] * RANKS, abs=10)
     for rank in answer.ranks:
         assert sum(one.typical_ns for one in rank.causes) == rank.typical.step_ns
-        profile = unpacked(rank.profile, "run")
+        profile = unpack_profile(rank.profile, "run")
         sums = profile.owned.group_by("step").agg(pl.col("owned_ns").sum()).sort("step")
         assert sums["owned_ns"].to_list() == [step.end_ns - step.start_ns for step in rank.steps]
     assert "moving data" in answer.diagnosis.verdict

@@ -10,7 +10,8 @@ from fixtures.simulation.writing import write_run
 from wallscope.analysis import Options, accounted
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import BEFORE, INSIDE
-from wallscope.profile import collectives, unpacked
+from wallscope.profile import build
+from wallscope.profile.codec import unpack_profile
 from wallscope.walls.accounting import all_slices
 
 NAMES = ("slow peer", "pipeline bubble", "exposed all-to-all", "hidden reduce-scatter")
@@ -26,7 +27,7 @@ def told(request, tmp_path_factory):
     slices = all_slices(found.parts, found.evidence)
     ids = found.parts.capture.ranks["rank_id"]
     return [
-        (unpacked(rank.profile, "run").collectives, slices.filter(pl.col("rank_id") == rank_id))
+        (unpack_profile(rank.profile, "run").collectives, slices.filter(pl.col("rank_id") == rank_id))
         for rank, rank_id in zip(found.analysis.ranks, ids, strict=True)
     ]
 
@@ -69,9 +70,9 @@ def test_sequences_count_the_collectives_of_a_communicator(told):
 def test_of_very_many_the_first_are_kept(monkeypatch, tmp_path):
     (story,) = [story for story in stories() if story.name == "exposed all-to-all"]
     write_run(run(story.program), tmp_path / "story.sqlite")
-    monkeypatch.setattr(collectives, "_MOST", 4)
+    monkeypatch.setattr(build, "_MOST_COLLECTIVES", 4)
     (rank,) = accounted(tmp_path / "story.sqlite", Options(), lambda _: None).analysis.ranks
-    table = unpacked(rank.profile, "run").collectives
+    table = unpack_profile(rank.profile, "run").collectives
 
     assert table["place"].to_list() == [0, 1, 2, 3]
     assert (np.diff(table["start_ns"].to_numpy()) > 0).all()

@@ -6,7 +6,8 @@ from fixtures.scenario import scenarios
 from wallscope.analysis import Options, analyze
 from wallscope.model.kinds import Wall
 from wallscope.model.throughput import StepFacts
-from wallscope.profile import making, unpacked
+from wallscope.profile import build
+from wallscope.profile.codec import unpack_profile
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def answer(example):
 
 
 def read(rank):
-    return unpacked(rank.profile, "run.json")
+    return unpack_profile(rank.profile, "run.json")
 
 
 def assert_true_to(rank):
@@ -92,7 +93,7 @@ def test_the_header_tells_the_work_and_the_capture(answer):
 
 def test_the_smallest_of_too_many_operations_are_one(monkeypatch, example, answer):
     whole = read(answer.ranks[0])
-    monkeypatch.setattr(making, "_MOST_ROWS", 1_000)
+    monkeypatch.setattr(build, "_MOST_ROWS", 1_000)
     (rank,) = analyze(example, Options(), lambda _: None).ranks
 
     assert_true_to(rank)
@@ -107,6 +108,6 @@ def test_what_a_run_configuration_declares_is_in_the_header(example, answer, tmp
     path.write_text("micro_batch_size = 2\nexpert_model_parallel_size = 8\n")
     (rank,) = analyze(example, Options(configuration=path), lambda _: None).ranks
 
-    settings = dict(unpacked(rank.profile, "run").header.work.settings)
+    settings = dict(unpack_profile(rank.profile, "run").header.work.settings)
     assert settings["micro_batch_size"] == "2"
-    assert unpacked(answer.ranks[0].profile, "run").header.work.settings == ()
+    assert unpack_profile(answer.ranks[0].profile, "run").header.work.settings == ()

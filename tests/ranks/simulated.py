@@ -26,7 +26,7 @@ from wallscope.model.profile import (
     ProfiledInput,
 )
 from wallscope.model.profile import Work as Told
-from wallscope.profile.collectives import rank_collectives
+from wallscope.profile.build import rank_collectives
 
 US, MS = 1_000, 1_000_000
 START_UTC_NS = 1_790_000_000_000_000_000

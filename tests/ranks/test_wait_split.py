@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.ranks.simulated import MS, US, Meet, Work, played, profiles
 from wallscope.model.catalogue import undivided
 from wallscope.model.kinds import Axis, Collective
-from wallscope.profile.splitting import undivided_profile
+from wallscope.profile.merge import join_split_causes
 from wallscope.ranks.job import match_ranks
 from wallscope.ranks.wait_split import PARTS, split_profile
 from wallscope.walls.diagnosis import decided
@@ -81,7 +81,7 @@ def test_a_split_keeps_all_sums_and_can_be_undone(steps, has_communicators):
 
     for before, after in zip(told, found.profiles, strict=True):
         assert_same_time(before, after)
-        assert undivided_profile(after).owned.sort(pl.all()).equals(before.owned.sort(pl.all()))
+        assert join_split_causes(after).owned.sort(pl.all()).equals(before.owned.sort(pl.all()))
     again = match_ranks(found.profiles, judged)
     assert [one.owned.rows() for one in again.profiles] == [one.owned.rows() for one in found.profiles]
     assert again.job == found.job
@@ -168,4 +168,4 @@ def test_without_partners_it_stays_one():
     (alone,) = match_ranks(told, judged).profiles
 
     assert WHOLE in set(alone.owned["cause"])
-    assert alone.owned.equals(undivided_profile(alone).owned)
+    assert alone.owned.equals(join_split_causes(alone).owned)

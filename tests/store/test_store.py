@@ -17,12 +17,12 @@ from tests.profile.random_profiles import profile_of
 from wallscope.errors import StoreError
 from wallscope.model import record as nouns
 from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank
-from wallscope.profile import packed, unpacked
+from wallscope.profile.codec import pack_profile, unpack_profile
 from wallscope.store import Store, object_name, records, run_noise
 
 ROOT = Path(__file__).resolve().parents[2]
 BED = nouns.Testbed("NVIDIA H100", 16, 1, "step", "train_step", {"model": "moe"})
-PROFILES = [packed(profile_of(f"capture {number}", steps(3, seed=number))) for number in range(4)]
+PROFILES = [pack_profile(profile_of(f"capture {number}", steps(3, seed=number))) for number in range(4)]
 
 
 def run(commit, number=0, recorded_ns=1, typical_ns=100, testbed=BED):
@@ -68,7 +68,7 @@ def test_what_is_kept_is_found_by_commit_and_its_beginning(store):
 
     assert store.commit("abcd") == store.commit("abcdef0123") == "abcdef0123"
     assert store.records("abcdef0123") == (record,)
-    assert unpacked(store.profile(record.speaking.object), "x").steps.height == 3
+    assert unpack_profile(store.profile(record.speaking.object), "x").steps.height == 3
 
 
 def test_a_run_recorded_twice_is_there_once(store):

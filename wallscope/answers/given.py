@@ -5,7 +5,7 @@ from pathlib import Path
 
 from wallscope.errors import InputError
 from wallscope.model.analysis import SCHEMA, Analysis
-from wallscope.profile import unpacked
+from wallscope.profile.codec import unpack_profile
 
 ANSWER = ".json"
 _AGAIN = "make it with `wallscope analyze … --json`"
@@ -44,5 +44,5 @@ def given_answer(path: Path) -> Analysis:
     for rank in found.ranks:
         if rank.profile is None:
             raise InputError(f"{path} — lacks the profile of a rank — {_AGAIN}")
-        unpacked(rank.profile, str(path))
+        unpack_profile(rank.profile, str(path))
     return found

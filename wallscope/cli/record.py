@@ -93,10 +93,10 @@ def _record(
     from wallscope.compare.typical import deciding, typical_step  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.kinds import Wall  # noqa: PLC0415
     from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
-    from wallscope.profile import packed  # noqa: PLC0415
+    from wallscope.profile.codec import pack_profile  # noqa: PLC0415
     from wallscope.store import object_name  # noqa: PLC0415
 
-    objects = [packed(profile) for profile in run]
+    objects = [pack_profile(profile) for profile in run]
     steps = [typical_step((profile,)) for profile in run]
     computing = [step.walls[Wall.COMPUTE] / step.step_ns if step.step_ns else 0.0 for step in steps]
     speaks = min(range(len(run)), key=lambda place: (computing[place], place))

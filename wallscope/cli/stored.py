@@ -140,12 +140,12 @@ def _side(
     every: "tuple[Record, ...]",
 ) -> "Side":
     from wallscope.compare import Noise, Side  # noqa: PLC0415  # keeps --help fast
-    from wallscope.profile import unpacked  # noqa: PLC0415
+    from wallscope.profile.codec import unpack_profile  # noqa: PLC0415
     from wallscope.store import run_noise  # noqa: PLC0415
 
     name, commit = named
     runs = tuple(
-        tuple(unpacked(store.profile(rank.object), f"{store}: {commit[:12]}") for rank in record.ranks)
+        tuple(unpack_profile(store.profile(rank.object), f"{store}: {commit[:12]}") for rank in record.ranks)
         for record in records
         if record.testbed == testbed
     )

@@ -10,7 +10,7 @@ from wallscope.errors import ComparisonError
 from wallscope.model.catalogue import UNSPLIT, is_part, undivided
 from wallscope.model.comparison import Mismatch
 from wallscope.model.profile import Profile
-from wallscope.profile.splitting import undivided_profile
+from wallscope.profile.merge import join_split_causes
 from wallscope.thresholds import UNTOLD_PART_SHARE
 
 _TOLD, _NOT_TOLD = "told from moving", "not told from moving"
@@ -52,7 +52,7 @@ def alike(base: Profiles, head: Profiles, gated: Sequence[str]) -> Alike:
         for side in shares
     ]
     found = (Mismatch("waiting for peers", told[0], told[1], "note"),) if untold else ()
-    ours, theirs = (tuple(undivided_profile(one, whole) for one in side) for side in (base, head))
+    ours, theirs = (tuple(join_split_causes(one, whole) for one in side) for side in (base, head))
     return Alike(ours, theirs, found)
 
 

@@ -17,7 +17,8 @@ from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
-from wallscope.profile import profiled, unpacked
+from wallscope.profile.build import add_profiles
+from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.thresholds import CAPTURES_APART_NS
 from wallscope.units import plural
@@ -95,7 +96,7 @@ def _read(path: Source, outcome: Outcome) -> _Given | tuple[Source, WallscopeErr
         return path, outcome
     try:
         packed = [rank.profile for rank in outcome.ranks if rank.profile is not None]
-        return _Given(path, outcome, tuple(unpacked(one, str(path)) for one in packed))
+        return _Given(path, outcome, tuple(unpack_profile(one, str(path)) for one in packed))
     except ProfileError as error:
         return path, error
 
@@ -198,7 +199,7 @@ def _joined(given: Sequence[_Given], findings: tuple[Finding, ...]) -> JobAnswer
         diagnosis=replace(speaking.diagnosis, rank_index=place),
         job=_limited(job, findings),
     )
-    told = profiled(told_again(found, known), known.profiles) if job.collectives.matched else found
+    told = add_profiles(told_again(found, known), known.profiles) if job.collectives.matched else found
     return JobAnswer(told, known)
 
 

@@ -8,7 +8,7 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.exported import TABLES, Table
 from wallscope.model.exported_job import JOB_TABLES
 from wallscope.model.report import Report
-from wallscope.profile import unpacked
+from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes, job_table
 from wallscope.walls.diagnosis import dominant_wall
@@ -22,7 +22,7 @@ def rejoined(analysis: Analysis) -> MatchedJob:
         ProfileError: one is of another version.
     """
     profiles = [
-        unpacked(rank.profile, analysis.inputs[rank.input].name)
+        unpack_profile(rank.profile, analysis.inputs[rank.input].name)
         for rank in analysis.ranks
         if rank.profile is not None
     ]

@@ -12,7 +12,7 @@ from wallscope.arrays.lookup import rows_of
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
-from wallscope.profile.codes import codes
+from wallscope.profile.operation_keys import encode_pairs
 from wallscope.timeline.ordinary import is_ordinary
 from wallscope.timeline.spans import Times
 
@@ -82,4 +82,4 @@ def rows_in_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
 
 def locate_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
     """Return the index of the step of each row that is of some steps, and the index of that row, int64."""
-    return rows_of(codes(steps, "step"), codes(rows, "step"))
+    return rows_of(encode_pairs(steps, "step"), encode_pairs(rows, "step"))

@@ -24,8 +24,8 @@ from wallscope.model.catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLI
 from wallscope.model.job import PipelineStage
 from wallscope.model.kinds import Axis
 from wallscope.model.profile import Profile
-from wallscope.profile.codes import codes
-from wallscope.profile.splitting import MOVES, moved, on_axes, undivided_profile
+from wallscope.profile.merge import MOVES, join_split_causes, move_time, on_axes
+from wallscope.profile.operation_keys import encode_pairs
 from wallscope.ranks.clocks import SYMMETRIC
 from wallscope.ranks.step_sums import Steps, locate_steps, rows_in_steps
 from wallscope.thresholds import EARLY_RECEIVER_NS
@@ -106,7 +106,7 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
 
     Where nothing was matched it stays one cause an axis.
     """
-    whole = undivided_profile(profile)
+    whole = join_split_causes(profile)
     if rows.is_empty() or not rows["is_whole"].any():
         return whole
     steps = whole.steps[np.lexsort([whole.steps[name].to_numpy() for name in ("start_ns", "input")])]
@@ -116,19 +116,19 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     at, row = locate_steps(steps, owned)
     owned, at = _by_kind(owned[row], at, at)
     supply, begins = _supply(rows, steps)
-    given, laid = dict(runs(codes(supply, "key"))), _parts(supply)
+    given, laid = dict(runs(encode_pairs(supply, "key"))), _parts(supply)
     own_ns = owned["owned_ns"].to_numpy()
     moved_ns = np.zeros((len(owned), len(PARTS)), np.int64)
-    for kind, mine in runs(codes(owned, "key")):
+    for kind, mine in runs(encode_pairs(owned, "key")):
         if kind in given:
             parts = laid[given[kind]]
             moved_ns[mine] = _shares(at[mine], own_ns[mine], begins[given[kind]], parts)
-    return moved(whole, _moves(owned, moved_ns))
+    return move_time(whole, _moves(owned, moved_ns))
 
 
 def _by_kind(rows: pl.DataFrame, at: Rows, within: Rows) -> tuple[pl.DataFrame, Rows]:
     """Return rows and their steps, sorted by kind of operation of a capture, then by `within`."""
-    order = np.lexsort([within, codes(rows, "key")])
+    order = np.lexsort([within, encode_pairs(rows, "key")])
     return rows[order], at[order]
 
 

@@ -12,7 +12,8 @@ from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.frames import BUDGET_PARTS, SLICES
 from wallscope.model.selection import Selection
-from wallscope.profile import Described, Tables, described, tables
+from wallscope.profile.build import ProfileTables, build_tables
+from wallscope.profile.step_slices import OperationDescriptions, describe_operations
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import Times
 from wallscope.tuning import give_back
@@ -83,7 +84,7 @@ class Account:
     walls: Times
     unresolved: Times
     pressure: MemoryPressure
-    tables: Tables
+    tables: ProfileTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,16 @@ class _Gathered:
     divided: Divided
     facts: OperationFacts
     evidence: Evidence
-    described: Once[Described]
+    described: Once[OperationDescriptions]
 
 
 def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
     """One account a rank."""
     written = divided.phases.texts[divided.phases.path_of_range[:-1]]
     known = Once(
-        lambda: described(divided.capture, divided.projected, written, facts.axes, facts.collectives)
+        lambda: describe_operations(
+            divided.capture, divided.projected, written, facts.axes, facts.collectives
+        )
     )
     gathered = _Gathered(divided, facts, evidence, known)
     ranks = rank_windows(divided)
@@ -199,7 +202,7 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
             recomputed_share(work, facts.recomputed),
             allocator_retries(windows, capture, rank["process"]),
         ),
-        tables=tables(operations, windows, slices, gathered.described()),
+        tables=build_tables(operations, windows, slices, gathered.described()),
     )
 
 

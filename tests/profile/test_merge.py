@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.profile.random_profiles import OPERATIONS, profile_of
 from wallscope.model.kinds import Absent, DeviceState
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED
-from wallscope.profile.splitting import MOVES, moved
+from wallscope.profile.merge import MOVES, move_time
 
 CAUSES = ("communication/ep/transfer", "communication/ep/unsplit", "host/launch")
 STATES = ((DeviceState.COMPUTE, None), (DeviceState.IDLE, Absent.BLOCKING), (DeviceState.IDLE, None))
@@ -50,7 +50,7 @@ def test_moves_take_the_first_nanoseconds(told):
         owned=pl.DataFrame(owned, schema=STEP_OWNED, orient="row").sort("step", "key", "cause"),
         causes=made(STEP_CAUSES, device).sort("step", "cause", "state", "absent", nulls_last=True),
     )
-    after = moved(before, pl.DataFrame(moves, schema=MOVES, orient="row"))
+    after = move_time(before, pl.DataFrame(moves, schema=MOVES, orient="row"))
 
     assert after.owned.rows() == dull_owned(before.owned, wanted)
     assert after.causes.rows() == dull_causes(before.causes, wanted)

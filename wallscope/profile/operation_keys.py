@@ -1,7 +1,8 @@
-"""What operations are told apart by, in numbers: each kind of them has one, and so have its texts.
+"""What identifies operations, in numbers: each kind has one, and so have its texts.
 
-A text is its place among all that is said of the operations of a capture, a value of an enumeration its
-place in that; nothing comes after all of them.
+A text is numbered by its index among all texts of the operations of a capture, a value of an enumeration by
+its index in that; nothing is numbered after all of them. Steps and kinds of several captures are numbered by
+the capture and the number there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,29 @@ from wallscope.model.kinds import (
 )
 from wallscope.model.profile import OPERATION_KEYS
 
-PATH, CATEGORY, NAME = range(3)  # their places in a row, as in `OPERATION_KEYS` without the key
+_BITS = 32
+
+
+def encode_pairs(rows: pl.DataFrame, name: str) -> Rows:
+    """Return a number for `input` and another column of each row, in order of both; -1 where that is null.
+
+    >>> encode_pairs(pl.DataFrame({"input": [0, 1, 1], "step": [7, 2, None]}), "step").tolist()
+    [7, 4294967298, -1]
+    """
+    of_input = rows["input"].to_numpy().astype(np.int64) << _BITS
+    return of_input | filled(rows[name])  # all bits of -1 are set
+
+
+def decode_pairs(found: Rows, name: str) -> dict[str, Rows]:
+    """Return the columns that numbers were made of, none of which is null.
+
+    >>> {name: own.tolist() for name, own in decode_pairs(np.array([7, 4294967298]), "step").items()}
+    {'input': [0, 1], 'step': [7, 2]}
+    """
+    return {"input": found >> _BITS, name: found & ((1 << _BITS) - 1)}
+
+
+PATH_COLUMN, CATEGORY_COLUMN, NAME_COLUMN = range(3)  # of `OPERATION_KEYS` without the key
 STATES, ABSENTS = members(DeviceState), members(Absent)
 _VALUES = {"axis": members(Axis), "backend": members(Backend), "precision": members(Precision)}
 _MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
@@ -35,10 +58,10 @@ _NO_OPERATION = len(Collective)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """All that is said of operations.
+class OperationTexts:
+    """All texts of operations.
 
-    `texts` are in order, null after the last. Elsewhere stands the place of a text there: of each kernel
+    `texts` are in order, null after the last. The other fields index it: of each kernel
     name, each name of a call, the path of each range, and of the texts that are always there (`fixed`).
     """
 
@@ -50,27 +73,29 @@ class Said:
 
     @property
     def nothing(self) -> int:
-        """The place of what is not said."""
+        """The index of no text."""
         return len(self.texts) - 1
 
     def places(self, texts: Iterable[str]) -> Rows:
-        """The places of texts that are always there; one more at the end for nothing."""
+        """Return the places of texts that are always there; one more at the end for nothing."""
         return np.array([*(self.fixed[str(text)] for text in texts), self.nothing], np.int64)
 
     def ends(self) -> Rows:
-        """The numbers of nothing, by column of `OPERATION_KEYS` without the key."""
+        """Return the numbers of nothing, by column of `OPERATION_KEYS` without the key."""
         return np.array([*[self.nothing] * 3, _NO_AXIS, _NO_BACKEND, _NO_PRECISION], np.int64)
 
 
-def said(kernels: pl.Series, calls: pl.Series, ranges: pl.Series, fixed: Sequence[str]) -> Said:
-    """What is said of operations by names of kernels and calls, paths of ranges, and always."""
+def index_texts(
+    kernels: pl.Series, calls: pl.Series, ranges: pl.Series, fixed: Sequence[str]
+) -> OperationTexts:
+    """Number the texts of operations: names of kernels and calls, paths of ranges, and fixed ones."""
     parts = [kernels, calls, ranges, pl.Series(fixed, dtype=pl.String)]
     every = pl.concat([part.alias("text") for part in parts])
     texts = every.unique().sort()
     places = filled(every.cast(pl.Enum(texts))).astype(np.int64)
     ends = np.cumsum([len(part) for part in parts])
     of_kernels, of_calls, of_ranges, always = np.split(places, ends[:-1])
-    return Said(
+    return OperationTexts(
         pl.concat([texts, texts.clear(1)]),
         of_kernels,
         of_calls,
@@ -79,25 +104,26 @@ def said(kernels: pl.Series, calls: pl.Series, ranges: pl.Series, fixed: Sequenc
     )
 
 
-def kinds_of(
-    operations: pl.DataFrame, around: Rows, told: Said, precisions: Rows, axes: pl.DataFrame
+def number_kinds(
+    operations: pl.DataFrame, around: Rows, known: OperationTexts, precisions: Rows, axes: pl.DataFrame
 ) -> tuple[Rows, Rows]:
-    """The kinds of operations (a row each, by `OPERATION_KEYS` without the key), and that of each operation.
+    """Return the kinds of operations (a row each, `OPERATION_KEYS` without the key), and that of each one.
 
     Args:
         operations: `CLASSIFIED`, by number.
-        around: the place of the path around each.
-        told: what is said of them.
+        around: the index of the path around each.
+        known: texts of the operations.
         precisions: places in `Precision`, by kernel name.
         axes: `AXES`.
     """
     (name, category, backend), shape = combined(
-        (precisions.size + 1, len(_CATEGORIES) + 1, _NO_BACKEND + 1), *_named(operations, precisions.size)
+        (precisions.size + 1, len(_CATEGORIES) + 1, _NO_BACKEND + 1),
+        *_kernel_columns(operations, precisions.size),
     )
     (shapes, operation, axis), meant = combined(
-        (name.size, _NO_OPERATION + 1, _NO_AXIS + 1), shape, *_on_axes(operations, axes)
+        (name.size, _NO_OPERATION + 1, _NO_AXIS + 1), shape, *_axis_columns(operations, axes)
     )
-    paths, path = ranked(around, len(told.texts))
+    paths, path = ranked(around, len(known.texts))
     (path, at), kind = combined((paths.size, shapes.size), path, meant)
 
     operation, axis = operation[at], axis[at]
@@ -107,8 +133,8 @@ def kinds_of(
     rows = np.stack(
         [
             paths[path],
-            np.where(is_told, told.places(Collective)[operation], told.places(_CATEGORIES)[category]),
-            np.append(told.kernels, told.fixed[""])[name],
+            np.where(is_told, known.places(Collective)[operation], known.places(_CATEGORIES)[category]),
+            np.append(known.kernels, known.fixed[""])[name],
             axis,
             backend,
             np.where(is_product, np.append(precisions, _NO_PRECISION)[name], _NO_PRECISION),
@@ -119,7 +145,7 @@ def kinds_of(
     return kinds, row[kind]
 
 
-def _named(operations: pl.DataFrame, names: int) -> tuple[Rows, ...]:
+def _kernel_columns(operations: pl.DataFrame, names: int) -> tuple[Rows, ...]:
     """Kernel name, category and backend of each operation; `names` stands for no kernel."""
     return (
         filled(operations["name"], names),
@@ -128,8 +154,8 @@ def _named(operations: pl.DataFrame, names: int) -> tuple[Rows, ...]:
     )
 
 
-def _on_axes(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, Rows]:
-    """What each operation does, and on which axis."""
+def _axis_columns(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, Rows]:
+    """Return what each operation does, and on which axis."""
     row, held = rows_of(operations["op"].to_numpy(), axes["op"].to_numpy())
     operation = np.full(len(operations), _NO_OPERATION)
     operation[row] = filled(axes["operation"], _NO_OPERATION)[held]
@@ -138,12 +164,14 @@ def _on_axes(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, Rows]:
     return operation, axis
 
 
-def spelled(rows: Rows, told: Said) -> pl.DataFrame:
+def key_table(rows: Rows, known: OperationTexts) -> pl.DataFrame:
     """`OPERATION_KEYS` of kinds, numbered in their order."""
     return pl.DataFrame(
         {
             "key": np.arange(len(rows)),
-            **{name: told.texts[rows[:, column]] for column, name in enumerate(("path", "category", "name"))},
+            **{
+                name: known.texts[rows[:, column]] for column, name in enumerate(("path", "category", "name"))
+            },
             **{name: values[rows[:, column]] for column, (name, values) in enumerate(_VALUES.items(), 3)},
         },
         schema=OPERATION_KEYS,

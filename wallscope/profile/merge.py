@@ -1,7 +1,8 @@
-"""Who pays, by finer or coarser names: time goes from one cause to another, and sums stay what they were."""
+"""Profiles changed: several of one rank joined, and time moved from cause to cause, so that sums stay."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -10,12 +11,73 @@ import polars as pl
 from wallscope.arrays.columns import Rows, filled
 from wallscope.arrays.groups import combined, spread, summed
 from wallscope.arrays.lookup import are_among, rows_of
+from wallscope.errors import ProfileError
 from wallscope.model.catalogue import is_part, undivided
 from wallscope.model.kinds import Absent
-from wallscope.model.profile import STEP_CAUSES, STEP_OWNED, Profile
-from wallscope.profile.codes import codes, decoded
-from wallscope.profile.kinds import ABSENTS, STATES
+from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES, STEP_OWNED, Header, Profile, ProfiledInput
+from wallscope.profile.codec import TABLES
+from wallscope.profile.operation_keys import ABSENTS, STATES, decode_pairs, encode_pairs
 from wallscope.timeline.spans import Times, distinct
+
+_KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
+
+
+def merge_profiles(first: Profile, *others: Profile) -> Profile:
+    """Join the steps of profiles of one rank and kind of work; associative, commutative, idempotent.
+
+    Raises:
+        ProfileError: they are of different ranks or work, or contradict each other in one step.
+    """
+    return reduce(_merge_two, others, first)
+
+
+def _merge_two(one: Profile, other: Profile) -> Profile:
+    inputs = tuple(sorted({*one.header.inputs, *other.header.inputs}, key=_by_fingerprint))
+    keys = pl.concat([one.keys, other.keys]).select(_KEY).unique().sort(_KEY, nulls_last=True)
+    keys = keys.with_row_index("key").select(OPERATION_KEYS.names()).cast(OPERATION_KEYS)
+    sides = [_renumber(side, inputs, keys) for side in (one, other)]
+    if replace(one.header, inputs=()) != replace(other.header, inputs=()):
+        raise ProfileError("profiles — they are of different ranks or work — merge those of one rank alone")
+    frames = {
+        name: pl.concat([getattr(side, name) for side in sides]).unique().sort(pl.all(), nulls_last=True)
+        for name in TABLES
+        if name != "keys"
+    }
+    profile = Profile(
+        Header(one.header.rank, one.header.device, one.header.work, inputs), keys=keys, **frames
+    )
+    is_twice = profile.steps.select(pl.struct("input", "step").is_duplicated().any()).item()
+    if is_twice or len({entry.fingerprint for entry in inputs}) < len(inputs):
+        raise ProfileError("profiles — they tell different things of one step — analyse the captures again")
+    return profile
+
+
+def _renumber(profile: Profile, inputs: tuple[ProfiledInput, ...], keys: pl.DataFrame) -> Profile:
+    """Return the profile with the places of captures and the numbers of keys of the union."""
+    place = pl.Series([inputs.index(entry) for entry in profile.header.inputs], dtype=pl.UInt32)
+    both = profile.keys.join(keys.rename({"key": "new"}), on=_KEY, how="left", nulls_equal=True)
+    number = both.sort("key")["new"]
+
+    def renumber_inputs(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(place.gather(frame["input"]).alias("input"))
+
+    def renumber_keys(frame: pl.DataFrame) -> pl.DataFrame:
+        return renumber_inputs(frame).with_columns(number.gather(frame["key"]).alias("key"))
+
+    return replace(
+        profile,
+        steps=renumber_inputs(profile.steps),
+        work=renumber_keys(profile.work),
+        owned=renumber_keys(profile.owned),
+        causes=renumber_inputs(profile.causes),
+        recoverable=renumber_inputs(profile.recoverable),
+        collectives=renumber_keys(profile.collectives),
+    )
+
+
+def _by_fingerprint(entry: ProfiledInput) -> tuple[str, str]:
+    return (entry.fingerprint, repr(entry))
+
 
 MOVES: Final = pl.Schema(
     {
@@ -44,42 +106,44 @@ class _Moves:
     first_ns: Times
 
 
-def moved(profile: Profile, moves: pl.DataFrame) -> Profile:
-    """The profile with time under other causes; `moves` (`MOVES`) take no more than is there."""
+def move_time(profile: Profile, moves: pl.DataFrame) -> Profile:
+    """Return the profile with time under other causes; `moves` (`MOVES`) take no more than is there."""
     if moves.is_empty():
         return profile
     tables = (profile.owned, profile.causes, moves)
-    steps = distinct(np.concatenate([codes(table, "step") for table in tables]))
-    told = [profile.causes["cause"], *(moves[name] for name in ("cause", "to"))]
-    causes = pl.Series("cause", sorted(set().union(*(column.unique() for column in told))), dtype=pl.String)
+    steps = distinct(np.concatenate([encode_pairs(table, "step") for table in tables]))
+    columns = [profile.causes["cause"], *(moves[name] for name in ("cause", "to"))]
+    causes = pl.Series(
+        "cause", sorted(set().union(*(column.unique() for column in columns))), dtype=pl.String
+    )
     return replace(
         profile,
-        owned=_owned(profile.owned, moves, steps, len(profile.keys), causes),
-        causes=_causes(profile.causes, moves, steps, causes),
+        owned=_move_owned(profile.owned, moves, steps, len(profile.keys), causes),
+        causes=_move_causes(profile.causes, moves, steps, causes),
     )
 
 
-def _numbers(causes: pl.Series, told: pl.Series) -> Rows:
-    """The places of causes among all."""
-    return filled(told.cast(pl.Enum(causes))).astype(np.int64)
+def _numbers(causes: pl.Series, columns: pl.Series) -> Rows:
+    """Return the places of causes among all."""
+    return filled(columns.cast(pl.Enum(causes))).astype(np.int64)
 
 
-def _summed_moves(sizes: tuple[int, int, int], place: Rows, moves: pl.DataFrame, causes: pl.Series) -> _Moves:
+def _sum_moves(sizes: tuple[int, int, int], place: Rows, moves: pl.DataFrame, causes: pl.Series) -> _Moves:
     (place, cause, to), group = combined(
         sizes, place, _numbers(causes, moves["cause"]), _numbers(causes, moves["to"])
     )
     ns = summed(group, moves["moved_ns"].to_numpy(), place.size)
-    return _Moves(place, cause, to, ns, _before(place * causes.len() + cause, ns))
+    return _Moves(place, cause, to, ns, _time_before(place * causes.len() + cause, ns))
 
 
-def _before(number: Rows, ns: Times) -> Times:
-    """What rows of the same number, which are together, have before each."""
+def _time_before(number: Rows, ns: Times) -> Times:
+    """Return what rows of the same number, which are together, have before each."""
     upto: Times = np.cumsum(ns) - ns
     return upto - upto[np.searchsorted(number, number)]
 
 
-def undivided_profile(profile: Profile, wholes: Collection[str] | None = None) -> Profile:
-    """The profile with what collectives own under one cause an axis, as one rank alone tells it.
+def join_split_causes(profile: Profile, wholes: Collection[str] | None = None) -> Profile:
+    """Return the profile with the time of collectives under one cause an axis, as of one rank alone.
 
     `wholes` are the causes that stand for all of an axis, where only some are meant.
     """
@@ -92,23 +156,24 @@ def undivided_profile(profile: Profile, wholes: Collection[str] | None = None) -
         whole = {cause: name for cause, name in whole.items() if name in wholes}
     parts = own.filter(pl.col("cause").is_in(list(whole)))
     moves = parts.with_columns(to=pl.col("cause").replace(whole), moved_ns=pl.col("owned_ns"))
-    return moved(profile, moves.select(MOVES.names()).cast(MOVES))
+    return move_time(profile, moves.select(MOVES.names()).cast(MOVES))
 
 
 def on_axes(profile: Profile) -> pl.DataFrame:
-    """What operations with an axis own, with their `axis`."""
+    """Return what operations with an axis own, with their `axis`."""
     axis = profile.keys["axis"]
     key = profile.owned["key"].to_numpy()
     own = profile.owned[np.flatnonzero(axis.is_not_null().to_numpy()[key])]
     return own.hstack([axis[own["key"]]])
 
 
-def _owned(
+def _move_owned(
     owned: pl.DataFrame, moves: pl.DataFrame, steps: Rows, keys: int, causes: pl.Series
 ) -> pl.DataFrame:
-    """What is owned after moves, in order; rows of kinds of operations that moves do not touch stay."""
+    """Apply moves to owned time, in order; rows of kinds of operations that moves do not touch stay."""
     number, moving = (
-        np.searchsorted(steps, codes(rows, "step")) * keys + rows["key"].to_numpy() for rows in (owned, moves)
+        np.searchsorted(steps, encode_pairs(rows, "step")) * keys + rows["key"].to_numpy()
+        for rows in (owned, moves)
     )
     if (number[1:] < number[:-1]).any():
         order = np.argsort(number, kind="stable")
@@ -116,13 +181,13 @@ def _owned(
     sizes = (steps.size * keys, len(causes), len(causes))
     is_touched = are_among(number, moving)
     touched, kept = np.flatnonzero(is_touched), np.flatnonzero(~is_touched)
-    place, cause, own_ns, blocking_ns = _shifted(
-        number[touched], owned[touched], _summed_moves(sizes, moving, moves, causes), causes
+    place, cause, own_ns, blocking_ns = _apply_moves(
+        number[touched], owned[touched], _sum_moves(sizes, moving, moves, causes), causes
     )
     step, key = np.divmod(place, keys)
     changed = pl.DataFrame(
         {
-            **decoded(steps[step], "step"),
+            **decode_pairs(steps[step], "step"),
             "key": key,
             "cause": causes[cause],
             "owned_ns": own_ns,
@@ -134,7 +199,7 @@ def _owned(
     return both[np.argsort(np.concatenate([number[kept], place]), kind="stable")]
 
 
-def _shifted(
+def _apply_moves(
     place: Rows, owned: pl.DataFrame, moves: _Moves, causes: pl.Series
 ) -> tuple[Rows, Rows, Times, Times]:
     """Place, cause, time owned and time blocking after moves; of what blocked, moves take the first part."""
@@ -158,17 +223,22 @@ def _shifted(
     return place, cause, own_ns, blocking_ns
 
 
-def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: pl.Series) -> pl.DataFrame:
-    """The same of what the device did meanwhile: moves take the rows of a cause one after the other."""
-    step, cause = np.searchsorted(steps, codes(causes_of, "step")), _numbers(causes, causes_of["cause"])
+def _move_causes(
+    causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: pl.Series
+) -> pl.DataFrame:
+    """Apply moves to what the device did meanwhile: they take the rows of a cause one after the other."""
+    step, cause = (
+        np.searchsorted(steps, encode_pairs(causes_of, "step")),
+        _numbers(causes, causes_of["cause"]),
+    )
     state, absent = filled(causes_of["state"]), filled(causes_of["absent"], len(Absent))
     ns = causes_of["ns"].to_numpy()
     order = np.lexsort((absent, state, cause, step))
     step, cause, state, absent, ns = (column[order] for column in (step, cause, state, absent, ns))
     number = step * len(causes) + cause
-    low_ns = _before(number, ns)
+    low_ns = _time_before(number, ns)
     sizes = (steps.size, len(causes), len(causes))
-    parts = _summed_moves(sizes, np.searchsorted(steps, codes(moves, "step")), moves, causes)
+    parts = _sum_moves(sizes, np.searchsorted(steps, encode_pairs(moves, "step")), moves, causes)
     wanted = parts.place * len(causes) + parts.cause
     first = np.searchsorted(number, wanted)
     counts = np.searchsorted(number, wanted, side="right") - first
@@ -190,7 +260,7 @@ def _causes(causes_of: pl.DataFrame, moves: pl.DataFrame, steps: Rows, causes: p
     )
     return pl.DataFrame(
         {
-            **decoded(steps[step], "step"),
+            **decode_pairs(steps[step], "step"),
             "cause": causes[cause],
             "state": STATES[state],
             "absent": ABSENTS[absent],

@@ -10,13 +10,14 @@ import json
 import zlib
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
 from wallscope.errors import ProfileError
-from wallscope.model.analysis import PackedProfile
+from wallscope.model.analysis import SCHEMA, PackedProfile
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import (
     NULLABLE,
@@ -50,24 +51,26 @@ _AGAIN = "make it again with `wallscope analyze … --json`"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class EncodedTables:
     """Tables of a profile as JSON, to pack another that has some of them too."""
 
     texts: tuple[tuple[pl.DataFrame, str], ...] = ()
 
     def text(self, table: pl.DataFrame) -> str:
-        """A table as JSON."""
-        return next((text for known, text in self.texts if known is table), None) or _written(table)
+        """Return a table as JSON."""
+        return next((text for known, text in self.texts if known is table), None) or _encode_table(table)
 
 
-def written(profile: Profile) -> Written:
-    """The tables that stay as they are when ranks are joined."""
-    return Written(tuple((table, _written(table)) for table in (getattr(profile, name) for name in _LASTING)))
+def encode_tables(profile: Profile) -> EncodedTables:
+    """Return the tables that stay as they are when ranks are joined."""
+    return EncodedTables(
+        tuple((table, _encode_table(table)) for table in (getattr(profile, name) for name in _LASTING))
+    )
 
 
-def packed(profile: Profile, known: Written | None = None) -> PackedProfile:
-    """The profile as text; the same profile gives the same text with the same zlib."""
-    known = known or Written()
+def pack_profile(profile: Profile, known: EncodedTables | None = None) -> PackedProfile:
+    """Return the profile as text; the same profile gives the same text with the same zlib."""
+    known = known or EncodedTables()
     header = _json(_headers().dump_python(profile.header, mode="json"))
     text = _object({"header": header, **{name: known.text(getattr(profile, name)) for name in TABLES}})
     return PackedProfile(PROFILE_SCHEMA, base64.b64encode(zlib.compress(text.encode(), _EFFORT)).decode())
@@ -78,8 +81,8 @@ def _headers() -> TypeAdapter[Header]:
     return TypeAdapter(Header)
 
 
-def unpacked(stored: PackedProfile, origin: str) -> Profile:
-    """The profile that was packed; `origin` names its file in errors.
+def unpack_profile(stored: PackedProfile, origin: str) -> Profile:
+    """Return the profile that was packed; `origin` names its file in errors.
 
     Raises:
         ProfileError: it is damaged, or of another version.
@@ -90,11 +93,11 @@ def unpacked(stored: PackedProfile, origin: str) -> Profile:
             f" — {_AGAIN}"
         )
     try:
-        content = json.loads(_inflated(stored.data))
+        content = json.loads(_inflate(stored.data))
         content["collectives"].setdefault("key", [None] * len(content["collectives"]["place"]))
         header = _headers().validate_python(content["header"], strict=False)
         frames = {
-            name: _frame(content[name], schema, NULLABLE.get(name, frozenset()))
+            name: _decode_table(content[name], schema, NULLABLE.get(name, frozenset()))
             for name, schema in TABLES.items()
         }
     except (
@@ -117,7 +120,7 @@ def unpacked(stored: PackedProfile, origin: str) -> Profile:
     return profile
 
 
-def _inflated(data: str) -> bytes:
+def _inflate(data: str) -> bytes:
     stream = zlib.decompressobj()
     content = stream.decompress(base64.b64decode(data, validate=True), _MOST_BYTES)
     if not stream.eof or stream.unused_data:
@@ -125,30 +128,30 @@ def _inflated(data: str) -> bytes:
     return content
 
 
-def _written(frame: pl.DataFrame) -> str:
-    """A table as JSON: numbers as lists, text as codes into the distinct texts."""
-    return _object({column.name: _column_written(column) for column in frame})
+def _encode_table(frame: pl.DataFrame) -> str:
+    """Return a table as JSON: numbers as lists, text as codes into the distinct texts."""
+    return _object({column.name: _encode_column(column) for column in frame})
 
 
-def _column_written(column: pl.Series) -> str:
+def _encode_column(column: pl.Series) -> str:
     is_text = column.dtype == pl.String or isinstance(column.dtype, pl.Enum)
     if len(column) < _LONG:
-        return _json(_coded(column.to_list()) if is_text else column.to_list())
+        return _json(_encode_texts(column.to_list()) if is_text else column.to_list())
     if not is_text:
-        return _listed(column)
+        return _encode_numbers(column)
     column = column.cast(pl.String)
     texts = column.unique().drop_nulls().sort()
     codes = column.cast(pl.Enum(texts)).to_physical()
-    return _object({"texts": _json(texts.to_list()), "codes": _listed(codes)})
+    return _object({"texts": _json(texts.to_list()), "codes": _encode_numbers(codes)})
 
 
-def _coded(told: list[str | None]) -> dict[str, Any]:
-    texts = sorted({text for text in told if text is not None})
+def _encode_texts(values: list[str | None]) -> dict[str, Any]:
+    texts = sorted({text for text in values if text is not None})
     code_of: dict[str | None, int] = {text: code for code, text in enumerate(texts)}
-    return {"texts": texts, "codes": [code_of.get(text) for text in told]}
+    return {"texts": texts, "codes": [code_of.get(text) for text in values]}
 
 
-def _listed(numbers: pl.Series) -> str:
+def _encode_numbers(numbers: pl.Series) -> str:
     """Integers and truth values as JSON: polars spells them in a quarter of the time."""
     texts = numbers.cast(pl.String)
     if texts.has_nulls():
@@ -157,18 +160,18 @@ def _listed(numbers: pl.Series) -> str:
 
 
 def _object(members: dict[str, str]) -> str:
-    """An object of JSON out of values that are JSON already."""
+    """Return an object of JSON out of values that are JSON already."""
     return f"{{{','.join(f'{_json(name)}:{value}' for name, value in members.items())}}}"
 
 
-def _frame(columns: dict[str, Any], schema: pl.Schema, nullable: frozenset[str]) -> pl.DataFrame:
-    found = {name: _column(columns[name], dtype) for name, dtype in schema.items()}
+def _decode_table(columns: dict[str, Any], schema: pl.Schema, nullable: frozenset[str]) -> pl.DataFrame:
+    found = {name: _decode_column(columns[name], dtype) for name, dtype in schema.items()}
     if any(column.has_nulls() for name, column in found.items() if name not in nullable):
         raise ValueError
     return pl.DataFrame(found, schema=schema, strict=True)
 
 
-def _column(content: Any, dtype: pl.DataType) -> pl.Series:
+def _decode_column(content: Any, dtype: pl.DataType) -> pl.Series:
     if isinstance(content, dict):
         texts = pl.Series(content["texts"], dtype=pl.String, strict=True)
         codes = pl.Series(content["codes"], dtype=pl.UInt32, strict=True)  # nothing is below 0
@@ -177,7 +180,7 @@ def _column(content: Any, dtype: pl.DataType) -> pl.Series:
 
 
 def _is_sound(profile: Profile) -> bool:
-    """Whether numbers point at what is there, and what is owned sums to each step."""
+    """Return whether numbers point at what is there, and what is owned sums to each step."""
     known = profile.steps.select("input", "step", owned_ns=pl.col("end_ns") - pl.col("start_ns"))
     owned = profile.owned.group_by("input", "step").agg(pl.col("owned_ns").sum())
     has_keys = all(
@@ -194,10 +197,40 @@ def _is_sound(profile: Profile) -> bool:
 
 
 def _with_time(owned: pl.DataFrame) -> pl.DataFrame:
-    """The steps that take time, in order; of others nobody owns a slice."""
+    """Return the steps that take time, in order; of others nobody owns a slice."""
     return owned.filter(pl.col("owned_ns") != 0).sort("input", "step")
 
 
 def _on_walls(causes: pl.Series) -> bool:
-    """Whether each cause is one of a wall."""
+    """Return whether each cause is one of a wall."""
     return set(causes.unique().str.split("/").list.first()) <= set(map(str, Wall))
+
+
+def read_profiles(path: Path) -> tuple[Profile, ...]:
+    """Return the profiles of the ranks in an answer, in order.
+
+    Raises:
+        ProfileError: the file is no answer of this version, or holds no profile.
+    """
+    try:
+        answer = json.loads(path.read_text(encoding="utf-8"))
+        if answer.get("schema") != SCHEMA:
+            raise ProfileError(
+                f"{path} — is {str(answer.get('schema'))[:60]}, not {SCHEMA} — give what"
+                " `wallscope analyze … --json` wrote"
+            )
+        stored = [
+            PackedProfile(rank["profile"]["schema"], rank["profile"]["data"]) for rank in answer["ranks"]
+        ]
+    except OSError as error:
+        raise ProfileError(f"{path} — cannot be read: {error.strerror} — check the path") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ProfileError(
+            f"{path} — is no answer with profiles — make it with `wallscope analyze … --json`"
+        ) from error
+    if (
+        not all(isinstance(text, str) for entry in stored for text in (entry.schema, entry.data))
+        or not stored
+    ):
+        raise ProfileError(f"{path} — is no answer with profiles — make it with `wallscope analyze … --json`")
+    return tuple(unpack_profile(entry, str(path)) for entry in stored)

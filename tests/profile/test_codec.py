@@ -13,10 +13,11 @@ from tests.profile.random_profiles import OPERATIONS, profile_of, profiles
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.kinds import Wall
-from wallscope.profile import container, merged, packed, unpacked
-from wallscope.profile.container import TABLES
+from wallscope.profile import codec
+from wallscope.profile.codec import TABLES, pack_profile, unpack_profile
+from wallscope.profile.merge import merge_profiles
 
-ONE = packed(profile_of("a", [[1] * len(OPERATIONS)]))
+ONE = pack_profile(profile_of("a", [[1] * len(OPERATIONS)]))
 
 
 def assert_same(one, other):
@@ -27,16 +28,16 @@ def assert_same(one, other):
 
 @given(profiles())
 def test_what_is_read_is_what_was_written(profile):
-    assert_same(unpacked(packed(profile), "run.json"), profile)
+    assert_same(unpack_profile(pack_profile(profile), "run.json"), profile)
 
 
 @given(profiles("a"), profiles("b"), profiles("c"))
 def test_merging_is_associative_commutative_and_idempotent(a, b, c):
-    together = merged(a, b, c)
+    together = merge_profiles(a, b, c)
 
-    assert_same(merged(a, merged(b, c)), together)
-    assert_same(merged(c, b, a), together)
-    assert_same(merged(together, a), together)
+    assert_same(merge_profiles(a, merge_profiles(b, c)), together)
+    assert_same(merge_profiles(c, b, a), together)
+    assert_same(merge_profiles(together, a), together)
     assert together.steps["end_ns"].len() == sum(len(side.steps) for side in (a, b, c))
 
 
@@ -57,8 +58,8 @@ TOLD_SCHEMA = {"text": pl.String, "wall": pl.Enum(Wall), "time_ns": pl.Int64, "s
 def test_tables_are_written_as_json(long, rows):
     frame = pl.DataFrame(rows, schema=TOLD_SCHEMA, orient="row")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(container, "_LONG", long)
-        written = container._written(frame)
+        patch.setattr(codec, "_LONG", long)
+        written = codec._encode_table(frame)
 
     content = json.loads(written)
     assert json.dumps(content, separators=(",", ":")) == written
@@ -101,12 +102,12 @@ def changed(**parts):
         ),
         pytest.param(changed(owned=json.loads("{}")), "is damaged", id="table empty"),
         pytest.param(
-            packed(replace(profile_of("a", [[1] * 6]), owned=profile_of("a", [[2] * 6]).owned)),
+            pack_profile(replace(profile_of("a", [[1] * 6]), owned=profile_of("a", [[2] * 6]).owned)),
             "contradicts itself",
             id="owned does not sum to the step",
         ),
         pytest.param(
-            packed(replace(profile_of("a", [[1] * 6]), keys=profile_of("a", [[1] * 6]).keys.head(2))),
+            pack_profile(replace(profile_of("a", [[1] * 6]), keys=profile_of("a", [[1] * 6]).keys.head(2))),
             "contradicts itself",
             id="key of nothing",
         ),
@@ -114,7 +115,7 @@ def changed(**parts):
 )
 def test_a_damaged_profile_is_one_clear_line(stored, said):
     with pytest.raises(ProfileError, match=said) as failed:
-        unpacked(stored, "run.json")
+        unpack_profile(stored, "run.json")
 
     assert str(failed.value).startswith("run.json — ")
     assert "\n" not in str(failed.value)
@@ -123,12 +124,12 @@ def test_a_damaged_profile_is_one_clear_line(stored, said):
 def test_profiles_of_different_ranks_or_contents_are_not_merged():
     one = profile_of("a", [[1] * 6])
     with pytest.raises(ProfileError, match="different ranks"):
-        merged(one, replace(one, header=replace(one.header, rank=4)))
+        merge_profiles(one, replace(one, header=replace(one.header, rank=4)))
     with pytest.raises(ProfileError, match="different things"):
-        merged(one, profile_of("a", [[2] * 6]))
+        merge_profiles(one, profile_of("a", [[2] * 6]))
 
 
 def test_an_endless_profile_is_refused():
     bomb = base64.b64encode(zlib.compress(b"0" * 1_000_000)).decode()
     with pytest.raises(ProfileError, match="damaged"):
-        unpacked(PackedProfile(ONE.schema, bomb), "run.json")
+        unpack_profile(PackedProfile(ONE.schema, bomb), "run.json")
