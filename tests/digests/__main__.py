@@ -17,6 +17,7 @@ import argparse
 import fnmatch
 import os
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,17 +31,15 @@ BASELINE = Path(__file__).with_name("baseline.tsv")
 
 def all_digests(
     wanted: dict[str, tuple[str, ...]], jobs: int, keep: Path | None
-) -> dict[tuple[str, str], str]:
-    """Digests of the wanted kinds of inputs; the largest inputs are begun first."""
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Digests by kind of each input, as they are made; the largest inputs are begun first."""
     order = sorted(wanted, key=lambda name: (-inputs()[name].size_bytes, name))
-    found: dict[tuple[str, str], str] = {}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=prepare) as pool:
         tasks = [pool.submit(digested, name, wanted[name], keep) for name in order]
         for count, task in enumerate(as_completed(tasks), 1):
             name, digests, took_s = task.result()
-            found |= {(name, kind): value for kind, value in digests.items()}
             sys.stderr.write(f"{count}/{len(order)}  {took_s:5.1f} s  {name}\n")
-    return found
+            yield name, digests
 
 
 def read_baseline() -> dict[tuple[str, str], str]:
@@ -80,26 +79,27 @@ def main() -> None:
         sys.stdout.write("".join(f"{name}\n" for name in sorted(wanted)))
         return
     keep = None if options.keep is None else options.keep.absolute()
-    found = all_digests(wanted, options.jobs, keep)
     stored = read_baseline()
+    found: dict[tuple[str, str], str] = {}
+    different = 0
+    for name, digests in all_digests(wanted, options.jobs, keep):
+        found |= {(name, kind): value for kind, value in digests.items()}
+        for kind, value in digests.items():
+            if not options.write and stored.get((name, kind)) != value:
+                different += 1
+                said = "different" if (name, kind) in stored else "not in the baseline"
+                sys.stdout.write(f"{said}: {name}: {kind}\n")
+                sys.stdout.flush()
     if options.write:
         write_baseline(stored | found)
         sys.stdout.write(f"{len(found)} digests of {len(wanted)} inputs stored in {BASELINE.name}\n")
         return
-    known = {key: value for key, value in stored.items() if asked(*key)}
-    different = sorted(key for key in known.keys() & found.keys() if known[key] != found[key])
-    for name, kind in different:
-        sys.stdout.write(f"different: {name}: {kind}\n")
-    for name, kind in sorted(found.keys() - known.keys()):
-        sys.stdout.write(f"not in the baseline: {name}: {kind}\n")
-    absent = sorted({name for name, _ in known.keys() - found.keys()})
+    absent = sorted({name for name, kind in stored if asked(name, kind)} - wanted.keys())
     for name in absent:
         sys.stdout.write(f"not compared, absent here: {name}\n")
-    same = len(known.keys() & found.keys()) - len(different)
-    sys.stdout.write(
-        f"{same} digests the same, {len(different)} different, {len(absent)} inputs not compared\n"
-    )
-    sys.exit(1 if different or found.keys() - known.keys() else 0)
+    same = len(found) - different
+    sys.stdout.write(f"{same} digests the same, {different} different, {len(absent)} inputs not compared\n")
+    sys.exit(1 if different else 0)
 
 
 if __name__ == "__main__":
