@@ -68,17 +68,17 @@ def by_sqlite(path: Path) -> Callable[[], object]:
 def _tables(path: Path, reader: str) -> Callable[[], object]:
     from wallscope.cores import both  # noqa: PLC0415  # the other ways do without
     from wallscope.model.reader import Reader  # noqa: PLC0415
-    from wallscope.nsys.connection import opened  # noqa: PLC0415
-    from wallscope.nsys.tables import Database, database, read  # noqa: PLC0415
+    from wallscope.nsys.sources import open_tables  # noqa: PLC0415
+    from wallscope.nsys.tables import Database, make_database, read_table  # noqa: PLC0415
 
     def work() -> object:
-        with opened(path, reader=Reader(reader)) as tables:
-            source = database(path, tables)
+        with open_tables(path, reader=Reader(reader)) as tables:
+            source = make_database(path, tables)
             first, second = (partial(read_all, source, own) for own in BESIDE)
             return both(first, second)
 
     def read_all(source: Database, own: tuple[Table, ...]) -> object:
-        return [read(source, table, lambda _: None) for table in own]
+        return [read_table(source, table, lambda _: None) for table in own]
 
     return work
 

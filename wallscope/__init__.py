@@ -3,10 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from wallscope._version import __version__
+
 if TYPE_CHECKING:
     from wallscope.api import ComparisonResult, Result, WallscopeError, analyze, diff
 
-__version__ = "0.1.0"
 __all__ = ["ComparisonResult", "Result", "WallscopeError", "__version__", "analyze", "diff"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank
@@ -18,7 +18,8 @@ from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
 from wallscope.profile import Written, profiled, profiles, written
-from wallscope.ranks import Together, lanes, together
+from wallscope.ranks.job import MatchedJob, match_ranks
+from wallscope.ranks.tables import collective_lanes
 from wallscope.replays import Replays
 from wallscope.timeline.anchors import check_pattern, labelled
 from wallscope.timeline.axes import RangePaths
@@ -80,7 +81,7 @@ class Accounted:
     facts: OperationFacts
     place: int
     replays: Replays
-    together: Together | None = None
+    together: MatchedJob | None = None
 
 
 def analyze(path: Path, options: Options, progress: Progress) -> Analysis:
@@ -105,7 +106,7 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     if not isinstance(path, str):
         steps = path.steps
         timelines = tuple(replace(one, path=steps.filter(pl.col("step") == one.step)) for one in timelines)
-    met = MEETING_LANES.to_frame() if found.together is None else lanes(found.together)
+    met = MEETING_LANES.to_frame() if found.together is None else collective_lanes(found.together)
     return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS), path, met)
 
 
@@ -123,7 +124,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     configuration = RunConfiguration()
     odd: tuple[Finding, ...] = ()
     if options.configuration is not None:
-        from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
+        from wallscope.advice.configuration import read_configuration  # noqa: PLC0415
 
         read = read_configuration(options.configuration)
         configuration, odd = read.configuration, read.findings
@@ -136,14 +137,14 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     spoken = _spoken(parts, division, facts, evidence, options, configuration)
     analysis, own = spoken.analysis, spoken.profiles
 
-    from wallscope.fixes import asked_of_replay, with_fixes  # noqa: PLC0415
-    from wallscope.fixes.seen import seen  # noqa: PLC0415
+    from wallscope.advice.advise import add_fixes, replay_questions  # noqa: PLC0415
+    from wallscope.advice.trace_facts import collect_trace_facts  # noqa: PLC0415
 
-    trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
+    trace = collect_trace_facts(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
-    fixed = with_fixes(analysis, configuration, trace, names)
+    fixed = add_fixes(analysis, configuration, trace, names)
     replays = Replays(parts, facts, evidence, spoken.place, analysis.ranks[spoken.place])
-    asked = {fix.id: asked_of_replay(fix) for fix in first_screen(fixed.fixes or ())}
+    asked = {fix.id: replay_questions(fix) for fix in first_screen(fixed.fixes or ())}
     if any(asked.values()):
         progress("playing steps again")
         answer, packed = both(
@@ -157,7 +158,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
 
 def _have_rules() -> None:
     """Read the rules for fixes before they are asked; they need pydantic, which takes long to load."""
-    from wallscope.fixes.rules import shipped_rules  # noqa: PLC0415
+    from wallscope.advice.rules import shipped_rules  # noqa: PLC0415
 
     shipped_rules()
 
@@ -173,7 +174,7 @@ class _Spoken:
     profiles: tuple[Profile, ...]
     written: tuple[Written, ...]
     place: int
-    together: Together | None
+    together: MatchedJob | None
 
 
 def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
@@ -224,11 +225,11 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     if len(ranks) == 1:
         return _Spoken(analysis, own, (), place, None)
     known, already = both(
-        lambda: together(own, dominant_wall, parts.capture.world_size),
+        lambda: match_ranks(own, dominant_wall, parts.capture.world_size),
         lambda: tuple(written(profile) for profile in own),
     )
     if known.job.collectives.matched:
-        ranks = known.split(ranks, [len(ranks)] * len(ranks))
+        ranks = known.split_ranks(ranks, [len(ranks)] * len(ranks))
         found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
         if _may_speak(parts, ranks, known.job.critical_place):
             place = known.job.critical_place

@@ -11,6 +11,7 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.frames import PARTNERS
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.whatif import Question, Replay
+from wallscope.thresholds import FEWEST_PLAYED_WINDOWS_COUNT, FIX_REFUSED_OPERATIONS_COUNT, PATH_ERROR_SHARE
 from wallscope.timeline.paths import path_texts
 from wallscope.units import number, percent
 from wallscope.walls.accounting import Divided, rank_windows, windows_of
@@ -19,15 +20,12 @@ from wallscope.walls.evidence import OperationFacts
 from wallscope.walls.stretches import NO_ISSUER, held_operations, playable
 from wallscope.whatif import (
     FIXES,
-    MOST_UNASKED,
     NO_STEP,
     Player,
     answers_of_fixes,
     composition,
     refusal,
 )
-
-_FEWEST_WINDOWS = 2
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Replays:
         if isinstance(player, str):
             return player
         off = player.check.own_error
-        if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
+        if off > PATH_ERROR_SHARE:
             return f"played again with nothing changed, steps are {percent(off)} off"
         phases = self.parts.phases
         texts = path_texts(phases.paths, phases.names, phases.paths["path"])
@@ -89,11 +87,11 @@ class Replays:
     def _made(self) -> Player | str:
         parts = self.parts
         shown = windows_of(parts, parts.capture.ranks["rank_id"][self.place])
-        if len(shown.windows) < _FEWEST_WINDOWS:
+        if len(shown.windows) < FEWEST_PLAYED_WINDOWS_COUNT:
             return NO_STEP
         most = FIXES.most_operations
         alone = held_operations(shown, most)
-        if alone > MOST_UNASKED:
+        if alone > FIX_REFUSED_OPERATIONS_COUNT:
             return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
         count = len(parts.capture.ranks)
         if count > 1 and count * held_operations(shown, most // count) <= most:

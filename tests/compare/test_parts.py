@@ -8,7 +8,7 @@ from tests.ranks.simulated import US, Meet, Work, played, profiles
 from wallscope.compare.comparing import Asked, Side, compared
 from wallscope.compare.gates import gate_of
 from wallscope.errors import ComparisonError
-from wallscope.ranks import together
+from wallscope.ranks.job import match_ranks
 from wallscope.walls.diagnosis import decided
 
 WHOLE, PEER, MOVING = (f"communication/dp-gradient/{part}" for part in ("unsplit", "peer-wait", "transfer"))
@@ -20,7 +20,7 @@ def captured(late_us):
 
 
 def split(told):
-    return together(told, lambda walls, unknown: decided(walls, unknown).dominant).profiles
+    return match_ranks(told, lambda walls, unknown: decided(walls, unknown).dominant).profiles
 
 
 def other(told):

@@ -24,7 +24,7 @@ from wallscope.jobs.workers import outcomes
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
 from wallscope.profile import unpacked
-from wallscope.ranks import earliest_ns, job_frame, lanes, tracks
+from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks
 from wallscope.render.document import document
 
 
@@ -232,7 +232,7 @@ def test_tables_and_trace_of_a_job(job_folder, called, tmp_path):
 
 
 def test_the_tracks_of_ranks_are_on_one_clock(answer):
-    drawn = tracks(rejoined(answer))
+    drawn = job_tracks(rejoined(answer))
 
     assert [track.name for track in drawn if track.parent is None] == [
         f"rank {rank}" for rank in range(RANKS)
@@ -256,9 +256,9 @@ def test_what_ranks_tell_together_is_told_again_by_the_answer_alone(job_folder):
     again = rejoined(job.analysis)
 
     assert again.job == job.known.job
-    assert_frame_equal(lanes(again), lanes(job.known))
+    assert_frame_equal(collective_lanes(again), collective_lanes(job.known))
     for name in ("meetings", "late_ranks"):
-        assert_frame_equal(job_frame(again, name), job_frame(job.known, name))
+        assert_frame_equal(job_table(again, name), job_table(job.known, name))
 
 
 def test_lanes_show_who_came_last(answer):

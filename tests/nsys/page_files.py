@@ -5,7 +5,7 @@ from contextlib import closing
 
 from wallscope.errors import InputError
 from wallscope.model.reader import Reader
-from wallscope.nsys.connection import opened
+from wallscope.nsys.sources import open_tables
 from wallscope.nsys.sqlite_file import read_columns
 from wallscope.nsys.tables import Wanted
 
@@ -48,7 +48,7 @@ def changed(path, *statements):
 def paged(path, integers, texts=(), keys=None):
     """What the pages give: a frame, `None` where SQLite is left to read, or what is wrong with the file."""
     try:
-        with opened(path) as tables, path.open("rb", buffering=0) as stream:
+        with open_tables(path) as tables, path.open("rb", buffering=0) as stream:
             return read_columns(stream, tables.connection, Wanted("t", integers, texts, keys), lambda _: None)
     except InputError as error:
         return str(error)
@@ -57,8 +57,8 @@ def paged(path, integers, texts=(), keys=None):
 def plain(path, integers, texts=(), keys=None, reader=Reader.SQLITE):
     """What a reader gives: a frame, or what is wrong with the file."""
     try:
-        with opened(path, reader=reader) as tables:
-            return tables.frame(Wanted("t", integers, texts, keys), lambda _: None)
+        with open_tables(path, reader=reader) as tables:
+            return tables.read_frame(Wanted("t", integers, texts, keys), lambda _: None)
     except InputError as error:
         return str(error)
 

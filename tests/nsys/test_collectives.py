@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from fixtures.export import ExportWriter, global_pid
 from wallscope.model.events import COLLECTIVE_CALLS, COMMUNICATORS
-from wallscope.nsys.collectives import collectives
-from wallscope.nsys.connection import opened
-from wallscope.nsys.tables import database
-from wallscope.nsys.threads import process_of, threads
+from wallscope.nsys.collectives import read_collectives
+from wallscope.nsys.id_tables import number_threads, process_of
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.tables import make_database
 
 HOST = 200  # its global ids are negative
 PID = 1000
@@ -45,8 +45,8 @@ def quiet(_):
 
 @contextmanager
 def export(path):
-    with opened(path) as tables:
-        yield database(path, tables)
+    with open_tables(path) as tables:
+        yield make_database(path, tables)
 
 
 def tid(pid):
@@ -55,7 +55,7 @@ def tid(pid):
 
 def names_of_ranges(source):
     there = source.has("NVTX_EVENTS", "text", "textId")
-    rows = source.selected("SELECT text, textId FROM NVTX_EVENTS") if there else []
+    rows = source.select("SELECT text, textId FROM NVTX_EVENTS") if there else []
     return pl.DataFrame(rows, schema={"text": pl.String, "textId": pl.Int64}, orient="row", strict=False)
 
 
@@ -63,8 +63,8 @@ def found(path, shift_ns=0, pids=(PID, PID + 1)):
     tids = pl.Series("globalTid", [tid(pid) for pid in pids], pl.Int64)
     processes = tids.to_frame().select(globalPid=process_of("globalTid")).sort("globalPid")
     with export(path) as source:
-        numbered = threads(source, tids, processes.with_row_index("process"))
-        made = collectives(source, names_of_ranges(source), numbered, shift_ns, quiet)
+        numbered = number_threads(source, tids, processes.with_row_index("process"))
+        made = read_collectives(source, names_of_ranges(source), numbered, shift_ns, quiet)
     assert (made.calls.schema, made.communicators.schema) == (COLLECTIVE_CALLS, COMMUNICATORS)
     return made
 
@@ -367,8 +367,8 @@ def test_real_calls_of_nccl_are_told_by_their_names(name, traces):
     connection.close()
     with export(path) as source:
         pids = pl.DataFrame({"tid": tids}).select(globalPid=process_of("tid")).unique().sort("globalPid")
-        numbered = threads(source, pl.Series(tids), pids.with_row_index("process"))
-        made = collectives(source, names_of_ranges(source), numbered, 0, quiet)
+        numbered = number_threads(source, pl.Series(tids), pids.with_row_index("process"))
+        made = read_collectives(source, names_of_ranges(source), numbered, 0, quiet)
 
     assert dict(made.calls["operation"].value_counts().rows()) == dict(counted)
     assert made.calls["thread"].null_count() == 0

@@ -11,8 +11,8 @@ from fixtures.folders import folder_of, write_table
 from wallscope.errors import InputError
 from wallscope.model.capture import Capture, Export
 from wallscope.nsys import read_capture, read_contents
-from wallscope.nsys.folder import folder_tables
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
+from wallscope.nsys.sources import open_folder
 from wallscope.nsys.tables import Wanted
 
 FORMATS = (".parquet", ".arrow")
@@ -146,7 +146,7 @@ def test_a_command_says_the_same_of_a_folder(command, wallscope, tmp_path):
 def test_queries_see_the_values_that_sqlite_would_hold(values, kind, read, suffix, tmp_path):
     write_table(pl.DataFrame({"value": pl.Series(values, dtype=kind)}), tmp_path / f"StringIds{suffix}")
 
-    found = folder_tables(tmp_path).selected("SELECT string.value FROM StringIds AS string", ())
+    found = open_folder(tmp_path).select("SELECT string.value FROM StringIds AS string", ())
 
     assert found == [(value,) for value in read]
 
@@ -157,16 +157,16 @@ def test_rows_are_counted_and_keep_their_order(suffix, tmp_path):
     write_table(frame, tmp_path / f"NVTX_EVENTS{suffix}", rows_a_batch=3)
     write_table(frame.clear(), tmp_path / f"OSRT_API{suffix}")
 
-    tables = folder_tables(tmp_path)
+    tables = open_folder(tmp_path)
 
     assert tables.columns == {"NVTX_EVENTS": ("start", "text"), "OSRT_API": ("start", "text")}
     assert [tables.row_count(table) for table in tables.columns] == [10, 0]
     assert [tables.has_rows(table) for table in tables.columns] == [True, False]
     wanted = Wanted("NVTX_EVENTS", ["start"], ["text"])
-    assert_frame_equal(tables.frame(wanted, lambda _: None), frame)
+    assert_frame_equal(tables.read_frame(wanted, lambda _: None), frame)
     some = replace(wanted, keys=pl.DataFrame({"start": [7, 2, 99]}))
-    assert tables.frame(some, lambda _: None).rows() == [(2, "t2"), (7, "t7")]
-    assert tables.selected("SELECT COUNT(*) FROM NVTX_EVENTS", ()) == [(10,)]
+    assert tables.read_frame(some, lambda _: None).rows() == [(2, "t2"), (7, "t7")]
+    assert tables.select("SELECT COUNT(*) FROM NVTX_EVENTS", ()) == [(10,)]
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

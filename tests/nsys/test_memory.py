@@ -7,10 +7,10 @@ import pytest
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
 from wallscope.model.events import MEMORY
-from wallscope.nsys.connection import opened
-from wallscope.nsys.memory import memory
-from wallscope.nsys.tables import database
-from wallscope.nsys.threads import process_of, threads
+from wallscope.nsys.gpu_counters import read_memory
+from wallscope.nsys.id_tables import number_threads, process_of
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.tables import make_database
 
 TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 HOST = 200  # its global ids are negative
@@ -35,16 +35,16 @@ def quiet(_):
 
 @contextmanager
 def export(path):
-    with opened(path) as tables:
-        yield database(path, tables)
+    with open_tables(path) as tables:
+        yield make_database(path, tables)
 
 
 def used(path, shift_ns=0, pids=(1000, 2000)):
     tids = pl.Series("globalTid", [global_pid(pid, host=HOST) + pid for pid in pids], pl.Int64)
     processes = tids.to_frame().select(globalPid=process_of("globalTid")).sort("globalPid")
     with export(path) as source:
-        numbered = threads(source, tids, processes.with_row_index("process"))
-        rows = memory(source, numbered, shift_ns, quiet)
+        numbered = number_threads(source, tids, processes.with_row_index("process"))
+        rows = read_memory(source, numbered, shift_ns, quiet)
     assert rows.schema == MEMORY
     return rows
 

@@ -9,9 +9,9 @@ import pytest
 from fixtures.export import ExportWriter
 from wallscope.errors import InputError
 from wallscope.model.events import SAMPLES
-from wallscope.nsys.connection import opened
-from wallscope.nsys.metrics import normalised, samples
-from wallscope.nsys.tables import database
+from wallscope.nsys.gpu_counters import normalize, read_samples
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.tables import make_database
 
 TYPE = 0x0001_0001_0000_0000  # machine 1, source 1, GPU 0
 HOSTILE_TYPE = TYPE | 0xC8 << 56  # written as a negative number
@@ -27,13 +27,13 @@ def quiet(_):
 
 @contextmanager
 def export(path):
-    with opened(path) as tables:
-        yield database(path, tables)
+    with open_tables(path) as tables:
+        yield make_database(path, tables)
 
 
 def told(path, shift_ns=0, wanted=None):
     with export(path) as source:
-        rows, names = samples(source, shift_ns, quiet, wanted)
+        rows, names = read_samples(source, shift_ns, quiet, wanted)
     assert rows.schema == SAMPLES
     return (
         rows.join(names, left_on="metric", right_on="name", how="left", maintain_order="left")
@@ -94,7 +94,7 @@ def text(writer, at, data, *, raw=999, type_id=TYPE):
     ],
 )
 def test_a_metric_has_one_name_in_all_versions(name, expected):
-    assert pl.DataFrame({"name": [name]}).select(normalised("name")).item() == expected
+    assert pl.DataFrame({"name": [name]}).select(normalize("name")).item() == expected
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,7 +13,7 @@ from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database, p
 from wallscope import kernels
 from wallscope.model.reader import Reader
 from wallscope.nsys import read_capture
-from wallscope.nsys.connection import opened
+from wallscope.nsys.sources import open_tables
 from wallscope.nsys.sqlite_file import read_columns
 from wallscope.nsys.tables import Wanted
 
@@ -237,7 +237,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_left_to_sqlite(tmp_path):
     path = database(
         tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER)", rows=[(row,) for row in range(9_000)]
     )
-    with opened(path) as tables, path.open("rb", buffering=0) as stream:
+    with open_tables(path) as tables, path.open("rb", buffering=0) as stream:
         os.truncate(path, path.stat().st_size - 8_192)
 
         assert read_columns(stream, tables.connection, Wanted("t", ["a"]), lambda _: None) is None
@@ -255,7 +255,7 @@ def test_a_schema_that_is_no_text_is_told(tmp_path):
 def test_pages_are_read_by_compiled_loops_alone(tmp_path, monkeypatch, reader, is_compiled):
     path = database(tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER)", rows=[(1,)])
     monkeypatch.setattr(kernels, "is_compiled", lambda: is_compiled)
-    with opened(path, reader=reader) as tables:
+    with open_tables(path, reader=reader) as tables:
         assert (tables.stream is not None) == (reader is Reader.PAGES and is_compiled)
 
 

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from fixtures.example import write_example
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database
-from wallscope.nsys.connection import opened
+from wallscope.nsys.sources import open_tables
 from wallscope.nsys.sqlite_file import read_columns
 from wallscope.nsys.tables import Wanted
 
@@ -178,7 +178,7 @@ def readable(tables, table):
 def compared(path):
     """Tables that were read from their pages, each as SQLite reads it; and tables that were not."""
     read, left = [], []
-    with opened(path) as tables, path.open("rb", buffering=0) as stream:
+    with open_tables(path) as tables, path.open("rb", buffering=0) as stream:
         slow = replace(tables, stream=None)
         for table in tables.columns:
             integers, texts = readable(tables, table)
@@ -188,7 +188,7 @@ def compared(path):
             found = read_columns(stream, tables.connection, wanted, lambda _: None)
             (left if found is None else read).append(table)
             if found is not None:
-                assert_frame_equal(found, slow.frame(wanted, lambda _: None))
+                assert_frame_equal(found, slow.read_frame(wanted, lambda _: None))
     return read, left
 
 

@@ -6,12 +6,12 @@ from wallscope.model.capture import Severity
 from wallscope.model.events import COMMUNICATORS
 from wallscope.model.frames import RANKS
 from wallscope.nsys import read_capture
-from wallscope.nsys.connection import opened
-from wallscope.nsys.identity import export_facts, export_identity
-from wallscope.nsys.operations import raw_operations
-from wallscope.nsys.ranks import _of_mpi, _Pair, _rank_in, ranks
-from wallscope.nsys.tables import database
-from wallscope.nsys.threads import processes
+from wallscope.nsys.id_tables import number_processes
+from wallscope.nsys.identity import identify_export, read_export_facts
+from wallscope.nsys.operations import read_operations
+from wallscope.nsys.ranks import _of_mpi, _Pair, _rank_in, identify_ranks
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.tables import make_database
 
 FIRST, SECOND, THIRD = 101, 102, 103  # process ids, of dense numbers 0, 1, 2
 WORLD, OTHER = 0xF123_4567_89AB_CDEF, 7  # hashes of communicators
@@ -25,11 +25,13 @@ def quiet(_):
 def found(path, members=()):
     """What is told of an export; members of communicators as process, hash, rank, participants, device."""
     communicators = pl.DataFrame(list(members), schema=COMMUNICATORS, orient="row")
-    with opened(path) as tables:
-        source = database(path, tables)
-        raw, _ = raw_operations(source, quiet)
-        keyed = raw.join(processes(raw["globalPid"]), on="globalPid", nulls_equal=True)
-        made = ranks(source, export_identity(source, export_facts(source)), keyed, communicators)
+    with open_tables(path) as tables:
+        source = make_database(path, tables)
+        raw, _ = read_operations(source, quiet)
+        keyed = raw.join(number_processes(raw["globalPid"]), on="globalPid", nulls_equal=True)
+        made = identify_ranks(
+            source, identify_export(source, read_export_facts(source)), keyed, communicators
+        )
     assert made.ranks.schema == RANKS
     return made
 
@@ -90,8 +92,8 @@ def test_threads_of_a_process_that_share_its_rank_tell_it_once(host, tmp_path):
             writer.row("MPI_RANKS", globalTid=global_pid(FIRST, host=host) + thread, rank=4)
 
     pair = _Pair(0, global_pid(FIRST, host=host), 0)
-    with opened(tmp_path / "run.sqlite") as tables:
-        told = _of_mpi(database(tmp_path / "run.sqlite", tables), [pair])
+    with open_tables(tmp_path / "run.sqlite") as tables:
+        told = _of_mpi(make_database(tmp_path / "run.sqlite", tables), [pair])
     assert told == {pair: {"MPI_RANKS": 4}}
 
 
@@ -378,7 +380,7 @@ def test_the_table_of_mpi_and_its_thread_names_agree_in_a_real_export(traces):
     if not path.exists():
         pytest.skip(f"no such real export here: {path.name}")
     pairs = [_Pair(0, 294_425_108_414_464, 0), _Pair(1, 294_425_125_191_680, 0)]
-    with opened(path) as tables:
-        told = _of_mpi(database(path, tables), pairs)
+    with open_tables(path) as tables:
+        told = _of_mpi(make_database(path, tables), pairs)
 
     assert told == {pair: {"MPI_RANKS": rank, "MPI thread name": rank} for rank, pair in enumerate(pairs)}

@@ -8,7 +8,7 @@ import pytest
 from fixtures.export import ExportWriter
 from wallscope.errors import InputError
 from wallscope.nsys import read_capture, read_contents
-from wallscope.nsys.report import located
+from wallscope.nsys.sources import resolve_export
 
 REPORT = b"NVIDIA Tegra Profiler Report 2026@2@1\n" + bytes(5_000)
 PROGRAM = """#!{python}
@@ -80,7 +80,7 @@ def test_nsys_is_told_to_export_aside_and_quietly(machine):
     machine.install()
     said: list[str] = []
 
-    kept = located(machine.report, said.append)
+    kept = resolve_export(machine.report, said.append)
 
     assert machine.runs() == [f"export -q true -t sqlite -f true -o {machine.report}"]
     assert said == ["exporting run.nsys-rep with nsys"]
@@ -93,7 +93,7 @@ def test_the_cache_is_the_users_alone_and_holds_whole_exports_alone(machine):
     machine.install()
     machine.exports.mkdir(parents=True, mode=0o755)
 
-    located(machine.report, lambda _: None)
+    resolve_export(machine.report, lambda _: None)
 
     assert machine.exports.stat().st_mode & 0o777 == 0o700
     assert [Path(name).suffix for name in machine.kept()] == [".sqlite"]
@@ -101,24 +101,24 @@ def test_the_cache_is_the_users_alone_and_holds_whole_exports_alone(machine):
 
 def test_a_report_is_exported_once(machine):
     machine.install()
-    first = located(machine.report, lambda _: None)
+    first = resolve_export(machine.report, lambda _: None)
     copy = Path(shutil.copy(machine.report, machine.root / "copy.nsys-rep"))
 
-    assert located(machine.report, lambda _: None) == first
-    assert located(copy, lambda _: None) == first
+    assert resolve_export(machine.report, lambda _: None) == first
+    assert resolve_export(copy, lambda _: None) == first
     assert len(machine.runs()) == 1
 
     copy.write_bytes(REPORT + b"more")
-    assert located(copy, lambda _: None) != first
+    assert resolve_export(copy, lambda _: None) != first
     assert len(machine.runs()) == 2
 
 
 def test_a_kept_export_that_was_damaged_is_made_again(machine):
     machine.install()
-    kept = located(machine.report, lambda _: None)
+    kept = resolve_export(machine.report, lambda _: None)
     os.truncate(kept, kept.stat().st_size - 4_096)
 
-    assert located(machine.report, lambda _: None).read_bytes() == machine.prepared.read_bytes()
+    assert resolve_export(machine.report, lambda _: None).read_bytes() == machine.prepared.read_bytes()
     assert len(machine.runs()) == 2
 
 
@@ -128,7 +128,7 @@ def test_a_name_of_any_letters_reaches_nsys_as_it_stands(name, machine, monkeypa
     monkeypatch.chdir(machine.report.parent)
     machine.report.rename(name)
 
-    located(Path(name), lambda _: None)
+    resolve_export(Path(name), lambda _: None)
 
     assert machine.runs() == [f"export -q true -t sqlite -f true -o {machine.report.with_name(name)}"]
 
@@ -180,7 +180,7 @@ def test_an_nsys_that_does_not_start_is_said(machine):
     (machine.root / "bin" / "nsys").write_bytes(b"\x00\x01")
 
     with pytest.raises(InputError, match="cannot be exported aside: Exec format error"):
-        located(machine.report, lambda _: None)
+        resolve_export(machine.report, lambda _: None)
 
 
 def test_a_cache_that_cannot_be_made_is_said(machine):
@@ -188,11 +188,11 @@ def test_a_cache_that_cannot_be_made_is_said(machine):
     (machine.root / "a cache").touch()
 
     with pytest.raises(InputError, match=r"cannot be exported aside: .* — export it: nsys export"):
-        located(machine.report, lambda _: None)
+        resolve_export(machine.report, lambda _: None)
 
 
 def test_without_nsys_a_report_is_told_how_to_become_an_export(machine):
-    assert located(machine.report, lambda _: None) == machine.report
+    assert resolve_export(machine.report, lambda _: None) == machine.report
     with pytest.raises(InputError, match="export it first: nsys export --type sqlite"):
         read_capture(machine.report, lambda _: None)
     assert not (machine.root / "a cache").exists()
@@ -207,7 +207,7 @@ def test_what_is_no_report_never_reaches_nsys(machine):
     os.mkfifo(pipe)
 
     for path in (sqlite, empty, pipe, machine.root, machine.root / "missing.nsys-rep"):
-        assert located(path, lambda _: None) == path
+        assert resolve_export(path, lambda _: None) == path
     assert machine.runs() == []
 
 

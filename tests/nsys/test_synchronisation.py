@@ -7,12 +7,12 @@ import pytest
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
 from wallscope.model.events import EVENTS, STREAMS, SYNCS
-from wallscope.nsys.calls import calls, raw_calls
-from wallscope.nsys.connection import opened
-from wallscope.nsys.identity import export_facts
-from wallscope.nsys.synchronisation import events, streams, syncs
-from wallscope.nsys.tables import database
-from wallscope.nsys.threads import process_of, threads
+from wallscope.nsys.calls import build_calls, read_calls
+from wallscope.nsys.id_tables import number_threads, process_of
+from wallscope.nsys.identity import read_export_facts
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.synchronisation import read_events, read_streams, read_syncs
+from wallscope.nsys.tables import make_database
 
 NOBODY = 4_294_967_295
 HOST = 200  # its global ids are negative
@@ -23,30 +23,30 @@ class Reader:
 
     def __init__(self, source):
         self.source = source
-        self.facts = export_facts(source)
-        raw = raw_calls(source, self.quiet)
+        self.facts = read_export_facts(source)
+        raw = read_calls(source, self.quiet)
         pids = raw.callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().sort()
         numbered = pids.alias("globalPid").to_frame().with_row_index("process")
-        self.threads = threads(source, raw.callers, numbered)
-        self.calls = calls(raw, self.threads, self.facts.time_shift_ns)
+        self.threads = number_threads(source, raw.callers, numbered)
+        self.calls = build_calls(raw, self.threads, self.facts.time_shift_ns)
 
     def quiet(self, _):
         pass
 
-    def syncs(self):
-        return syncs(self.source, self.facts, self.threads, self.calls, self.quiet)
+    def read_syncs(self):
+        return read_syncs(self.source, self.facts, self.threads, self.calls, self.quiet)
 
-    def events(self):
-        return events(self.source, self.threads, self.calls, self.facts.time_shift_ns, self.quiet)
+    def read_events(self):
+        return read_events(self.source, self.threads, self.calls, self.facts.time_shift_ns, self.quiet)
 
-    def streams(self):
-        return streams(self.source, self.threads, self.quiet)
+    def read_streams(self):
+        return read_streams(self.source, self.threads, self.quiet)
 
 
 @contextmanager
 def reader(path):
-    with opened(path) as tables:
-        yield Reader(database(path, tables))
+    with open_tables(path) as tables:
+        yield Reader(make_database(path, tables))
 
 
 def sync(writer, start_ns, *, api=None, process=(1000, 0), **more):
@@ -78,7 +78,7 @@ def sync(writer, start_ns, *, api=None, process=(1000, 0), **more):
 
 def kinds(path):
     with reader(path) as found:
-        return found.syncs()["kind"].to_list()
+        return found.read_syncs()["kind"].to_list()
 
 
 @pytest.mark.parametrize("schema", ["2.7.1", "3.24.0", "3.25.0"])
@@ -117,7 +117,7 @@ def test_without_its_call_the_parties_tell_the_kind(parties, kind, nobody, schem
         sync(writer, 300, streamId=stream, eventId=event, syncType=1)
 
     with reader(tmp_path / "run.sqlite") as found:
-        last = found.syncs().select("call", "kind", "stream", "event").rows()[-1]
+        last = found.read_syncs().select("call", "kind", "stream", "event").rows()[-1]
     assert last == (-1, kind, *parties)
 
 
@@ -153,7 +153,7 @@ def test_correlation_ids_count_inside_their_process_alone(schema, tmp_path):
             sync(writer, start_ns, api=api, process=(pid, host), streamId=7)
 
     with reader(path) as found:
-        rows = found.syncs()
+        rows = found.read_syncs()
         names = found.calls.calls.join(found.calls.names, on="name").select("call", "text")
         joined = rows.with_columns(pl.col("call").cast(pl.UInt32)).join(names, on="call")
     assert rows.schema == SYNCS
@@ -172,7 +172,7 @@ def test_a_synchronisation_that_ends_before_it_starts_is_left_out(tmp_path):
         sync(writer, 300, streamId=7)
 
     with reader(tmp_path / "run.sqlite") as found:
-        assert found.syncs()["start_ns"].to_list() == [300]
+        assert found.read_syncs()["start_ns"].to_list() == [300]
 
 
 def test_an_export_without_the_tables_gives_empty_frames(tmp_path):
@@ -180,7 +180,7 @@ def test_an_export_without_the_tables_gives_empty_frames(tmp_path):
         writer.call("cudaLaunchKernel_v7000", 1, 2)
 
     with reader(tmp_path / "run.sqlite") as found:
-        frames = [found.syncs(), found.events(), found.streams()]
+        frames = [found.read_syncs(), found.read_events(), found.read_streams()]
     assert [(frame.schema, len(frame)) for frame in frames] == [(SYNCS, 0), (EVENTS, 0), (STREAMS, 0)]
 
 
@@ -211,7 +211,7 @@ def test_records_of_events_have_a_time_where_it_was_collected(
         )
 
     with reader(path) as found:
-        rows = found.events()
+        rows = found.read_events()
     assert rows.schema == EVENTS
     assert rows.rows() == [(0, 0, 0, 1, 7, 5, *expected)]
 
@@ -234,7 +234,7 @@ def test_streams_have_a_flag_and_a_signed_priority_and_null_streams_come_from_th
             writer.row(next(table for table in tables if writer.has(table)), **null)
 
     with reader(path) as found:
-        rows = found.streams()
+        rows = found.read_streams()
     assert rows.schema == STREAMS
     assert rows.rows() == [
         (0, 1, 6, None, 0),
@@ -251,7 +251,7 @@ def test_a_word_for_a_time_is_refused(tmp_path):
         writer.connection.execute("UPDATE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION SET start = 'soon'")
 
     with reader(tmp_path / "run.sqlite") as found, pytest.raises(InputError, match="no integer"):
-        found.syncs()
+        found.read_syncs()
 
 
 PLAIN = r"""
@@ -296,7 +296,7 @@ def test_real_synchronisations_are_of_the_kind_that_their_call_names(name, trace
         expected[kind] = expected.get(kind, 0) + count
 
     with reader(path) as found:
-        rows = found.syncs()
+        rows = found.read_syncs()
     called = rows.filter(pl.col("call") >= 0)
     assert dict(called["kind"].value_counts().rows()) == expected
     assert rows["kind"].null_count() == 0
@@ -305,19 +305,19 @@ def test_real_synchronisations_are_of_the_kind_that_their_call_names(name, trace
 
 def test_real_streams_are_found_under_their_process(traces):
     with reader(traces / "p4arth_3060.sqlite") as found:
-        assert found.streams().rows() == [
+        assert found.read_streams().rows() == [
             (0, 1, 6, "blocking", 0),
             (0, 1, 7, "null", 0),
             *((0, 1, stream, "nonblocking", 0) for stream in (8, 9, 10, 11)),
             (0, 1, 12, "blocking", -5),
         ]
     with reader(traces / "nsysai_mfu_before.sqlite") as found:
-        assert found.streams().group_by("process").len().sort("process").rows() == [(0, 173), (1, 173)]
+        assert found.read_streams().group_by("process").len().sort("process").rows() == [(0, 173), (1, 173)]
 
 
 def test_real_records_of_events_belong_to_a_call(traces):
     with reader(traces / "mobilenet_infer_single.sqlite") as found:
-        rows = found.events()
+        rows = found.read_events()
     assert len(rows) == 465
     assert rows["timestamp_ns"].null_count() == 465
     assert (rows["call"] >= 0).all()

@@ -7,15 +7,18 @@ import polars as pl
 import pytest
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
-from wallscope.ranks import job_of
 from wallscope.ranks.clocks import _residuals
+from wallscope.ranks.job import match_ranks
 from wallscope.walls.diagnosis import decided
 
 STEPS, LAYERS = 10, 4
 
 
 def judged(ranks, hosts=None, **told):
-    return job_of(profiles(ranks, hosts, **told), lambda walls, unknown: decided(walls, unknown).dominant)
+    known = match_ranks(
+        profiles(ranks, hosts, **told), lambda walls, unknown: decided(walls, unknown).dominant
+    )
+    return known.job
 
 
 def layer(group, *, slow=1.0, tokens=1.0, extra=(), jitter=0.0):
@@ -221,7 +224,7 @@ def test_a_capture_that_lacks_the_first_collectives_is_laid_beside_the_others():
     ranks = plain(4, jitter_ns=20 * US)
     told = profiles(ranks, nodes(4, 30, 10))
     told[3] = replace(told[3], collectives=told[3].collectives.slice(5))
-    job = job_of(told, lambda walls, unknown: decided(walls, unknown).dominant)
+    job = match_ranks(told, lambda walls, unknown: decided(walls, unknown).dominant).job
 
     assert job.collectives.unmatched == 0
     assert job.collectives.partial == 5

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console, Group
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
-from wallscope.ranks import job_of
-from wallscope.render.job import job_sections, job_verdict
+from wallscope.ranks.job import match_ranks
+from wallscope.views.job import job_sections, job_verdict
 from wallscope.walls.diagnosis import decided
 
 STAGES, REPLICAS, MICRO_BATCHES, STEPS = 2, 8, 4, 8
@@ -45,7 +45,9 @@ def job():
         for number in range(count)
     ]
     told = profiles(played([rank(number, rng) for number in range(count)]), hosts)
-    return job_of(told, lambda walls, unknown: decided(walls, unknown).dominant, world_size=count + 2)
+    return match_ranks(
+        told, lambda walls, unknown: decided(walls, unknown).dominant, world_size=count + 2
+    ).job
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from wallscope.model.frames import COPIES, COPY_CAUSES, OPERATIONS, PASSES
 from wallscope.nsys import read_capture
-from wallscope.timeline.copies import BULK_BYTES, copy_causes, round_trips
+from wallscope.thresholds import BULK_COPY_BYTES
+from wallscope.timeline.copies import copy_causes, round_trips
 
 H, D = "host-to-device", "device-to-host"
 BULK = 1 << 20
@@ -42,10 +43,10 @@ def causes(*rows: dict) -> list[str | None]:
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        pytest.param({"direction": H, "bytes": BULK_BYTES - 1}, "small-copy", id="65,535 bytes"),
-        pytest.param({"direction": H, "bytes": BULK_BYTES}, "staging", id="65,536 bytes"),
+        pytest.param({"direction": H, "bytes": BULK_COPY_BYTES - 1}, "small-copy", id="65,535 bytes"),
+        pytest.param({"direction": H, "bytes": BULK_COPY_BYTES}, "staging", id="65,536 bytes"),
         pytest.param({"direction": D, "bytes": 0}, "small-copy", id="no bytes to the host"),
-        pytest.param({"direction": D, "bytes": BULK_BYTES}, "readback", id="to the host without return"),
+        pytest.param({"direction": D, "bytes": BULK_COPY_BYTES}, "readback", id="to the host without return"),
         pytest.param({"direction": D, "bytes": None}, "readback", id="of unknown size"),
         pytest.param({"direction": "host-to-host", "bytes": 8}, "staging", id="inside the host"),
         pytest.param({"direction": "device-to-device", "bytes": 8}, "device-copy", id="on the device"),
@@ -86,7 +87,7 @@ def test_copies_to_the_host_that_come_back_are_offload(directions, expected):
         pytest.param({"bytes": BULK}, {"bytes": BULK + 1}, id="another size"),
         pytest.param({"rank_id": 0}, {"rank_id": 1}, id="another process or device"),
         pytest.param({"end_ns": 150}, {"start_ns": 149, "end_ns": 160}, id="before it was there"),
-        pytest.param({"bytes": BULK_BYTES - 1}, {"bytes": BULK_BYTES - 1}, id="too small"),
+        pytest.param({"bytes": BULK_COPY_BYTES - 1}, {"bytes": BULK_COPY_BYTES - 1}, id="too small"),
     ],
 )
 def test_a_return_has_the_size_and_the_place_and_comes_later(there, back):

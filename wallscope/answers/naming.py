@@ -15,7 +15,7 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.cache import file_fingerprint
 from wallscope.model.analysis import SCHEMA
 from wallscope.model.options import Options

@@ -120,7 +120,7 @@ class Outputs:
         if self.html is not None and found.page is not None:
             write_whole(self.html, found.page)
         if self.markdown is not None:
-            from wallscope.render.markdown import markdown  # noqa: PLC0415  # only when asked for
+            from wallscope.views.markdown import markdown  # noqa: PLC0415  # only when asked for
 
             write_whole(self.markdown, markdown(found.analysis))
 
@@ -157,9 +157,9 @@ class Outputs:
         if not self.are_of_parts and self.html is None:
             return None
         from wallscope.jobs.reporting import job_report, tables_of  # noqa: PLC0415  # when asked for
-        from wallscope.ranks import earliest_ns, tracks  # noqa: PLC0415  # same
+        from wallscope.ranks.tables import earliest_ns, job_tracks  # noqa: PLC0415  # same
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
-        from wallscope.render.page import page  # noqa: PLC0415  # same
+        from wallscope.views.page import page  # noqa: PLC0415  # same
 
         tables, frame = tables_of(job.analysis, job.known)
         source = f"{len(job.analysis.inputs)} exports"
@@ -171,15 +171,15 @@ class Outputs:
                 write_folder(folder, partial(writer, kind=kind), partial(_is_ours, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
-            drawn = tracks(job.known)
+            drawn = job_tracks(job.known)
             self._write_trace(drawn, earliest_ns(drawn))
         return None if self.html is None else page(job_report(job.analysis, job.known))
 
-    def _write_trace(self, tracks: "Iterable[Track]", earliest_ns: int) -> None:
+    def _write_trace(self, job_tracks: "Iterable[Track]", earliest_ns: int) -> None:
         from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # only when asked for
 
         if self.perfetto is not None:
-            pieces = perfetto(tracks, earliest_ns)
+            pieces = perfetto(job_tracks, earliest_ns)
             write_chunks(self.perfetto, gzipped(pieces) if self.perfetto.suffix == ".gz" else pieces)
 
 

@@ -7,9 +7,8 @@ from fractions import Fraction
 from wallscope.compare.typical import Key, TypicalStep
 from wallscope.model.comparison import Mismatch, MismatchSeverity
 from wallscope.model.profile import Work
+from wallscope.thresholds import LIKE_WORK_SHARE, OTHER_WORK_SHARE
 
-_OTHER_WORK = 0.5
-_LIKE_WORK = 0.9
 _UNKNOWN = "unknown"
 HIDDEN = "hidden in CUDA graphs"
 _SHOWN_CATEGORIES = 4
@@ -108,11 +107,11 @@ def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> 
             yield Mismatch(what, sides[0], sides[1], "changed")
     counts = [_compute_counts(side[1]) for side in (base, head)]
     alike = _alike(*counts)
-    if alike >= _LIKE_WORK:
+    if alike >= LIKE_WORK_SHARE:
         return
     has_tokens = None not in {base[0].tokens_per_step, head[0].tokens_per_step}
     is_tuned = base[0].graphs != head[0].graphs
-    is_other = alike < _OTHER_WORK and not has_tokens and not is_tuned
+    is_other = alike < OTHER_WORK_SHARE and not has_tokens and not is_tuned
     severity: MismatchSeverity = "incomparable" if is_other else "changed"
     yield Mismatch("kernels of the step", _spelled(counts[0]), _spelled(counts[1]), severity)
 

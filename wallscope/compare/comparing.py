@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.compare.comparability import mismatches
 from wallscope.compare.explanations import explanations
 from wallscope.compare.gates import Gate, results
 from wallscope.compare.intervals import (
-    CONFIDENCE,
-    SLOW,
     Both,
     Noise,
     Spread,
@@ -42,6 +40,7 @@ from wallscope.model.comparison import (
 )
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
+from wallscope.thresholds import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ class Asked:
     """What the user asks for: the rank, the margin below which nothing changed, a verdict in any case."""
 
     rank: int | None = None
-    margin_ratio: float = 0.02
-    margin_ns: int = 10_000
+    margin_ratio: float = MARGIN_SHARE
+    margin_ns: int = MARGIN_NS
     overridden: bool = False
     gates: tuple[Gate, ...] = ()
 
@@ -240,7 +239,7 @@ def _step(
         ratio_high=None if half is None else exp(change + half),
         pair_ratio_low=None if alone is None else exp(change - alone),
         pair_ratio_high=None if alone is None else exp(change + alone),
-        confidence=CONFIDENCE,
+        confidence=CONFIDENCE_SHARE,
         minimum_detectable_ratio=None if least is None else exp(least),
         margin_ratio=asked.margin_ratio,
         margin_ns=asked.margin_ns,
@@ -266,7 +265,7 @@ class _Lengths:
 def _described(length_ns: npt.NDArray[np.float64]) -> _Lengths:
     median, p90 = np.percentile(length_ns, [50, 90])
     return _Lengths(
-        round(median), round(p90), round(length_ns.mean()), int((length_ns > SLOW * median).sum())
+        round(median), round(p90), round(length_ns.mean()), int((length_ns > SLOW_STEP_RATIO * median).sum())
     )
 
 

@@ -6,13 +6,18 @@ from fractions import Fraction
 from wallscope.compare.comparability import HIDDEN, is_opaque
 from wallscope.compare.typical import Key, TypicalStep
 from wallscope.model.comparison import CommunicationChange, Explanation, Mismatch, StepChange
+from wallscope.thresholds import (
+    EXPLAINED_SHARE,
+    HIDDEN_CHANGE_SHARE,
+    MORE_KERNELS_RATIO,
+    MORE_SLOW_STEPS_COUNT,
+    MORE_SLOW_STEPS_SHARE,
+    MORE_VOLUME_RATIO,
+)
 from wallscope.units import percent, plural
 
-_HIDDEN_CHANGE = 0.1
 _FUSED = ("fused", "triton_poi", "triton_red", "triton_per", "cudnn_generated")
 _OVERLAPPED_PATH = "layer_#f-layer_#b"
-_LEAST_SHARE = 0.002
-_MORE_KERNELS = Fraction(12, 10)
 _LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4", "int8")
 
 
@@ -58,7 +63,7 @@ def _overlap(
     for row in traffic:
         if row.base_hidden_share is None or row.head_hidden_share is None:
             continue
-        if abs(row.head_hidden_share - row.base_hidden_share) < _HIDDEN_CHANGE:
+        if abs(row.head_hidden_share - row.base_hidden_share) < HIDDEN_CHANGE_SHARE:
             continue
         is_lost = row.head_hidden_share < row.base_hidden_share
         said = (
@@ -109,7 +114,7 @@ def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
                 if key.name not in names and any(part in key.name for part in _FUSED)
             }
         )
-        if gone and more > _MORE_KERNELS * fewer:
+        if gone and more > MORE_KERNELS_RATIO * fewer:
             said = (
                 f"{plural(len(gone), 'fused kernel')} in {side} alone ({gone[0][:60]}), and"
                 f" {float(fewer):.0f} elementwise kernels a step there, {float(more):.0f} on the other side"
@@ -157,7 +162,7 @@ def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     ]
     for cause in sorted(drains[0] ^ drains[1]):
         delta_ns = head.causes.get(cause, 0) - base.causes.get(cause, 0)
-        if abs(delta_ns) >= _LEAST_SHARE * base.step_ns:
+        if abs(delta_ns) >= EXPLAINED_SHARE * base.step_ns:
             side = "head" if delta_ns > 0 else "base"
             said = f"{cause.rpartition('/')[2]} leaves the device without work in {side} alone"
             yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", said, delta_ns)
@@ -168,7 +173,7 @@ def _volume(traffic: Sequence[CommunicationChange]) -> Iterator[Explanation]:
         if not row.base_bytes or not row.head_bytes:
             continue
         ratio = row.head_bytes / row.base_bytes
-        if max(ratio, 1 / ratio) > 1.05:
+        if max(ratio, 1 / ratio) > MORE_VOLUME_RATIO:
             said = f"{row.axis} communication moves {ratio:.2f}x the bytes of base"
             yield Explanation(f"{row.axis}-volume", said, row.delta_ns)
 
@@ -176,7 +181,8 @@ def _volume(traffic: Sequence[CommunicationChange]) -> Iterator[Explanation]:
 def _slow_steps(step: StepChange) -> Iterator[Explanation]:
     """Slow steps that the typical step leaves out."""
     shares = (step.base_slow_steps / step.base_steps, step.head_slow_steps / step.head_steps)
-    if abs(shares[1] - shares[0]) < 0.05 or abs(step.head_slow_steps - step.base_slow_steps) < 2:
+    more = abs(step.head_slow_steps - step.base_slow_steps)
+    if abs(shares[1] - shares[0]) < MORE_SLOW_STEPS_SHARE or more < MORE_SLOW_STEPS_COUNT:
         return
     said = (
         f"Slow steps (over 1.25x the median): {step.base_slow_steps} of {step.base_steps} in base,"

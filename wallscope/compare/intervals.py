@@ -17,18 +17,24 @@ import numpy.typing as npt
 
 from wallscope.arrays.columns import Flags
 from wallscope.compare.quantiles import normal, student
-from wallscope.model.comparison import ASSUMED_OFF, NoiseSource
-from wallscope.timeline.ordinary import FEWEST_FOR_QUARTILES, is_ordinary
+from wallscope.model.comparison import NoiseSource
+from wallscope.thresholds import (
+    ASSUMED_OFF_SHARE,
+    CONFIDENCE_SHARE,
+    DETECTED_SHARE,
+    FEWEST_STEPS_FOR_QUARTILES_COUNT,
+    FEWEST_STEPS_FOR_SPREAD_COUNT,
+    MOST_CORRELATED_RATIO,
+    OUTLYING_DEVIATIONS_COUNT,
+    RESAMPLES_COUNT,
+    SLOW_STEP_RATIO,
+    USUAL_STEPS_SHARE,
+)
+from wallscope.timeline.ordinary import is_ordinary
 
 Floats = npt.NDArray[np.float64]
 
-CONFIDENCE = 0.95
-FEWEST_STEPS = 5
-SLOW = 1.25
-_RESAMPLES = 600
-_POWER = 0.8
-_MOST_CORRELATED = 0.9
-_OUTLYING, _NORMAL_DEVIATION = 3, 1.4826  # deviations, and one in medians of the absolute difference
+_NORMAL_DEVIATION = 1.4826  # one deviation in medians of the absolute difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,8 @@ class Noise:
     freedom: float
 
 
-ASSUMED = Noise(ASSUMED_OFF / sqrt(3), inf)
-"""Where nothing tells how much runs differ: each is off by anything up to `ASSUMED_OFF`, evenly."""
+ASSUMED = Noise(ASSUMED_OFF_SHARE / sqrt(3), inf)
+"""Where nothing tells how much runs differ: each is off by anything up to `ASSUMED_OFF_SHARE`, evenly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class Both:
         """The difference that is past the margin, and told from nothing, in four of five comparisons."""
         half = self.half()
         error, _ = _joined(self.base.of(0), self.head.of(0))
-        return None if half is None else max(half, margin) + normal(_POWER) * error
+        return None if half is None else max(half, margin) + normal(DETECTED_SHARE) * error
 
 
 def _scaled(told: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
@@ -140,15 +146,15 @@ def of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -
     values = np.column_stack((length_ns, columns)).astype(np.float64)
     count = length_ns.size
     mean = _ordinary_means(values[None])[0]
-    if count < FEWEST_STEPS:
+    if count < FEWEST_STEPS_FOR_SPREAD_COUNT:
         return Spread(_logged(mean), np.full(mean.size, np.inf), 1.0)
     kept = _usual(length_ns)
     length_ns, values, count = length_ns[kept], values[kept], int(kept.sum())
     correlation = _correlation(length_ns)
     block = _block_length(count, correlation)
     random = np.random.default_rng(list(blake2b(np.ascontiguousarray(length_ns).tobytes()).digest()[:16]))
-    starts = random.integers(0, count - block + 1, (_RESAMPLES, ceil(count / block)))
-    drawn = (starts[:, :, None] + np.arange(block)).reshape(_RESAMPLES, -1)[:, :count]
+    starts = random.integers(0, count - block + 1, (RESAMPLES_COUNT, ceil(count / block)))
+    drawn = (starts[:, :, None] + np.arange(block)).reshape(RESAMPLES_COUNT, -1)[:, :count]
     means = _ordinary_means(values[drawn])
     error = _logged(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
     whole = _inflation(count, correlation, count)
@@ -192,7 +198,7 @@ def half_width(base: tuple[float, float, float], head: tuple[float, float, float
     error, freedom = _joined(base, head)
     if not np.isfinite(error):
         return None
-    return student((1 + CONFIDENCE) / 2, freedom) * error
+    return student((1 + CONFIDENCE_SHARE) / 2, freedom) * error
 
 
 def _joined(base: tuple[float, float, float], head: tuple[float, float, float]) -> tuple[float, float]:
@@ -208,8 +214,11 @@ def _usual(length_ns: npt.NDArray[np.int64]) -> Flags:
     """All steps but slow ones, which the typical step leaves out: drawn often, they would be in it."""
     median = float(np.median(length_ns))
     deviation = _NORMAL_DEVIATION * float(np.median(np.abs(length_ns - median)))
-    usual: Flags = length_ns <= max(SLOW * median, median + _OUTLYING * deviation)
-    is_left_out = length_ns.size >= FEWEST_FOR_QUARTILES and usual.sum() > 0.75 * length_ns.size
+    usual: Flags = length_ns <= max(SLOW_STEP_RATIO * median, median + OUTLYING_DEVIATIONS_COUNT * deviation)
+    is_left_out = (
+        length_ns.size >= FEWEST_STEPS_FOR_QUARTILES_COUNT
+        and usual.sum() > USUAL_STEPS_SHARE * length_ns.size
+    )
     return usual if is_left_out else np.ones(length_ns.size, dtype=np.bool_)
 
 
@@ -236,7 +245,7 @@ def _correlation(length_ns: npt.NDArray[np.int64]) -> float:
     order -= order.mean()
     seen = float((order[1:] * order[:-1]).sum() / (order**2).sum())
     found = (order.size * seen + 1) / max(order.size - 4, 1)
-    return min(max(found, 0.0), _MOST_CORRELATED)
+    return min(max(found, 0.0), MOST_CORRELATED_RATIO)
 
 
 def _block_length(count: int, correlation: float) -> int:

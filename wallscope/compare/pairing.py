@@ -8,10 +8,10 @@ from fractions import Fraction
 from wallscope.compare.families import family
 from wallscope.compare.typical import Key, Ran, TypicalStep, total, wall_of
 from wallscope.model.comparison import OperationDelta
+from wallscope.thresholds import LIKE_OPERATIONS_RATIO
 
 _MOST_LISTED = 200
 _REST = "rest"
-_LIKE_COUNT = Fraction(9, 10)
 _ABSENT = Ran(Fraction(), Fraction(), Fraction(), Fraction())
 
 
@@ -81,7 +81,7 @@ def _grouped(keys: Iterable[Key], told: Callable[[Key], Hashable]) -> dict[Hasha
 
 def _is_as_often(ours: list[Key], theirs: list[Key], base: TypicalStep, head: TypicalStep) -> bool:
     counts = [_ran(keys, side).count for keys, side in ((ours, base), (theirs, head))]
-    return min(counts) >= _LIKE_COUNT * max(counts) > 0
+    return min(counts) >= LIKE_OPERATIONS_RATIO * max(counts) > 0
 
 
 def _ran(keys: Iterable[Key], side: TypicalStep) -> Ran:

@@ -11,8 +11,8 @@ from wallscope.model.catalogue import UNSPLIT, is_part, undivided
 from wallscope.model.comparison import Mismatch
 from wallscope.model.profile import Profile
 from wallscope.profile.splitting import undivided_profile
+from wallscope.thresholds import UNTOLD_PART_SHARE
 
-_LEFT = 0.05
 _TOLD, _NOT_TOLD = "told from moving", "not told from moving"
 
 Profiles = tuple[Profile, ...]
@@ -37,7 +37,7 @@ def alike(base: Profiles, head: Profiles, gated: Sequence[str]) -> Alike:
     """
     shares = [_left_shares(side) for side in (base, head)]
     divided = {name for side in shares for name, left in side.items() if left < 1}
-    untold = {name for name in divided for side in shares if side.get(name, 0.0) > _LEFT}
+    untold = {name for name in divided for side in shares if side.get(name, 0.0) > UNTOLD_PART_SHARE}
     for name in gated:
         if is_part(name) and undivided(name) in untold:
             raise ComparisonError(
@@ -47,7 +47,10 @@ def alike(base: Profiles, head: Profiles, gated: Sequence[str]) -> Alike:
     whole = untold | (divided & set(gated))
     if not whole:
         return Alike(base, head, ())
-    told = [_NOT_TOLD if any(side.get(name, 0.0) > _LEFT for name in untold) else _TOLD for side in shares]
+    told = [
+        _NOT_TOLD if any(side.get(name, 0.0) > UNTOLD_PART_SHARE for name in untold) else _TOLD
+        for side in shares
+    ]
     found = (Mismatch("waiting for peers", told[0], told[1], "note"),) if untold else ()
     ours, theirs = (tuple(undivided_profile(one, whole) for one in side) for side in (base, head))
     return Alike(ours, theirs, found)

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.errors import InputError, OptionError, WallscopeError
 from wallscope.jobs.remote import Source
 from wallscope.jobs.workers import One, Outcome

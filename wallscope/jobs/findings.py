@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.job import Job
+from wallscope.thresholds import ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
 from wallscope.units import duration, number, plural
 
 _MOST_NAMED = 12
-_MATERIAL = 0.05
-_FAR_NS = 200_000
 _OF_ONE = {"one-rank"}
 
 
@@ -59,7 +58,7 @@ def _missing(job: Job) -> tuple[Finding, ...]:
 def _unmatched(job: Job) -> tuple[Finding, ...]:
     own = job.collectives
     alone = own.unmatched + own.partial
-    if job.ranks < 2 or not alone or alone < _MATERIAL * (own.matched + alone):
+    if job.ranks < 2 or not alone or alone < UNMATCHED_COLLECTIVES_SHARE * (own.matched + alone):
         return ()
     return (
         Finding(
@@ -86,7 +85,7 @@ def _clocks(job: Job) -> tuple[Finding, ...]:
             ),
         )
     low_ns, high_ns = clock.residual_p05_ns or 0, clock.residual_p95_ns or 0
-    if max(-low_ns, high_ns) < _FAR_NS:
+    if max(-low_ns, high_ns) < ENDS_FAR_APART_NS:
         return ()
     return (
         Finding(

@@ -18,12 +18,10 @@ from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.profile import profiled, unpacked
-from wallscope.ranks import Together, together
+from wallscope.ranks.job import MatchedJob, match_ranks
+from wallscope.thresholds import CAPTURES_APART_NS
 from wallscope.units import plural
 from wallscope.walls.diagnosis import dominant_wall
-
-_APART_NS = 600_000_000_000
-"""Captures of one job begin together; hosts' clocks and queues set apart by minutes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class JobAnswer:
     """The answer about a job, and what its ranks tell together."""
 
     analysis: Analysis
-    known: Together
+    known: MatchedJob
 
 
 def analyzed_job(  # noqa: PLR0913  # what the user may ask for
@@ -139,11 +137,11 @@ def _of_one_job(given: Sequence[_Given]) -> tuple[list[_Given], list[Finding]]:
     if starts:
         near = max(
             starts.values(),
-            key=lambda at: (sum(abs(at - other) <= _APART_NS for other in starts.values()), -at),
+            key=lambda at: (sum(abs(at - other) <= CAPTURES_APART_NS for other in starts.values()), -at),
         )
         for one in tuple(kept):
             start = starts.get(id(one))
-            if start is not None and abs(start - near) > _APART_NS:
+            if start is not None and abs(start - near) > CAPTURES_APART_NS:
                 kept.remove(one)
                 minutes = round(abs(start - near) / 60e9)
                 when = "after" if start > near else "before"
@@ -183,8 +181,8 @@ def _joined(given: Sequence[_Given], findings: tuple[Finding, ...]) -> JobAnswer
     first_place = [owner.index(number) for number in range(len(ordered))]
     world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
     profiles = tuple(profile for one in given for profile in one.profiles)
-    known = together(profiles, dominant_wall, world_size)
-    job, ranks = known.job, known.split(ranks, [len(ordered[number].ranks) for number in owner])
+    known = match_ranks(profiles, dominant_wall, world_size)
+    job, ranks = known.job, known.split_ranks(ranks, [len(ordered[number].ranks) for number in owner])
     speaking = ordered[owner[job.critical_place]]
     place = first_place[owner[job.critical_place]] + speaking.diagnosis.rank_index
     found = replace(

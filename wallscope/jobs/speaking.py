@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from wallscope.fixes import with_divided_fixes
+from wallscope.advice.advise import update_fixes
 from wallscope.model.analysis import Analysis
 from wallscope.model.diagnosis import Diagnosis
 from wallscope.model.profile import Profile
-from wallscope.ranks import Together
+from wallscope.ranks.job import MatchedJob
 from wallscope.walls.diagnosis import decided, wall_shares
 from wallscope.walls.opportunities import divided
 from wallscope.walls.verdict import verdict, working
@@ -16,7 +16,7 @@ from wallscope.walls.verdict import verdict, working
 _BETWEEN_RANGES = " / "
 
 
-def told_again(analysis: Analysis, known: Together) -> Analysis:
+def told_again(analysis: Analysis, known: MatchedJob) -> Analysis:
     """The answer about a job with verdict, ceilings and fixes by the causes that its ranks have now.
 
     It speaks of the critical rank, also where an export of several told of another one; then what comes next
@@ -29,10 +29,10 @@ def told_again(analysis: Analysis, known: Together) -> Analysis:
     decision = decided(steps.walls, steps.open_ns(profile))
     said = verdict(rank, shown.anchor, decision, won, shown.diagnosis.next_wall)
     again = replace(shown, diagnosis=replace(shown.diagnosis, verdict=said), opportunities=won)
-    return with_divided_fixes(again, _names(profile))
+    return update_fixes(again, _names(profile))
 
 
-def _speaking_of(analysis: Analysis, known: Together) -> Analysis:
+def _speaking_of(analysis: Analysis, known: MatchedJob) -> Analysis:
     """The answer with the diagnosis of the critical rank, if that one works."""
     place = known.job.critical_place
     rank, steps = analysis.ranks[place], known.steps[place]

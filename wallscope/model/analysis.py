@@ -21,8 +21,6 @@ from wallscope.model.walls import Walls as Walls  # noqa: PLC0414  # told here t
 from wallscope.model.whatif import Replay
 
 SCHEMA: Final = "wallscope.analysis/1"
-ENOUGH_STEPS: Final = 5
-"""Of fewer steady steps the unit that repeats inside tells how much varies."""
 
 AnchorKind = Literal["user", "nvtx", "optimizer", "collective", "kernel-sequence", "whole-trace"]
 AnchorUnit = Literal["step", "microbatch", "layer", "window"]

@@ -13,8 +13,6 @@ COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 
 Verdict = Literal["regression", "improvement", "no-change", "inconclusive", "incomparable"]
 Replication = Literal["runs", "steps", "same", "none"]
-ASSUMED_OFF: Final = 0.02
-"""How far a run is taken to be off, either way, where nothing tells how much runs differ."""
 NoiseSource = Literal["runs", "recorded", "assumed"]
 MismatchSeverity = Literal["incomparable", "changed", "note"]
 

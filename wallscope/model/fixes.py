@@ -6,6 +6,7 @@ from typing import Literal
 
 from wallscope.model.kinds import Wall
 from wallscope.model.whatif import Answer
+from wallscope.thresholds import FIXES_OF_A_CAUSE_COUNT, SHOWN_FIXES_COUNT
 
 System = Literal["megatron-bridge", "megatron-lm", "pytorch", "program", "environment", "launcher", "nsys"]
 Met = Literal["met", "unmet", "unknown"]
@@ -86,9 +87,6 @@ class Fix:
     replay: Answer | None = None
 
 
-_SHOWN, _OF_ONE_CAUSE = 5, 2
-
-
 def first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """The fixes that are shown first, in their order: not more than two of a cause before others."""
     taken: Counter[str] = Counter()
@@ -96,7 +94,7 @@ def first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     for place, fix in enumerate(found):
         cause = fix.causes[0] if fix.causes else fix.wall
         taken[cause] += 1
-        if taken[cause] <= _OF_ONE_CAUSE:
+        if taken[cause] <= FIXES_OF_A_CAUSE_COUNT:
             first.append(place)
     others = [place for place in range(len(found)) if place not in first]
-    return tuple(found[place] for place in sorted([*first, *others][:_SHOWN]))
+    return tuple(found[place] for place in sorted([*first, *others][:SHOWN_FIXES_COUNT]))

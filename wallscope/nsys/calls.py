@@ -12,9 +12,8 @@ from wallscope.model.capture import Progress
 from wallscope.model.frames import CALLS, ROLE
 from wallscope.model.kinds import CallRole
 from wallscope.nsys import catalog
-from wallscope.nsys.strings import NAMELESS, numbered, texts_of
-from wallscope.nsys.tables import Database, read
-from wallscope.nsys.threads import with_threads
+from wallscope.nsys.id_tables import NAMELESS, join_threads, look_up_texts, number_texts
+from wallscope.nsys.tables import Database, read_table
 
 Times = npt.NDArray[np.int64]
 _ROOMY = 4
@@ -79,7 +78,7 @@ class _ByCorrelation:
         place = self._places(correlation)
         return place, self._ids[place] == correlation
 
-    def calls(self, process: Rows, correlation: Times) -> Rows:
+    def find(self, process: Rows, correlation: Times) -> Rows:
         """The call of each pair, -1 without one."""
         code, is_known = self._codes(correlation)
         is_known &= (process >= 0) & (process < self._processes)
@@ -101,9 +100,9 @@ class Calls:
     names: pl.DataFrame
     by_correlation: _ByCorrelation
 
-    def issuing(self, operations: pl.DataFrame) -> pl.Series:
+    def find_issuing(self, operations: pl.DataFrame) -> pl.Series:
         """The call that issued each row, from its `process` and `correlationId`; -1 where none is known."""
-        found = self.by_correlation.calls(
+        found = self.by_correlation.find(
             operations["process"].fill_null(-1).to_numpy().astype(np.int64),
             operations["correlationId"].fill_null(0).to_numpy(),
         )
@@ -113,7 +112,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class RawCalls:
-    """Calls on the clock of the export, in its order, with their names; columns are let go as they are used.
+    """Calls on the clock of the export, in its order, with their names; columns are dropped once used.
 
     `columns` are `start`, `end`, `globalTid`, `correlationId`, and `named`, the row of each call in the frame
     of that name, which has `name` of `names` (`NAMES`) and `role`. `callers` are the distinct global ids of
@@ -126,29 +125,31 @@ class RawCalls:
     callers: pl.Series
 
 
-def raw_calls(source: Database, progress: Progress) -> RawCalls:
+def read_calls(source: Database, progress: Progress) -> RawCalls:
     """The calls; those that end before they start are left out. Version suffixes are cut off names."""
-    raw = read(source, catalog.CALLS, progress)
+    raw = read_table(source, catalog.CALLS, progress)
     callers = raw["globalTid"].unique()
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
-    del raw  # each column is let go once it is in its place: they are the largest of an export
+    del raw  # each column is dropped once it is in its place: they are the largest of an export
     string_ids, place = dense(filled(left.pop("nameId"), NAMELESS))
-    texts = texts_of(source, pl.Series(string_ids)).with_columns(pl.col("text").str.replace(_VERSION, ""))
-    names = numbered(texts["text"])
+    texts = look_up_texts(source, pl.Series(string_ids)).with_columns(
+        pl.col("text").str.replace(_VERSION, "")
+    )
+    names = number_texts(texts["text"])
     named = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
     left["named"] = pl.Series(place, dtype=pl.UInt32)
     return RawCalls(left, named, names, callers)
 
 
-def calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
+def build_calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
     """The calls in session time, by thread and start; the columns of the raw ones are gone then.
 
     Correlation ids are unique inside a process alone; of several calls under one id the first counts.
     """
     left = raw.columns
-    known = with_threads(left.pop("globalTid").to_frame(), threads, "globalTid")["thread", "process"]
-    rows = pl.Series(_by_thread(known["thread"].to_numpy(), left["start"].to_numpy()).astype(np.uint32))
+    known = join_threads(left.pop("globalTid").to_frame(), threads, "globalTid")["thread", "process"]
+    rows = pl.Series(_sort_by_thread(known["thread"].to_numpy(), left["start"].to_numpy()).astype(np.uint32))
     thread, process = (known[name].gather(rows) for name in known.columns)
     del known
     named = left.pop("named").gather(rows)
@@ -175,7 +176,7 @@ def calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
     return Calls(made.select(CALLS.names()).cast(CALLS), raw.names, by_correlation)
 
 
-def _by_thread(thread: npt.NDArray[np.integer], start_ns: Times) -> Rows:
+def _sort_by_thread(thread: npt.NDArray[np.integer], start_ns: Times) -> Rows:
     """Rows by thread, start and row; those of one thread mostly are in order, and threads are few."""
     is_few = thread.size and thread.max() < _MOST_THREADS
     order = np.argsort(thread.astype(np.uint16) if is_few else thread, kind="stable")

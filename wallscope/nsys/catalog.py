@@ -1,6 +1,6 @@
 """The tables of an export, declared once: columns that are read, what the rows are.
 
-Columns are probed one by one in each export; nothing is told from version numbers.
+Columns are probed one by one in each export; nothing is inferred from version numbers.
 """
 
 from dataclasses import dataclass

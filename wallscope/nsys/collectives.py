@@ -16,9 +16,8 @@ import polars as pl
 
 from wallscope.model.capture import Progress
 from wallscope.model.events import COLLECTIVE_CALLS, COMMUNICATORS, CollectiveSource
-from wallscope.nsys.strings import texts_of
+from wallscope.nsys.id_tables import join_threads, look_up_texts
 from wallscope.nsys.tables import Database
-from wallscope.nsys.threads import with_threads
 
 _HEADER = struct.Struct("<IIIIQQ")  # domain, -, schema, -, bytes of the payload, bytes of all
 _INTEGERS = ("<i4", "<u4", "<i8", "<u8", "<i8", "<u8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
@@ -35,9 +34,9 @@ _FIELDS = {
 }
 _FIELD_OF = {spelling: field for field, spellings in _FIELDS.items() for spelling in spellings}
 _LARGEST_BYTES, _MOST_RANKS = 1 << 48, 1 << 24
-_TOLD = {
+_PAYLOAD = {
     "row_id": pl.Int64(),
-    "told_by": COLLECTIVE_CALLS["source"],
+    "evidence": COLLECTIVE_CALLS["source"],
     **{field: pl.UInt64() if field == "communicator" else pl.Int64() for field in _FIELDS},
 }
 _RANGES = {
@@ -63,13 +62,13 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Size of a payload, `None` where not told, and numpy type and offset of its known fields."""
+    """Size of a payload, `None` where unknown, and numpy type and offset of its known fields."""
 
     payload_bytes: int | None
     fields: Mapping[str, tuple[str, int]]
 
 
-def collectives(
+def read_collectives(
     source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> Collectives:
     """The NCCL calls of all threads, groups and the making of communicators among them.
@@ -78,15 +77,15 @@ def collectives(
     """
     rows = _ranges(source, raw)
     progress(f"reading NCCL calls: {len(rows):,} rows")
-    told, payload_count = _told(source, rows["row_id"])
+    payloads, payload_count = _read_payloads(source, rows["row_id"])
     facts = (
-        rows.join(told, on="row_id", how="left", maintain_order="left")
-        .pipe(with_threads, threads, "global_tid")
+        rows.join(payloads, on="row_id", how="left", maintain_order="left")
+        .pipe(join_threads, threads, "global_tid")
         .with_columns(
             start_ns=pl.col("start") - time_shift_ns,
             end_ns=pl.col("end") - time_shift_ns,
             operation=pl.col("text").str.replace(r"^nccl([A-Z])", "$1"),
-            source=pl.col("told_by").fill_null(CollectiveSource.NAME),
+            source=pl.col("evidence").fill_null(CollectiveSource.NAME),
         )
         .sort("thread", "start_ns", maintain_order=True)
     )
@@ -95,25 +94,25 @@ def collectives(
     return Collectives(
         calls=facts.select(COLLECTIVE_CALLS.names()).cast(COLLECTIVE_CALLS),
         communicators=members.sort(COMMUNICATORS.names()).cast(COMMUNICATORS),
-        unread_payloads=payload_count - len(told),
+        unread_payloads=payload_count - len(payloads),
     )
 
 
 def _ranges(source: Database, raw: pl.DataFrame) -> pl.DataFrame:
-    is_told = source.has("NVTX_EVENTS", *_NEEDED) and source.has("StringIds", "id", "value")
-    if not (is_told and _is_named(source, raw)):
+    has_texts = source.has("NVTX_EVENTS", *_NEEDED) and source.has("StringIds", "id", "value")
+    if not (has_texts and _is_named(source, raw)):
         return pl.DataFrame(schema=_RANGES)
-    found = _lenient(source.rows("nccl_ranges"), _RANGES)
+    found = _make_frame(source.rows("nccl_ranges"), _RANGES)
     return found.drop_nulls("start").filter((pl.col("end") >= pl.col("start")).fill_null(value=True))
 
 
 def _is_named(source: Database, raw: pl.DataFrame) -> bool:
     """Whether any text begins as NCCL's do; where none does, the table need not be searched for its calls."""
-    texts = pl.concat([raw["text"].unique(), texts_of(source, raw["textId"])["text"]])
+    texts = pl.concat([raw["text"].unique(), look_up_texts(source, raw["textId"])["text"]])
     return bool(texts.str.contains("^(?i)nccl").any())
 
 
-def _told(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, int]:
+def _read_payloads(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, int]:
     """What the payloads of some rows tell, a row for each that could be read, and how many there are."""
     wanted = json.dumps(row_ids.to_list())
     blobs = texts = []
@@ -121,17 +120,17 @@ def _told(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, int]:
         blobs = source.rows("nvtx_payloads", wanted)
     if source.has("NVTX_EVENTS", "jsonText", "jsonTextId"):
         texts = source.rows("nvtx_json", wanted)
-    frames = [*_from_payloads(blobs, _layouts(source) if blobs else {}), _from_json(texts)]
-    found = pl.concat([pl.DataFrame(schema=_TOLD), *frames], how="diagonal")
+    frames = [*_decode_payloads(blobs, _read_layouts(source) if blobs else {}), _decode_json(texts)]
+    found = pl.concat([pl.DataFrame(schema=_PAYLOAD), *frames], how="diagonal")
     count = pl.col("participants", "peer", "rank", "device")
-    told = found.unique("row_id", keep="first", maintain_order=True).with_columns(
+    payloads = found.unique("row_id", keep="first", maintain_order=True).with_columns(
         pl.when(pl.col("bytes").is_between(0, _LARGEST_BYTES)).then(pl.col("bytes")),
         pl.when(count.is_between(0, _MOST_RANKS)).then(count),
     )
-    return told, len({row_id for row_id, _ in (*blobs, *texts)})
+    return payloads, len({row_id for row_id, _ in (*blobs, *texts)})
 
 
-def _layouts(source: Database) -> dict[_Key, _Layout]:
+def _read_layouts(source: Database) -> dict[_Key, _Layout]:
     """The layout of each schema that all processes describe alike."""
     if not source.has(
         "NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "idx", "name", "type", "offset", "flags"
@@ -163,13 +162,13 @@ def _known_fields(entries: Iterable[tuple[object, ...]]) -> Iterator[tuple[str, 
             yield field, (_NUMPY_TYPES[kind], begins)
 
 
-def _from_payloads(
+def _decode_payloads(
     rows: Iterable[tuple[int, object]], layouts: Mapping[_Key, _Layout]
 ) -> Iterator[pl.DataFrame]:
     """One frame for each layout that occurs."""
     groups: defaultdict[tuple[_Key, int], list[tuple[int, bytes]]] = defaultdict(list)
     for row_id, blob in rows:
-        if isinstance(blob, bytes) and (opened := _opened(blob)):
+        if isinstance(blob, bytes) and (opened := _unpack(blob)):
             key, payload = opened
             layout = layouts.get(key)
             if layout and layout.payload_bytes in {None, len(payload)}:
@@ -186,15 +185,15 @@ def _from_payloads(
         )
         values = np.frombuffer(b"".join(payload for _, payload in members), whole)
         columns = {
-            name: pl.Series(np.ascontiguousarray(values[name])).cast(_TOLD[name], strict=False)
+            name: pl.Series(np.ascontiguousarray(values[name])).cast(_PAYLOAD[name], strict=False)
             for name in fields
         }
         yield pl.DataFrame({"row_id": [row_id for row_id, _ in members], **columns}).with_columns(
-            told_by=pl.lit(CollectiveSource.PAYLOAD, _TOLD["told_by"])
+            evidence=pl.lit(CollectiveSource.PAYLOAD, _PAYLOAD["evidence"])
         )
 
 
-def _opened(blob: bytes) -> tuple[_Key, bytes] | None:
+def _unpack(blob: bytes) -> tuple[_Key, bytes] | None:
     """Domain and schema of a payload, and the payload; `None` if it is cut short or no payload."""
     if re.fullmatch(rb"(0[xX])?([0-9a-fA-F]{2})+", blob):  # some exports spell it out
         blob = bytes.fromhex(blob.removeprefix(b"0x").removeprefix(b"0X").decode("ascii"))
@@ -205,9 +204,9 @@ def _opened(blob: bytes) -> tuple[_Key, bytes] | None:
     return ((domain, schema), payload) if len(payload) == payload_bytes > 0 else None
 
 
-def _from_json(rows: Iterable[tuple[int, object]]) -> pl.DataFrame:
+def _decode_json(rows: Iterable[tuple[int, object]]) -> pl.DataFrame:
     """What JSON objects tell, their inner objects too; keys are matched by letters alone."""
-    told: list[tuple[object, ...]] = []
+    payloads: list[tuple[object, ...]] = []
     for row_id, text in rows:
         try:
             read = json.loads(str(text))
@@ -217,8 +216,8 @@ def _from_json(rows: Iterable[tuple[int, object]]) -> pl.DataFrame:
             inner = [value for value in read.values() if isinstance(value, dict)]
             pairs = [pair for level in (*inner, read) for pair in level.items()]
             facts = {_FIELD_OF.get(_spelling(key)): _number(value) for key, value in pairs}
-            told.append((row_id, str(CollectiveSource.JSON), *(facts.get(field) for field in _FIELDS)))
-    return _lenient(told, _TOLD)
+            payloads.append((row_id, str(CollectiveSource.JSON), *(facts.get(field) for field in _FIELDS)))
+    return _make_frame(payloads, _PAYLOAD)
 
 
 def _spelling(name: object) -> str:
@@ -232,7 +231,7 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _lenient(rows: Sequence[tuple[object, ...]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+def _make_frame(rows: Sequence[tuple[object, ...]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """A frame in which a value of another type is null."""
     columns: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pl.DataFrame(

@@ -5,10 +5,15 @@ from pathlib import Path
 
 from wallscope.model.capture import Contents, Progress, TableContents
 from wallscope.nsys import catalog, findings
-from wallscope.nsys.connection import opened
-from wallscope.nsys.identity import export_facts, export_identity
-from wallscope.nsys.range_findings import payload_findings
-from wallscope.nsys.tables import Database, database
+from wallscope.nsys.findings import check_payloads
+from wallscope.nsys.identity import (
+    identify_export,
+    read_capture_options,
+    read_duration_ns,
+    read_export_facts,
+)
+from wallscope.nsys.sources import open_tables
+from wallscope.nsys.tables import Database, make_database
 
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9]{1,40}")
 
@@ -19,49 +24,40 @@ def read_contents(path: Path, progress: Progress) -> Contents:
     Raises:
         InputError: the file is no readable export.
     """
-    with opened(path, progress) as tables:
-        source = database(path, tables)
-        facts = export_facts(source)
-        traced, graph_mode = _options(source)
+    with open_tables(path, progress) as tables:
+        source = make_database(path, tables)
+        facts = read_export_facts(source)
+        traced, graph_mode = _read_options(source)
         return Contents(
-            export=export_identity(source, facts),
+            export=identify_export(source, facts),
             traced=traced,
-            duration_ns=_duration_ns(source),
+            duration_ns=read_duration_ns(source),
             graph_mode=graph_mode,
-            processes=_processes(source),
+            processes=_count_processes(source),
             tables=tuple(
                 TableContents(table, rows_are, source.row_count(table))
                 for table, rows_are in catalog.CONTENTS.items()
             ),
             other_tables=len(set(source.columns) - set(catalog.CONTENTS)),
             findings=(
-                *findings.loss_findings(source),
-                *findings.export_findings(facts),
-                *findings.gpu_findings(source),
-                *payload_findings(source),
+                *findings.check_losses(source),
+                *findings.check_export(facts),
+                *findings.check_gpus(source),
+                *check_payloads(source),
             ),
         )
 
 
-def _options(source: Database) -> tuple[tuple[str, ...], str | None]:
-    if not source.has("META_DATA_CAPTURE", "name", "value"):
-        return (), None
+def _read_options(source: Database) -> tuple[tuple[str, ...], str | None]:
     traced: set[str] = set()
     modes: set[str] = set()
-    for name, value in source.rows("capture_options"):
+    for name, value in read_capture_options(source):
         if isinstance(value, str) and _EVENT_TYPE.fullmatch(value):
             (traced if name == "CAPTURE_EVENT_TYPE" else modes).add(value)
     return tuple(sorted(traced)), modes.pop().lower() if len(modes) == 1 else None
 
 
-def _duration_ns(source: Database) -> int | None:
-    if not source.has("ANALYSIS_DETAILS", "duration"):
-        return None
-    ((duration_ns,),) = source.rows("capture_duration")
-    return duration_ns if isinstance(duration_ns, int) else None
-
-
-def _processes(source: Database) -> int | None:
+def _count_processes(source: Database) -> int | None:
     if not source.has("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"):
         return None
     ((processes,),) = source.rows("process_count")

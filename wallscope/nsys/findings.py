@@ -1,14 +1,54 @@
-"""What limits the claims that can be made from one export, as far as its tables tell."""
+"""What limits the claims that can be made from one export, as far as its tables show.
 
-from wallscope.model.capture import Finding, GraphTracing, Presence, Severity
-from wallscope.nsys.identity import ExportFacts
-from wallscope.nsys.tables import Database
-from wallscope.units import plural
+Records that the profiler lost or the exporter left out; operations without their call, calls without their
+operation; NVTX ranges that are missing, cut off or too many; what the profiler itself cost.
+"""
+
+import numpy as np
+import polars as pl
+
+from wallscope.arrays.lookup import are_among
+from wallscope.model.capture import Capture, Finding, GraphTracing, Presence, Progress, Severity
+from wallscope.model.kinds import CallRole, CopyDirection
+from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES
+from wallscope.nsys.id_tables import look_up_texts
+from wallscope.nsys.identity import ExportFacts, read_capture_options
+from wallscope.nsys.ranges import PUSH_POP, START_END
+from wallscope.nsys.tables import Database, read_table
+from wallscope.thresholds import (
+    FEWEST_OPERATOR_RANGES_COUNT,
+    GRAVE_PROFILER_OVERHEAD_SHARE,
+    MATERIAL_CALLS_SHARE,
+    PROFILER_OVERHEAD_SHARE,
+    RANGES_A_LAUNCH_RATIO,
+)
+from wallscope.timeline.spans import covered_ns, length_ns, ordered, spans, union
+from wallscope.units import duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_MIGRATIONS = (
+    CopyDirection.MIGRATION_TO_DEVICE,
+    CopyDirection.MIGRATION_TO_HOST,
+    CopyDirection.MIGRATION_BETWEEN_DEVICES,
+)
+_EVENT_WAIT = r"StreamWaitEvent|EventSynchronize"
+_NO_KERNEL = r"LaunchHostFunc"
+_CAPTURE_BEGINS, _CAPTURE_ENDS = r"StreamBeginCapture", r"StreamEndCapture"
+FOR_FINDINGS = ("start", "eventType", "text", "textId")
+"""The columns of NVTX_EVENTS that findings need."""
+_MARK, _DOMAIN = 34, 75
+_OF_LIBRARIES = (
+    r"(?i)^(MPI|UCX|NVSHMEM|NCCL|OpenACC|CCCL|CUB|Thrust|TensorRT|myelin.*"
+    r"|cu(BLAS|DNN|FFT|RAND|SOLVER|SPARSE|TENSOR|StateVec|File)\w*)$"
+)
+"""Domains that a library or the profiler makes whether or not it then marks anything."""
+_AUTOGRAD = r"^(aten|autograd|c10d)::"
+_MARK_STEPS = "Mark steps and phases with NVTX (Megatron Bridge: profiling.nvtx_ranges=true)."
+_WHO_AND_WHEN = ("start", "end", "globalTid")
+_ISSUING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 
 
-def loss_findings(source: Database) -> tuple[Finding, ...]:
+def check_losses(source: Database) -> tuple[Finding, ...]:
     """Whether the profiler says that it lost records; before schema 3.8 no export tells."""
     if not source.has("DIAGNOSTIC_EVENT", "text"):
         return (
@@ -42,7 +82,7 @@ def loss_findings(source: Database) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def untimed_findings(untimed_rows: int) -> tuple[Finding, ...]:
+def check_times(untimed_rows: int) -> tuple[Finding, ...]:
     """Operations without a usable time."""
     if untimed_rows == 0:
         return ()
@@ -57,8 +97,8 @@ def untimed_findings(untimed_rows: int) -> tuple[Finding, ...]:
     )
 
 
-def export_findings(facts: ExportFacts) -> tuple[Finding, ...]:
-    """Whether the exporter was told to leave something out."""
+def check_export(facts: ExportFacts) -> tuple[Finding, ...]:
+    """Whether the exporter left something out on request."""
     if not facts.is_filtered:
         return ()
     return (
@@ -71,7 +111,7 @@ def export_findings(facts: ExportFacts) -> tuple[Finding, ...]:
     )
 
 
-def graph_tracing(
+def check_graph_tracing(
     source: Database, *, has_nodes: bool, has_graphs: bool
 ) -> tuple[GraphTracing, tuple[Finding, ...]]:
     """How CUDA graphs were traced; launches that left no device work mean that idle time is not known."""
@@ -95,7 +135,7 @@ def graph_tracing(
     )
 
 
-def gpu_findings(source: Database) -> tuple[Finding, ...]:
+def check_gpus(source: Database) -> tuple[Finding, ...]:
     """Whether the export describes the GPUs."""
     if Presence.ROWS in (source.presence("TARGET_INFO_GPU"), source.presence("TARGET_INFO_CUDA_GPU")):
         return ()
@@ -107,3 +147,361 @@ def gpu_findings(source: Database) -> tuple[Finding, ...]:
             "Let nsys see the GPU from inside the container when it starts.",
         ),
     )
+
+
+def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:
+    """Operations without their call, calls without their operation, waits for events that were not recorded.
+
+    `began_inside` tells that tables show the capture to have begun while the program ran.
+    """
+    if capture.calls.is_empty():
+        return (*_check_capture_range(0, began_inside=began_inside), _report_no_calls(capture))
+    orphans = _find_orphans(capture)
+    early = orphans.filter("early")
+    without_call = _check_orphans(capture, orphans, early)
+    return (
+        *without_call,
+        *_check_launches(capture),
+        *_check_events(capture),
+        *_check_capture_range(
+            0 if without_call else len(early), began_inside=began_inside or not early.is_empty()
+        ),
+    )
+
+
+def _report_no_calls(capture: Capture) -> Finding:
+    operations = plural(len(capture.operations), "device operation")
+    return Finding(
+        "no-api-calls",
+        Severity.WARNING,
+        f"No CUDA API call is in the export: who issued its {operations}, and when, is unknown.",
+        "Capture with --trace=cuda,nvtx, and export without --tables.",
+    )
+
+
+def _find_orphans(capture: Capture) -> pl.DataFrame:
+    """`OPERATIONS` without their call, and whether each is `early`: queued before the capture began.
+
+    A stream runs in the order of issue, so what precedes the first operation with a call was issued before
+    it. Unified memory migrates pages without a call.
+    """
+    migrations = capture.copies.filter(pl.col("direction").is_in([str(kind) for kind in _MIGRATIONS]))
+    orphans = capture.operations.filter(pl.col("call") < 0).join(migrations, on="op", how="anti")
+    if orphans.is_empty():
+        return orphans.with_columns(early=pl.lit(value=False))
+    first_known = (
+        capture.operations.filter(pl.col("call") >= 0)
+        .join(migrations, on="op", how="anti")
+        .group_by("rank_id", "stream")
+        .agg(first_known_ns=pl.col("start_ns").min())
+    )
+    first_calls = (
+        capture.calls.group_by("thread")
+        .agg(first_call_ns=pl.col("start_ns").min())
+        .join(capture.threads, on="thread")
+        .group_by("process")
+        .agg(pl.col("first_call_ns").min())
+    )
+    return (
+        orphans.join(first_known, on=["rank_id", "stream"], how="left")
+        .join(capture.ranks.select("rank_id", "process"), on="rank_id", how="left")
+        .join(first_calls, on="process", how="left")
+        .with_columns(
+            early=(pl.col("start_ns") < pl.coalesce("first_known_ns", "first_call_ns")).fill_null(value=False)
+        )
+    )
+
+
+def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame) -> tuple[Finding, ...]:
+    if orphans.is_empty():
+        return ()
+    covers_ns, all_ns = _busy_ns(orphans), _busy_ns(capture.operations)
+    is_material = (
+        len(orphans) >= MATERIAL_CALLS_SHARE * len(capture.operations)
+        or covers_ns >= MATERIAL_CALLS_SHARE * all_ns
+    )
+    if len(early) == len(orphans) and not is_material:
+        return ()
+    among = (
+        f"{len(orphans):,} of {plural(len(capture.operations), 'device operation')} ({duration(covers_ns)})"
+    )
+    if len(early) == len(orphans):
+        message = f"{among} were issued before the capture began: their calls and ranges are unknown."
+        cure = "Start the capture a step before the steps that matter, after a device synchronisation."
+    else:
+        known = f"; {len(early):,} of them were issued before the capture began" if len(early) else ""
+        message = f"{among} have no API call in the export, so no range either{known}."
+        cure = "Capture fewer steps, and export without --tables and --times."
+    return (Finding("orphan-operations", Severity.WARNING, message, cure, covers_ns=covers_ns),)
+
+
+def _busy_ns(operations: pl.DataFrame) -> int:
+    """Time in which at least one of the operations ran, added up over ranks."""
+    return sum(
+        length_ns(union(ordered(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())))
+        for own in operations.partition_by("rank_id")
+    )
+
+
+def _check_launches(capture: Capture) -> tuple[Finding, ...]:
+    works = np.zeros(len(capture.calls) + 1, np.bool_)  # the last is for -1
+    works[capture.operations["call"].to_numpy()] = True
+    is_launch = (pl.col("role") == CallRole.LAUNCH) & ~_named(capture, _NO_KERNEL)
+    idle = capture.calls.filter(is_launch, pl.Series(~works[:-1]))
+    if idle.is_empty():
+        return ()
+    calls = capture.calls.select("call", "thread", "start_ns", "correlation", "role", "name").with_columns(
+        process=capture.threads["process"].gather(capture.calls["thread"])
+    )
+    # several calls may share one correlation id: a tool's wrapper around the CUDA call
+    key = ["process", "correlation"]
+    with_work = calls.select(key).filter(pl.Series(works[:-1]))
+    launches = calls.filter(is_launch).unique(key, keep="first", maintain_order=True)
+    missing = launches.join(with_work, on=key, how="anti")
+    missing = missing.join(_find_queue_ends(capture, calls), on="process", how="left").filter(
+        (pl.col("start_ns") <= pl.col("drained_ns")).fill_null(value=True)
+    )
+    begins, ends = (calls.filter(_named(capture, what)) for what in (_CAPTURE_BEGINS, _CAPTURE_ENDS))
+    count = len(_drop_captured(missing, begins, ends))
+    if count == 0 or count < MATERIAL_CALLS_SHARE * len(launches):
+        return ()
+    return (
+        Finding(
+            "launches-without-work",
+            Severity.WARNING,
+            f"{count:,} of {plural(len(launches), 'kernel launch')} left no kernel in the export: idle time"
+            " may be work unseen.",
+            "Capture fewer steps, or flush more often: --cuda-flush-interval=100.",
+        ),
+    )
+
+
+def _named(capture: Capture, pattern: str) -> pl.Expr:
+    """Whether the name of a call has the pattern."""
+    names = capture.call_names.filter(pl.col("text").str.contains(pattern))["name"]
+    return pl.col("name").is_in(names.to_list())
+
+
+def _find_queue_ends(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:
+    """Columns `process`, `drained_ns`: what was launched later may not have run when the capture ended.
+
+    That is the last launch that ran, on the stream that was furthest behind of those at work to the end.
+    """
+    issued_at = calls.select(pl.col("call").cast(pl.Int32), "process", issued_ns="start_ns")
+    streams = (
+        capture.operations.join(issued_at, on="call")
+        .group_by("process", "rank_id", "stream")
+        .agg(pl.col("issued_ns").max(), pl.col("end_ns").max(), pl.col("start_ns").min())
+    )
+    reach_ns = pl.col("end_ns").max().over("process")
+    span_ns = reach_ns - pl.col("start_ns").min().over("process")
+    at_work = streams.filter(pl.col("end_ns") >= reach_ns - MATERIAL_CALLS_SHARE * span_ns)
+    return at_work.group_by("process").agg(drained_ns=pl.col("issued_ns").min())
+
+
+def _drop_captured(launches: pl.DataFrame, begins: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """The launches that were not being captured into a CUDA graph, by any thread of their process."""
+    if begins.is_empty():
+        return launches
+    turns = (
+        pl.concat(
+            [
+                begins.select("process", "start_ns", turn=pl.lit(1)),
+                ends.select("process", "start_ns", turn=pl.lit(-1)),
+            ]
+        )
+        .sort("start_ns", maintain_order=True)
+        .with_columns(open=pl.col("turn").cum_sum().over("process"))
+    )
+    return (
+        launches.sort("start_ns")
+        .join_asof(turns, on="start_ns", by="process", check_sortedness=False)
+        .filter((pl.col("open") <= 0).fill_null(value=True))
+    )
+
+
+def _check_events(capture: Capture) -> tuple[Finding, ...]:
+    if capture.presence["CUPTI_ACTIVITY_KIND_CUDA_EVENT"] is Presence.ROWS:
+        return ()
+    waiting = capture.call_names.filter(pl.col("text").str.contains(_EVENT_WAIT))
+    waits = len(capture.calls.join(waiting, on="name", how="semi"))
+    if waits == 0:
+        return ()
+    return (
+        Finding(
+            "no-cuda-events",
+            Severity.WARNING,
+            f"{plural(waits, 'wait')} for CUDA events, and no record of the events: what was waited for"
+            " is told by order alone.",
+            "Capture with --cuda-event-trace=true.",
+        ),
+    )
+
+
+def _check_capture_range(early: int, *, began_inside: bool) -> tuple[Finding, ...]:
+    if early == 0 and not began_inside:
+        return ()
+    queued = f", and so are the calls of {plural(early, 'operation')} already queued" if early else ""
+    return (
+        Finding(
+            "capture-range",
+            Severity.INFO,
+            f"The capture began while the program ran: ranges opened before it are missing{queued}.",
+        ),
+    )
+
+
+def check_ranges(source: Database, raw: pl.DataFrame, capture: Capture) -> tuple[Finding, ...]:
+    """What the rows of NVTX_EVENTS, `raw`, and the ranges made of them tell."""
+    return (
+        *_check_presence(source, raw),
+        *_check_clipped(source, capture),
+        *_check_annotations(capture),
+        *check_payloads(source),
+    )
+
+
+def has_begun_inside(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> bool:
+    """Whether the capture began while the program ran: names given before it, or diagnostics, tell."""
+    if (raw["start"] < time_shift_ns).any():
+        return True
+    if not source.has("DIAGNOSTIC_EVENT", "text"):
+        return False
+    ((starts,),) = source.rows("capture_range_starts")
+    return bool(starts)
+
+
+def _check_presence(source: Database, raw: pl.DataFrame) -> tuple[Finding, ...]:
+    if raw["eventType"].is_in([PUSH_POP, START_END]).any():
+        return ()
+    traced = _read_traced(source)
+    domains = _count_program_domains(source, raw)
+    if domains and not (raw["eventType"] == _MARK).any():
+        return (
+            Finding(
+                "ranges-lost",
+                Severity.WARNING,
+                f"The program named {plural(domains, 'NVTX domain')}, but no range is in the export: the nvtx"
+                " package from 0.2.12 on loses its ranges under nsys up to 2024.2.",
+                "Capture with a newer nsys, or install nvtx==0.2.11.",
+            ),
+        )
+    if traced and "NvtxEvents" not in traced:
+        message = "NVTX was not traced: steps and phases have no names."
+        return (Finding("no-nvtx", Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
+    if traced:
+        message = "NVTX was traced, but the program marks no range: steps and phases have no names."
+        return (Finding("no-nvtx", Severity.INFO, message, _MARK_STEPS),)
+    message = "No NVTX range is in the export: steps and phases have no names."
+    return (Finding("no-nvtx", Severity.INFO, message, f"Capture with --trace=cuda,nvtx. {_MARK_STEPS}"),)
+
+
+def _read_traced(source: Database) -> set[str]:
+    """The kinds of event that the capture was configured to record; empty where it does not say."""
+    return {str(value) for name, value in read_capture_options(source) if name == "CAPTURE_EVENT_TYPE"}
+
+
+def _count_program_domains(source: Database, raw: pl.DataFrame) -> int:
+    domains = raw.filter(pl.col("eventType") == _DOMAIN)
+    by_id = look_up_texts(source, domains.filter(pl.col("text").is_null())["textId"])
+    names = pl.concat([domains["text"].drop_nulls(), by_id["text"]]).unique()
+    return int((~names.str.contains(_OF_LIBRARIES)).sum())
+
+
+def _check_clipped(source: Database, capture: Capture) -> tuple[Finding, ...]:
+    """Where the export does not tell when the capture ended, an end that ranges share proves nothing."""
+    clipped = int(capture.ranges["clipped"].sum())
+    if clipped == 0 or not source.has("ANALYSIS_DETAILS", "duration"):
+        return ()
+    return (
+        Finding(
+            "clipped-ranges",
+            Severity.INFO,
+            f"{plural(clipped, 'range')} still open when the capture ended: how long they took is unknown.",
+            "End the capture outside the ranges that matter.",
+        ),
+    )
+
+
+def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
+    autograd = capture.range_names.filter(pl.col("text").str.contains(_AUTOGRAD))
+    annotations = int(are_among(capture.ranges["name"].to_numpy(), autograd["name"].to_numpy()).sum())
+    launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
+    if annotations < max(FEWEST_OPERATOR_RANGES_COUNT, RANGES_A_LAUNCH_RATIO * launches):
+        return ()
+    return (
+        Finding(
+            "emit-nvtx",
+            Severity.WARNING,
+            f"{plural(annotations, 'range')} of PyTorch operators for {plural(launches, 'launch')}: marking"
+            " them slows the host, so idle time is inflated.",
+            "Capture without emit_nvtx (Megatron-LM: without --record-shapes).",
+        ),
+    )
+
+
+def check_payloads(source: Database) -> tuple[Finding, ...]:
+    """Whether payloads of ranges, which hold the sizes of NCCL's calls, were left out by the exporter."""
+    if source.presence("NVTX_PAYLOAD_SCHEMAS") is not Presence.ROWS:
+        return ()
+    if not source.has("NVTX_EVENTS", "binaryData", "jsonText", "jsonTextId"):
+        return ()
+    ((layouts, payloads),) = source.rows("payload_count")
+    if payloads:
+        return ()
+    return (
+        Finding(
+            "payloads-not-exported",
+            Severity.WARNING,
+            f"{plural(layouts, 'layout')} of NVTX payloads and no payload: sizes and groups of collectives"
+            " are unknown.",
+            "Export again: nsys export --include-blobs=true.",
+        ),
+    )
+
+
+def check_overhead(
+    source: Database, capture: Capture, time_shift_ns: int, progress: Progress
+) -> tuple[Finding, ...]:
+    """How long the profiler held the thread it held longest of those that issue, while the device was traced.
+
+    That is a lower bound of what the capture cost: only a step timed without the profiler tells it all.
+    """
+    start_ns, end_ns = _device_window(capture)
+    overheads = pl.concat(
+        [
+            read_table(source, PROFILER_OVERHEADS, progress).select(_WHO_AND_WHEN),
+            read_table(source, CUDA_OVERHEADS, progress)
+            .filter(pl.col("overheadType").is_in(PROFILER_TYPES))
+            .select(_WHO_AND_WHEN),
+        ]
+    )
+    if overheads.is_empty():
+        return ()
+    issuing = capture.calls.filter(pl.col("role").is_in([str(role) for role in _ISSUING]))
+    tids = capture.threads.join(issuing, on="thread", how="semi").select(globalTid="global_tid")
+    window = spans((start_ns + time_shift_ns, end_ns + time_shift_ns))
+    held_ns = [
+        int(covered_ns(union(ordered(own["start"].to_numpy(), own["end"].to_numpy())), window).sum())
+        for own in overheads.drop_nulls().join(tids, on="globalTid", how="semi").partition_by("globalTid")
+    ]
+    longest_ns, window_ns = max(held_ns, default=0), end_ns - start_ns
+    if longest_ns == 0 or longest_ns < PROFILER_OVERHEAD_SHARE * window_ns:
+        return ()
+    return (
+        Finding(
+            "profiler-overhead",
+            Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
+            f"The profiler held a thread that issues work for {duration(longest_ns)},"
+            f" {percent(longest_ns / window_ns)} of the captured time, and slowed it beyond that.",
+            "Trace less, and time some steps without the profiler.",
+            covers_ns=longest_ns,
+        ),
+    )
+
+
+def _device_window(capture: Capture) -> tuple[int, int]:
+    """From the first device operation to the last."""
+    bounds = capture.operations.select(pl.col("start_ns").min(), pl.col("end_ns").max())
+    start_ns, end_ns = bounds.row(0)
+    return int(start_ns), int(end_ns)

@@ -1,11 +1,16 @@
-"""Which export this is: versions, machine, GPUs."""
+"""Which export this is: versions, machine, GPUs, and environment variables of the profiled run.
 
+Exports hold whole environments. Of these a short list of names is read, each value checked: what is not on
+the list, or does not look as the variable must, does not leave the export.
+"""
+
+import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wallscope.model.capture import Export, Gpu
 from wallscope.nsys.catalog import EXPORT_METADATA
-from wallscope.nsys.environment import allowed_environment
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.tables import Database
 
@@ -13,6 +18,38 @@ _VERSION = re.compile(r"\d{1,5}(?:\.\d{1,9}){0,4}(?:-[0-9a-z]{1,40})?")
 _HOSTNAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})")
 _GPU_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ()._/+-]{0,63}")
 _INT64 = range(-(2**63), 2**63)
+_COUNT = r"\d{1,9}"
+_SWITCH = r"[01]"
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""Variables that hold the rank of a process in its job, the most trusted first."""
+
+_ALLOWED = {
+    **dict.fromkeys(RANK_VARIABLES, _COUNT),
+    "WORLD_SIZE": _COUNT,
+    "LOCAL_RANK": _COUNT,
+    "CUDA_DEVICE_MAX_CONNECTIONS": _COUNT,
+    "CUDA_LAUNCH_BLOCKING": _SWITCH,
+    "CUDA_MODULE_LOADING": r"LAZY|EAGER|DEFAULT",
+    "PYTORCH_CUDA_ALLOC_CONF": (
+        r"(?:expandable_segments:(?:True|False)|max_split_size_mb:\d{1,7}|roundup_power2_divisions:\d{1,3}"
+        r"|garbage_collection_threshold:0?\.\d{1,4}|backend:(?:native|cudaMallocAsync)"
+        r"|pinned_use_cuda_host_register:(?:True|False)|pinned_num_register_threads:\d{1,3}|,(?=[a-z])){1,15}"
+    ),
+    "NCCL_CTA_POLICY": r"[012]",
+    "NCCL_GRAPH_REGISTER": _SWITCH,
+    "NCCL_NET_GDR_C2C": _SWITCH,
+    "NCCL_NET_GDR_LEVEL": r"LOC|PIX|PXB|PHB|SYS|[0-5]",
+    "NCCL_NVLS_ENABLE": r"[012]",
+    "NCCL_P2P_NET_CHUNKSIZE": _COUNT,
+    "NVTE_ALLOW_NONDETERMINISTIC_ALGO": _SWITCH,
+    "NVTE_BWD_LAYERNORM_SM_MARGIN": r"\d{1,3}",
+    "NVTE_CPU_OFFLOAD_V1": _SWITCH,
+    "NVTE_CUTEDSL_FUSED_GROUPED_MLP": _SWITCH,
+    "NVTE_FUSED_ATTN": _SWITCH,
+    "NVTE_FWD_LAYERNORM_SM_MARGIN": r"\d{1,3}",
+    "NVTE_NVTX_ENABLED": _SWITCH,
+}
+_PATTERNS = {name: re.compile(pattern) for name, pattern in _ALLOWED.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +62,15 @@ class ExportFacts:
     is_filtered: bool
 
 
-def export_facts(source: Database) -> ExportFacts:
+def read_export_facts(source: Database) -> ExportFacts:
     """The metadata of the export, under either of its two names; all unknown where it has none."""
     facts: dict[str, object] = {}
     for table, query_name in zip(EXPORT_METADATA, ("metadata_new", "metadata_old"), strict=True):
         if not facts and source.has(table, "name", "value"):
             facts = {str(name): value for name, value in source.rows(query_name)}
     return ExportFacts(
-        product_version=_matching(_VERSION, facts.get("EXPORT_PRODUCT_VERSION")),
-        schema_version=_matching(_VERSION, facts.get("EXPORT_SCHEMA_VERSION")),
+        product_version=_match(_VERSION, facts.get("EXPORT_PRODUCT_VERSION")),
+        schema_version=_match(_VERSION, facts.get("EXPORT_SCHEMA_VERSION")),
         time_shift_ns=_integer(facts.get("EXPORT_CONFIG_TIME_SHIFT")) or 0,
         is_filtered=bool(
             facts.get("EXPORT_PARAM_TABLES_TO_EXPORT") or facts.get("EXPORT_PARAM_TIMES_TO_EXPORT")
@@ -41,7 +78,7 @@ def export_facts(source: Database) -> ExportFacts:
     )
 
 
-def export_identity(source: Database, facts: ExportFacts) -> Export:
+def identify_export(source: Database, facts: ExportFacts) -> Export:
     """Identity of the export; the base name of the file, never its folder."""
     size_bytes = content_size_bytes(source.path)
     return Export(
@@ -50,29 +87,44 @@ def export_identity(source: Database, facts: ExportFacts) -> Export:
         size_bytes=size_bytes,
         nsys_version=facts.product_version,
         schema_version=facts.schema_version,
-        hostname=_hostname(source),
-        session_start_utc_ns=_session_start_utc_ns(source),
+        hostname=_read_hostname(source),
+        session_start_utc_ns=_read_session_start(source),
         time_shift_ns=facts.time_shift_ns,
-        gpus=gpus(source),
-        environment=allowed_environment(source),
+        gpus=read_gpus(source),
+        environment=read_environment(source),
     )
 
 
-def _session_start_utc_ns(source: Database) -> int | None:
+def read_duration_ns(source: Database) -> int | None:
+    """Return how long the capture took, `None` where the export does not tell."""
+    if not source.has("ANALYSIS_DETAILS", "duration"):
+        return None
+    ((duration_ns,),) = source.rows("capture_duration")
+    return duration_ns if isinstance(duration_ns, int) else None
+
+
+def read_capture_options(source: Database) -> list[tuple[str, object]]:
+    """Return names and values of what the capture was configured to record; none where it does not tell."""
+    if not source.has("META_DATA_CAPTURE", "name", "value"):
+        return []
+    return [(str(name), value) for name, value in source.rows("capture_options")]
+
+
+def _read_session_start(source: Database) -> int | None:
     if not source.has("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"):
         return None
     rows = source.rows("session_start")
     return _integer(rows[0][0]) if rows else None
 
 
-def _hostname(source: Database) -> str | None:
+def _read_hostname(source: Database) -> str | None:
     if not source.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
         return None
     hostnames = [value for name, value in source.rows("system_facts") if name == "Hostname"]
-    return _matching(_HOSTNAME, hostnames[0]) if hostnames else None
+    return _match(_HOSTNAME, hostnames[0]) if hostnames else None
 
 
-def gpus(source: Database) -> tuple[Gpu, ...]:
+def read_gpus(source: Database) -> tuple[Gpu, ...]:
     """The GPUs of the machine by id, used or not; columns that an export lacks are unknown."""
     table, identifier = "TARGET_INFO_GPU", "id"
     if not source.has(table, identifier):
@@ -93,7 +145,7 @@ def gpus(source: Database) -> tuple[Gpu, ...]:
         next((f'"{column}"' for column in spellings if source.has(table, column)), "NULL")
         for spellings in wanted.values()
     ]
-    rows = source.selected(f'SELECT {", ".join(columns)} FROM "{table}" ORDER BY 1')
+    rows = source.select(f'SELECT {", ".join(columns)} FROM "{table}" ORDER BY 1')
     found = (_gpu(dict(zip(wanted, row, strict=True))) for row in rows if _integer(row[0]) is not None)
     return tuple({gpu.id: gpu for gpu in found}.values())  # the early table repeats a GPU for each process
 
@@ -103,7 +155,7 @@ def _gpu(row: dict[str, object]) -> Gpu:
     memory_bytes, memory_mib = _positive(row["memory_bytes"]), _positive(row["memory_mib"])
     return Gpu(
         id=_integer(row["id"]) or 0,
-        name=_matching(_GPU_NAME, row["name"]),
+        name=_match(_GPU_NAME, row["name"]),
         architecture=f"sm_{major}{minor or 0}" if major is not None else None,
         sm_count=_positive(row["sm_count"]),
         memory_bytes=memory_mib << 20 if memory_bytes is None and memory_mib is not None else memory_bytes,
@@ -111,7 +163,7 @@ def _gpu(row: dict[str, object]) -> Gpu:
     )
 
 
-def _matching(pattern: re.Pattern[str], value: object) -> str | None:
+def _match(pattern: re.Pattern[str], value: object) -> str | None:
     return value if isinstance(value, str) and pattern.fullmatch(value) else None
 
 
@@ -126,3 +178,33 @@ def _positive(value: object) -> int | None:
     """A quantity; Nsight writes 0 for what it could not find out."""
     number = _integer(value)
     return number if number is not None and number > 0 else None
+
+
+def read_environment(source: Database) -> Mapping[str, str]:
+    """The allowed variables, sorted by name; one that processes disagree about is left out.
+
+    The environment of the profiled command counts; the agent's only where the export has none.
+    """
+    for assignments in (_read_command_environment(source), _read_agent_environment(source)):
+        values: dict[str, set[str]] = {}
+        for assignment in assignments:
+            name, _, quoted = assignment.partition("=")
+            value = quoted.strip().removeprefix('"').removesuffix('"')
+            if name in _PATTERNS and _PATTERNS[name].fullmatch(value):
+                values.setdefault(name, set()).add(value)
+        if values:
+            return {name: min(found) for name, found in sorted(values.items()) if len(found) == 1}
+    return {}
+
+
+def _read_command_environment(source: Database) -> Iterator[str]:
+    if source.has("META_DATA_CAPTURE", "name", "value"):
+        for (assignment,) in source.rows("allowed_environment", json.dumps(sorted(_ALLOWED))):
+            yield str(assignment)
+
+
+def _read_agent_environment(source: Database) -> Iterator[str]:
+    if source.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
+        for name, value in source.rows("system_facts"):
+            if name == "DeviceEnvironment":
+                yield from str(value).split(";")

@@ -1,4 +1,4 @@
-"""What a file or folder is, told from first and last bytes, before SQLite or polars touches it.
+"""What a file or folder is, by its first and last bytes, before SQLite or polars touches it.
 
 File formats: https://www.sqlite.org/fileformat.html, section 1.3 (the database header);
 https://parquet.apache.org/docs/file-format; https://arrow.apache.org/docs/format/Columnar.html, "IPC
@@ -83,7 +83,9 @@ def check_file(path: Path) -> int:
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
     if not header.startswith(_SQLITE_MAGIC):
-        raise InputError(f"{path} — {_what_it_is(path, header, f'is no SQLite database — {_EXPORT_HINT}')}")
+        raise InputError(
+            f"{path} — {_describe_fault(path, header, f'is no SQLite database — {_EXPORT_HINT}')}"
+        )
     _check_length(path, header, size_bytes)
     _check_companions(path)
     return size_bytes
@@ -102,7 +104,7 @@ def _regular_size_bytes(path: Path) -> int:
     return status.st_size
 
 
-def _what_it_is(path: Path, header: bytes, otherwise: str) -> str:
+def _describe_fault(path: Path, header: bytes, otherwise: str) -> str:
     """Fault and cure for a file that does not begin as it should."""
     if not header:
         return "is empty — the export was never written; export the report again"
@@ -131,7 +133,7 @@ def _check_length(path: Path, header: bytes, size_bytes: int) -> None:
 
 
 def _check_companions(path: Path) -> None:
-    """A log beside the file holds what the file does not: reading without it would be wrong."""
+    """A log next to the file holds what the file does not: reading without it would be wrong."""
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size > 0:
         raise InputError(
@@ -147,7 +149,7 @@ def _check_companions(path: Path) -> None:
                 )
 
 
-def table_files(path: Path) -> dict[str, Path]:
+def list_table_files(path: Path) -> dict[str, Path]:
     """The file of each table in a folder that `nsys export --type parquetdir` or `arrowdir` wrote, by name.
 
     Each begins and ends as a whole file of its format does. What else lies in the folder does not count.
@@ -155,13 +157,13 @@ def table_files(path: Path) -> dict[str, Path]:
     Raises:
         InputError: the folder holds no tables, tables of both formats, other exports, or a damaged table.
     """
-    files = _listed(path)
+    files = _list_tables(path)
     for file in files:
         _check_table(file)
     return {file.stem: file for file in files}
 
 
-def _listed(path: Path) -> list[Path]:
+def _list_tables(path: Path) -> list[Path]:
     try:
         entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
@@ -199,7 +201,7 @@ def _check_table(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
     if not header.startswith(beginning):
-        fault = _what_it_is(path, header, f"is no {what} — export the report again")
+        fault = _describe_fault(path, header, f"is no {what} — export the report again")
         raise InputError(f"{path} — {fault}")
     if trailer != end or size_bytes < len(beginning + end):
         raise InputError(f"{path} — is truncated: its end is missing — copy or export the folder again")
@@ -207,7 +209,7 @@ def _check_table(path: Path) -> None:
 
 def content_size_bytes(path: Path) -> int:
     """Size of a file, or of all tables of a folder."""
-    return sum(file.stat().st_size for file in (_listed(path) if is_folder(path) else [path]))
+    return sum(file.stat().st_size for file in (_list_tables(path) if is_folder(path) else [path]))
 
 
 def fingerprint(path: Path, size_bytes: int) -> str:
@@ -215,6 +217,6 @@ def fingerprint(path: Path, size_bytes: int) -> str:
     if not is_folder(path):
         return file_fingerprint(path, size_bytes)
     digest = hashlib.blake2b(size_bytes.to_bytes(8, "big"), digest_size=16)
-    for file in _listed(path):
+    for file in _list_tables(path):
         digest.update(f"{file.name} {file_fingerprint(file, file.stat().st_size)}\n".encode())
     return digest.hexdigest()

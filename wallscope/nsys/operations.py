@@ -18,8 +18,8 @@ from wallscope.model.frames import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAM
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind
 from wallscope.nsys import catalog
 from wallscope.nsys.calls import Calls
-from wallscope.nsys.strings import NAMELESS, numbered, texts_of
-from wallscope.nsys.tables import Database, read
+from wallscope.nsys.id_tables import NAMELESS, look_up_texts, number_texts
+from wallscope.nsys.tables import Database, read_table
 
 _DIRECTIONS = {
     1: CopyDirection.HOST_TO_DEVICE,
@@ -71,16 +71,16 @@ class DeviceWork:
     streams: pl.DataFrame
 
 
-def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
+def read_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
     """Raw rows of the device tables on the clock of the export, and how many had no usable time.
 
     Rows whose times were never resolved (both 0, an end before the start, days apart) are left out.
     """
-    read_tables = [(table, read(source, table, progress)) for table in catalog.DEVICE_TABLES]
+    read_tables = [(table, read_table(source, table, progress)) for table in catalog.DEVICE_TABLES]
     there = [own for own in read_tables if own[0] is catalog.KERNELS or not own[1].is_empty()]
-    rows = pl.concat([_described(*own) for own in there], how="diagonal")
+    rows = pl.concat([_describe(*own) for own in there], how="diagonal")
     rows = rows.with_columns(
-        _within(pl.col("deviceId"), 0, _MOST_DEVICES), _within(pl.col("bytes"), 0, _MOST_BYTES)
+        _keep_within(pl.col("deviceId"), 0, _MOST_DEVICES), _keep_within(pl.col("bytes"), 0, _MOST_BYTES)
     )
     is_possible = pl.col("start").abs() < _LATEST
     is_possible &= (pl.col("end").abs() < _LATEST) & (pl.col("end") - pl.col("start") < _LONGEST_NS)
@@ -90,25 +90,25 @@ def raw_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, 
     return timed, len(rows) - len(timed)
 
 
-def _within(values: pl.Expr, least: int, most: int) -> pl.Expr:
+def _keep_within(values: pl.Expr, least: int, most: int) -> pl.Expr:
     """The value where it can be true, else null."""
     return pl.when(values.is_between(least, most)).then(values)
 
 
-def device_work(
+def build_device_work(
     source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, made: Calls, time_shift_ns: int
 ) -> DeviceWork:
     """Everything that ran on a device, sorted by rank, start and row, in session time.
 
     `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
     """
-    names, name = _names(source, raw["string_id"])
-    streams, of_stream, place = _streams(raw, ranks)
+    names, name = _look_up_names(source, raw["string_id"])
+    streams, of_stream, place = _number_streams(raw, ranks)
     rows = raw.with_columns(
-        name, *(of_stream[told].gather(place) for told in ("rank_id", "stream")), call=made.issuing(raw)
+        name, *(of_stream[key].gather(place) for key in ("rank_id", "stream")), call=made.find_issuing(raw)
     )
     del raw, name, place
-    order = pl.Series(_in_order(rows), dtype=pl.UInt32)
+    order = pl.Series(_sort_rows(rows), dtype=pl.UInt32)
     wanted = sorted({*OPERATIONS, *COPIES, *KERNELS} & set(rows.columns))
     rows = rows.select(
         *wanted, start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns
@@ -116,21 +116,21 @@ def device_work(
     kind = rows["kind"].gather(order)
     return DeviceWork(
         names=names,
-        operations=_gathered(rows, order, OPERATIONS),
-        copies=_gathered(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
-        kernels=_gathered(rows, order, KERNELS, kind == OperationKind.KERNEL),
+        operations=_gather(rows, order, OPERATIONS),
+        copies=_gather(rows, order, COPIES, kind.is_in([OperationKind.COPY, OperationKind.FILL])),
+        kernels=_gather(rows, order, KERNELS, kind == OperationKind.KERNEL),
         streams=streams,
     )
 
 
-def looked_up(rows: pl.DataFrame, told: pl.DataFrame) -> pl.Series:
-    """The one column of `told` that rows lack, found by the others; null where those are not told."""
-    keys = [column for column in told.columns if column in rows.columns]
-    found = rows.select(keys).join(told, on=keys, how="left", nulls_equal=True, maintain_order="left")
+def look_up(rows: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
+    """Return the one column of `known` that rows lack, found by the others; null without a match."""
+    keys = [column for column in known.columns if column in rows.columns]
+    found = rows.select(keys).join(known, on=keys, how="left", nulls_equal=True, maintain_order="left")
     return found.drop(keys).to_series()
 
 
-def _gathered(
+def _gather(
     rows: pl.DataFrame, order: pl.Series, schema: pl.Schema, held: pl.Series | None = None
 ) -> pl.DataFrame:
     """Rows in order, numbered (`op`), with the columns of a schema; those that are held alone."""
@@ -138,12 +138,12 @@ def _gathered(
     if held is not None:
         op = op.filter(held)
         order = order.filter(held)
-    told = [pl.col(name).gather(order) for name in schema if name != "op"]
-    return rows.select(told).with_columns(op=op).select(schema.names()).cast(schema)
+    columns = [pl.col(name).gather(order) for name in schema if name != "op"]
+    return rows.select(columns).with_columns(op=op).select(schema.names()).cast(schema)
 
 
-def _described(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one table with the columns that all have; those of kernels have launch shapes besides."""
+def _describe(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of one table with the columns that all have; those of kernels also have launch shapes."""
     kind = _FRAMES[table]
     common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}
     nothing = pl.lit(None, pl.Int64)
@@ -165,54 +165,54 @@ def _described(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
         threads = pl.col("blockX") * pl.col("blockY") * pl.col("blockZ")
         columns |= {
             "blocks": pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-            "threads": _within(threads, 0, _MOST_THREADS).cast(pl.UInt16),
-            "registers": _within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
-            "shared_bytes": _within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
+            "threads": _keep_within(threads, 0, _MOST_THREADS).cast(pl.UInt16),
+            "registers": _keep_within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
+            "shared_bytes": _keep_within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
         }
     elif table is catalog.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
         columns["direction"] = (
             pl.when(between_devices)
             .then(pl.lit(CopyDirection.PEER, DIRECTION))
-            .otherwise(_decoded("copyKind", _DIRECTIONS, CopyDirection.UNKNOWN, DIRECTION))
+            .otherwise(_decode("copyKind", _DIRECTIONS, CopyDirection.UNKNOWN, DIRECTION))
         )
-        columns["source"] = _decoded("srcKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
-        columns["destination"] = _decoded("dstKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
+        columns["source"] = _decode("srcKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
+        columns["destination"] = _decode("dstKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
     elif table is catalog.FILLS:
         columns["direction"] = pl.lit(CopyDirection.FILL, DIRECTION)
-        columns["destination"] = _decoded("memKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
+        columns["destination"] = _decode("memKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
     return frame.select(**columns).with_row_index("row")
 
 
-def _decoded(column: str, meanings: Mapping[int, str], unknown: str, to: pl.Enum) -> pl.Expr:
+def _decode(column: str, meanings: Mapping[int, str], unknown: str, to: pl.Enum) -> pl.Expr:
     return pl.col(column).replace_strict(
         {code: str(meaning) for code, meaning in meanings.items()}, default=str(unknown), return_dtype=to
     )
 
 
-def _names(source: Database, strings: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+def _look_up_names(source: Database, strings: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
     """The names (`NAMES`) of string ids, and the number of each; null without a string."""
     if strings.null_count() == len(strings):
         return NAMES.to_frame(), pl.Series("name", [None], NAMES["name"]).new_from_index(0, len(strings))
     none = cast("int", strings.min()) - 1
     ids, place = dense(filled(strings, none))
-    texts = texts_of(source, pl.Series(ids[ids != none]))
-    names = numbered(texts["text"])
+    texts = look_up_texts(source, pl.Series(ids[ids != none]))
+    names = number_texts(texts["text"])
     known = texts.join(names, on="text", how="left", maintain_order="left")["name"]
     if len(known) < ids.size:
         known = pl.concat([pl.Series("name", [None], known.dtype), known])
     return names, known.gather(place)
 
 
-def _streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
+def _number_streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
     """The streams; `rank_id` and `stream` of some operations; the place of each operation among those.
 
     Streams have dense ids over (rank, context, stream id).
     """
-    told = rows["process", "deviceId", "contextId", "streamId"]
-    group = alike(told)
+    places = rows["process", "deviceId", "contextId", "streamId"]
+    group = alike(places)
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
-    found = told[firsts(group)].join(
+    found = places[firsts(group)].join(
         pairs, on=["process", "deviceId"], how="left", nulls_equal=True, maintain_order="left"
     )
     keys = ["rank_id", "contextId", "streamId"]
@@ -221,7 +221,7 @@ def _streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.
     return found.select(_STREAM).unique().sort("stream"), found, pl.Series(group, dtype=pl.UInt32)
 
 
-def _in_order(rows: pl.DataFrame) -> Rows:
+def _sort_rows(rows: pl.DataFrame) -> Rows:
     """The rows by rank, start and row; mostly each table of an export is in order by itself."""
     rank_id = rows["rank_id"].to_numpy()
     if rank_id.max() < _MOST_RANKS:

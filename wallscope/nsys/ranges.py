@@ -3,16 +3,16 @@
 import polars as pl
 
 from wallscope.model.frames import RANGES
-from wallscope.nsys.strings import NAMELESS, numbered, texts_of
+from wallscope.nsys.id_tables import NAMELESS, join_threads, look_up_texts, number_texts
+from wallscope.nsys.identity import read_duration_ns
 from wallscope.nsys.tables import Database
-from wallscope.nsys.threads import with_threads
 from wallscope.timeline.folding import folded
 
-_PUSH_POP, _START_END = 59, 60
+PUSH_POP, START_END = 59, 60
 _NEVER = 2**62
 
 
-def ranges(
+def build_ranges(
     source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The ranges and their names (`RANGES`, `NAMES`) from the raw rows.
@@ -21,9 +21,9 @@ def ranges(
     categories and names of domains are no ranges; rows that end before they start are left out.
     """
     last_ns = _capture_end_ns(source, raw, time_shift_ns)
-    kept = raw.filter(pl.col("eventType").is_in([_PUSH_POP, _START_END]))
+    kept = raw.filter(pl.col("eventType").is_in([PUSH_POP, START_END]))
     kept = kept.with_columns(pl.col("end").fill_null(last_ns)).filter(pl.col("end") >= pl.col("start"))
-    by_id = texts_of(source, kept.filter(pl.col("text").is_null())["textId"].fill_null(NAMELESS))
+    by_id = look_up_texts(source, kept.filter(pl.col("text").is_null())["textId"].fill_null(NAMELESS))
     texts = kept.select(
         pl.coalesce(
             "text",
@@ -32,12 +32,12 @@ def ranges(
             .replace_strict(by_id["string_id"], by_id["text"], default=None, return_dtype=pl.String),
         )
     )["text"]
-    names = numbered(texts)
+    names = number_texts(texts)
     crosses = (pl.col("endGlobalTid") != pl.col("globalTid")) & (pl.col("endGlobalTid") != 0)
     rows = (
         kept.with_columns(texts)
         .join(names, on="text", how="left", maintain_order="left")
-        .pipe(with_threads, threads, "globalTid")
+        .pipe(join_threads, threads, "globalTid")
         .with_columns(
             start_ns=pl.col("start") - time_shift_ns,
             end_ns=pl.col("end") - time_shift_ns,
@@ -45,13 +45,13 @@ def ranges(
             crosses=crosses.fill_null(value=False),
             domain=pl.when(pl.col("domainId").is_between(0, 2**31)).then("domainId").otherwise(0),
         )
-        .pipe(_nesting, names)
+        .pipe(_sort_outside_in, names)
         .with_row_index("range")
     )
     return rows.select(RANGES.names()).cast(RANGES), names
 
 
-def _nesting(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+def _sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     """Ranges of each thread from the outside in; of equal ones that is outside whose like last longer.
 
     Rows of an export are in no order, so equal ranges would nest differently from step to step. Where their
@@ -80,11 +80,10 @@ def _capture_end_ns(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> 
 
     Where the export does not tell it, the last end stands for it if several ranges share it.
     """
-    if source.has("ANALYSIS_DETAILS", "duration"):
-        ((duration_ns,),) = source.rows("capture_duration")
-        if isinstance(duration_ns, int) and duration_ns > 0:
-            return duration_ns + time_shift_ns
-    ends = raw.filter(pl.col("eventType").is_in([_PUSH_POP, _START_END]))["end"]
+    duration_ns = read_duration_ns(source)
+    if duration_ns is not None and duration_ns > 0:
+        return duration_ns + time_shift_ns
+    ends = raw.filter(pl.col("eventType").is_in([PUSH_POP, START_END]))["end"]
     last_ns = ends.max()
     if not isinstance(last_ns, int):
         return _NEVER

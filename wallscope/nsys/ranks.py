@@ -1,4 +1,4 @@
-"""Which rank of the job and which GPU each (process, device) pair is, and what told it.
+"""Which rank of the job and which GPU each (process, device) pair is, and by which source.
 
 Both stay unknown where nothing tells: neither the order of devices nor that of processes is a rank.
 """
@@ -12,7 +12,7 @@ import polars as pl
 
 from wallscope.model.capture import Export, Finding, Severity
 from wallscope.model.frames import RANKS
-from wallscope.nsys.environment import RANK_VARIABLES
+from wallscope.nsys.identity import RANK_VARIABLES
 from wallscope.nsys.tables import Database
 
 _PROCESS_BITS = ~0xFFFFFF
@@ -53,10 +53,10 @@ class _Pair:
         return None if self.global_pid is None else self.global_pid >> 24 & 0xFFFFFF
 
 
-_Told = Mapping[str, int]  # the rank by what told it, the most trusted first
+_Sources = Mapping[str, int]  # the rank by each source, the most trusted first
 
 
-def ranks(source: Database, export: Export, raw: pl.DataFrame, communicators: pl.DataFrame) -> Ranks:
+def identify_ranks(source: Database, export: Export, raw: pl.DataFrame, communicators: pl.DataFrame) -> Ranks:
     """One row for each (process, device) pair among raw device rows, ordered by process and device.
 
     The most trusted source that tells a rank counts: MPI, then NCCL (`COMMUNICATORS`), and for an
@@ -64,29 +64,29 @@ def ranks(source: Database, export: Export, raw: pl.DataFrame, communicators: pl
     """
     found = raw.select("process", "globalPid", "deviceId").unique().sort("process", "deviceId")
     pairs = [_Pair(*row) for row in found.iter_rows()]
-    world_size, told = _told(source, export, pairs, communicators)
-    best = [next(((rank, by) for tier in told[pair] for by, rank in tier.items()), None) for pair in pairs]
+    world_size, sources = _collect_sources(source, export, pairs, communicators)
+    best = [next(((rank, by) for tier in sources[pair] for by, rank in tier.items()), None) for pair in pairs]
     rows = [
         (number, *(of_job or (None, None)), pair.process, pair.pid, pair.device, gpu)
         for number, (pair, of_job, gpu) in enumerate(
-            zip(pairs, best, _gpus(source, export, pairs), strict=True)
+            zip(pairs, best, _assign_gpus(source, export, pairs), strict=True)
         )
     ]
     return Ranks(
         ranks=pl.DataFrame(rows, schema=RANKS, orient="row"),
         world_size=world_size,
-        findings=_contradictions(told),
+        findings=_check_contradictions(sources),
     )
 
 
-def _told(
+def _collect_sources(
     source: Database, export: Export, pairs: Sequence[_Pair], communicators: pl.DataFrame
-) -> tuple[int | None, Mapping[_Pair, tuple[_Told, ...]]]:
+) -> tuple[int | None, Mapping[_Pair, tuple[_Sources, ...]]]:
     """How many ranks the job has, and what each kind of source tells of each pair, the best kind first."""
     in_mpi = _of_mpi(source, pairs)
     largest, in_nccl = _of_communicators(pairs, communicators)
-    world_size = _mpi_size(source) if in_mpi else None
-    launch: tuple[_Told, ...] = ()
+    world_size = _read_mpi_size(source) if in_mpi else None
+    launch: tuple[_Sources, ...] = ()
     if len(pairs) == 1:
         world_size = world_size or int(export.environment.get("WORLD_SIZE", "0")) or None
         launch = _of_launch(export, world_size)
@@ -96,14 +96,14 @@ def _told(
             in_nccl = {}  # a group of the job: of data-parallel peers, for instance
     elif in_nccl and max(Counter(pair.process for pair in pairs).values()) > 1:
         in_mpi, world_size = {}, None  # MPI numbers processes, NCCL their devices too
-    told = {
+    sources = {
         pair: (in_mpi.get(pair, {}), {_NCCL: in_nccl[pair]} if pair in in_nccl else {}, *launch)
         for pair in pairs
     }
-    return world_size or (largest if in_nccl else None), told
+    return world_size or (largest if in_nccl else None), sources
 
 
-def _of_launch(export: Export, world_size: int | None) -> tuple[_Told, _Told]:
+def _of_launch(export: Export, world_size: int | None) -> tuple[_Sources, _Sources]:
     """By the launcher's variables, and by the name of the file: they speak of one process."""
     variables = {name: int(export.environment[name]) for name in RANK_VARIABLES if name in export.environment}
     rank = _rank_in(export.name)
@@ -112,9 +112,9 @@ def _of_launch(export: Export, world_size: int | None) -> tuple[_Told, _Told]:
     return variables, {_FILE_NAME: rank}
 
 
-def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Told]:
+def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Sources]:
     """By MPI's own word, as Nsight noted it: its table, since 2023, or the names it gives to threads."""
-    told: dict[_Pair, dict[str, int]] = defaultdict(dict)
+    sources: dict[_Pair, dict[str, int]] = defaultdict(dict)
     tables: dict[str, Iterable[tuple[object, object]]] = {}
     if source.has("MPI_RANKS", "globalTid", "rank"):
         tables["MPI_RANKS"] = [(tid, rank) for tid, rank in source.rows("mpi_ranks")]
@@ -129,8 +129,8 @@ def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Told]:
         )
         for pair in pairs:
             if pair.global_pid in of_process:
-                told[pair][table] = of_process[pair.global_pid]
-    return dict(told)
+                sources[pair][table] = of_process[pair.global_pid]
+    return dict(sources)
 
 
 def _sole(claims: Iterable[tuple[int, int]]) -> dict[int, int]:
@@ -143,7 +143,7 @@ def _sole(claims: Iterable[tuple[int, int]]) -> dict[int, int]:
     return {process: rank for process, rank in sole.items() if owners[rank] == 1}
 
 
-def _mpi_size(source: Database) -> int | None:
+def _read_mpi_size(source: Database) -> int | None:
     if not source.has("MPI_COMMUNICATORS", "size"):
         return None
     ((size,),) = source.rows("mpi_size")
@@ -156,7 +156,7 @@ def _of_communicators(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> tu
     It is taken for the whole job only if all pairs that are in one of its size share it: otherwise the
     communicators are groups, of data-parallel peers for instance, and tell no rank of the job.
     """
-    members = list(_members(pairs, communicators))
+    members = list(_list_members(pairs, communicators))
     largest = max((participants for *_, participants in members), default=0)
     shared: dict[_Pair, set[int]] = defaultdict(set)
     ranks_of: dict[_Pair, set[int]] = defaultdict(set)
@@ -171,7 +171,9 @@ def _of_communicators(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> tu
     return largest, {pair: rank for pair, rank in sole.items() if owners[rank] == 1}
 
 
-def _members(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> Iterator[tuple[_Pair, int, int, int]]:
+def _list_members(
+    pairs: Sequence[_Pair], communicators: pl.DataFrame
+) -> Iterator[tuple[_Pair, int, int, int]]:
     """Pair, communicator, rank in it and its participants; one without peers tells nothing."""
     pairs_of: dict[int, list[_Pair]] = defaultdict(list)
     for pair in pairs:
@@ -209,10 +211,10 @@ def _is_of_job(before: str) -> bool:
     return word is None or not (word[1] in _RANKS_INSIDE or word[1].endswith("group"))
 
 
-def _contradictions(told: Mapping[_Pair, tuple[_Told, ...]]) -> tuple[Finding, ...]:
+def _check_contradictions(sources: Mapping[_Pair, tuple[_Sources, ...]]) -> tuple[Finding, ...]:
     """One finding where a kind of source tells another rank than the best one."""
     found: list[tuple[_Pair, str, int, str, int]] = []
-    for pair, tiers in told.items():
+    for pair, tiers in sources.items():
         best, *others = [tier for tier in tiers if tier] or [{}]
         for other in others:
             if set(best.values()).isdisjoint(other.values()):
@@ -221,7 +223,7 @@ def _contradictions(told: Mapping[_Pair, tuple[_Told, ...]]) -> tuple[Finding, .
     if not found:
         return ()
     pair, by, rank, other_by, other_rank = found[0]
-    of = "" if len(told) == 1 else f" of process {pair.pid}, device {pair.device},"
+    of = "" if len(sources) == 1 else f" of process {pair.pid}, device {pair.device},"
     more = f" ({len(found) - 1} more such)" if len(found) > 1 else ""
     message = f"The rank{of} is {rank} by {by} but {other_rank} by {other_by}{more}: {by} is believed."
     cure = "Name each report after its rank: nsys profile -o profile_rank%q{RANK}."
@@ -230,14 +232,14 @@ def _contradictions(told: Mapping[_Pair, tuple[_Told, ...]]) -> tuple[Finding, .
     )
 
 
-def _gpus(source: Database, export: Export, pairs: Sequence[_Pair]) -> list[int | None]:
+def _assign_gpus(source: Database, export: Export, pairs: Sequence[_Pair]) -> list[int | None]:
     """Nsight's id of the GPU of each pair; `None` where nothing tells.
 
     A process may see the GPUs in an order of its own, or some of them alone, and call its first one 0;
     only newer exports say which. The profiler's own order is taken for that of a process unless two
     processes would then share a GPU out of several.
     """
-    certain = _certain_gpus(source)
+    certain = _read_certain_gpus(source)
     known = [certain.get((pair.pid, pair.device)) for pair in pairs]
     taken = [
         _gpu_by_order(source, export, pair.device) if gpu is None else gpu
@@ -258,7 +260,7 @@ def _gpus(source: Database, export: Export, pairs: Sequence[_Pair]) -> list[int 
     ]
 
 
-def _certain_gpus(source: Database) -> dict[tuple[object, object], int]:
+def _read_certain_gpus(source: Database) -> dict[tuple[object, object], int]:
     """The GPU by process id and CUDA ordinal, as newer exports tell: by its id, or by its UUID."""
     rows: list[tuple[object, object, object]] = []
     if source.has("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"):

@@ -83,7 +83,7 @@ class _Pages:
     def visit(self, numbers: Numbers) -> None:
         """Count the pages as read: in one table, each is read once."""
         lock_page = 2**30 // self.page_bytes + 1
-        _checked(sqlite_records.visit(*views(numbers, lock_page, self.seen)))
+        _check_count(sqlite_records.visit(*views(numbers, lock_page, self.seen)))
 
     def chunks(self, numbers: Numbers) -> Iterator[Flat]:
         """Yield the pages one after the other, as many at a time as a processor's cache holds.
@@ -137,20 +137,22 @@ class _Growing:
                 self.texts[name].append(values)
                 continue
             if self.row_count > len(self.numbers[name]):
-                room = _room(int(self.row_count / read_share * 1.1))
+                room = _allocate(int(self.row_count / read_share * 1.1))
                 room[:start] = self.numbers[name][:start]
                 self.numbers[name] = room
             self.numbers[name][start : self.row_count] = values
 
     def frame(self) -> pl.DataFrame:
         """Return all that was added, which is no longer here then."""
-        numbers = [nullable(name, self.numbers.pop(name)[: self.row_count]) for name in list(self.numbers)]
+        numbers = [
+            make_nullable(name, self.numbers.pop(name)[: self.row_count]) for name in list(self.numbers)
+        ]
         none = pl.Series([], dtype=pl.String)
         texts = [pl.concat([none, *parts], rechunk=True).alias(name) for name, parts in self.texts.items()]
         return pl.DataFrame([*numbers, *texts])
 
 
-def _room(row_count: int) -> Numbers:
+def _allocate(row_count: int) -> Numbers:
     """Return room for integers, in small pages of memory: the huge ones that numpy asks for take longer."""
     if row_count < _LARGE_ROWS:
         return np.empty(row_count, np.int64)
@@ -170,9 +172,9 @@ def read_columns(
         {name: np.empty(0, np.int64) for name in wanted.integers}, {name: [] for name in wanted.texts}
     )
     try:
-        layout = _layout(connection, wanted)
+        layout = _describe_columns(connection, wanted)
         pages = _open_pages(connection, stream)
-        leaves = _leaves(pages, _root(connection, table))
+        leaves = _find_leaves(pages, _find_root(connection, table))
         read_bytes, reported = 0, _ROWS_A_REPORT
         for flat in pages.chunks(leaves):
             read_bytes += len(flat)
@@ -192,7 +194,7 @@ def read_columns(
     return growing.frame()
 
 
-def nullable(name: str, numbers: Numbers) -> pl.Series:
+def make_nullable(name: str, numbers: Numbers) -> pl.Series:
     """Return the numbers as a column, with `NULL` as null."""
     column = pl.Series(name, numbers)
     return column.set(column == NULL, None) if column.min() == NULL else column
@@ -203,7 +205,7 @@ def decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _layout(connection: sqlite3.Connection, wanted: Wanted) -> _Layout:
+def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout:
     """Return where the wanted columns are in a record (2.3), if row numbers key the tree (2.4)."""
     if connection.execute(query("key_indexes"), (wanted.table,)).fetchone():
         raise UnusualError("its key is kept in an index")
@@ -248,7 +250,7 @@ def _open_pages(connection: sqlite3.Connection, stream: io.FileIO) -> _Pages:
     return _Pages(stream, page_bytes, usable_bytes, np.zeros(page_count + 1, np.uint8))
 
 
-def _root(connection: sqlite3.Connection, table: str) -> int:
+def _find_root(connection: sqlite3.Connection, table: str) -> int:
     match connection.execute(query("root_page"), (table,)).fetchall():
         case [(int(root),)]:
             return root
@@ -266,7 +268,7 @@ def _read_into(stream: io.FileIO, at: int, room: Flat) -> None:
         raise UnusualError("the file ends inside a page")
 
 
-def _leaves(pages: _Pages, root: int) -> Numbers:
+def _find_leaves(pages: _Pages, root: int) -> Numbers:
     """Return the leaf pages of the table that begins at this page, in row order (1.6)."""
     level = np.array([root])
     for depth in range(_MOST_LEVELS):
@@ -275,24 +277,24 @@ def _leaves(pages: _Pages, root: int) -> Numbers:
         if first[0] == _LEAF:
             is_empty = depth == 0 and not first[3:5].any()
             return level[:0] if is_empty else level
-        level = np.concatenate([_children(pages, flat) for flat in pages.chunks(level)])
+        level = np.concatenate([_list_children(pages, flat) for flat in pages.chunks(level)])
     raise UnusualError("its tree is too deep")
 
 
-def _children(pages: _Pages, flat: Flat) -> Numbers:
+def _list_children(pages: _Pages, flat: Flat) -> Numbers:
     """Return the pages to which interior pages lead, in order."""
     children = np.empty(_count_cells(pages, flat) + len(flat) // pages.page_bytes, np.int64)
-    count = _checked(
+    count = _check_count(
         sqlite_records.list_children(*views(flat, pages.page_bytes, pages.usable_bytes, children))
     )
     return children[:count]
 
 
 def _count_cells(pages: _Pages, flat: Flat) -> int:
-    return _checked(sqlite_records.count_cells(*views(flat, pages.page_bytes)))
+    return _check_count(sqlite_records.count_cells(*views(flat, pages.page_bytes)))
 
 
-def _checked(count: int) -> int:
+def _check_count(count: int) -> int:
     """Return what a loop returned, unless it refused the bytes."""
     if count < 0:
         raise UnusualError(_REASONS[count])
@@ -304,17 +306,17 @@ def _decode(pages: _Pages, flat: Flat, layout: _Layout) -> dict[str, Numbers | p
     row_count = _count_cells(pages, flat)
     values = np.empty((len(layout.integers) + 2 * len(layout.texts), row_count), np.int64)
     overflowing = np.empty((row_count, 5), np.int64)
-    count = _checked(
+    count = _check_count(
         sqlite_records.decode_leaves(
             *views(flat, pages.page_bytes, pages.usable_bytes, layout.wanted, NULL, values, overflowing)
         )
     )
     if count:
         flat, places = _gather_overflow(pages, flat, overflowing[:count])
-        _checked(sqlite_records.decode_records(*views(flat, places, layout.wanted, NULL, values)))
+        _check_count(sqlite_records.decode_records(*views(flat, places, layout.wanted, NULL, values)))
     found: dict[str, Numbers | pl.Series] = {name: values[row] for name, row in layout.integers.items()}
     for name, row in layout.texts.items():
-        found[name] = _texts(flat, values[row], values[row + 1])
+        found[name] = _make_texts(flat, values[row], values[row + 1])
     return found
 
 
@@ -333,7 +335,7 @@ def _gather_overflow(pages: _Pages, flat: Flat, overflowing: Numbers) -> tuple[F
     return np.concatenate(parts), places
 
 
-def _texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
+def _make_texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
     """Return texts of so many bytes each, null where that is -1.
 
     They are taken together and split where polars finds what stands between them.
@@ -343,7 +345,7 @@ def _texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
     if not count:
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(start))
     joined = np.empty(int(length.sum(where=is_there)) + count, np.uint8)
-    inside = _checked(sqlite_records.join_texts(*views(flat, start, length, _SEPARATOR, joined)))
+    inside = _check_count(sqlite_records.join_texts(*views(flat, start, length, _SEPARATOR, joined)))
     found = _split(joined) if not inside else None
     if found is None:  # a text holds the separator, or is no UTF-8
         raw = flat.tobytes()

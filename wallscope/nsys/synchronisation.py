@@ -9,9 +9,9 @@ from wallscope.model.events import EVENTS, STREAMS, SYNCS, StreamFlag, SyncKind
 from wallscope.model.frames import DEVICE_STREAMS
 from wallscope.nsys.calls import Calls
 from wallscope.nsys.catalog import Table
+from wallscope.nsys.id_tables import list_processes
 from wallscope.nsys.identity import ExportFacts
-from wallscope.nsys.tables import Database, read
-from wallscope.nsys.threads import processes_of
+from wallscope.nsys.tables import Database, read_table
 
 _SYNCS = Table(
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
@@ -48,7 +48,7 @@ _KIND_BY_TYPE = {1: SyncKind.EVENT, 2: SyncKind.WAIT, 3: SyncKind.STREAM, 4: Syn
 _FLAGS = {1: StreamFlag.BLOCKING, 2: StreamFlag.NONBLOCKING, 3: StreamFlag.NULL}
 
 
-def syncs(
+def read_syncs(
     source: Database, facts: ExportFacts, threads: pl.DataFrame, made: Calls, progress: Progress
 ) -> pl.DataFrame:
     """The synchronisations (`SYNCS`); rows that end before they start are left out.
@@ -57,12 +57,12 @@ def syncs(
     part does. Numbers of the type come last: up to 3.7 they mean something else, from 3.24.0 to
     3.24.14 they are one too low.
     """
-    rows = read(source, _SYNCS, progress)
+    rows = read_table(source, _SYNCS, progress)
     if rows.is_empty():
         return SYNCS.to_frame()
     rows = rows.filter(pl.col("end") >= pl.col("start"))
     return (
-        _issued(rows, threads, made)
+        _join_calls(rows, threads, made)
         .with_columns(
             kind=pl.coalesce(_kind_by_name(), _kind_by_parties(), _kind_by_type(facts.schema_version)),
             start_ns=pl.col("start") - facts.time_shift_ns,
@@ -75,16 +75,16 @@ def syncs(
     )
 
 
-def events(
+def read_events(
     source: Database, threads: pl.DataFrame, made: Calls, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:
     """The records of events (`EVENTS`)."""
-    rows = read(source, _EVENTS, progress)
+    rows = read_table(source, _EVENTS, progress)
     if rows.is_empty():
         return EVENTS.to_frame()
     timestamp = pl.col("timestamp")
     return (
-        _issued(rows, threads, made)
+        _join_calls(rows, threads, made)
         .with_columns(
             # 0 is "not collected"; an export on another clock may have shifted that too
             timestamp_ns=pl.when(~timestamp.is_in([0, time_shift_ns])).then(timestamp - time_shift_ns),
@@ -96,24 +96,24 @@ def events(
     )
 
 
-def streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
+def read_streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
     """The streams of the processes that have threads (`STREAMS`); null streams from their own tables too."""
-    listed = read(source, _STREAMS, progress).with_columns(
+    listed = read_table(source, _STREAMS, progress).with_columns(
         flags=pl.col("flag").replace_strict(
             {flag: str(meaning) for flag, meaning in _FLAGS.items()}, default=None, return_dtype=pl.String
         ),
         priority=_signed("priority"),
     )
     null_streams = [
-        read(source, _CONTEXTS, progress).rename({"nullStreamId": "streamId"}),
-        read(source, _NULL_STREAMS, progress),
+        read_table(source, _CONTEXTS, progress).rename({"nullStreamId": "streamId"}),
+        read_table(source, _NULL_STREAMS, progress),
     ]
     is_null = [frame.with_columns(flags=pl.lit(str(StreamFlag.NULL))) for frame in null_streams]
     key = ["process", "context", "stream"]
     return (
         pl.concat([*is_null, listed], how="diagonal")
         .with_columns(globalPid=_global_pid(), context="contextId", stream=_party("streamId"))
-        .join(processes_of(threads), on="globalPid", maintain_order="left")
+        .join(list_processes(threads), on="globalPid", maintain_order="left")
         .filter(pl.col("stream").is_not_null())
         .group_by(key, maintain_order=True)
         .agg(pl.col("flags").drop_nulls().first(), pl.col("priority").drop_nulls().first())
@@ -123,7 +123,7 @@ def streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.D
     )
 
 
-def flagged(used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+def add_flags(used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Streams with what the export says of them (`STREAMS` to `DEVICE_STREAMS`).
 
     Those that ran operations, and the null streams of their contexts: these keep order with others even so.
@@ -149,12 +149,12 @@ def _behind(used: pl.DataFrame) -> int:
     return 0 if used.is_empty() else int(used["stream"].to_numpy().max()) + 1
 
 
-def _issued(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
+def _join_calls(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
     """The rows with their `process`, `call` and `thread`, and the `text` of the call's name."""
     keyed = rows.join(
-        processes_of(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left"
+        list_processes(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left"
     )
-    call = made.issuing(keyed).alias("call")
+    call = made.find_issuing(keyed).alias("call")
     place = call.set(call < 0, None)
     of_calls = made.calls.select(pl.col("thread", "name").gather(place))
     return keyed.with_columns(call, *of_calls).join(made.names, on="name", how="left", maintain_order="left")

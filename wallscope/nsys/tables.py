@@ -35,7 +35,7 @@ class Tables(Protocol):
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns of each table, in their order."""
 
-    def selected(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def select(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
 
     def has_rows(self, table: str) -> bool:
@@ -44,7 +44,7 @@ class Tables(Protocol):
     def row_count(self, table: str) -> int:
         """Number of rows of a table, which must be there."""
 
-    def frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
+    def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         """Columns of a table, which must be there, int64 or text, in row order; threads may ask at once."""
 
 
@@ -62,11 +62,11 @@ class Database:
 
     def rows(self, query_name: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a shipped query."""
-        return self.selected(query(query_name), *values)
+        return self.select(query(query_name), *values)
 
-    def selected(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a query, which names each table and column as the export spells it."""
-        return self.tables.selected(sql, values)
+        return self.tables.select(sql, values)
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the export has the table, with these columns."""
@@ -83,7 +83,7 @@ class Database:
         return self.tables.row_count(table) if table in self.columns else None
 
 
-def database(path: Path, tables: Tables) -> Database:
+def make_database(path: Path, tables: Tables) -> Database:
     """The tables of an open export; views and virtual tables do not count.
 
     Raises:
@@ -102,7 +102,7 @@ def database(path: Path, tables: Tables) -> Database:
     return Database(path, tables)
 
 
-def read(
+def read_table(
     source: Database, table: Table, progress: Progress, keys: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """The declared columns of a table in row order, int64 or text; a column the export lacks is all null.
@@ -121,7 +121,7 @@ def read(
     integers = [column for column in there if column in table.columns]
     if not there:
         return pl.DataFrame(schema=declared)
-    found = source.tables.frame(Wanted(table.name, integers, there[len(integers) :], keys), progress)
+    found = source.tables.read_frame(Wanted(table.name, integers, there[len(integers) :], keys), progress)
     absent = [
         pl.Series(name, [None], kind).new_from_index(0, len(found))
         for name, kind in declared.items()
@@ -130,10 +130,10 @@ def read(
     return found.hstack(absent)[list(declared)]
 
 
-def quoted(identifier: str) -> str:
+def quote(identifier: str) -> str:
     """The name as SQL spells it.
 
-    >>> print(quoted('an "odd" table'))
+    >>> print(quote('an "odd" table'))
     "an ""odd"" table"
     """
     return '"' + identifier.replace('"', '""') + '"'

@@ -1,7 +1,7 @@
 """The clocks of a job laid on each other, by the ends of matched collectives.
 
 Nobody leaves a collective in which all give and all take before the last one is in, so its ends are one
-moment, told by several clocks. Hosts differ by an offset and a drift; ranks of one host by what their GPUs'
+moment, seen by several clocks. Hosts differ by an offset and a drift; ranks of one host by what their GPUs'
 clocks differ and by how fast each gets out, which is one number a rank.
 """
 
@@ -12,8 +12,8 @@ import polars as pl
 
 from wallscope.model.job import Clock, ClockMethod, Clocks
 from wallscope.model.kinds import Collective
-from wallscope.ranks.gathering import Gathered
-from wallscope.ranks.pairing import Times64, line, tells_drift
+from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, shows_drift
+from wallscope.thresholds import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
 SYMMETRIC = (
     Collective.ALL_REDUCE,
@@ -24,14 +24,12 @@ SYMMETRIC = (
     Collective.DISPATCH,
     Collective.COMBINE,
 )
-_ROUNDS = 3
 _PPM = 1e6
-_LARGEST_DRIFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Aligned:
-    """Collectives on one clock: `GATHERED` with `MEETINGS`, and `is_tied`: whether each could be laid on."""
+class AlignedCollectives:
+    """Collectives on one clock: `ALL_COLLECTIVES`, `MEETINGS`, and `is_tied`: whether the clock is known."""
 
     rows: pl.DataFrame
     clocks: Clocks
@@ -46,8 +44,8 @@ class _Fit:
     tells_drift: bool
 
 
-def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
-    """The collectives of a job with their meetings, on the clock of the host that most others meet."""
+def align_clocks(gathered: AllCollectives, meetings: pl.DataFrame) -> AlignedCollectives:
+    """Return the collectives with their meetings, on the clock of the host that most others meet."""
     rows = gathered.rows.join(meetings, on="row", how="left", maintain_order="left")
     fits = _fits(rows)
     numbers = range(len(gathered.hostnames))
@@ -58,7 +56,7 @@ def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
         own = clock == number
         shift[own] = fit.offset_ns + fit.drift * (end_ns[own] - fit.begin_ns)
     rows = _shifted(rows, shift).with_columns(is_tied=is_tied)
-    for _ in range(_ROUNDS):
+    for _ in range(CLOCK_ROUNDS_COUNT):
         own_shift = _of_members(rows)
         rows = _shifted(rows, own_shift)
     low, high = _residuals(rows)
@@ -75,10 +73,10 @@ def aligned(gathered: Gathered, meetings: pl.DataFrame) -> Aligned:
         )
         for number in numbers
     )
-    return Aligned(rows, Clocks(_method(gathered, len(fits)), low, high, hosts))
+    return AlignedCollectives(rows, Clocks(_method(gathered, len(fits)), low, high, hosts))
 
 
-def _method(gathered: Gathered, tied_count: int) -> ClockMethod:
+def _method(gathered: AllCollectives, tied_count: int) -> ClockMethod:
     if gathered.rows.is_empty():
         return "none"
     clock_count = len(gathered.hostnames)
@@ -88,14 +86,14 @@ def _method(gathered: Gathered, tied_count: int) -> ClockMethod:
 
 
 def _telling(rows: pl.DataFrame) -> pl.DataFrame:
-    """The matched rows whose ends are one moment; where a job has none of these, all matched ones."""
+    """Return the matched rows whose ends are one moment; where a job has none of these, all matched ones."""
     matched = rows.filter(pl.col("meeting").is_not_null())
     symmetric = matched.filter(pl.col("operation").is_in([str(kind) for kind in SYMMETRIC]))
     return matched if symmetric.is_empty() else symmetric
 
 
 def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
-    """What has to be added to the times of each clock that can be tied to the reference."""
+    """Return what has to be added to the times of each clock that can be tied to the reference."""
     ends = (
         _telling(rows)
         .group_by("clock", "meeting")
@@ -111,19 +109,19 @@ def _fits(rows: pl.DataFrame) -> dict[int, _Fit]:
     fits = {reference: _Fit(0, 0.0, 0.0, 0, tells_drift=True)}
     laid = ends.filter(pl.col("clock") == reference).select("meeting", at="end_ns")
     while True:
-        beside = ends.filter(~pl.col("clock").is_in(list(fits))).join(
+        reachable = ends.filter(~pl.col("clock").is_in(list(fits))).join(
             laid, on="meeting", maintain_order="left"
         )
-        if beside.is_empty():
+        if reachable.is_empty():
             return fits
         fresh = []
-        for own in beside.partition_by("clock", maintain_order=True):
+        for own in reachable.partition_by("clock", maintain_order=True):
             number, at_ns = int(own["clock"][0]), own["end_ns"].to_numpy()
             begin_ns = round(at_ns.min())
-            offset_ns, drift = line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
-            if abs(drift) > _LARGEST_DRIFT:
+            offset_ns, drift = fit_line(at_ns - begin_ns, own["at"].to_numpy() - at_ns)
+            if abs(drift) > LARGEST_DRIFT_RATIO:
                 offset_ns, drift = float(np.median(own["at"].to_numpy() - at_ns)), 0.0
-            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), tells_drift(at_ns))
+            fits[number] = _Fit(begin_ns, offset_ns, drift, len(own), shows_drift(at_ns))
             all_own = ends.filter(pl.col("clock") == number)
             shifted = pl.col("end_ns") + offset_ns + drift * (pl.col("end_ns") - begin_ns)
             fresh.append(all_own.select("meeting", at=shifted))
@@ -136,7 +134,7 @@ def _shifted(rows: pl.DataFrame, shift: Times64) -> pl.DataFrame:
 
 
 def _of_members(rows: pl.DataFrame) -> Times64:
-    """What has to be added to the times of each rank, so that its ends are those of its peers."""
+    """Return what to add to the times of each rank, in ns, so that its ends are those of its peers."""
     missing = pl.col("end_ns").median().over("meeting") - pl.col("end_ns")
     telling = _telling(rows).select("member", added=missing)  # inside of agg, over would see one member alone
     own = telling.group_by("member").agg(pl.col("added").median())
@@ -145,7 +143,7 @@ def _of_members(rows: pl.DataFrame) -> Times64:
 
 
 def _residuals(rows: pl.DataFrame) -> tuple[int | None, int | None]:
-    """How far ends lie from those of their peers: 5th and 95th percentile."""
+    """Return how far ends lie from those of their peers, in ns: 5th and 95th percentile."""
     count = pl.len().over("meeting")
     telling = _telling(rows).filter(count > 1)
     if telling.is_empty():

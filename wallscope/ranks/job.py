@@ -1,7 +1,10 @@
-"""One job out of the profiles of its ranks: matched, laid on one clock, split, judged."""
+"""One job out of the profiles of its ranks: collectives matched, on one clock, waits split, ranks judged.
+
+The last stage that sees several ranks: it takes profiles alone, so that ranks can be analyzed apart.
+"""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -9,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import Flags
+from wallscope.arrays.groups import summed
 from wallscope.arrays.lookup import flags
 from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Dominant
@@ -16,24 +20,21 @@ from wallscope.model.job import (
     CollectiveWaits,
     Job,
     JobCollectives,
+    RankGroup,
     RankWaits,
     Straggler,
 )
-from wallscope.model.kinds import Axis, Collective, Wall
+from wallscope.model.kinds import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
-from wallscope.ranks.causes import split_profile, split_rank
-from wallscope.ranks.clocks import aligned
-from wallscope.ranks.gathering import gathered
-from wallscope.ranks.lateness import charges
-from wallscope.ranks.matching import meetings
-from wallscope.ranks.stages import pipeline, stages
-from wallscope.ranks.stragglers import Ranks, slow_stages, stragglers
-from wallscope.ranks.survey import groups
-from wallscope.ranks.typical import Steps, among, steps_of
-from wallscope.ranks.verdict import verdict
-from wallscope.ranks.waits import split
+from wallscope.ranks.clocks import align_clocks
+from wallscope.ranks.match_collectives import gather_collectives, match_meetings
+from wallscope.ranks.step_sums import Steps, rows_in_steps, select_steps
+from wallscope.ranks.stragglers import Ranks, charge_lateness, find_slow_stages, find_stragglers
+from wallscope.ranks.wait_split import find_stages, split_profile, split_rank, split_waits, summarize_pipeline
+from wallscope.thresholds import MATERIAL_KERNEL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
 from wallscope.timeline.spans import Times
+from wallscope.units import duration, percent, plural
 
 Judge = Callable[[Times, Times], Dominant]
 """The dominant wall of some steps: ns of each wall, and of the time without an owner, as `walls` decides."""
@@ -42,11 +43,11 @@ _WALLS = list(Wall)
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """A job with what it was told from: the profiles of its ranks, what communication owns split.
+class MatchedJob:
+    """A job with its evidence: the profiles of its ranks, with communication split into transfer and waits.
 
-    `rows` are the collectives of all ranks on one clock (`gathering.GATHERED`, `matching.MEETINGS`,
-    `waits.SPLIT`), `steps` those that speak for each rank.
+    `rows` are the collectives of all ranks on one clock (`ALL_COLLECTIVES`, `MEETINGS` and `SPLIT`), `steps`
+    the deciding ones of each rank.
     """
 
     job: Job
@@ -54,9 +55,9 @@ class Together:
     rows: pl.DataFrame
     steps: tuple[Steps, ...]
 
-    def split(self, ranks: Sequence[Rank], counts: Sequence[int]) -> tuple[Rank, ...]:
-        """The ranks of the answer with their profiles' causes; each was read with so many others."""
-        rows = self.rows_of()
+    def split_ranks(self, ranks: Sequence[Rank], counts: Sequence[int]) -> tuple[Rank, ...]:
+        """Return the ranks with the causes of their profiles; `counts` are of the ranks read together."""
+        rows = self.rows_by_member()
         nothing = self.rows.clear()
         return tuple(
             split_rank(rank, profile, rows.get(place, nothing), steps, is_alone=count == 1)
@@ -65,53 +66,50 @@ class Together:
             )
         )
 
-    def rows_of(self) -> dict[int, pl.DataFrame]:
-        """The collectives of each rank that has some."""
+    def rows_by_member(self) -> dict[int, pl.DataFrame]:
+        """Return the collectives of each rank that has some, by member."""
         return _by_member(self.rows)
 
 
-def job_of(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> Job:
-    """What the ranks of one job tell together (`together`)."""
-    return together(profiles, judge, world_size).job
-
-
-def together(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> Together:
-    """The ranks of one job, a profile each: matched, on one clock, what communication owns split, judged.
+def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> MatchedJob:
+    """Match the ranks of one job on one clock, split what their communication waits for, and judge them.
 
     Args:
         profiles: of the ranks, in the order of the answer.
         judge: decides the dominant wall.
         world_size: how many ranks the job has, as far as known.
     """
-    of_all = gathered(profiles)
-    found = aligned(of_all, meetings(of_all.rows))
-    rows = split(found.rows)
-    steps = [steps_of(profile) for profile in profiles]
-    alike = groups(profiles, steps)
+    all_rows = gather_collectives(profiles)
+    found = align_clocks(all_rows, match_meetings(all_rows.rows))
+    rows = split_waits(found.rows)
+    steps = [select_steps(profile) for profile in profiles]
+    alike = group_ranks(profiles, steps)
     low_ns, high_ns = found.clocks.residual_p05_ns or 0, found.clocks.residual_p95_ns or 0
-    ranks = Ranks(profiles, steps, alike, _met(rows), charges(rows), max(-low_ns, high_ns), names(profiles))
-    stage_of = stages(rows, profiles)
-    in_stages = pipeline(rows, stage_of, profiles, steps)
-    late = stragglers(ranks)
-    late = (
-        *late,
-        *(
-            one
-            for one in slow_stages(ranks, in_stages)
-            if not any(one.place == other.place for other in late)
-        ),
+    ranks = Ranks(
+        profiles,
+        steps,
+        alike,
+        _peers(rows),
+        charge_lateness(rows),
+        max(-low_ns, high_ns),
+        rank_names(profiles),
     )
-    members = _members(rows, ranks, stage_of)
+    stage_of = find_stages(rows, profiles)
+    in_stages = summarize_pipeline(rows, stage_of, profiles, steps)
+    late = find_stragglers(ranks)
+    known = {one.place for one in late}
+    late = (*late, *(one for one in find_slow_stages(ranks, in_stages) if one.place not in known))
+    members = _summarize_members(rows, ranks, stage_of)
     critical = min(
         range(len(members)),
         key=lambda place: (members[place].blocking_peer_wait_ns, members[place].rank or 0, place),
     )
-    charged = _charged(rows, ranks, late)
+    charged = _charge_walls(rows, ranks, late)
     open_ns = [own.open_ns(profile) for profile, own in zip(profiles, steps, strict=True)]
     job = Job(
         ranks=len(profiles),
         world_size=world_size,
-        missing=_missing(profiles, world_size),
+        missing=_missing_ranks(profiles, world_size),
         verdict="",
         dominant_wall=judge(np.concatenate(charged), np.concatenate(open_ns)),
         critical_rank=members[critical].rank,
@@ -121,17 +119,19 @@ def together(profiles: Sequence[Profile], judge: Judge, world_size: int | None =
         members=members,
         groups=alike,
         stragglers=late,
-        collectives=_collectives(rows, steps, members),
+        collectives=_summarize_collectives(rows, steps, members),
         pipeline=in_stages,
         clock=found.clocks,
     )
     of_member = _by_member(rows)
-    told = (split_profile(one, of_member.get(place, rows.clear())) for place, one in enumerate(profiles))
-    return Together(replace(job, verdict=verdict(job)), tuple(told), rows, tuple(steps))
+    split_profiles = (
+        split_profile(one, of_member.get(place, rows.clear())) for place, one in enumerate(profiles)
+    )
+    return MatchedJob(replace(job, verdict=job_verdict(job)), tuple(split_profiles), rows, tuple(steps))
 
 
-def names(profiles: Sequence[Profile]) -> tuple[str, ...]:
-    """What ranks are called: by number, by device where no number is known, else by place."""
+def rank_names(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """Return names of ranks: by number, by device where no number is known, else by place."""
     ranks = [profile.header.rank for profile in profiles]
     devices = [profile.header.device for profile in profiles]
     if None not in ranks and len(set(ranks)) == len(ranks):
@@ -141,8 +141,8 @@ def names(profiles: Sequence[Profile]) -> tuple[str, ...]:
     return tuple(f"rank #{place}" for place in range(len(profiles)))
 
 
-def _met(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
-    """Whom each member meets in collectives beside the pipeline's."""
+def _peers(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
+    """Return whom each member meets in collectives other than the pipeline's."""
     pairs = rows.filter(pl.col("is_whole") & ~pl.col("is_pipeline")).select("group", "member").unique()
     found: defaultdict[int, set[int]] = defaultdict(set)
     for members in pairs.group_by("group").agg("member")["member"].to_list():
@@ -151,19 +151,19 @@ def _met(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
     return {member: frozenset(others) for member, others in found.items()}
 
 
-def _missing(profiles: Sequence[Profile], world_size: int | None) -> tuple[int, ...]:
+def _missing_ranks(profiles: Sequence[Profile], world_size: int | None) -> tuple[int, ...]:
     known = {profile.header.rank for profile in profiles}
     if world_size is None or None in known:
         return ()
     return tuple(rank for rank in range(world_size) if rank not in known)
 
 
-def _members(rows: pl.DataFrame, ranks: Ranks, stage_of: dict[int, int]) -> tuple[RankWaits, ...]:
+def _summarize_members(rows: pl.DataFrame, ranks: Ranks, stage_of: dict[int, int]) -> tuple[RankWaits, ...]:
     group_of = {place: number for number, group in enumerate(ranks.groups) for place in group.places}
     own_rows = _by_member(rows)
     nothing = rows.clear()
     return tuple(
-        _member(ranks, place, own_rows.get(place, nothing), group_of[place], stage_of.get(place))
+        _summarize_member(ranks, place, own_rows.get(place, nothing), group_of[place], stage_of.get(place))
         for place in range(len(ranks.profiles))
     )
 
@@ -172,9 +172,11 @@ def _by_member(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
     return {int(own["member"][0]): own for own in rows.partition_by("member", maintain_order=True)}
 
 
-def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int | None) -> RankWaits:
+def _summarize_member(
+    ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int | None
+) -> RankWaits:
     profile, steps = ranks.profiles[place], ranks.steps[place]
-    is_typical = flags(among(steps.ordinary, rows), len(rows))
+    is_typical = flags(rows_in_steps(steps.ordinary, rows), len(rows))
     is_whole, is_pipeline = rows["is_whole"].to_numpy(), rows["is_pipeline"].to_numpy()
     peers, handed = is_whole & ~is_pipeline, is_whole & is_pipeline
 
@@ -182,12 +184,12 @@ def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int
         return steps.mean(int(rows[column].filter(pl.Series(held & is_typical)).sum()))
 
     charged = ranks.charges.filter(pl.col("member") == place)
-    names = {entry.hostname for entry in profile.header.inputs}
+    rank_names = {entry.hostname for entry in profile.header.inputs}
     return RankWaits(
         place=place,
         rank=profile.header.rank,
         name=ranks.names[place],
-        hostname=names.pop() if len(names) == 1 else None,
+        hostname=rank_names.pop() if len(rank_names) == 1 else None,
         group=group,
         stage=stage,
         steady_steps=steps.steady,
@@ -206,8 +208,8 @@ def _member(ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int
     )
 
 
-def _charged(rows: pl.DataFrame, ranks: Ranks, late: tuple[Straggler, ...]) -> list[Times]:
-    """The walls of each rank's deciding steps, waits for a late rank moved to what made that one late."""
+def _charge_walls(rows: pl.DataFrame, ranks: Ranks, late: tuple[Straggler, ...]) -> list[Times]:
+    """Return the walls of deciding steps by rank, waits for a late rank moved to what made that one late."""
     charged = [own.walls.copy() for own in ranks.steps]
     wall_of = {one.place: one.cause_wall for one in late if one.cause_wall is not None}
     whole = rows.filter("is_whole")
@@ -234,12 +236,12 @@ def _charged(rows: pl.DataFrame, ranks: Ranks, late: tuple[Straggler, ...]) -> l
 
 
 def _mean_walls(charged: Sequence[Times]) -> Walls:
-    """The mean over ranks of the mean deciding step."""
+    """Return the mean over ranks of the mean deciding step."""
     means = [own.mean(axis=0) for own in charged if len(own)]
     return Walls(*(round(float(part)) for part in np.mean(means, axis=0)))
 
 
-def _collectives(
+def _summarize_collectives(
     rows: pl.DataFrame, steps: Sequence[Steps], members: tuple[RankWaits, ...]
 ) -> JobCollectives:
     whole = rows.filter("is_whole")
@@ -252,11 +254,11 @@ def _collectives(
         transfer_ns=round(Fraction(sum(one.transfer_ns for one in members), count)),
         jitter_ns=round(Fraction(sum(one.peer_wait_ns for one in members), count)),
         pipeline_ns=round(Fraction(sum(one.pipeline_wait_ns for one in members), count)),
-        kinds=_kinds(whole, steps),
+        kinds=_summarize_kinds(whole, steps),
     )
 
 
-def _kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[CollectiveWaits, ...]:
+def _summarize_kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[CollectiveWaits, ...]:
     ordinary = [
         own.ordinary.with_columns(pl.lit(member, pl.UInt32).alias("member"))
         for member, own in enumerate(steps)
@@ -289,3 +291,151 @@ def _kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[CollectiveWaits
         )
         for row in found.sort("operation", "axis", "size").iter_rows(named=True)
     )
+
+
+_COMPUTE = [str(category) for category in ComputeCategory]
+
+
+def group_ranks(profiles: Sequence[Profile], steps: Sequence[Steps]) -> tuple[RankGroup, ...]:
+    """Group the ranks by what they compute: kernels that matter, and how often a step runs each."""
+    alike: dict[object, list[int]] = {}
+    for place, (profile, own) in enumerate(zip(profiles, steps, strict=True)):
+        alike.setdefault(_fingerprint(profile, own), []).append(place)
+    return tuple(_group(places, profiles, steps) for places in alike.values())
+
+
+def _group(places: list[int], profiles: Sequence[Profile], steps: Sequence[Steps]) -> RankGroup:
+    known = {place: median for place in places if (median := steps[place].median_ns) is not None}
+    middle = round(float(np.median(list(known.values())))) if known else None
+    return RankGroup(
+        places=tuple(places),
+        ranks=tuple(profiles[place].header.rank for place in places),
+        step_median_ns=middle,
+        spread=(max(known.values()) - min(known.values())) / middle if middle else None,
+        representative=min(known, key=lambda place: (abs(known[place] - (middle or 0)), place))
+        if known
+        else places[0],
+    )
+
+
+def _fingerprint(profile: Profile, steps: Steps) -> object:
+    """Return GPU, unit of work, and the kernels over 1 % of what a rank computes with counts per step."""
+    ran = profile.work["key", "work_ns", "count"][rows_in_steps(steps.deciding, profile.work)]
+    key = ran["key"].to_numpy()
+    by_key = [
+        pl.Series(name, summed(key, ran[name].to_numpy(), len(profile.keys))) for name in ("work_ns", "count")
+    ]
+    sums = (
+        profile.keys.hstack(by_key)
+        .filter(pl.col("category").is_in(_COMPUTE))
+        .group_by("category", "name")
+        .agg(pl.col("work_ns", "count").sum())
+    )
+    material = sums.filter(pl.col("work_ns") >= MATERIAL_KERNEL_SHARE * max(int(sums["work_ns"].sum()), 1))
+    count = max(len(steps.deciding), 1)
+    kernels = [(category, name, round(total / count)) for category, name, _, total in material.iter_rows()]
+    return profile.header.work.gpu, profile.header.work.unit, tuple(sorted(kernels))
+
+
+_MOST_NAMED = 3
+_BOUND = {
+    "compute": "compute-bound",
+    "communication": "bound by communication",
+    "memory": "memory-bound",
+    "host": "host-bound",
+    "mixed": "bound by no single wall",
+    "unknown": "bound by what the capture does not tell",
+}
+
+
+def job_verdict(job: Job) -> str:
+    """Return a paragraph: who is late and why, who waits, what bounds the critical rank, who is missing."""
+    critical = job.members[job.critical_place]
+    sentences = [*_late_sentences(job), *_wait_sentences(job, critical)]
+    if job.collectives.matched:
+        sentences += _wall_sentences(job, critical)
+    if job.missing:
+        named = ", ".join(map(str, job.missing[:8])) + (" …" if len(job.missing) > 8 else "")
+        sentences.append(
+            f"{plural(len(job.missing), 'rank')} of {job.world_size} not supplied ({named}): this speaks of"
+            " the others alone."
+        )
+    return " ".join(sentences)
+
+
+def _late_sentences(job: Job) -> Iterator[str]:
+    repeated = [one for one in job.stragglers if one.repeated]
+    in_turn = [one for one in job.stragglers if not one.repeated]
+    for one in repeated[:_MOST_NAMED]:
+        yield (
+            f"{_capital(one.name)} is late on {one.late_steps} of {one.steps} steps, by"
+            f" {duration(one.late_ns_median)}: {one.why}."
+        )
+    if len(repeated) > _MOST_NAMED:
+        yield f"{plural(len(repeated) - _MOST_NAMED, 'more rank')} are late too."
+    if in_turn and not repeated:
+        worst = max(in_turn, key=lambda one: (one.late_ns_median * one.late_steps, -one.place))
+        names = ", ".join(one.name for one in in_turn[:_MOST_NAMED])
+        more = f" and {len(in_turn) - _MOST_NAMED} more" if len(in_turn) > _MOST_NAMED else ""
+        yield (
+            f"No rank is always late; {names}{more} {'is' if len(in_turn) == 1 else 'take turns'}:"
+            f" {worst.name} on {worst.late_steps} of {worst.steps} steps, by"
+            f" {duration(worst.late_ns_median)}: {worst.why}."
+        )
+    if not job.stragglers and job.collectives.matched:
+        yield "No rank is late again and again."
+
+
+def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
+    """Yield who waits most, and the critical rank; then what is left of waiting without a straggler."""
+    if not job.collectives.matched:
+        none = (
+            "No rank communicates by kernels"
+            if not job.collectives.unmatched
+            else "No collective was matched"
+        )
+        yield f"{none}: who waits for whom is unknown."
+        return
+    most = max(job.members, key=lambda one: (one.all_wait_ns, -one.place))
+    if most.all_residence_ns and most.all_wait_ns >= TOLD_WAIT_SHARE * most.all_residence_ns:
+        yield (
+            f"In the capture {most.name} waits for peers {duration(most.all_wait_ns)} of the"
+            f" {duration(most.all_residence_ns)} that its collectives last"
+            + (
+                f"; {critical.name}, which waits least, is {_BOUND[job.critical_wall]}."
+                if critical is not most
+                else "."
+            )
+        )
+    step_ns = sum(job.walls.parts())
+    if not job.stragglers and step_ns and job.collectives.jitter_ns >= TOLD_JITTER_SHARE * step_ns:
+        yield (
+            f"All wait for each other now and then: {duration(job.collectives.jitter_ns)} a step and rank"
+            f" in the mean ({percent(job.collectives.jitter_ns / step_ns)})."
+        )
+    if job.pipeline:
+        worst = max(job.pipeline, key=lambda stage: (stage.bubble_share, -stage.stage))
+        yield (
+            f"{plural(len(job.pipeline), 'pipeline stage')}: stage {worst.stage} waits most for the others,"
+            f" {percent(worst.bubble_share)} of its step."
+        )
+
+
+def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
+    charged = ", waiting charged to what made ranks late" if _is_charged(job) else ""
+    if job.dominant_wall == job.critical_wall:
+        both = f"The job and its critical rank ({critical.name})"
+        yield f"{both} are {_BOUND[job.dominant_wall]}{charged}."
+    else:
+        yield (
+            f"The job is {_BOUND[job.dominant_wall]}{charged}; its critical rank ({critical.name}) is"
+            f" {_BOUND[job.critical_wall]}."
+        )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _is_charged(job: Job) -> bool:
+    return any(one.cause_wall is not None for one in job.stragglers)

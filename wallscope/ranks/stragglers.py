@@ -1,4 +1,10 @@
-"""Ranks that hold a job up: always, or in turns; with what made them late."""
+"""Ranks that hold a job up: who came late to collectives, by how much, and what made it late.
+
+A meeting is charged to its last participant: by the middle one of the waits that it puts on the blame chains
+of the others. A rank's net lateness in a step is what it is charged less what it waits itself; only who is
+ahead in that holds the job up, however much all wait for each other now and then. Why it is late: what it did
+longer than its peers, and whether that was more work or slower work.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,24 +12,272 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.model.catalogue import meaning
 from wallscope.model.job import PipelineStage, RankGroup, Reason, Straggler
-from wallscope.model.kinds import Wall
+from wallscope.model.kinds import ComputeCategory, Wall
 from wallscope.model.profile import Profile
-from wallscope.ranks.lateness import MORE
-from wallscope.ranks.reasons import Side, Why, why
-from wallscope.ranks.typical import Steps
-from wallscope.units import percent
+from wallscope.ranks.match_collectives import AT, OUT
+from wallscope.ranks.step_sums import Steps
+from wallscope.thresholds import (
+    COMPARED_PEERS_COUNT,
+    FEWEST_LATE_STEPS_COUNT,
+    LATE_IN_TURN_SHARE,
+    LATE_OF_ALL_SHARE,
+    LATE_SHARE,
+    LATE_STEPS_SHARE,
+    MOST_OF_LATENESS_SHARE,
+    SAME_KERNEL_COUNT_SHARE,
+    SLOWED_ALIKE_SHARE,
+    UNEVEN_STAGES_SHARE,
+)
+from wallscope.units import duration, percent, signed_percent
 
-_LEAST_SHARE, _LEAST_IN_TURN = 0.01, 0.05
-_MOST_STEPS = 2 / 3
-_LEAST_OF_ALL = 0.004
-_LEAST_STEPS = 3
-_UNEVEN_STAGES = 0.03
+SINCE = tuple(f"since_{wall}_ns" for wall in Wall)
+_BY_STEP = ("member", "input", "step")
+
+CHARGES = pl.Schema(
+    {
+        "member": pl.UInt32(),
+        "input": pl.UInt32(),
+        "step": pl.UInt32(),
+        "late_ns": pl.Int64(),  # that others wait for it
+        "waits_ns": pl.Int64(),  # that it waits for others
+        **dict.fromkeys((f"more_{wall}_ns" for wall in Wall), pl.Int64()),
+    }
+)
+"""A row for each step in which a rank met others; `more` is what it did longer than they did before."""
+
+MORE = tuple(name for name in CHARGES.names() if name.startswith("more_"))
+
+
+def charge_lateness(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the charges (`CHARGES`) of split collectives (`split_waits`); pipelines wait by design."""
+    met = _since_last(rows).filter(pl.col("is_whole") & ~pl.col("is_pipeline") & pl.col("step").is_not_null())
+    if met.is_empty():
+        return CHARGES.to_frame()
+    is_other = ~pl.col("is_last")
+    of_others = (
+        met.filter(is_other)
+        .group_by("meeting")
+        .agg(late_ns=pl.col("blocking_wait_ns").median(), **{name: pl.col(name).median() for name in SINCE})
+    )
+    last = met.filter("is_last").join(of_others, on="meeting", suffix="_others", maintain_order="left")
+    is_late = pl.col("late_ns") > 0
+    late = last.group_by(_BY_STEP, maintain_order=True).agg(
+        pl.col("late_ns").sum(),
+        *(
+            (pl.col(since) - pl.col(f"{since}_others")).filter(is_late).sum().alias(more)
+            for since, more in zip(SINCE, MORE, strict=True)
+        ),
+    )
+    waiting = met.group_by(_BY_STEP, maintain_order=True).agg(waits_ns=pl.col("blocking_wait_ns").sum())
+    return (
+        waiting.join(late, on=_BY_STEP, how="left")
+        .with_columns(pl.col("late_ns", *MORE).fill_null(0).round())
+        .sort(_BY_STEP)
+        .select(CHARGES.names())
+        .cast(CHARGES)
+    )
+
+
+def _since_last(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the time of each wall since the group last met: from the end of that, or its begin if later.
+
+    Null for the first meeting of a group.
+    """
+    by = ("member", "input", "group")
+    ordered = rows.sort("member", "input", "start_ns", "row")
+    follows = pl.col("end_ns").shift().over(by) <= pl.col("start_ns")
+    return ordered.with_columns(
+        (
+            pl.col(at)
+            - pl.when(follows).then(pl.col(out).shift().over(by)).otherwise(pl.col(at).shift().over(by))
+        ).alias(since)
+        for at, out, since in zip(AT, OUT, SINCE, strict=True)
+    )
+
+
+_KEY = ("path", "category", "name")
+_COMPUTE = [str(category) for category in ComputeCategory]
+_OF_EXPERTS = (ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL)
+_TOKENS = ("all-to-all", "dispatch", "combine")
+_REASON_OF_WALL = {
+    Wall.HOST: Reason.HOST,
+    Wall.MEMORY: Reason.MEMORY,
+    Wall.COMMUNICATION: Reason.COMMUNICATION,
+    Wall.UNATTRIBUTED: Reason.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """A rank's profile and the steps (`input`, `step`) of it that are looked at."""
+
+    profile: Profile
+    steps: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class LateReason:
+    """The wall and cause that made a rank late; `ratio` is how much longer that takes than on its peers.
+
+    `over_ns` is how much longer it takes in a step.
+    """
+
+    wall: Wall | None
+    cause: str | None
+    reason: Reason
+    ratio: float | None
+    sentence: str
+    over_ns: int = 0
+
+
+def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapping[Wall, int]) -> LateReason:
+    """Explain why a rank is late in some steps, compared with its peers or its own other steps.
+
+    `more_ns` is how much longer each wall took than on those who waited, before the collectives in question.
+    """
+    peers = [side for side in others if len(side.steps)][:COMPARED_PEERS_COUNT]
+    wall = max(more_ns, key=lambda wall: (more_ns[wall], wall), default=None)
+    if wall is None or more_ns[wall] <= 0 or not peers:
+        return LateReason(None, None, Reason.UNKNOWN, None, "what kept it is not in the capture")
+    if wall is Wall.COMPUTE:
+        return _explain_compute(late, peers)
+    cause, over_ns, usual_ns = _cause(late, peers, wall)
+    if cause is None:
+        return LateReason(wall, None, _REASON_OF_WALL[wall], None, f"{wall} takes longer, of no one cause")
+    ratio = (over_ns + usual_ns) / usual_ns if usual_ns > 0 else None
+    return LateReason(
+        wall,
+        cause,
+        _REASON_OF_WALL[wall],
+        ratio,
+        f"{duration(over_ns)} more {meaning(cause)} a step",
+        over_ns,
+    )
+
+
+def _cause(late: RankSteps, others: Sequence[RankSteps], wall: Wall) -> tuple[str | None, int, int]:
+    """Return the cause of a wall that grew most, by how much, and what it usually takes, in ns."""
+    own, usual = _causes(late), _middle([_causes(side) for side in others], "cause", "ns")
+    grown = (
+        own.join(usual, on="cause", how="left", suffix="_usual")
+        .with_columns(usual=pl.col("ns_usual").fill_null(0.0))
+        .filter(pl.col("cause").str.starts_with(f"{wall}/"))
+        .with_columns(over=pl.col("ns") - pl.col("usual"))
+        .sort("over", "cause", descending=[True, False])
+    )
+    if grown.is_empty() or grown["over"][0] <= 0:
+        return None, 0, 0
+    return grown["cause"][0], round(grown["over"][0]), round(grown["usual"][0])
+
+
+def _causes(side: RankSteps) -> pl.DataFrame:
+    own = side.profile.causes.join(side.steps, on=["input", "step"])
+    return own.group_by("cause").agg(ns=pl.col("ns").sum() / len(side.steps))
+
+
+def _middle(frames: Sequence[pl.DataFrame], key: str, *columns: str) -> pl.DataFrame:
+    """Return the median over ranks of some columns by a key; a rank without it counts as 0."""
+    keys = pl.concat([frame.select(key) for frame in frames]).unique()
+    whole = pl.concat(
+        [keys.join(frame, on=key, how="left").with_columns(pl.col(columns).fill_null(0)) for frame in frames]
+    )
+    return whole.group_by(key).agg(pl.col(columns).median())
+
+
+def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason:
+    """Explain compute: whether kernels are others, more, longer for more tokens, or slower all alike."""
+    usual = _middle([_work(side) for side in others], "key", "work", "count")
+    both = (
+        _work(late)
+        .join(usual, on="key", how="full", coalesce=True, suffix="_usual")
+        .with_columns(pl.col("work", "count", "work_usual", "count_usual").fill_null(0.0))
+        .sort("key")  # sums of shares depend on their order
+        .with_columns(over=pl.col("work") - pl.col("work_usual"))
+        .with_columns(pl.col("key").struct.field("category"))
+    )
+    over_ns = float(both["over"].sum())
+    if over_ns <= 0:
+        return LateReason(
+            Wall.COMPUTE, None, Reason.UNKNOWN, None, "compute takes longer, but no kernel does"
+        )
+    same = (pl.col("count") - pl.col("count_usual")).abs() <= SAME_KERNEL_COUNT_SHARE * pl.col("count_usual")
+    is_expert = pl.col("category").is_in([str(category) for category in _OF_EXPERTS])
+    most = (
+        both.group_by("category", maintain_order=True)
+        .agg(pl.col("over").sum())
+        .sort("over", "category", descending=[True, False])
+    )
+    cause = f"compute/{most['category'][0]}"
+    added_ns = float(both.filter(~same)["over"].sum())
+    if added_ns >= MOST_OF_LATENESS_SHARE * over_ns:
+        sentence = f"it runs other kernels than its peers: {duration(round(added_ns))} more a step"
+        return LateReason(Wall.COMPUTE, cause, Reason.OTHER_WORK, None, sentence, round(over_ns))
+    alike = both.filter(same & (pl.col("work_usual") > 0))
+    ratio, dense, expert = (
+        _ratio(alike.filter(which)) for which in (pl.lit(value=True), ~is_expert, is_expert)
+    )
+    expert_ns = float(alike.filter(is_expert)["over"].sum())
+    if (
+        expert_ns >= MOST_OF_LATENESS_SHARE * over_ns
+        and expert is not None
+        and (dense or 1.0) - 1 < SLOWED_ALIKE_SHARE * (expert - 1)
+    ):
+        sentence = (
+            f"its experts' kernels take {signed_percent(expert - 1)}{_tokens(late, others)}, the others"
+            f" {signed_percent((dense or 1.0) - 1)}: more tokens"
+        )
+        return LateReason(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, sentence, round(over_ns))
+    assert ratio is not None  # noqa: S101  # over_ns > 0 with like counts
+    uneven = _unevenness(alike, ratio)
+    if uneven <= SLOWED_ALIKE_SHARE:
+        sentence = f"the same kernels take {signed_percent(ratio - 1)}, all alike: a slower GPU clock"
+        return LateReason(Wall.COMPUTE, cause, Reason.SLOWER_KERNELS, ratio, sentence, round(over_ns))
+    sentence = (
+        f"as many kernels take {signed_percent(ratio - 1)}, {most['category'][0]} most: more work in each"
+    )
+    return LateReason(Wall.COMPUTE, cause, Reason.LONGER_KERNELS, ratio, sentence, round(over_ns))
+
+
+def _work(side: RankSteps) -> pl.DataFrame:
+    """Return summed durations and count of each kind of compute kernel, means of a step."""
+    keys = side.profile.keys.filter(pl.col("category").is_in(_COMPUTE))
+    own = side.profile.work.join(side.steps, on=["input", "step"]).join(keys, on="key")
+    return own.group_by(key=pl.struct(_KEY)).agg(
+        work=pl.col("work_ns").sum() / len(side.steps), count=pl.col("count").sum() / len(side.steps)
+    )
+
+
+def _ratio(both: pl.DataFrame) -> float | None:
+    usual = float(both["work_usual"].sum())
+    return float(both["work"].sum()) / usual if usual else None
+
+
+def _unevenness(both: pl.DataFrame, ratio: float) -> float:
+    """Return how unevenly kernels are slowed: mean distance from the common ratio, by work, over it."""
+    apart = (both["work"] - ratio * both["work_usual"]).abs().sum()
+    return float(apart) / max(float(both["over"].sum()), 1.0)
+
+
+def _tokens(late: RankSteps, others: Sequence[RankSteps]) -> str:
+    """Return how much more it exchanges with the experts of its peers, as text; empty if unknown."""
+    own, usual = _exchanged(late), [_exchanged(side) for side in others]
+    known = sorted(value for value in usual if value)
+    if not own or not known:
+        return ""
+    return f" ({signed_percent(own / known[len(known) // 2] - 1)} bytes exchanged)"
+
+
+def _exchanged(side: RankSteps) -> float | None:
+    keys = side.profile.keys.filter(pl.col("category").is_in(_TOKENS))
+    own = side.profile.work.join(side.steps, on=["input", "step"]).join(keys, on="key")["bytes"]
+    return None if own.is_empty() or own.null_count() else float(own.sum()) / len(side.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """What ranks are told from: profiles, their steps, groups of like ones, who met whom, `CHARGES`.
+    """What is known of ranks: profiles, their steps, groups of like ones, who met whom, `CHARGES`.
 
     `names` are for people; `noise_ns` is how far the clocks leave the ends of one collective apart.
     """
@@ -36,12 +290,12 @@ class Ranks:
     noise_ns: int
     names: Sequence[str]
 
-    def side(self, place: int) -> Side:
-        """A rank with the steps that speak for it."""
-        return Side(self.profiles[place], self.steps[place].deciding)
+    def side(self, place: int) -> RankSteps:
+        """Return a rank with its deciding steps."""
+        return RankSteps(self.profiles[place], self.steps[place].deciding)
 
     def like(self, place: int) -> list[int]:
-        """The ranks that do the same as one, those that it meets first; all that it meets, if none does."""
+        """Return the ranks that do the same as one, those that it meets first; else all that it meets."""
         (group,) = (group for group in self.groups if place in group.places)
         met = self.met.get(place, frozenset())
         same = [other for other in group.places if other != place]
@@ -49,34 +303,34 @@ class Ranks:
         return [other for other in same if other in met] or same or sorted(met)
 
 
-def stragglers(ranks: Ranks) -> tuple[Straggler, ...]:
-    """The ranks that others wait for, the worst first.
+def find_stragglers(ranks: Ranks) -> tuple[Straggler, ...]:
+    """Return the ranks that others wait for, the worst first.
 
     Repeated: net lateness is at least 1 % of the step on two thirds of the steps. In turn: at least 5 % on
     some, and 0.4 % of all time together.
     """
-    found = [one for place in range(len(ranks.profiles)) if (one := _judged(ranks, place)) is not None]
+    found = [one for place in range(len(ranks.profiles)) if (one := _judge(ranks, place)) is not None]
     return tuple(sorted(found, key=lambda one: (not one.repeated, -one.late_ns_median, one.place)))
 
 
-def _judged(ranks: Ranks, place: int) -> Straggler | None:
+def _judge(ranks: Ranks, place: int) -> Straggler | None:
     steps = ranks.steps[place]
     own = ranks.charges.filter(pl.col("member") == place)
     table = steps.deciding.join(own, on=["input", "step"], how="left", maintain_order="left")
     late_ns = table["late_ns"].fill_null(0).to_numpy()
     net_ns = late_ns - table["waits_ns"].fill_null(0).to_numpy()
     count, usual_ns = len(table), float(np.median(steps.length_ns)) if len(table) else 0.0
-    is_late = net_ns >= max(_LEAST_SHARE * usual_ns, ranks.noise_ns)
-    repeated = count >= _LEAST_STEPS and is_late.sum() >= _MOST_STEPS * count
+    is_late = net_ns >= max(LATE_SHARE * usual_ns, ranks.noise_ns)
+    repeated = count >= FEWEST_LATE_STEPS_COUNT and is_late.sum() >= LATE_STEPS_SHARE * count
     if not repeated:
-        is_late = net_ns >= max(_LEAST_IN_TURN * usual_ns, ranks.noise_ns)
-        if not is_late.any() or net_ns[is_late].sum() < _LEAST_OF_ALL * steps.length_ns.sum():
+        is_late = net_ns >= max(LATE_IN_TURN_SHARE * usual_ns, ranks.noise_ns)
+        if not is_late.any() or net_ns[is_late].sum() < LATE_OF_ALL_SHARE * steps.length_ns.sum():
             return None
     in_question = table.filter(pl.Series(is_late))
     more_ns = {
         wall: int(in_question[name].sum()) // len(in_question) for wall, name in zip(Wall, MORE, strict=True)
     }
-    told = _reason(ranks, place, in_question, more_ns, repeated=bool(repeated))
+    reason = _reason(ranks, place, in_question, more_ns, repeated=bool(repeated))
     return Straggler(
         place=place,
         rank=ranks.profiles[place].header.rank,
@@ -85,18 +339,18 @@ def _judged(ranks: Ranks, place: int) -> Straggler | None:
         late_ns_median=round(float(np.median(late_ns[is_late]))),
         late_steps=int(is_late.sum()),
         steps=count,
-        cause_wall=told.wall,
-        cause=told.cause,
-        reason=told.reason,
-        ratio=told.ratio,
-        why=told.sentence,
+        cause_wall=reason.wall,
+        cause=reason.cause,
+        reason=reason.reason,
+        ratio=reason.ratio,
+        why=reason.sentence,
     )
 
 
 def _reason(
     ranks: Ranks, place: int, late: pl.DataFrame, more_ns: Mapping[Wall, int], *, repeated: bool
-) -> Why:
-    """One that is always late is laid beside its peers, one that is late in turn beside its other steps.
+) -> LateReason:
+    """Explain a rank that is always late by its peers, one that is late in turn by its other steps.
 
     What kept it until its first collective may lie at the end of the step before: a step begins with its
     first kernel.
@@ -104,17 +358,21 @@ def _reason(
     profile, steps = ranks.profiles[place], late.select("input", "step")
     peers = [ranks.side(other) for other in ranks.like(place)]
     if repeated:
-        return why(Side(profile, steps), peers, more_ns)
+        return explain_lateness(RankSteps(profile, steps), peers, more_ns)
     every = ranks.steps[place].deciding
-    told = []
-    for own in (steps, _before(steps, every)):
+    reason = []
+    for own in (steps, _steps_before(steps, every)):
         rest = every.join(own, on=["input", "step"], how="anti")
-        told.append(why(Side(profile, own), [Side(profile, rest)] if len(rest) else peers, more_ns))
-    return max(told, key=lambda one: (one.cause is not None, one.over_ns))
+        reason.append(
+            explain_lateness(
+                RankSteps(profile, own), [RankSteps(profile, rest)] if len(rest) else peers, more_ns
+            )
+        )
+    return max(reason, key=lambda one: (one.cause is not None, one.over_ns))
 
 
-def _before(steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
-    """The step before each, of those that decide; the steps themselves where there is none."""
+def _steps_before(steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
+    """Return the step before each, of the deciding ones; the steps themselves where there is none."""
     following = every.sort("input", "step").with_columns(
         pl.struct("input", "step").shift(-1).over("input").alias("next")
     )
@@ -122,8 +380,8 @@ def _before(steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     return found.select("input", "step") if len(found) else steps
 
 
-def slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple[Straggler, ...]:
-    """The ranks of a stage that computes at least 3 % of the step more than the others, and waits least."""
+def find_slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple[Straggler, ...]:
+    """Return the ranks of a stage that computes 3 % of the step more than the others, and waits least."""
     if len(pipeline) < 2:
         return ()
     slowest = max(pipeline, key=lambda stage: (stage.compute_ns, -stage.stage))
@@ -132,13 +390,13 @@ def slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple[Stra
     step_ns = float(np.median([np.median(steps.length_ns) for steps in ranks.steps]))
     over_ns = slowest.compute_ns - usual_ns
     waits_least = slowest.bubble_ns <= min(stage.bubble_ns for stage in others)
-    if over_ns < _UNEVEN_STAGES * step_ns or not waits_least:
+    if over_ns < UNEVEN_STAGES_SHARE * step_ns or not waits_least:
         return ()
-    beside = [ranks.side(place) for stage in others for place in stage.places]
+    peers = [ranks.side(place) for stage in others for place in stage.places]
     found = []
     for place in slowest.places:
-        told = why(ranks.side(place), beside, {Wall.COMPUTE: round(over_ns)})
-        is_other = told.reason is not Reason.SLOWER_KERNELS
+        reason = explain_lateness(ranks.side(place), peers, {Wall.COMPUTE: round(over_ns)})
+        is_other = reason.reason is not Reason.SLOWER_KERNELS
         steps = ranks.steps[place]
         found.append(
             Straggler(
@@ -150,11 +408,11 @@ def slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple[Stra
                 late_steps=len(steps.deciding),
                 steps=len(steps.deciding),
                 cause_wall=Wall.COMPUTE,
-                cause=told.cause,
-                reason=Reason.OTHER_WORK if is_other else told.reason,
+                cause=reason.cause,
+                reason=Reason.OTHER_WORK if is_other else reason.reason,
                 ratio=slowest.compute_ns / usual_ns if usual_ns else None,
                 why=f"stage {slowest.stage} of the pipeline computes {percent(over_ns / step_ns)} more than"
-                f" the others: {told.sentence}",
+                f" the others: {reason.sentence}",
             )
         )
     return tuple(found)

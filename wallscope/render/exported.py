@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from wallscope import __version__
+from wallscope._version import __version__
 from wallscope.model.exported import TABLES, Table
 from wallscope.model.exported_job import JOB_TABLES
 from wallscope.render.tables import guarded

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from math import log, sqrt
 
 from wallscope.model.record import Record, Testbed
-
-_FEWEST = 2
+from wallscope.thresholds import FEWEST_DEGREES_OF_NOISE_COUNT
 
 
 def run_noise(records: Iterable[Record], testbed: Testbed) -> tuple[float, float] | None:
@@ -23,4 +22,4 @@ def run_noise(records: Iterable[Record], testbed: Testbed) -> tuple[float, float
         mean = sum(values) / len(values)
         squares += sum((value - mean) ** 2 for value in values)
         freedom += len(values) - 1
-    return (sqrt(squares / freedom), float(freedom)) if freedom >= _FEWEST else None
+    return (sqrt(squares / freedom), float(freedom)) if freedom >= FEWEST_DEGREES_OF_NOISE_COUNT else None

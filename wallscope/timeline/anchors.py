@@ -15,6 +15,7 @@ from wallscope.arrays.columns import Flags
 from wallscope.arrays.lookup import flags
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
+from wallscope.thresholds import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
 from wallscope.timeline.spans import Times
 
 _TRAINING_STEP = r"(^|[./:])training_step_\d+$"
@@ -33,9 +34,7 @@ _PHASES = {
     "optimizer": r"(?i)^(optimizer|optimizer[ _.]?step|opt[ _]?step|optim)$",
 }
 _KNOWN = "|".join(f"(?:{known})" for known in (_TRAINING_STEP, _STEP, *_PHASES.values()))
-_FEWEST = 2
 _SHOWN_NAMES = 8
-_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +156,11 @@ def outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     by_name = sorted(
         (-int(covered_ns[rows].sum()), int(start_ns[rows].min()), name, rows)
         for (name, _), rows in rows_of.items()
-        if len(rows) >= _FEWEST
+        if len(rows) >= FEWEST_ANCHOR_COUNT
     )
-    for *_, name, rows in by_name[:_MOST_NAMES]:
+    for *_, name, rows in by_name[:MOST_ANCHOR_NAMES_COUNT]:
         outer = _outer(ranges[rows])
-        if outer[0].size >= _FEWEST:
+        if outer[0].size >= FEWEST_ANCHOR_COUNT:
             yield AnchorRanges("nvtx", name, *outer)
 
 
@@ -182,7 +181,7 @@ def _cycle(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     """
     found = {name: saying(ranges, known) for name, known in _PHASES.items()}
     phases = {name: _outer(of_phase) for name, of_phase in found.items()}
-    phases = {name: bounds for name, bounds in phases.items() if bounds[0].size >= _FEWEST}
+    phases = {name: bounds for name, bounds in phases.items() if bounds[0].size >= FEWEST_ANCHOR_COUNT}
     if not phases:
         return
     fewest = min(start_ns.size for start_ns, _ in phases.values())

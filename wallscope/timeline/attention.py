@@ -12,6 +12,7 @@ import polars as pl
 from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.lookup import places
 from wallscope.arrays.remembered import Remembered
+from wallscope.thresholds import FEWEST_ATTENTION_TURNS_COUNT
 from wallscope.timeline.spans import Times
 
 _BACKWARD = (
@@ -26,8 +27,6 @@ _BESIDE = r"(?i)dot_do_o|do_o_dot|convert_?d(q|k|v)|preprocess|postprocess|combi
 """Kernels that help the one that does the work, and run as often or not."""
 
 _IS_BACKWARD, _IS_FORWARD = 1, 2
-_FEWEST_TURNS = 2
-"""Replays that stand between backward kernels; one alone may be chance where parts are not trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +103,6 @@ def _replays(turns: list[_Turn]) -> list[int]:
             if turn.forward < turn.backward + replayed:
                 break
         else:
-            if between >= _FEWEST_TURNS and open_forward == 0:
+            if between >= FEWEST_ATTENTION_TURNS_COUNT and open_forward == 0:
                 return rows
     return []

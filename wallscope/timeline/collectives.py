@@ -16,6 +16,7 @@ from wallscope.arrays.lookup import flags
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY, COLLECTIVES
 from wallscope.model.kinds import Backend, Collective, OperationClass
+from wallscope.thresholds import FEWEST_MESSAGES_COUNT, FEWEST_PEERS_COUNT
 from wallscope.timeline.nesting import innermost, parents
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times
@@ -48,8 +49,6 @@ _COMMUNICATION = list(OperationClass).index(OperationClass.COMMUNICATION)
 _PEER_COPY = list(Backend).index(Backend.PEER_COPY)
 _COUNTS_ONE_PART = ("allgather", "reducescatter", "alltoall")
 _COUNTS_ONE_WAY = ("broadcast", "bcast", "reduce")
-_FEWEST_PEERS, _FEWEST_MESSAGES = 3, 4
-"""From here on a group is an all-to-all: rings and pipelines have two neighbours, and a message for each."""
 
 
 def collectives(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame:
@@ -290,11 +289,11 @@ def _operation() -> pl.Expr:
     sent, received = (pl.col("peer").filter(which) for which in (pl.col("is_sent"), pl.col("is_received")))
     sends, receives = pl.col("is_sent").sum(), pl.col("is_received").sum()
     knows_peers = pl.col("peer").count() > 0
-    to_many = pl.max_horizontal(sent.n_unique(), received.n_unique()) >= _FEWEST_PEERS
+    to_many = pl.max_horizontal(sent.n_unique(), received.n_unique()) >= FEWEST_PEERS_COUNT
     to_itself = pl.col("is_own").any() & ~pl.col("is_own").all()
     messages = pl.min_horizontal(sends, receives)
     exchanges = (messages > 0) & (
-        (knows_peers & (to_many | to_itself)) | (~knows_peers & (messages >= _FEWEST_MESSAGES))
+        (knows_peers & (to_many | to_itself)) | (~knows_peers & (messages >= FEWEST_MESSAGES_COUNT))
     )
     asked = pl.col("what")
     return (

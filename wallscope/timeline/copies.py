@@ -12,12 +12,9 @@ from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.lookup import at_places, places
 from wallscope.model.frames import COPY_CAUSES
 from wallscope.model.kinds import CopyCause, CopyDirection, Pass
+from wallscope.thresholds import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times, ordered, union
-
-BULK_BYTES = 65_536
-"""Copies between host and device below that move no bytes worth speaking of: they cost the call."""
-_MOST_FRESH = 0.25
 
 _CAUSE_OF_DIRECTION = {
     CopyDirection.HOST_TO_DEVICE: CopyCause.STAGING,
@@ -49,10 +46,10 @@ def copy_causes(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataF
     """
     moved = _moved(operations, copies, passes)
     is_between = np.isin(moved.direction, (_TO_DEVICE, _TO_HOST))
-    bulk = np.flatnonzero(is_between & (moved.bytes >= BULK_BYTES))
+    bulk = np.flatnonzero(is_between & (moved.bytes >= BULK_COPY_BYTES))
     cause = np.append(_CAUSES, -1)[moved.direction]
     cause[bulk[_round_trips_or_optimizer(moved, bulk)]] = _PLACES[CopyCause.OFFLOAD]
-    is_small = is_between & (moved.bytes < BULK_BYTES) & (moved.bytes != _UNKNOWN)
+    is_small = is_between & (moved.bytes < BULK_COPY_BYTES) & (moved.bytes != _UNKNOWN)
     cause[is_small] = _PLACES[CopyCause.SMALL_COPY]
     told = _EACH_CAUSE[np.where(cause < 0, len(_PLACES), cause)]
     return pl.DataFrame({"op": moved.op, "cause": told}, schema=COPY_CAUSES)
@@ -148,7 +145,7 @@ def round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: 
     matched, later = (
         np.bincount(group[which], minlength=first.size)[group] for which in (returns, ~leaves & (nth > 0))
     )
-    is_matched = (returns | (leaves & (nth <= matched))) & (matched >= (1 - _MOST_FRESH) * later)
+    is_matched = (returns | (leaves & (nth <= matched))) & (matched >= (1 - MOST_FRESH_OFFLOAD_SHARE) * later)
     found: Rows = order[is_matched]
     return found
 

@@ -14,11 +14,8 @@ import polars as pl
 from wallscope.arrays.columns import Rows, filled, place
 from wallscope.arrays.groups import grouped
 from wallscope.model.kinds import CallRole
+from wallscope.thresholds import FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
 from wallscope.timeline.stream_order import StreamOrder, Tail
-
-_AT_ONCE_NS = 5_000
-_MOST_REPLAYS = 0.9
-_FEWEST_REPLAYS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +44,15 @@ class GraphLaunches:
 
     def order(self, order: StreamOrder) -> None:
         """Let the operations of the launches wait for each other, and what follows wait for all branches."""
-        follower = np.full(order.predecessor.size, -1, np.int64)
-        held = np.flatnonzero(order.predecessor >= 0)
-        follower[order.predecessor[held]] = held
+        follower = np.full(order.before.size, -1, np.int64)
+        held = np.flatnonzero(order.before >= 0)
+        follower[order.before[held]] = held
+        pairs: list[tuple[int, int]] = []
         for branches in self._branches:
-            before, behind = int(order.predecessor[branches.heads[0]]), int(follower[branches.tails[0]])
-            order.follow((head, (before,) if before >= 0 else ()) for head in branches.heads[1:])
-            if behind >= 0:
-                order.follow([(behind, branches.tails[1:])])
-        order.follow((op, (producer,)) for op, producer in _joins(self._launches))
+            before, behind = int(order.before[branches.heads[0]]), int(follower[branches.tails[0]])
+            pairs += [(head, before if before >= 0 else head) for head in branches.heads[1:]]
+            pairs += [(behind, tail) for tail in branches.tails[1:] if behind >= 0]
+        order.follow([*pairs, *_joins(self._launches)])
 
 
 def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
@@ -97,7 +94,7 @@ def _joins(launches: list[pl.DataFrame]) -> list[tuple[int, int]]:
             op, node, stream, start_ns = row
             replays[node] += 1
             for other in range(int(at), -1, -1):
-                if start_ns - ends[other] > _AT_ONCE_NS:
+                if start_ns - ends[other] > GRAPH_EDGE_NS:
                     break
                 if streams[other] != stream:
                     found.append((op, ops[other], (nodes[other], node)))
@@ -106,5 +103,5 @@ def _joins(launches: list[pl.DataFrame]) -> list[tuple[int, int]]:
     return [
         (op, producer)
         for op, producer, pair in found
-        if replays[pair[1]] >= _FEWEST_REPLAYS and pairs[pair] >= _MOST_REPLAYS * replays[pair[1]]
+        if replays[pair[1]] >= FEWEST_REPLAYS_COUNT and pairs[pair] >= GRAPH_EDGE_SHARE * replays[pair[1]]
     ]

@@ -11,6 +11,7 @@ import polars as pl
 
 from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.host import RepeatedUnit
+from wallscope.thresholds import FEWEST_INNER_UNITS_COUNT
 from wallscope.timeline.anchors import FORWARD, are_saying, outermost, saying
 from wallscope.timeline.main_stream import MainStream, first_rows
 from wallscope.timeline.nesting import Parents, farthest
@@ -22,7 +23,6 @@ UNITS: tuple[tuple[AnchorUnit, str], ...] = (
     ("layer", r"transformer_layer\._forward_attention\.self_attention$"),
 )
 """Units and the texts of the ranges that mark them, in the order in which they are looked for."""
-_FEWEST = 4
 
 
 def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) -> InnerUnit | None:
@@ -44,7 +44,7 @@ def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) ->
             begins_ns, step = begins_ns[is_inside], step[is_inside]
             same_step = step[1:] == step[:-1]
             length_ns = np.diff(begins_ns)[same_step]
-            if length_ns.size >= max(_FEWEST, len(windows)):
+            if length_ns.size >= max(FEWEST_INNER_UNITS_COUNT, len(windows)):
                 low, median, high = (int(time_ns) for time_ns in np.percentile(length_ns, [10, 50, 90]))
                 return InnerUnit(unit, anchor.name, int(length_ns.size), median, low, high)
     return None

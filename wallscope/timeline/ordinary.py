@@ -4,8 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wallscope.arrays.columns import Flags
-
-FEWEST_FOR_QUARTILES = 8
+from wallscope.thresholds import FEWEST_STEPS_FOR_QUARTILES_COUNT
 
 
 def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> Flags:
@@ -18,7 +17,7 @@ def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> F
     >>> is_ordinary(np.array([1, 99])).tolist()
     [True, True]
     """
-    if length_ns.shape[-1] < FEWEST_FOR_QUARTILES:
+    if length_ns.shape[-1] < FEWEST_STEPS_FOR_QUARTILES_COUNT:
         return np.ones(length_ns.shape, dtype=np.bool_)
     low, high = np.percentile(length_ns, [25, 75], axis=-1, keepdims=True)
     within: Flags = (length_ns >= low) & (length_ns <= high)

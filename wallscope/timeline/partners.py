@@ -17,14 +17,16 @@ from wallscope.arrays.groups import firsts, groups, parts
 from wallscope.arrays.lookup import Places
 from wallscope.model.frames import PARTNERS
 from wallscope.model.kinds import OperationClass
+from wallscope.thresholds import (
+    FEWEST_MET_COUNT,
+    LEAST_MET_SHARE,
+    MET_ENDS_APART_NS,
+    MET_SPREAD_NS,
+    MET_SPREAD_SHARE,
+)
 from wallscope.timeline.spans import Times
 
 _READ = ("op", "rank_id", "stream", "name", "start_ns", "end_ns")
-_FEWEST, _LEAST_MATCHED = 2, 0.9
-_FARTHEST_NS = 50_000
-"""Between the ends of one collective, in the median: clocks of two GPUs of a host differ by some 20 µs."""
-_CLOSE_NS, _CLOSE_SHARE = 2_000, 0.25
-"""How much the distance of ends may vary, as a time, and as a share of how much that of starts does."""
 
 
 def partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
@@ -80,7 +82,7 @@ def _matched(one: pl.DataFrame, other: pl.DataFrame) -> Rows | None:
 
 
 def met(
-    starts: Times, ends: Times, other_starts: Times, other_ends: Times, close_ns: float = _CLOSE_NS
+    starts: Times, ends: Times, other_starts: Times, other_ends: Times, close_ns: float = MET_SPREAD_NS
 ) -> tuple[Rows, Rows] | None:
     """The places of operations of two ranks with one clock that are one collective; `None` if they never met.
 
@@ -88,15 +90,15 @@ def met(
     """
     nearest, nearest_back = _nearest(ends, other_ends), _nearest(other_ends, ends)
     rows = np.flatnonzero(nearest_back[nearest] == np.arange(len(ends)))
-    if rows.size < max(_FEWEST, _LEAST_MATCHED * min(len(ends), len(other_ends))):
+    if rows.size < max(FEWEST_MET_COUNT, LEAST_MET_SHARE * min(len(ends), len(other_ends))):
         return None
     others = nearest[rows]
     own, their = starts[rows], other_starts[others]
     ends_apart_ns, starts_apart_ns = other_ends[others] - ends[rows], their - own
     overlap = np.maximum(own, their) < np.minimum(ends[rows], other_ends[others])
-    if overlap.mean() < _LEAST_MATCHED or abs(np.median(ends_apart_ns)) > _FARTHEST_NS:
+    if overlap.mean() < LEAST_MET_SHARE or abs(np.median(ends_apart_ns)) > MET_ENDS_APART_NS:
         return None
-    if spread_ns(ends_apart_ns) > max(close_ns, _CLOSE_SHARE * spread_ns(starts_apart_ns)):
+    if spread_ns(ends_apart_ns) > max(close_ns, MET_SPREAD_SHARE * spread_ns(starts_apart_ns)):
         return None
     return rows[overlap], others[overlap]
 

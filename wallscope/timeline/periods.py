@@ -11,14 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from wallscope.arrays.columns import Rows
+from wallscope.thresholds import (
+    FEWEST_UNITS_COUNT,
+    LAYERED_MATCH_SHARE,
+    LAYERED_PARTS_COUNT,
+    LIKELY_UNIT_MATCH_SHARE,
+    REGULAR_UNITS_SHARE,
+    SAME_UNIT_MATCH_SHARE,
+    SHORTEST_UNIT_COUNT,
+    UNIT_CANDIDATES_COUNT,
+    UNIT_LENGTH_PARTS_COUNT,
+    UNIT_MATCH_SHARE,
+)
 
 Symbols = npt.NDArray[np.int64]
-
-_FEWEST = 3
-_REGULAR_SHARE = 0.8
-_LEAST_MATCH = 0.9
-_SAME_MATCH = 0.005
-_CANDIDATES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Period:
     is_layered: bool
 
 
-def period(symbols: Symbols, gap_ns: Rows, shortest: int = 8) -> Period | None:
+def period(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_COUNT) -> Period | None:
     """The repeating unit of a sequence, `None` where there is none that is sure.
 
     Args:
@@ -41,25 +47,29 @@ def period(symbols: Symbols, gap_ns: Rows, shortest: int = 8) -> Period | None:
         gap_ns: idle time before each kernel; units begin behind the largest of a unit's gaps.
         shortest: a sequence that repeats after fewer kernels has no unit worth the name.
     """
-    if symbols.size < _FEWEST * shortest:
+    if symbols.size < FEWEST_UNITS_COUNT * shortest:
         return None
     matches = {lag: _match(symbols, lag) for lag in _likely_lags(symbols, shortest)}
-    good = {lag: match for lag, match in matches.items() if match >= _LEAST_MATCH}
+    good = {lag: match for lag, match in matches.items() if match >= UNIT_MATCH_SHARE}
     if not good:
         return None
     best = max(good.values())
-    lag = min(lag for lag, match in good.items() if match >= best - _SAME_MATCH)
+    lag = min(lag for lag, match in good.items() if match >= best - SAME_UNIT_MATCH_SHARE)
     starts = _starts(symbols, gap_ns, lag)
-    if lag < shortest or starts.size < _FEWEST or not _is_regular(starts, lag):
+    if lag < shortest or starts.size < FEWEST_UNITS_COUNT or not _is_regular(starts, lag):
         return None
-    is_layered = any(match >= 0.75 for other, match in matches.items() if other <= lag // 3)
+    is_layered = any(
+        match >= LAYERED_MATCH_SHARE
+        for other, match in matches.items()
+        if other <= lag // LAYERED_PARTS_COUNT
+    )
     return Period(starts, matches[lag], is_layered)
 
 
 def _is_regular(starts: Rows, lag: int) -> bool:
     """Whether most units are as long as the shift says."""
     lengths = np.diff(starts)
-    return bool((np.abs(lengths - lag) <= lag // 10).mean() >= _REGULAR_SHARE)
+    return bool((np.abs(lengths - lag) <= lag // UNIT_LENGTH_PARTS_COUNT).mean() >= REGULAR_UNITS_SHARE)
 
 
 def _likely_lags(symbols: Symbols, shortest: int) -> list[int]:
@@ -73,8 +83,8 @@ def _likely_lags(symbols: Symbols, shortest: int) -> list[int]:
     peaks = (
         np.flatnonzero((correlation[1:-1] >= correlation[:-2]) & (correlation[1:-1] >= correlation[2:])) + 1
     )
-    strong = peaks[correlation[peaks] > 0.5]
-    strongest = strong[np.argsort(-correlation[strong], kind="stable")][:_CANDIDATES].tolist()
+    strong = peaks[correlation[peaks] > LIKELY_UNIT_MATCH_SHARE]
+    strongest = strong[np.argsort(-correlation[strong], kind="stable")][:UNIT_CANDIDATES_COUNT].tolist()
     return sorted({*strongest, *range(1, min(shortest, symbols.size // 2))})
 
 
@@ -86,7 +96,7 @@ def _starts(symbols: Symbols, gap_ns: Rows, lag: int) -> Rows:
     """First row of each unit: a name that occurs once a unit, behind the largest gap where it can be had."""
     repeats = symbols[lag:] == symbols[:-lag]
     so_far = np.concatenate(([0], np.cumsum(repeats)))
-    first = int(np.argmax(so_far[lag:] - so_far[:-lag] >= _LEAST_MATCH * lag))
+    first = int(np.argmax(so_far[lag:] - so_far[:-lag] >= UNIT_MATCH_SHARE * lag))
     unit_count = (symbols.size - first) // lag
     units = symbols[first : first + unit_count * lag].reshape(unit_count, lag)
     gaps = np.median(gap_ns[first : first + unit_count * lag].reshape(unit_count, lag), axis=0)

@@ -17,16 +17,16 @@ from wallscope.arrays.lookup import at_places, flags, places
 from wallscope.cores import side_by_side
 from wallscope.model.frames import CATEGORY, RECOMPUTE
 from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
+from wallscope.thresholds import (
+    MOST_RECOMPUTED_SHARE,
+    RECOMPUTED_NAMES_COUNT,
+    SHORTEST_FRESH_PREFIX_COUNT,
+    SHORTEST_RECOMPUTED_RUN_COUNT,
+)
 from wallscope.timeline.attention import replayed_attention
 from wallscope.timeline.sequences import repeated, turns
 from wallscope.timeline.spans import Times
 
-_SHORTEST_RUN = 8
-_SHORTEST_PREFIX = 4
-_FEWEST_KERNELS = 4
-"""Different kernels of a run: layers of one kernel name repeat themselves in both passes."""
-_MOST_REPEATED = 0.6
-"""Of the backward pass; where more of it looks like the forward pass, the ranges miss some backward work."""
 _MULTIPLICATIONS = [
     list(CATEGORY.categories).index(one) for one in (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
 ]
@@ -153,7 +153,7 @@ def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
     rows = np.flatnonzero(is_asked)
     rows = rows[ordered_by(own.stream[rows], own.scope[rows])]
     begins = turns(own.stream[rows], own.scope[rows])
-    is_fresh = ~_repeats(own, is_asked, _SHORTEST_PREFIX)[rows]
+    is_fresh = ~_repeats(own, is_asked, SHORTEST_FRESH_PREFIX_COUNT)[rows]
     fresh = np.append(0, np.cumsum(is_fresh))
     fresh_before = fresh[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     return flags(rows[fresh[1:] == fresh_before], own.op.size)
@@ -161,7 +161,7 @@ def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
 
 def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
     """Runs of backward kernels that repeat forward ones, with a multiplication and several names."""
-    repeats = _repeats(own, backward, _SHORTEST_RUN)
+    repeats = _repeats(own, backward, SHORTEST_RECOMPUTED_RUN_COUNT)
     rows = np.flatnonzero(repeats)
     run = np.cumsum(turns(own.stream, repeats))[rows]
     kinds = np.unique(run * (int(own.name.max()) + 1) + own.name[rows]) // (int(own.name.max()) + 1)
@@ -169,8 +169,8 @@ def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
         np.bincount(each, minlength=own.op.size + 1)
         for each in (kinds, run[np.isin(own.category[rows], _MULTIPLICATIONS)])
     )
-    found = flags(rows[(names[run] >= _FEWEST_KERNELS) & (multiplications[run] > 0)], own.op.size)
-    return found if found.sum() <= _MOST_REPEATED * backward.sum() else np.zeros_like(found)
+    found = flags(rows[(names[run] >= RECOMPUTED_NAMES_COUNT) & (multiplications[run] > 0)], own.op.size)
+    return found if found.sum() <= MOST_RECOMPUTED_SHARE * backward.sum() else np.zeros_like(found)
 
 
 def _repeats(own: _Kernels, is_asked: Flags, at_least: int) -> Flags:

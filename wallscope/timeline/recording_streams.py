@@ -15,14 +15,18 @@ import polars as pl
 
 from wallscope.arrays.columns import filled, place
 from wallscope.model.events import SyncKind
+from wallscope.thresholds import (
+    EXPLAINED_CANDIDATES_COUNT,
+    EXPLAINED_CLOSE_NS,
+    EXPLAINED_CLOSE_RATIO,
+    EXPLAINED_LOOKED_BACK_COUNT,
+    EXPLAINED_TOLERANCE_NS,
+    FEWEST_EXPLAINED_COUNT,
+)
 from wallscope.timeline.call_spans import CallTimes
 from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, UNRESOLVED, StreamOrder
 from wallscope.timeline.waits import StreamBy, Waits
 
-_TOLERANCE_NS = 2_000
-_HAND_OVERS, _LEAST_CLOSE_NS = 4, 4_000
-_FEWEST_EXPLAINED = 3
-_MOST_STREAMS, _LOOKED_BACK = 4, 64
 _HOST = -1
 
 
@@ -74,8 +78,8 @@ class _Uses:
         """The few streams used last before a moment, that of the last operation first."""
         place, behind = bisect_left(self._issued_ns, at_ns), bisect_left(self._at_ns, at_ns)
         last = [self._issued[place - 1][1]] if place else []
-        used = self._stream[max(behind - _LOOKED_BACK, 0) : behind]
-        return tuple(dict.fromkeys([*last, *reversed(used)]))[:_MOST_STREAMS]
+        used = self._stream[max(behind - EXPLAINED_LOOKED_BACK_COUNT, 0) : behind]
+        return tuple(dict.fromkeys([*last, *reversed(used)]))[:EXPLAINED_CANDIDATES_COUNT]
 
     def following(self, at_ns: int) -> int:
         """The stream of the next operation."""
@@ -129,7 +133,7 @@ class RecordingStreams:
 
     def _is_unexplained(self, waiter: _Waiter) -> bool:
         done_ns = self._ends_ns(self._order.record(waiter.record))
-        until_ns = waiter.began_ns + _TOLERANCE_NS
+        until_ns = waiter.began_ns + EXPLAINED_TOLERANCE_NS
         if any(end_ns > until_ns for end_ns in done_ns):
             return True
         others_ns = self._ends_ns(self._order.producers(waiter.op)) if waiter.op >= 0 else []
@@ -138,23 +142,21 @@ class RecordingStreams:
 
     def _waiting(self) -> Iterator[_Waiter]:
         """Who waited for records that name no stream."""
-        close_ns = self._close_ns()
-        columns = ["kind", "process", "context", "stream", "record", "at_ns", "call"]
-        for kind, process, context, number, record, at_ns, call in self._waits.waits.select(
-            columns
-        ).iter_rows():
+        close_ns, held_back = self._close_ns(), iter(self._order.next_op.tolist())
+        columns = ["kind", "process", "context", "stream", "record", "call"]
+        for kind, process, context, number, record, call in self._waits.waits.select(columns).iter_rows():
+            is_held_back = kind == SyncKind.WAIT and context is not None and number is not None
+            op = next(held_back) if is_held_back else -1
             if record not in self._guessed:
                 continue
             if kind == SyncKind.EVENT and call >= 0:
                 began_ns, free_ns = int(self._calls.end_ns[call]), int(self._calls.start_ns[call])
                 yield _Waiter(record, began_ns, free_ns, LONGEST_HAND_OVER_NS, _HOST, call=call)
-            elif kind == SyncKind.WAIT and context is not None and number is not None:
+            elif op >= 0:
                 stream = self._order.stream(process, context, number)
-                op = self._order.next_operation(stream, at_ns)
-                if op >= 0:
-                    before = self._ends_ns([int(self._order.predecessor[op])])
-                    free_ns = max([self._issued_ns(op), *before])
-                    yield _Waiter(record, int(self._start_ns[op]), free_ns, close_ns, stream, op=op)
+                before = self._ends_ns([int(self._order.before[op])])
+                free_ns = max([self._issued_ns(op), *before])
+                yield _Waiter(record, int(self._start_ns[op]), free_ns, close_ns, stream, op=op)
 
     def _issued_ns(self, op: int) -> int:
         """When an operation had been issued; the start of a call that was still open when it began."""
@@ -175,20 +177,23 @@ class RecordingStreams:
                 for other in others
                 if other.record != waiter.record
                 for end_ns in self._ends_ns(self._order.record(other.record))
-                if end_ns <= waiter.began_ns + _TOLERANCE_NS
+                if end_ns <= waiter.began_ns + EXPLAINED_TOLERANCE_NS
             ]
             found.append(waiter._replace(free_ns=max([waiter.free_ns, *ends_ns])))
         return found
 
     def _close_ns(self) -> int:
         """How soon an operation follows what it waited for, in this capture."""
-        before = self._order.predecessor
+        before = self._order.before
         has_one = np.flatnonzero(before >= 0)
         done_ns = self._order.end_ns[before[has_one]]
         issued_ns = self._calls.end_ns[self._call[has_one]]
         lag_ns = (self._start_ns[has_one] - done_ns)[issued_ns < done_ns]
         middle_ns = int(np.median(lag_ns)) if lag_ns.size else 0
-        return min(max(_HAND_OVERS * middle_ns, _LEAST_CLOSE_NS), LONGEST_HAND_OVER_NS)
+        return min(
+            max(EXPLAINED_CLOSE_RATIO * middle_ns, EXPLAINED_CLOSE_NS),
+            LONGEST_HAND_OVER_NS,
+        )
 
     def _uses(self) -> Mapping[int, _Uses]:
         """The uses of streams by each thread."""
@@ -226,11 +231,15 @@ class RecordingStreams:
         """
         usual, *others = kind.recent or (_HOST,)
         best, found = self._fit(usual, waiters), None
-        if best.missed < _FEWEST_EXPLAINED:
+        if best.missed < FEWEST_EXPLAINED_COUNT:
             return None
         for stream in others:
             fit = self._fit(stream, waiters)
-            if kind.waiting != (stream,) and fit.explained >= _FEWEST_EXPLAINED and fit.points > best.points:
+            if (
+                kind.waiting != (stream,)
+                and fit.explained >= FEWEST_EXPLAINED_COUNT
+                and fit.points > best.points
+            ):
                 best, found = fit, stream
         return found
 
@@ -240,11 +249,12 @@ class RecordingStreams:
         It is missed by a wait that ended before it, and by one that went on long after it.
         """
         explained = missed = 0
-        for waiter in waiters:
-            at_ns = self._guessed[waiter.record][2]
-            done_ns = max(self._ends_ns(self._order.mark(stream, at_ns)), default=waiter.free_ns)
+        at_ns = np.array([self._guessed[waiter.record][2] for waiter in waiters])
+        marks = self._order.marks(np.full(at_ns.size, stream), at_ns)
+        for row, waiter in enumerate(waiters):
+            done_ns = max(self._ends_ns(marks.of(row)), default=waiter.free_ns)
             lag_ns = waiter.began_ns - max(done_ns, waiter.free_ns)
-            if lag_ns < -_TOLERANCE_NS or lag_ns > LONGEST_HAND_OVER_NS:
+            if lag_ns < -EXPLAINED_TOLERANCE_NS or lag_ns > LONGEST_HAND_OVER_NS:
                 missed += 1
             elif done_ns > waiter.free_ns and lag_ns <= waiter.close_ns:
                 explained += 1

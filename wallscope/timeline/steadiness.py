@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.frames import STEPS
+from wallscope.thresholds import WARM_UP_RATIO
 from wallscope.timeline.spans import Times
 
 _PROFILER = r"Profiler(Start|Stop)"
 _GRAPH_CAPTURE = r"StreamBeginCapture|StreamEndCapture|GraphInstantiate"
 _LOADING = r"(Module|Library)Load"
-_WARM_UP_RATIO = 1.25
 _LAST = "ends with the capture"
 _TOUCHED = (
     (_PROFILER, "the profiler was started or stopped in it"),
@@ -56,7 +56,7 @@ def judged(windows: pl.DataFrame, process: int, host: Host) -> pl.DataFrame:
         later_ns = float(np.median(duration_ns[window + 1 : -1]))
         if window in loading:
             reasons[window] = reasons[window] or "warm-up: modules were loaded in it"
-        elif later_ns and duration_ns[window] > _WARM_UP_RATIO * later_ns:
+        elif later_ns and duration_ns[window] > WARM_UP_RATIO * later_ns:
             ratio = duration_ns[window] / later_ns
             reasons[window] = reasons[window] or f"warm-up: {ratio:.1f} times the median of the later ones"
         elif reasons[window] is None:

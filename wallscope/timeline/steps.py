@@ -20,15 +20,17 @@ from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.frames import STEPS
 from wallscope.model.selection import FOREVER_NS
+from wallscope.thresholds import (
+    FEWEST_BETWEEN_UPDATES_COUNT,
+    FEWEST_UPDATES_COUNT,
+    SHORTEST_GRAPH_UNIT_COUNT,
+    SHORTEST_UNIT_COUNT,
+)
 from wallscope.timeline.anchors import named_anchors, that_may_mark
 from wallscope.timeline.main_stream import MainStream, first_rows, main_stream
 from wallscope.timeline.periods import Period, period
 from wallscope.timeline.steadiness import Host, judged
 
-_SHORTEST_UNIT = 8
-_SHORTEST_GRAPH_UNIT = 2
-_LEAST_UPDATES = 2
-_LEAST_BETWEEN_UPDATES = 20
 _WHOLE: Final = "whole-trace"
 NO_STEP = "the whole capture, not a step"
 
@@ -163,9 +165,9 @@ def _behind_updates(main: MainStream) -> Rows:
     updates = np.flatnonzero(main.rows["updates"].to_numpy())
     if updates.size == 0:
         return updates
-    ends = np.append(np.flatnonzero(np.diff(updates) > _LEAST_BETWEEN_UPDATES), updates.size - 1)
+    ends = np.append(np.flatnonzero(np.diff(updates) > FEWEST_BETWEEN_UPDATES_COUNT), updates.size - 1)
     kernels = np.diff(ends, prepend=-1)
-    behind: Rows = updates[ends[kernels >= _LEAST_UPDATES]] + 1
+    behind: Rows = updates[ends[kernels >= FEWEST_UPDATES_COUNT]] + 1
     return np.extract(behind < len(main.rows), behind)
 
 
@@ -183,7 +185,7 @@ def _repeating(main: MainStream) -> Period | None:
     if start_ns.size == 0:
         return None
     gap_ns = np.concatenate(([0], np.maximum(start_ns[1:] - end_ns[:-1], 0)))
-    shortest = _SHORTEST_GRAPH_UNIT if main.has_graphs else _SHORTEST_UNIT
+    shortest = SHORTEST_GRAPH_UNIT_COUNT if main.has_graphs else SHORTEST_UNIT_COUNT
     return period(main.rows["symbol"].to_numpy(), gap_ns, shortest)
 
 

@@ -5,86 +5,58 @@ issued before, and the tails of the events that it was made to wait for since. S
 a wait on take part: an event recorded there stands for what that stream waits for.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Flags, Rows
-from wallscope.arrays.groups import alike, firsts, grouped, runs
+from wallscope.arrays.columns import Codes, Rows
+from wallscope.arrays.groups import alike, firsts, rows_by, spread
+from wallscope.arrays.lookup import at_places
+from wallscope.kernels import stream_order, views
 from wallscope.model.events import StreamFlag, SyncKind
-from wallscope.timeline.producers import Pairs, Producers
-from wallscope.timeline.spans import BEFORE_ALL, Numbers, Times, numbers
+from wallscope.timeline.spans import Times
 from wallscope.timeline.waits import ResolvedBy, Waits
 
 UNRESOLVED = -1
-"""Stands in a tail for a wait whose record was not found."""
-_NOTHING, _SEVERAL = -2, -3
-"""Stand for tails: an empty one, and one that is not a single operation or `UNRESOLVED`."""
+"""Stands in a set of operations for a wait whose record was not found."""
+_UNKNOWN, _NOTHING = -1, -2
+"""As the record of a wait: not found, and none needed."""
 _MOST_KEPT = 6
 LONGEST_HAND_OVER_NS = 20_000
 """From the end of what was waited for to the start of what waited, at most."""
-_NONE = np.empty(0, np.int64)
 
 Tail = tuple[int, ...]
 """Operations that all have to end, the latest-ending ones, and perhaps `UNRESOLVED`."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
-    """Operations in order of start with the host's time of issue, and rows of waits in order of time."""
+class Sets:
+    """Sets of operations, perhaps with `UNRESOLVED`: `ptr` int64[n + 1] are the offsets into `op` int32."""
 
-    ops: Numbers
-    issued_ns: Numbers
-    waited_ns: Numbers
-    waits: Numbers
+    ptr: Times
+    op: npt.NDArray[np.int32]
 
-    def last(self, at_ns: Times) -> tuple[Rows, Times]:
-        """The last operation issued before each moment (`_NOTHING` without one), and when that was."""
-        count = np.searchsorted(np.asarray(self.issued_ns), at_ns, side="left")
-        return np.append(self.ops, _NOTHING)[count - 1], np.append(self.issued_ns, BEFORE_ALL)[count - 1]
+    def of(self, row: int) -> Tail:
+        """Return one of the sets."""
+        return tuple(self.op[self.ptr[row] : self.ptr[row + 1]].tolist())
 
-    def waited(self, from_ns: Times, until_ns: Times) -> Rows:
-        """How often it was made to wait in each span."""
-        waited_ns = np.asarray(self.waited_ns)
-        first, behind = (np.searchsorted(waited_ns, at_ns, side="left") for at_ns in (from_ns, until_ns))
-        return behind - first
-
-
-_EMPTY = _Stream(*[numbers(_NONE)] * 4)
+    def of_rows(self, rows: Codes) -> tuple[Rows, Codes]:
+        """Return what some sets hold: the position of the set in `rows`, and the operation."""
+        first = self.ptr[rows]
+        position, nth = spread(self.ptr[rows + 1] - first)
+        return position, self.op[first[position] + nth]
 
 
 @dataclass(frozen=True, slots=True)
-class _Marks:
+class _Events:
     """Records, or waits of streams: when they were put into which stream."""
 
     at_ns: Times
-    stream: Rows
-
-    def by_stream(self) -> dict[int, Rows]:
-        """The rows of each stream, in order of time."""
-        order = np.lexsort((self.at_ns, self.stream))
-        return {stream: order[own] for stream, own in runs(self.stream[order])}
-
-
-class _LastStreams:
-    """The stream of the last operation that each thread issued: exports may lack the rows that tell."""
-
-    def __init__(self, of_stream: Codes, issued_ns: Times, issuer: Codes) -> None:
-        order = np.lexsort((issued_ns, issuer))
-        self._of_thread = {
-            thread: (numbers(issued_ns[order[own]]), numbers(of_stream[order[own]]))
-            for thread, own in runs(issuer[order])
-        }
-
-    def before(self, thread: int, at_ns: int) -> int | None:
-        """The stream of the last operation that the thread issued before a moment."""
-        issued_ns, streams = self._of_thread.get(thread, ([], []))
-        count = bisect_left(issued_ns, at_ns)
-        return streams[count - 1] if count else None
+    stream: npt.NDArray[np.int32]
 
 
 class StreamOrder:
@@ -97,6 +69,12 @@ class StreamOrder:
         streams: `DEVICE_STREAMS`.
         waits: the waits and what they mean.
         together: operations of other streams that have to end too before a stream is through with one.
+
+    Attributes:
+        before: int32[op], the operation before each in its stream, -1 without one.
+        issued_ns: int64[op], when each was issued: not before what its stream did earlier.
+        next_op: int32[wait of a stream for an event], the first operation behind it, -1 without one.
+        waits_seen, waits_resolved: such waits, and those for what is known.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # these tell the order together
@@ -108,230 +86,202 @@ class StreamOrder:
         waits: Waits,
         together: Mapping[int, Tail],
     ) -> None:
-        self._together = together
         self.end_ns: Times = operations["end_ns"].to_numpy()
-        self._end_ns = numbers(self.end_ns)
-        self._of_stream, self._issuer = operations["stream"].to_numpy(), issuer.astype(np.int32)
-        self.predecessor = np.full(issue_ns.size, -1, np.int32)
-        self.issued_ns = issue_ns.copy()
-        ops: dict[int, Codes] = {}
-        for stream, rows in grouped(self._of_stream):
-            self.predecessor[rows[1:]] = rows[:-1]
-            # what a stream does later was issued later: clocks that say otherwise are overruled
-            self.issued_ns[rows] = np.maximum.accumulate(issue_ns[rows])
-            ops[stream] = rows.astype(np.int32)
+        self._stream, self._issuer = operations["stream"].to_numpy().astype(np.int32), issuer.astype(np.int32)
         self._key: dict[tuple[int, int, int], int] = {
             (process, context, number): stream
             for stream, process, context, number in streams[
                 "stream", "process", "context", "number"
             ].iter_rows()
         }
-        self._of_context: dict[tuple[int, int], list[int]] = {}
-        for (process, context, _), stream in self._key.items():
-            self._of_context.setdefault((process, context), []).append(stream)
-        self._producers = Producers(issue_ns.size)
-        self._beside = _beside(streams)
-        self._play(waits, ops)
-        for later, others in self._beside.items():
-            for earlier in others:
-                self._order(earlier, later)
+        self._count = max(int(self._stream.max(initial=-1)), *self._key.values(), -1) + 1
+        held_back = _of_streams(waits.waits)
+        record_of, wait_of = self._streams_of(waits.records), self._streams_of(held_back)
+        self.before, self.issued_ns = (
+            np.empty(issue_ns.size, np.int32),
+            np.empty(issue_ns.size, np.int64),
+        )
+        stream_order.order_operations(
+            *views(self._stream, issue_ns, np.full(self._count, -1, np.int32)),
+            *views(self.before, self.issued_ns),
+        )
+        recorded = self._placed(waits.records, record_of)
+        self._scopes = sets(_scopes(streams, self._count))
+        self._settle(recorded, self._placed(held_back, wait_of), held_back, together)
+        self._pairs = [self._pairs_of_waits(), self._pairs_of_streams()]
 
     def stream(self, process: int, context: int, number: int) -> int:
-        """The dense number of a stream, a new one where it never ran an operation."""
-        key = (process, context, number)
-        if key not in self._key:
-            self._key[key] = 1 << 32 | len(self._key)
-            self._of_context.setdefault(key[:2], []).append(self._key[key])
-        return self._key[key]
+        """Return the dense number of a stream, -1 where it was never given anything."""
+        return self._key.get((process, context, number), -1)
 
     def numbers(self) -> dict[int, tuple[int, int]]:
-        """Context and CUDA's number of each stream."""
+        """Return context and CUDA's number of each stream."""
         return {stream: (context, number) for (_, context, number), stream in self._key.items()}
 
-    def doubt(self, ops: Iterable[int]) -> None:
-        """Let operations wait for something unknown besides."""
-        new = [op for op in set(ops) if UNRESOLVED not in self.producers(op)]
-        self.waits_resolved -= len(new)
-        self._producers.add(new, [UNRESOLVED] * len(new))
-
-    def next_operation(self, stream: int, at_ns: int) -> int:
-        """The first operation that a stream was given from a moment of the host on, -1 without one."""
-        held = self._streams.get(stream)
-        place = bisect_left(held.issued_ns, at_ns) if held else 0
-        return held.ops[place] if held and place < len(held.ops) else -1
-
     def context(self, process: int, context: int) -> list[int]:
-        """The streams of a context."""
-        return self._of_context.get((process, context), [])
+        """Return the streams of a context."""
+        return [stream for key, stream in self._key.items() if key[:2] == (process, context)]
 
     def process(self, process: int) -> list[int]:
-        """The streams of a process."""
+        """Return the streams of a process."""
         return [stream for key, stream in self._key.items() if key[0] == process]
 
-    def tail(self, stream: int, at_ns: int) -> Tail:
-        """What has to end before a stream is through with what it was given before a moment of the host."""
-        held = self._streams.get(stream)
-        if held is None:
-            return ()
-        count = bisect_left(held.issued_ns, at_ns)
-        since_ns = held.issued_ns[count - 1] if count else BEFORE_ALL
-        first, behind = bisect_left(held.waited_ns, since_ns), bisect_left(held.waited_ns, at_ns)
-        waited = (op for wait in held.waits[first:behind] for op in self._awaited(wait))
-        own = held.ops[count - 1 : count]
-        beside = (op for last in own for op in self._together.get(last, ()))
-        return self.latest([*own, *beside, *waited])
+    def tails(self, groups: Sequence[Sequence[int]], asked: Codes, at_ns: Times) -> Sets:
+        """Return what has to end before streams are through with what they were given before moments.
 
-    def mark(self, stream: int, at_ns: int) -> Tail:
-        """What has to end before a mark is reached that is put into a stream: the null stream waits too."""
-        own = self.tail(stream, at_ns)
-        others = self._beside.get(stream, ())
-        return self.latest([*own, *(op for one in others for op in self.tail(one, at_ns))]) if others else own
+        Args:
+            groups: streams that are waited for together.
+            asked: integer[n], the group of each question.
+            at_ns: int64[n], its moment.
+        """
+        return self._tails(sets(groups), asked, at_ns)
 
-    def last_stream(self, thread: int, at_ns: int) -> int | None:
-        """The stream of the last operation that a thread issued before a moment."""
-        return self._last_streams.before(thread, at_ns)
+    def marks(self, stream: Codes, at_ns: Times) -> Sets:
+        """Return what has to end before marks are reached that are put into streams: null streams wait too.
+
+        Args:
+            stream: integer[n], the stream of each mark.
+            at_ns: int64[n], when it was put there.
+        """
+        return self._tails(self._scopes, stream, at_ns)
+
+    def scope(self, stream: int) -> list[int]:
+        """Return the streams that a mark waits for that is put into a stream."""
+        return [*self._scopes.of(stream)] if stream >= 0 else []
+
+    def last_streams(self, thread: Codes, at_ns: Times) -> Codes:
+        """Return the stream of the last operation that threads issued before moments, -1 without one."""
+        ptr, issued_ns, streams = self._issues
+        row = np.empty(thread.size, np.int64)
+        stream_order.find_latest(
+            *views(ptr, issued_ns, thread.astype(np.int32), np.ascontiguousarray(at_ns), row)
+        )
+        return at_places(streams, row, UNRESOLVED)
 
     def record(self, record: int) -> Tail:
-        """What has to end before a recorded event is complete."""
-        told = self._of_record[record]
-        if told == _SEVERAL:
-            return self._several[record]
-        return () if told == _NOTHING else (told,)
+        """Return what has to end before a recorded event is complete."""
+        return tuple(self._sets[self._record_first[record] : self._record_last[record]].tolist())
 
-    def producers(self, op: int) -> set[int]:
-        """What an operation has to wait for beside the one before it in its stream; perhaps `UNRESOLVED`."""
-        return self._producers.of(op)
+    def follow(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Let operations wait for others; one that is paired with itself waits for nobody."""
+        found = np.array([*pairs], np.int32).reshape(-1, 2)
+        self._pairs.append((found[:, 0], found[:, 1]))
+        self.__dict__.pop("producer_sets", None)
 
-    def pairs(self) -> Pairs:
-        """Who waits for more than the one before it, and for whom."""
-        return self._producers.pairs()
-
-    def is_waiting(self) -> Flags:
-        """Whether each operation waits for more than the one before it."""
-        return self._producers.is_waiting()
-
-    def follow(self, found: Iterable[tuple[int, Tail]]) -> None:
-        """Let operations wait for others."""
-        pairs = [(op, producer) for op, producers in found for producer in producers or (op,)]
-        self._producers.add([op for op, _ in pairs], [producer for _, producer in pairs])
-
-    def latest(self, ops: Iterable[int]) -> Tail:
-        """The few that end last: whoever waits for them has waited for the others."""
-        distinct = set(ops)
-        if len(distinct) <= _MOST_KEPT:
-            return tuple(distinct)
-        ends = sorted(distinct - {UNRESOLVED}, key=lambda op: (-self._end_ns[op], op))[:_MOST_KEPT]
-        return (*ends, *(distinct & {UNRESOLVED}))
+    def doubt(self, ops: Iterable[int]) -> None:
+        """Let operations wait for something unknown too."""
+        new = [op for op in set(ops) if UNRESOLVED not in self.producers(op)]
+        self.waits_resolved -= len(new)
+        self.follow((op, UNRESOLVED) for op in new)
 
     @cached_property
-    def _last_streams(self) -> _LastStreams:
-        return _LastStreams(self._of_stream, self.issued_ns, self._issuer)
+    def producer_sets(self) -> Sets:
+        """What each operation waits for apart from the one before it; itself: it was held back by nobody."""
+        count = self.issued_ns.size
+        op, producer = (np.concatenate(side).astype(np.int64) for side in zip(*self._pairs, strict=True))
+        op, producer = np.divmod(np.unique(op * (count + 1) + producer + 1), count + 1)
+        ptr = np.searchsorted(op, np.arange(count + 1))
+        return Sets(ptr, (producer - 1).astype(np.int32))
 
-    def _play(self, waits: Waits, ops: Mapping[int, Codes]) -> None:
-        """Find the tails of records and what waits hold back.
+    def producers(self, op: int) -> set[int]:
+        """What an operation has to wait for apart from the one before it in its stream."""
+        return set(self.producer_sets.of(op)) - {op}
 
-        Most records stand for the last operation of their stream alone. Others depend on what their
-        stream was made to wait for before; they are told one by one, in order of time.
-        """
-        held_back = _of_streams(waits.waits)
-        recorded, waiting = self._marks(waits.records, held_back)
-        by_stream = waiting.by_stream()
-        self._streams: dict[int, _Stream] = {}
-        for stream in ops.keys() | by_stream.keys():
-            own, waited = ops.get(stream, _NONE), by_stream.get(stream, _NONE)
-            columns = (own, self.issued_ns[own], waiting.at_ns[waited], waited)
-            self._streams[stream] = _Stream(*map(numbers, columns))
-        of_record = self._simple_tails(recorded)
-        self._several: dict[int, Tail] = {}
-        self._of_record = numbers(of_record)
-        record = held_back["record"].to_numpy()
-        is_before = record >= 0
-        is_before[is_before] = recorded.at_ns[record[is_before]] <= waiting.at_ns[is_before]
-        is_earlier = (held_back["how"] == ResolvedBy.BEFORE_CAPTURE).to_numpy()
-        found = np.where(is_earlier, _NOTHING, UNRESOLVED)
-        found[is_before] = of_record[record[is_before]]
-        self._of_wait, self._record_of_wait = numbers(found), numbers(record)
-        several = np.flatnonzero(of_record == _SEVERAL)
-        for row in several[np.argsort(recorded.at_ns[several], kind="stable")].tolist():
-            self._several[row] = self.mark(int(recorded.stream[row]), int(recorded.at_ns[row]))
-        self._hold_back(by_stream, found)
+    @cached_property
+    def _issues(self) -> tuple[Times, Times, Codes]:
+        """When each thread issued operations into which stream: offsets by thread, times and streams."""
+        order = np.lexsort((self.issued_ns, self._issuer))
+        threads = np.arange(int(self._issuer.max(initial=-1)) + 2)
+        ptr = np.searchsorted(self._issuer[order], threads)
+        return ptr, self.issued_ns[order], self._stream[order]
 
-    def _awaited(self, wait: int) -> Tail:
-        """What has to end before a wait of a stream is over."""
-        told = self._of_wait[wait]
-        if told == _SEVERAL:
-            return self._several[self._record_of_wait[wait]]
-        return () if told == _NOTHING else (told,)
-
-    def _marks(self, records: pl.DataFrame, held_back: pl.DataFrame) -> tuple[_Marks, _Marks]:
-        """Records and waits of streams; streams without operations get their numbers in order of time."""
-        recorded, waiting = self._named(records), self._named(held_back)
-        turns = [
-            (marks.at_ns[row], place, row)
-            for place, marks in enumerate((recorded, waiting))
-            for row in np.flatnonzero(marks.stream == _NOTHING).tolist()
-        ]
-        columns = ["process", "context", "stream", "thread"]
-        told = ((records[columns], recorded), (held_back[columns], waiting))
-        for at_ns, place, row in sorted(turns):
-            names, marks = told[place]
-            process, context, number, thread = names.row(row)
-            if number is None:
-                last = self.last_stream(thread, at_ns)
-                marks.stream[row] = UNRESOLVED if last is None else last
-            else:
-                marks.stream[row] = self.stream(process, context or 0, number)
-        return recorded, waiting
-
-    def _named(self, rows: pl.DataFrame) -> _Marks:
-        """The rows on the streams of their names, those on streams that are not known yet on `_NOTHING`."""
+    def _streams_of(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
+        """The stream of each row by its name, -1 where it has none."""
         names = rows["process", "context", "stream"]
         group = alike(names)
-        streams = [
-            self._key.get((process, context or 0, number), _NOTHING)
-            for process, context, number in names[firsts(group)].iter_rows()
-        ]
-        return _Marks(rows["at_ns"].to_numpy(), np.array(streams, np.int64)[group])
+        streams = []
+        for process, context, number in names[firsts(group)].iter_rows():
+            if number is not None and (process, context or 0, number) not in self._key:
+                self._key[process, context or 0, number] = self._count
+                self._count += 1
+            streams.append(-1 if number is None else self.stream(process, context or 0, number))
+        return np.array(streams, np.int32)[group]
 
-    def _simple_tails(self, recorded: _Marks) -> Rows:
-        """The tail of each record as one number: an operation, `UNRESOLVED`, `_NOTHING` or `_SEVERAL`."""
-        found = np.full(recorded.at_ns.size, UNRESOLVED)
-        together = np.fromiter(self._together, np.int64, len(self._together))
-        for stream, rows in recorded.by_stream().items():
-            if stream == UNRESOLVED:
-                continue
-            at_ns, held = recorded.at_ns[rows], self._streams.get(stream, _EMPTY)
-            last, since_ns = held.last(at_ns)
-            is_more = (held.waited(since_ns, at_ns) > 0) | np.isin(last, together)
-            found[rows] = _SEVERAL if self._beside.get(stream) else np.where(is_more, _SEVERAL, last)
-        return found
+    def _placed(self, rows: pl.DataFrame, stream: npt.NDArray[np.int32]) -> _Events:
+        """Records or waits; those without a stream are on that of the last operation of their thread."""
+        at_ns = rows["at_ns"].to_numpy()
+        unnamed = np.flatnonzero(stream < 0)
+        if unnamed.size:
+            stream[unnamed] = self.last_streams(rows["thread"].to_numpy()[unnamed], at_ns[unnamed])
+        return _Events(at_ns, stream)
 
-    def _hold_back(self, by_stream: Mapping[int, Rows], found: Rows) -> None:
-        """Let operations wait for what their streams were told to before them (`found`, as of records)."""
-        several = np.flatnonzero(found == _SEVERAL).tolist()
-        self.waits_seen = found.size
-        self.waits_resolved = int((found != UNRESOLVED).sum()) - sum(
-            UNRESOLVED in self._awaited(wait) for wait in several
+    def _settle(
+        self, recorded: _Events, waiting: _Events, held_back: pl.DataFrame, together: Mapping[int, Tail]
+    ) -> None:
+        """Find what records and waits stand for."""
+        order = np.lexsort((waiting.at_ns, waiting.stream))
+        wait_ns, wait_stream = waiting.at_ns[order], waiting.stream[order]
+        record, records = held_back["record"].to_numpy()[order], recorded.at_ns.size
+        is_before = (record >= 0) & (at_places(recorded.at_ns, record, 0) <= wait_ns)
+        is_earlier = (held_back["how"] == ResolvedBy.BEFORE_CAPTURE).to_numpy()[order]
+        record = np.where(is_before, record, np.where(is_earlier, _NOTHING, _UNKNOWN)).astype(np.int32)
+        wait_first, wait_last = np.empty(order.size, np.int64), np.empty(order.size, np.int64)
+        self._record_first, self._record_last = np.empty(records, np.int64), np.empty(records, np.int64)
+        self._sets = np.empty((_MOST_KEPT + 1) * (records + order.size), np.int32)
+        next_op = np.empty(order.size, np.int32)
+        joined = sets(together[op] for op in sorted(together))
+        wait_ptr = np.searchsorted(wait_stream, np.arange(self._count + 1))
+        self._streams = stream_order.Streams(
+            views(self.issued_ns, self.end_ns),
+            views(*rows_by(self._stream, self._count)),
+            views(np.array(sorted(together), np.int32), joined.ptr, joined.op),
+            views(wait_ptr, wait_ns, wait_stream, record),
+            views(recorded.at_ns, self._scopes.ptr, self._scopes.op, recorded.stream),
+            views(wait_first, wait_last, self._record_first, self._record_last, self._sets),
+            *views(next_op, _MOST_KEPT),
         )
-        for stream, waits in by_stream.items():
-            held = self._streams[stream]
-            after = np.searchsorted(np.asarray(held.issued_ns), np.asarray(held.waited_ns), side="left")
-            is_followed = after < len(held.ops)
-            op, told = np.asarray(held.ops)[after[is_followed]], found[waits[is_followed]]
-            if (told == _SEVERAL).any():
-                each = zip(op.tolist(), waits[is_followed].tolist(), strict=True)
-                self.follow((one, self._awaited(wait)) for one, wait in each)
-            else:
-                self._producers.add(op, np.where(told == _NOTHING, op, told))
+        self.waits_seen = order.size
+        self.waits_resolved = stream_order.settle_events(
+            self._streams,
+            *views(np.argsort(recorded.at_ns, kind="stable"), np.argsort(wait_ns, kind="stable")),
+        )
+        self.next_op = np.empty(order.size, np.int32)
+        self.next_op[order] = next_op
 
-    def _order(self, earlier: int, later: int) -> None:
-        """Let each operation of one stream wait for what another was given before it."""
-        first, second = (self._streams.get(stream, _EMPTY) for stream in (earlier, later))
-        issued_ns = np.asarray(second.issued_ns)
-        given = np.searchsorted(np.asarray(first.issued_ns), issued_ns, side="left")
-        given += np.searchsorted(np.asarray(first.waited_ns), issued_ns, side="left")
-        places = np.flatnonzero(np.diff(given, prepend=0)).tolist()
-        self.follow((second.ops[place], self.tail(earlier, second.issued_ns[place])) for place in places)
+    def _tails(self, groups: Sets, asked: Codes, at_ns: Times) -> Sets:
+        ptr, found = np.empty(asked.size + 1, np.int64), np.empty((_MOST_KEPT + 1) * asked.size, np.int32)
+        stream_order.find_tails(
+            self._streams, *views(groups.ptr, groups.op, asked.astype(np.int32), at_ns, ptr, found)
+        )
+        return Sets(ptr, found[: ptr[-1]])
+
+    def _pairs_of_waits(self) -> tuple[Codes, Codes]:
+        """Who waits for whom because streams were made to wait for events."""
+        op, producer = (np.empty((_MOST_KEPT + 1) * self.waits_seen, np.int32) for _ in range(2))
+        count = stream_order.pair_waits(self._streams, *views(op, producer))
+        return op[:count].copy(), producer[:count].copy()
+
+    def _pairs_of_streams(self) -> tuple[Codes, Codes]:
+        """Who waits for whom because null streams keep order with the blocking ones of their context."""
+        first = [(self.scope(later)[1:], later) for later in range(self._count)]
+        keeps = np.array([(one, later) for others, later in first for one in others], np.int32).reshape(-1, 2)
+        earlier, later = np.ascontiguousarray(keeps[:, 0]), np.ascontiguousarray(keeps[:, 1])
+        room = 0
+        while True:
+            op, producer = np.empty(room, np.int32), np.empty(room, np.int32)
+            count = stream_order.pair_streams(
+                self._streams, *views(earlier, later, np.empty(_MOST_KEPT + 1, np.int32), op, producer)
+            )
+            if count <= room:
+                return op, producer
+            room = count
+
+
+def sets(groups: Iterable[Sequence[int]]) -> Sets:
+    """Return lists of numbers as offsets and one array."""
+    held = [*groups]
+    ptr = np.cumsum([0, *map(len, held)], dtype=np.int64)
+    return Sets(ptr, np.array([one for group in held for one in group], np.int32))
 
 
 def _of_streams(waits: pl.DataFrame) -> pl.DataFrame:
@@ -343,13 +293,16 @@ def _of_streams(waits: pl.DataFrame) -> pl.DataFrame:
     return waits[np.flatnonzero(is_wait & named)]
 
 
-def _beside(streams: pl.DataFrame) -> dict[int, list[int]]:
-    """The streams with which each keeps order: the null stream of a context with the blocking ones."""
+def _scopes(streams: pl.DataFrame, count: int) -> list[list[int]]:
+    """Each stream with those it keeps order with: the null stream of a context with the blocking ones."""
     of_context: dict[tuple[int, int], dict[str | None, list[int]]] = {}
     for stream, process, context, flags in streams["stream", "process", "context", "flags"].iter_rows():
         of_context.setdefault((process, context), {}).setdefault(flags, []).append(stream)
-    found: dict[int, list[int]] = {}
+    found = [[stream] for stream in range(count)]
     for own in of_context.values():
         null, blocking = own.get(StreamFlag.NULL, []), own.get(StreamFlag.BLOCKING, [])
-        found |= dict.fromkeys(null, blocking) | dict.fromkeys(blocking, null)
+        for stream in null:
+            found[stream] += blocking
+        for stream in blocking:
+            found[stream] += null
     return found

@@ -15,11 +15,11 @@ import polars as pl
 from wallscope.arrays.columns import Flags, Rows, filled, members, place
 from wallscope.arrays.groups import runs
 from wallscope.model.events import SyncKind
+from wallscope.thresholds import AGREEING_RECORDS_SHARE
 from wallscope.timeline.call_spans import OfCalls
 from wallscope.timeline.spans import Times
 
 _RECORD_CALL = r"EventRecord"
-_AGREEING_SHARE = 0.5
 
 
 class ResolvedBy(StrEnum):
@@ -196,7 +196,7 @@ def _by_order(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple
     offsets = (number - made_before)[is_known]
     offset = int(offsets.max())
     agrees = float(np.mean(offsets == offset))
-    if agrees < _AGREEING_SHARE and (number[is_known] < offset).any():
+    if agrees < AGREEING_RECORDS_SHARE and (number[is_known] < offset).any():
         return nothing
     ordinal = number - offset - 1
     is_early = is_known & (ordinal < 0)

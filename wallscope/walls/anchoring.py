@@ -3,11 +3,10 @@
 import polars as pl
 
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep
+from wallscope.thresholds import ANCHOR_AGREEMENT_SHARE
 from wallscope.timeline.inner import inner_unit
 from wallscope.timeline.steps import Division
 from wallscope.walls.accounting import Divided
-
-_AGREEMENT = 0.05
 
 
 def anchor_of(parts: Divided, division: Division) -> Anchor:
@@ -35,6 +34,6 @@ def _cross_check(division: Division) -> CrossCheck | None:
     """
     if division.check is None:
         return None
-    allowed = max(_AGREEMENT * division.steps, 1 if division.kind == "optimizer" else 0)
+    allowed = max(ANCHOR_AGREEMENT_SHARE * division.steps, 1 if division.kind == "optimizer" else 0)
     agrees = abs(division.check - division.steps) <= allowed
     return CrossCheck("kernel-sequence", division.check, agrees=agrees)

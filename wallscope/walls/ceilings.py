@@ -106,7 +106,7 @@ class _Stretch:
         window = replay_window(evidence, [rank for rank, _ in ranks], partners, begin_ns, until_ns)
         self._engine = Engine(window, window.graph, UPPER_BOUNDS.rules)
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
-        self._start_ns = np.asarray(evidence.waits.start_ns)
+        self._start_ns = evidence.waits.start_ns
         self._lock = Lock()
         self._played: dict[frozenset[str], dict[int, float | None]] = {}
 

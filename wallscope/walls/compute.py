@@ -6,9 +6,8 @@ import polars as pl
 from wallscope.arrays.groups import summed
 from wallscope.model.analysis import ComputeWork, KernelWork
 from wallscope.model.kinds import ComputeCategory, OperationClass
+from wallscope.thresholds import UNMATCHED_KERNEL_SHARE
 from wallscope.walls.typical import CATEGORIES, TypicalWork
-
-_MATERIAL_SHARE = 0.01
 
 
 def compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
@@ -42,6 +41,6 @@ def unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> t
     listed = [
         (-int(work_ns[place]), KernelWork(texts[place], work.mean(int(begun[place])), mean_ns, share))
         for place in np.flatnonzero(work_ns).tolist()
-        if (share := (mean_ns := work.mean(int(work_ns[place]))) / step_ns) > _MATERIAL_SHARE
+        if (share := (mean_ns := work.mean(int(work_ns[place]))) / step_ns) > UNMATCHED_KERNEL_SHARE
     ]
     return tuple(kernel for _, kernel in sorted(listed, key=lambda entry: (entry[0], entry[1].name)))

@@ -14,14 +14,12 @@ from wallscope.arrays.remembered import Remembered
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
+from wallscope.thresholds import FEWEST_SMALL_RUN_COUNT, LOW_OCCUPANCY_SHARE, SMALL_GEMM_NS
 from wallscope.timeline.occupancy import fit
 from wallscope.timeline.precision import precisions
 from wallscope.timeline.sequences import turns
 from wallscope.walls.typical import CATEGORIES, TypicalWork
 
-_SMALL_NS = 50_000
-_FEWEST_IN_A_RUN = 4
-_LOW_OCCUPANCY = 0.25
 _MANY = np.iinfo(np.int64).max
 _GEMM, _GROUPED, _ATTENTION, _ELEMENTWISE, _QUANTIZE = (
     CATEGORIES.index(category)
@@ -136,10 +134,12 @@ def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) ->
     columns, stream = work.columns, work.operations["stream"].to_numpy()
     begun = computing[columns.begins[computing]]
     rows = begun[ordered_by(stream[begun])]
-    is_small = (columns.category[rows] == _GEMM) & (columns.end_ns[rows] - columns.start_ns[rows] < _SMALL_NS)
+    is_small = (columns.category[rows] == _GEMM) & (
+        columns.end_ns[rows] - columns.start_ns[rows] < SMALL_GEMM_NS
+    )
     run = np.cumsum(turns(stream[rows], columns.name[rows], is_small)) - 1
     count = np.bincount(run[is_small], minlength=rows.size)
-    runs = count >= _FEWEST_IN_A_RUN
+    runs = count >= FEWEST_SMALL_RUN_COUNT
     work_ns = int(columns.inside_ns[rows[is_small & runs[run]]].sum())
     return SmallMultiplications(
         work.mean(int(runs.sum())), work.mean(int(count[runs].sum())), work.mean(work_ns), work_ns / total_ns
@@ -165,7 +165,7 @@ def _launch_shapes(
     inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
     is_other = is_known & ~_IS_MADE_FOR_LOW_OCCUPANCY[columns.category[rows]]
     other_ns = int(inside_ns[is_other].sum())
-    is_low = is_other & (occupancy < _LOW_OCCUPANCY)
+    is_low = is_other & (occupancy < LOW_OCCUPANCY_SHARE)
     tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]
     has_tails = not np.isnan(tail[is_known]).all()
     has_grids = sm_count is not None and own["blocks"].null_count() < len(own)

@@ -8,17 +8,18 @@ import numpy as np
 from wallscope.model.analysis import Walls
 from wallscope.model.diagnosis import Dominant, WallShare, WallShares
 from wallscope.model.kinds import Wall
+from wallscope.thresholds import (
+    DOMINANT_LEAD_SHARE,
+    DOMINANT_LED_SHARE,
+    DOMINANT_SHARE,
+    MIXED_SHARE,
+    SHARE_ROUNDING,
+    UNKNOWN_SHARE,
+)
 from wallscope.timeline.spans import Times
 
 LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _WALLS = list(Wall)
-_LEAST_SHARE = 0.10
-_LEAST_LEAD = 0.03
-_LEAST_LED = 2 / 3
-_LEAST_MIXED = 0.20
-_LEAST_UNKNOWN = 0.10
-_ROUNDING = 1e-9
-"""Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,15 @@ def decided(walls: Times, unresolved: Times) -> Decision:
     first, second = by_share[:2]
     loss = walls[:, [_WALLS.index(wall) for wall in LOSSES]]
     led = int((loss.argmax(axis=1) == LOSSES.index(first)).sum())
-    if _reaches(unknown, _LEAST_UNKNOWN) and _reaches(unknown, max(resolved.values())):
+    if _reaches(unknown, UNKNOWN_SHARE) and _reaches(unknown, max(resolved.values())):
         dominant: Dominant = "unknown"
     elif (
-        _reaches(median[first], _LEAST_SHARE)
-        and _reaches(median[first] - median[second], _LEAST_LEAD)
-        and led >= _LEAST_LED * len(walls)
+        _reaches(median[first], DOMINANT_SHARE)
+        and _reaches(median[first] - median[second], DOMINANT_LEAD_SHARE)
+        and led >= DOMINANT_LED_SHARE * len(walls)
     ):
         dominant = _DOMINANT[first]
-    elif _reaches(sum(median[wall] for wall in LOSSES), _LEAST_MIXED):
+    elif _reaches(sum(median[wall] for wall in LOSSES), MIXED_SHARE):
         dominant = "mixed"
     else:
         dominant = "compute"
@@ -76,7 +77,7 @@ def dominant_wall(walls: Times, unresolved: Times) -> Dominant:
 
 
 def _reaches(share: float, least: float) -> bool:
-    return share >= least - _ROUNDING
+    return share >= least - SHARE_ROUNDING
 
 
 _DOMINANT: dict[Wall, Dominant] = {

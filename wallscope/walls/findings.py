@@ -1,8 +1,9 @@
 """What the accounting itself has to say about the limits of its claims."""
 
-from wallscope.model.analysis import ENOUGH_STEPS, Anchor, Rank
+from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.selection import Selection
+from wallscope.thresholds import ENOUGH_STEPS_COUNT
 from wallscope.units import duration, plural
 from wallscope.walls.accounting import Divided
 from wallscope.walls.verdict import working
@@ -135,7 +136,7 @@ def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> tuple[Findin
 def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) -> tuple[Finding, ...]:
     """`ranks` are those whose steps are known."""
     steady = min(sum(step.steady for step in rank.steps) for rank in working(ranks))
-    if steady >= ENOUGH_STEPS:
+    if steady >= ENOUGH_STEPS_COUNT:
         return ()
     chosen = selection.spelled("steps", "time")
     among = f" of {chosen}" if chosen else ""

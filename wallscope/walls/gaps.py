@@ -1,8 +1,6 @@
 """The gaps of a rank, in which no compute ran, and the blame chain of each: the links that tile it."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,18 +12,16 @@ from wallscope.arrays.lookup import flags
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, find_gaps, walk_gaps
 from wallscope.model.kinds import LINK_KINDS, LinkKind
-from wallscope.timeline.call_spans import CallSpans
+from wallscope.thresholds import LONGEST_CHAIN_COUNT, PRODUCER_TOLERANCE_NS
 from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
-from wallscope.timeline.spans import BEFORE_ALL, Numbers, Times
-from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, Tail
+from wallscope.timeline.spans import BEFORE_ALL, Times
+from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS
 
 Columns = tuple[npt.NDArray[Any], ...]
 NO_SLACK = BEFORE_ALL
-_TOLERANCE_NS = 2_000
-"""An end that lies this much behind the start of what waited for it: device clocks differ by less."""
-_MOST_STEPS = 100_000
 _LINKS_OF_OPERATION = 4
+"""Links for each operation that room is made for at first; where they are more, the walk is repeated."""
 _KINDS = tuple(
     LINK_KINDS.index(kind)
     for kind in (
@@ -88,29 +84,19 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
         waits: the dependencies.
         kinds_of_calls: int8[call], the kind of link that each call is, as a place in `LINK_KINDS`.
     """
-    pairs, thread = waits.order.pairs(), waits.calls.thread.told.astype(np.int32)
-    blocked, awaited_ptr, awaited = _blocking_calls(waits.blocking, thread.size)
-    threads = max([int(thread.max(initial=-1)), *waits.spans]) + 1
+    segments = waits.activities
     return Constraints(
-        operations=(
-            np.asarray(waits.start_ns),
-            np.asarray(waits.end_ns),
-            np.asarray(waits.call, np.int32),
-            waits.order.predecessor,
-        ),
-        producers=(
-            _offsets(np.bincount(pairs.op, minlength=len(waits.call))),
-            np.ascontiguousarray(pairs.producer),
-        ),
+        operations=(waits.start_ns, waits.end_ns, waits.call, waits.stream_before),
+        producers=(waits.producers.ptr, waits.producers.op),
         calls=(
             waits.calls.start_ns.told,
             waits.calls.end_ns.told,
-            thread,
+            waits.calls.thread.told.astype(np.int32),
             kinds_of_calls,
-            blocked,
+            waits.blocked,
         ),
-        awaited=(awaited_ptr, awaited),
-        segments=_host_segments(waits.spans, threads),
+        awaited=(waits.awaited.ptr, waits.awaited.op),
+        segments=(segments.ptr, segments.start_ns, segments.end_ns, segments.call),
     )
 
 
@@ -134,9 +120,9 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> Links:
             views(*constraints.segments),
             views(*issuers),
             _KINDS,
-            (_TOLERANCE_NS, LONGEST_HAND_OVER_NS, NO_SLACK),
+            (PRODUCER_TOLERANCE_NS, LONGEST_HAND_OVER_NS, NO_SLACK),
             views(*links.columns()),
-            _MOST_STEPS,
+            LONGEST_CHAIN_COUNT,
         )
         used = walk_gaps(walk, count, *views(*gaps))
         if used <= room:
@@ -157,33 +143,3 @@ def _issuers(call: Codes, constraints: Constraints) -> Columns:
     issuing = np.flatnonzero(flags(call[call >= 0].astype(np.int64), ends_ns.size))
     issuing = issuing[np.argsort(ends_ns[issuing], kind="stable")]
     return ends_ns[issuing], threads[issuing]
-
-
-def _blocking_calls(blocking: Mapping[int, Tail], count: int) -> Columns:
-    """What blocking calls waited for: its row for each call, else -1; offsets of the rows; operations."""
-    row = np.full(count, -1, np.int32)
-    row[np.fromiter(blocking, np.int64, len(blocking))] = np.arange(len(blocking))
-    sizes = np.fromiter(map(len, blocking.values()), np.int64, len(blocking))
-    return row, _offsets(sizes), np.fromiter(chain.from_iterable(blocking.values()), np.int32)
-
-
-def _host_segments(spans: Mapping[int, CallSpans], threads: int) -> Columns:
-    """The stretches of all threads inside calls: offsets by thread, starts, ends and calls."""
-    own = [spans[thread] for thread in sorted(spans)]
-    sizes = np.zeros(threads, np.int64)
-    sizes[sorted(spans)] = [len(one.call) for one in own]
-
-    def joined(columns: Iterable[Numbers], kind: type[np.int64 | np.int32]) -> npt.NDArray[Any]:
-        return np.concatenate([np.empty(0, kind), *(np.asarray(column, kind) for column in columns)])
-
-    return (
-        _offsets(sizes),
-        joined((one.start_ns for one in own), np.int64),
-        joined((one.end_ns for one in own), np.int64),
-        joined((one.call for one in own), np.int32),
-    )
-
-
-def _offsets(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the rows of each group begin, and where the last ends."""
-    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))

@@ -10,16 +10,16 @@ from wallscope.model.capture import Capture
 from wallscope.model.events import HostKind
 from wallscope.model.host import CpuTime, HostAhead, HostDetails, LaunchCost
 from wallscope.model.kinds import CallRole, OperationClass
+from wallscope.thresholds import FEWEST_CPU_SAMPLES_COUNT, LAUNCH_BOUND_SHARE, READY_NS
 from wallscope.timeline.computing import computes
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Times, distinct, inside, length_ns, ordered, union
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.blocking_calls import blocking_calls
-from wallscope.walls.serialisation import READY_NS, serialisation
+from wallscope.walls.serialisation import serialisation
 from wallscope.walls.totals import Sums
 from wallscope.walls.typical import TypicalWork
 
-_FEWEST_SAMPLES = 20
 _IS_LAUNCHING = np.isin(list(CallRole), (CallRole.LAUNCH, CallRole.GRAPH))
 _NOTHING = np.empty(0, np.int64)
 
@@ -102,7 +102,9 @@ def _launch_cost(work: TypicalWork, launched: _Launched, ahead: HostAhead | None
         calls_per_s=call_ns.size / length_ns(work.steps) * 1e9,
         kernel_median_ns=int(np.percentile(kernel_ns, 50)) if kernel_ns.size else None,
         outpaced_share=outpaced_share,
-        is_launch_bound=outpaced_share > 0.5 and ahead is not None and ahead.median_ns < READY_NS,
+        is_launch_bound=outpaced_share > LAUNCH_BOUND_SHARE
+        and ahead is not None
+        and ahead.median_ns < READY_NS,
     )
 
 
@@ -137,7 +139,7 @@ def _cpu_time(work: TypicalWork, launched: _Launched, capture: Capture) -> CpuTi
     at_ns = samples.filter(is_sample)["at_ns"].drop_nulls().to_numpy() if len(samples) else _NOTHING
     at_ns = distinct(at_ns)
     count = int(inside(work.steps, at_ns).sum())
-    if count < _FEWEST_SAMPLES:
+    if count < FEWEST_CPU_SAMPLES_COUNT:
         return None
     usual_ns = float(np.median(np.diff(at_ns)))
     return CpuTime(min(1.0, count * usual_ns / total_ns), "samples", count)

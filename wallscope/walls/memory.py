@@ -11,7 +11,7 @@ from wallscope.arrays.lookup import beside, places, rows_of
 from wallscope.model.capture import Capture
 from wallscope.model.kinds import CallRole, CopyCause, CopyDirection, MemoryKind, OperationClass
 from wallscope.model.memory import CopyWork, Memory, Offload
-from wallscope.timeline.copies import BULK_BYTES
+from wallscope.thresholds import BULK_COPY_BYTES
 from wallscope.timeline.spans import Spans, common, covered_ns, inside, ordered, union
 from wallscope.walls.typical import CATEGORIES, TypicalWork
 
@@ -62,10 +62,10 @@ def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: 
     columns, running = work.columns, union(work.columns.spans(rows))
     begun = rows[columns.begins[rows]]
     size = filled(work.operations["bytes"][begun], 0)
-    bulk = begun[size >= BULK_BYTES]
+    bulk = begun[size >= BULK_COPY_BYTES]
     ran_ns = int((columns.end_ns[bulk] - columns.start_ns[bulk]).sum())
     has_bandwidth = ran_ns and direction != _FILL
-    bulk_bytes = int(size[size >= BULK_BYTES].sum())
+    bulk_bytes = int(size[size >= BULK_COPY_BYTES].sum())
     exposed_ns = work.all_covered_ns(running) - int(covered_ns(worked, running).sum())
     return CopyWork(
         direction=_DIRECTIONS[direction],

@@ -18,15 +18,19 @@ from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, Pressure
 from wallscope.model.kinds import OperationClass, RecomputeSource
 from wallscope.model.memory import Memory, MemoryUse
+from wallscope.thresholds import (
+    AMPLE_HEADROOM_SHARE,
+    HIGH_HEADROOM_SHARE,
+    NEAR_HEADROOM_SHARE,
+    OFFLOADED_BYTES,
+    RECOMPUTED_WORK_SHARE,
+)
 from wallscope.timeline.call_spans import are_outer
 from wallscope.timeline.spans import Spans, inside
 from wallscope.units import percent, plural, size
 from wallscope.walls.memory import calls_of_threads, used_by
 from wallscope.walls.typical import TypicalWork
 
-_HIGH_HEADROOM, _NEAR_HEADROOM, _AMPLE_HEADROOM = 0.05, 0.15, 0.3
-_MATERIAL_SHARE = 0.01
-_MATERIAL_BYTES = 1 << 26
 _LEVELS: tuple[Pressure, ...] = ("unknown", "none", "near", "high")
 _CALLS = (
     ("M", r"^(cudaMalloc(Pitch|3D)?|cuMemAlloc(Pitch)?|cuMemCreate)$"),
@@ -132,13 +136,13 @@ def memory_pressure(
     """
     found = [*_by_headroom(memory), *_by_retries(retries)]
     share = _headroom_share(memory)
-    is_ample = share is not None and share >= _AMPLE_HEADROOM
+    is_ample = share is not None and share >= AMPLE_HEADROOM_SHARE
     traded: Pressure = "unknown" if is_ample else "near"
-    if recomputed is not None and recomputed[0] >= _MATERIAL_SHARE:
+    if recomputed is not None and recomputed[0] >= RECOMPUTED_WORK_SHARE:
         at_least = "at least " if recomputed[1] else ""
         found.append((traded, f"forward work runs again: {at_least}{percent(recomputed[0])} of compute work"))
     offload = memory.offload
-    if offload is not None and offload.to_host_bytes + offload.to_device_bytes >= _MATERIAL_BYTES:
+    if offload is not None and offload.to_host_bytes + offload.to_device_bytes >= OFFLOADED_BYTES:
         moved = f"{size(offload.to_host_bytes)} to the host and {size(offload.to_device_bytes)} back"
         found.append((traded, f"offload: {moved} in a step"))
     level = max((_LEVELS.index(level) for level, _ in found), default=0)
@@ -151,7 +155,7 @@ def _headroom_share(memory: Memory) -> float | None:
     if use is None or use.headroom_bytes is None or not capacity_bytes:
         return None
     share = max(use.headroom_bytes, 0) / capacity_bytes
-    return share if use.from_the_start or share < _NEAR_HEADROOM else None
+    return share if use.from_the_start or share < NEAR_HEADROOM_SHARE else None
 
 
 def _by_headroom(memory: Memory) -> list[tuple[Pressure, str]]:
@@ -161,7 +165,9 @@ def _by_headroom(memory: Memory) -> list[tuple[Pressure, str]]:
     peak = f"{size(memory.peak_bytes)} of {size(memory.capacity_bytes)} in use at the peak"
     if share is None:
         return [("unknown", f"{peak}, without what was allocated before the capture")]
-    level: Pressure = "high" if share < _HIGH_HEADROOM else "near" if share < _NEAR_HEADROOM else "none"
+    level: Pressure = (
+        "high" if share < HIGH_HEADROOM_SHARE else "near" if share < NEAR_HEADROOM_SHARE else "none"
+    )
     return [(level, f"{peak}: {percent(share)} left")]
 
 

@@ -6,15 +6,13 @@ from wallscope.model.analysis import CauseTime, Rank
 from wallscope.model.catalogue import undivided
 from wallscope.model.diagnosis import ClaimStatus, Opportunity
 from wallscope.model.kinds import RecomputeSource, Wall
+from wallscope.thresholds import ASKED_CAUSE_SHARE, ASKED_CAUSES_COUNT, NEXT_WALL_SHARE
 from wallscope.units import duration, percent
 from wallscope.walls.ceilings import Ceilings
 from wallscope.walls.diagnosis import LOSSES, Decision
 from wallscope.walls.evidence import OperationFacts
 from wallscope.walls.host import DRAINED
 
-MATERIAL_SHARE = 0.005
-_NEXT_SHARE = 0.10
-_MOST_ASKED = 12
 _OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "played again with the other ranks of its export")
 
 
@@ -28,9 +26,9 @@ def recoverable(causes: Iterable[CauseTime], ceilings: Ceilings) -> dict[str, in
         for entry in causes
         if entry.wall in LOSSES
         and not entry.unresolved_ns
-        and (entry.share >= MATERIAL_SHARE or entry.cause.startswith(DRAINED))
+        and (entry.share >= ASKED_CAUSE_SHARE or entry.cause.startswith(DRAINED))
     ]
-    found = {cause: ceilings.recoverable_ns([cause]) for cause in asked[:_MOST_ASKED]}
+    found = {cause: ceilings.recoverable_ns([cause]) for cause in asked[:ASKED_CAUSES_COUNT]}
     return {cause: time_ns for cause, time_ns in found.items() if time_ns is not None}
 
 
@@ -88,7 +86,7 @@ def next_wall(rank: Rank, decision: Decision, ceilings: Ceilings) -> str | None:
     left_ns = max(rank.typical.step_ns - won_ns, 1)
     losses = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES if wall != decision.dominant}
     largest = max(losses, key=lambda wall: losses[wall])
-    return str(largest if losses[largest] >= _NEXT_SHARE * left_ns else Wall.COMPUTE)
+    return str(largest if losses[largest] >= NEXT_WALL_SHARE * left_ns else Wall.COMPUTE)
 
 
 def inferred_causes(facts: OperationFacts) -> frozenset[str]:

@@ -14,12 +14,16 @@ from wallscope.arrays.groups import groups
 from wallscope.arrays.lookup import beside, places
 from wallscope.model.communication import OverlapTax
 from wallscope.model.kinds import OperationClass, OperationKind
+from wallscope.thresholds import (
+    BESIDE_SHARE,
+    FEWEST_BESIDE_COUNT,
+    LIKE_KERNELS_RATIO,
+    LONG_KERNELS_SHARE,
+    SHORT_KERNELS_SHARE,
+)
 from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
 from wallscope.walls.typical import TypicalWork
 
-_FEWEST = 5
-_BESIDE = 0.5
-_ALIKE, _SHORT, _LONG = 1.5, 0.1, 0.9
 _SHAPE = ("blocks", "threads", "registers", "shared_bytes")
 
 
@@ -43,15 +47,18 @@ def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     length_ns = spans.end_ns - spans.start_ns
     covered = covered_ns(union(ordered(starts_ns[moves], ends_ns[moves])), spans)
     is_alone = covered == 0
-    is_beside = ~is_alone & (covered >= _BESIDE * length_ns)
-    if np.count_nonzero(is_beside) < _FEWEST:
+    is_beside = ~is_alone & (covered >= BESIDE_SHARE * length_ns)
+    if np.count_nonzero(is_beside) < FEWEST_BESIDE_COUNT:
         return None
     shape = _shapes(work.columns.op[compute], work.columns.name[compute], kernels)
     shapes = int(shape.max()) + 1
     alone, beside = (_Side.of(shape[held], length_ns[held], shapes) for held in (is_alone, is_beside))
-    often = np.flatnonzero((alone.count >= _FEWEST) & (beside.count >= _FEWEST))
+    often = np.flatnonzero((alone.count >= FEWEST_BESIDE_COUNT) & (beside.count >= FEWEST_BESIDE_COUNT))
     middle_ns = alone.middle_ns(often)
-    are_alike = alone.nearest_ns(often, _LONG) <= _ALIKE * alone.nearest_ns(often, _SHORT)
+    short_ns, long_ns = (
+        alone.nearest_ns(often, share) for share in (SHORT_KERNELS_SHARE, LONG_KERNELS_SHARE)
+    )
+    are_alike = long_ns <= LIKE_KERNELS_RATIO * short_ns
     held = are_alike & (middle_ns > 0)
     if not held.any():
         return None

@@ -12,7 +12,7 @@ from wallscope.arrays.lookup import are_among
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.frames import ROLE, STEPS
 from wallscope.model.kinds import CallRole, LinkKind
-from wallscope.timeline.call_spans import CallSpans
+from wallscope.timeline.call_spans import Activities
 from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.pieces import Pieces
@@ -249,12 +249,14 @@ def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
     releases = [bool(re.search(_RELEASES, name)) for name in texts_of(names).to_list()]
     made = call[call >= 0]
     is_one = np.array(releases, np.bool_)[names.to_physical().to_numpy()[made]]
-    tails: dict[int, Tail] = {}
-    for one in np.unique(made[is_one]).tolist():
-        streams = waits.order.process(int(evidence.activity.process[waits.call_thread[one]]))
-        at_ns = waits.call_start_ns[one]
-        tails[one] = waits.order.latest(op for stream in streams for op in waits.order.tail(stream, at_ns))
-    return tails
+    calls = np.unique(made[is_one])
+    process, group = np.unique(
+        evidence.activity.process.to_numpy()[waits.calls.thread[calls]], return_inverse=True
+    )
+    tails = waits.order.tails(
+        list(map(waits.order.process, process.tolist())), group, waits.calls.start_ns[calls]
+    )
+    return {one: tails.of(row) for row, one in enumerate(calls.tolist())}
 
 
 def _issuing(
@@ -316,7 +318,8 @@ def _of_rank(
     drained, threads = threads_of
     moments = evidence.activity.moments(threads, drained.threads, (begin_ns, until_ns))
     of_threads = [
-        _of_thread(evidence.waits.spans[thread], moments[thread], begin_ns, until_ns) for thread in threads
+        _of_thread(evidence.waits.activities, thread, moments[thread], (begin_ns, until_ns))
+        for thread in threads
     ]
     none = (np.empty(0, np.int64),) * len(_COLUMNS[1:])
     start_ns, end_ns, call = map(np.concatenate, zip(none, *of_threads, strict=True))
@@ -338,9 +341,12 @@ def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Row
     return number[cause], names
 
 
-def _of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -> tuple[Times, Times, Rows]:
+def _of_thread(
+    activities: Activities, thread: int, moments: Times, span_ns: tuple[int, int]
+) -> tuple[Times, Times, Rows]:
     """Start, end and call (-1 outside calls) of pieces of a thread: the time outside is cut at moments."""
-    starts, ends = np.asarray(spans.start_ns), np.asarray(spans.end_ns)
+    own, (begin_ns, until_ns) = activities.of(thread), span_ns
+    starts, ends = activities.start_ns[own], activities.end_ns[own]
     held = slice(
         int(np.searchsorted(ends, begin_ns, side="right")),
         int(np.searchsorted(starts, until_ns, side="right")),
@@ -358,5 +364,5 @@ def _of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -
     return (
         starts_ns[order],
         np.sort(np.concatenate((end_ns, cuts, left_ns))),
-        np.concatenate((outside, np.asarray(spans.call)[held]))[order],
+        np.concatenate((outside, activities.call[own][held]))[order],
     )

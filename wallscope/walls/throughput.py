@@ -4,10 +4,9 @@ from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Finding, Gpu, Severity
 from wallscope.model.kinds import Precision
 from wallscope.model.throughput import Peak, StepFacts, Throughput
+from wallscope.thresholds import KNOWN_PRECISION_SHARE
 from wallscope.timeline.peaks import peak
 from wallscope.walls.findings import MARK_STEPS
-
-_MOST_WORK = 0.5
 
 
 def throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | None) -> Throughput | None:
@@ -52,6 +51,6 @@ def _peak(rank: Rank, gpu: Gpu | None) -> Peak | None:
     if rank.compute_details is None or gpu is None:
         return None
     first = next(iter(rank.compute_details.precisions), None)
-    if first is None or first.precision is Precision.UNKNOWN or first.share < _MOST_WORK:
+    if first is None or first.precision is Precision.UNKNOWN or first.share < KNOWN_PRECISION_SHARE:
         return None
     return peak(gpu.name, first.precision)

@@ -9,14 +9,19 @@ from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.catalogue import PEER_WAIT, is_part, meaning
 from wallscope.model.diagnosis import Diagnosis, Opportunity
 from wallscope.model.kinds import Wall
+from wallscope.thresholds import (
+    MOSTLY_WAITING_PARTS_COUNT,
+    STALLED_STEP_RATIO,
+    TOLD_CAUSE_SHARE,
+    TOLD_CAUSES_COUNT,
+    TOLD_CEILING_PARTS_COUNT,
+    WORKING_RANK_PARTS_COUNT,
+)
 from wallscope.units import duration, percent
 from wallscope.walls.accounting import Account
 from wallscope.walls.diagnosis import LOSSES, Decision, decided, wall_shares
 from wallscope.walls.opportunities import next_wall
 
-_MOST_CAUSES = 2
-_TELLING_SHARE = 0.1
-_STALLED = 1.1
 _NAMES = {Wall.UNATTRIBUTED: "time without an owner"}
 
 
@@ -29,7 +34,9 @@ def working(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
         sum(step.budget.compute + step.budget.opaque_graph for step in rank.steps) for rank in ranks
     ]
     return tuple(
-        rank for rank, time_ns in zip(ranks, computed_ns, strict=True) if 10 * time_ns >= max(computed_ns)
+        rank
+        for rank, time_ns in zip(ranks, computed_ns, strict=True)
+        if WORKING_RANK_PARTS_COUNT * time_ns >= max(computed_ns)
     )
 
 
@@ -125,7 +132,7 @@ def _is_waiting(rank: Rank) -> bool:
     waiting_ns = sum(
         entry.typical_ns for entry in rank.causes if is_part(entry.cause) and entry.cause.endswith(PEER_WAIT)
     )
-    return 2 * waiting_ns >= max(rank.typical.walls.communication, 1)
+    return MOSTLY_WAITING_PARTS_COUNT * waiting_ns >= max(rank.typical.walls.communication, 1)
 
 
 def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:
@@ -133,7 +140,7 @@ def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:
     walls = {"unknown": (), "mixed": LOSSES}.get(decision.dominant, (decision.dominant,))
     own = [entry for entry in rank.causes if entry.wall in walls]
     total_ns = sum(entry.typical_ns for entry in own)
-    large = [entry for entry in own if entry.typical_ns >= _TELLING_SHARE * total_ns][:_MOST_CAUSES]
+    large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
     if large and total_ns:
         whose = "their" if len(walls) > 1 else "its"
         listed = " and ".join(f"{duration(entry.typical_ns)} {meaning(entry.cause)}" for entry in large)
@@ -151,7 +158,7 @@ def _ceiling(
     if not opportunities or decision.dominant == "unknown":
         return
     first = opportunities[0]
-    if first.recoverable_ns * 100 < rank.typical.step_ns:
+    if first.recoverable_ns * TOLD_CEILING_PARTS_COUNT < rank.typical.step_ns:
         return
     then = f"; then {next_wall} is next" if next_wall is not None else ""
     yield (
@@ -168,7 +175,7 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
     middle_ns = float(np.median([_length(step) for step in steady]))
     worst = max(steady, key=_length)
     over_ns = _length(worst) - middle_ns
-    if _length(worst) <= _STALLED * middle_ns or worst.walls is None:
+    if _length(worst) <= STALLED_STEP_RATIO * middle_ns or worst.walls is None:
         return
     usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
     excess = np.array(worst.walls.parts()) - usual

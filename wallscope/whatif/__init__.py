@@ -2,13 +2,12 @@
 
 from wallscope.whatif.answering import answered, answers_of_fixes, refusal
 from wallscope.whatif.composition import composition
-from wallscope.whatif.engine import ASKED, FIXES, MOST_UNASKED, UPPER_BOUNDS, Engine
+from wallscope.whatif.engine import ASKED, FIXES, UPPER_BOUNDS, Engine
 from wallscope.whatif.player import NO_STEP, Player
 
 __all__ = [
     "ASKED",
     "FIXES",
-    "MOST_UNASKED",
     "NO_STEP",
     "UPPER_BOUNDS",
     "Engine",

@@ -10,6 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wallscope.model.whatif import Asked, Question
+from wallscope.thresholds import (
+    ASKED_OPERATIONS_COUNT,
+    FIX_ERROR_SHARE,
+    FIX_OPERATIONS_COUNT,
+    PATH_ERROR_SHARE,
+    UPPER_BOUND_ERROR_SHARE,
+    UPPER_BOUND_OPERATIONS_COUNT,
+)
 from wallscope.timeline.replay_graph import ReplayGraph
 from wallscope.timeline.simulate import Run, simulate
 from wallscope.timeline.stretch import ReplayWindow
@@ -39,9 +47,9 @@ class Purpose:
 
 # To be unified: one size, one error of steps simulated with the latencies of the others, one set of rules.
 UPPER_BOUNDS = Purpose(
-    most_operations=12_000,
+    most_operations=UPPER_BOUND_OPERATIONS_COUNT,
     largest_error=None,
-    largest_own_error=0.02,
+    largest_own_error=UPPER_BOUND_ERROR_SHARE,
     rules=Rules(
         framework_refills=True,
         blocking_calls_stay=True,
@@ -57,14 +65,20 @@ _NAMED = Rules(
     recompute_has_host_time=True,
     returns_count_alone=False,
 )
-FIXES = Purpose(most_operations=30_000, largest_error=0.05, largest_own_error=0.01, rules=_NAMED)
+FIXES = Purpose(
+    most_operations=FIX_OPERATIONS_COUNT,
+    largest_error=FIX_ERROR_SHARE,
+    largest_own_error=PATH_ERROR_SHARE,
+    rules=_NAMED,
+)
 """Gains of fixes, and the critical path, whose error is the second; asked once about an export."""
 ASKED = Purpose(
-    most_operations=160_000, largest_error=Asked().largest_error, largest_own_error=None, rules=_NAMED
+    most_operations=ASKED_OPERATIONS_COUNT,
+    largest_error=Asked().largest_error,
+    largest_own_error=None,
+    rules=_NAMED,
 )
 """`wallscope whatif`; `--accept-error` replaces the error."""
-MOST_UNASKED = 60_000
-"""Where two steps hold more operations, nothing is simulated for `FIXES`."""
 
 
 def too_far_off(error: float, most: float) -> str:

@@ -1,0 +1,141 @@
+"""What host threads did outside CUDA calls: the operating system, the profiler, the scheduler, samples.
+
+Only threads that the caller has numbered count: schedulers and samplers see the whole machine.
+"""
+
+import polars as pl
+
+from wallscope.model.capture import Progress
+from wallscope.model.events import CPU_SAMPLES, HOST_EVENTS, HostKind
+from wallscope.model.frames import NAMES, THREADS
+from wallscope.nsys.catalog import Table
+from wallscope.nsys.id_tables import NAMELESS, look_up_texts, number_texts
+from wallscope.nsys.tables import Database, read_table
+
+_WHAT_AND_WHEN = ("start", "end", "globalTid", "nameId")
+_OS_CALLS = Table("OSRT_API", _WHAT_AND_WHEN)
+PROFILER_OVERHEADS = Table("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
+CUDA_OVERHEADS = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
+SWITCHES = Table(
+    "SCHED_EVENTS", ("start", "isSchedIn", "globalTid"), required=("start", "isSchedIn", "globalTid")
+)
+SAMPLES = Table(
+    "COMPOSITE_EVENTS", ("start", "globalTid", "cpuCycles"), required=("start", "globalTid", "cpuCycles")
+)
+PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
+_KINDS = {
+    HostKind.LOCK: r"^(__)?(pthread_(mutex|cond|rwlock|spin|barrier)_|sem_|futex|flockfile)",
+    HostKind.IO: r"^(__)?(p?(read|write)v?2?|open|openat|creat|close|access|faccessat|l?stat|fstat|fstatat"
+    r"|statx|lseek|sync|fsync|fdatasync|msync|syncfs|ftruncate|truncate|fallocate|sendfile|splice"
+    r"|send|recv|sendto|recvfrom|sendm?msg|recvm?msg|connect|accept4?"
+    r"|f(re|d)?open|fclose|fread|fwrite|fflush|fseeko?|fprintf|printf"
+    r"|f?getc|f?gets|f?putc|f?puts|getdelim|getline|readdir)(64)?(_unlocked|_chk)?$",
+    HostKind.PROFILER: r" profiling (started|finished)$",
+}
+_OFF_CPU = "off the CPU"
+_NO_SPANS = pl.Schema({**dict.fromkeys(_WHAT_AND_WHEN, pl.Int64()), "kind": pl.String()})
+_NO_SWITCHES = pl.Schema(
+    {
+        "thread": THREADS["thread"],
+        **dict.fromkeys(("start", "end"), pl.Int64()),
+        **dict.fromkeys(("kind", "text"), pl.String()),
+    }
+)
+
+
+def read_host_events(
+    source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What the threads did, and its names (`HOST_EVENTS`, `NAMES`); NVTX ranges are not among it.
+
+    Calls that end before they start are left out.
+    """
+    of_cuda = pl.when(pl.col("overheadType").is_in(PROFILER_TYPES)).then(pl.lit(str(HostKind.PROFILER)))
+    kinds = {
+        _OS_CALLS: pl.lit(None, pl.String),
+        PROFILER_OVERHEADS: pl.lit(str(HostKind.PROFILER)),
+        CUDA_OVERHEADS: of_cuda.otherwise(pl.lit(str(HostKind.CUDA))),
+    }
+    found = [(read_table(source, table, progress), kind) for table, kind in kinds.items()]
+    spans = [frame.select(*_WHAT_AND_WHEN, kind=kind) for frame, kind in found if not frame.is_empty()]
+    off_cpu = _read_off_cpu(source, threads, progress)
+    if not spans and off_cpu.is_empty():
+        return HOST_EVENTS.to_frame(), NAMES.to_frame()
+    columns = ["thread", "start", "end", "kind", "text"]
+    rows = pl.concat([_NO_SPANS.to_frame(), *spans])
+    rows = _join_threads(rows.filter(pl.col("end") >= pl.col("start")), threads)
+    rows = pl.concat([_named(source, rows).select(columns), off_cpu.select(columns)])
+    names = number_texts(rows["text"])
+    return (
+        rows.join(names, on="text", how="left", maintain_order="left")
+        .with_columns(start_ns=pl.col("start") - time_shift_ns, end_ns=pl.col("end") - time_shift_ns)
+        .sort("thread", "start_ns", "end_ns", "name", descending=[False, False, True, False])
+        .select(HOST_EVENTS.names())
+        .cast(HOST_EVENTS)
+    ), names
+
+
+def read_host_thread_ids(source: Database, progress: Progress) -> pl.Series:
+    """Global ids of the threads with calls or overheads, in no order, with repetitions."""
+    tables = (_OS_CALLS, PROFILER_OVERHEADS, CUDA_OVERHEADS)
+    ids = [read_table(source, Table(table.name, ("globalTid",), required=()), progress) for table in tables]
+    return pl.concat(ids)["globalTid"].drop_nulls()
+
+
+def read_cpu_samples(
+    source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
+) -> pl.DataFrame:
+    """The samples of the threads (`CPU_SAMPLES`)."""
+    rows = read_table(source, SAMPLES, progress)
+    if rows.is_empty():
+        return CPU_SAMPLES.to_frame()
+    return (
+        _join_threads(rows, threads)
+        .with_columns(at_ns=pl.col("start") - time_shift_ns, cpu_cycles="cpuCycles")
+        .sort("thread", "at_ns", maintain_order=True)
+        .select(CPU_SAMPLES.names())
+        .cast(CPU_SAMPLES)
+    )
+
+
+def _join_threads(rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    numbers = threads.select("thread", globalTid="global_tid")
+    return rows.join(numbers, on="globalTid", nulls_equal=True, maintain_order="left")
+
+
+def _named(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the `text` of their name, which tells the kind where the table does not."""
+    rows = rows.with_columns(pl.col("nameId").fill_null(NAMELESS))
+    texts = look_up_texts(source, rows["nameId"]).rename({"string_id": "nameId"})
+    by_name = pl.lit(str(HostKind.OS))
+    for kind, pattern in _KINDS.items():
+        is_meant = pl.col("text").str.contains(pattern)
+        by_name = pl.when(is_meant).then(pl.lit(str(kind))).otherwise(by_name)
+    return rows.join(
+        texts.with_columns(by_name=by_name), on="nameId", how="left", maintain_order="left"
+    ).with_columns(pl.coalesce("kind", "by_name").alias("kind"))
+
+
+def _read_off_cpu(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
+    """Columns `thread`, `start`, `end`, `kind`, `text`: from a switch off the CPU to the next one onto it.
+
+    Switches in and out at one time cancel each other. Where a partner is missing, at the ends of the
+    capture or inside, there is no span.
+    """
+    switches = read_table(source, SWITCHES, progress)
+    if switches.is_empty():
+        return _NO_SWITCHES.to_frame()
+    onto = pl.when(pl.col("isSchedIn") != 0).then(1).otherwise(-1)
+    return (
+        _join_threads(switches, threads)
+        .drop_nulls(["start", "isSchedIn"])
+        .group_by("thread", "start")
+        .agg(turn=onto.sum().sign())
+        .filter(pl.col("turn") != 0)
+        .sort("thread", "start")
+        .with_columns(
+            end=pl.col("start").shift(-1).over("thread"), next_turn=pl.col("turn").shift(-1).over("thread")
+        )
+        .filter((pl.col("turn") < 0) & (pl.col("next_turn") > 0))
+        .with_columns(kind=pl.lit(str(HostKind.SCHED)), text=pl.lit(_OFF_CPU))
+    )

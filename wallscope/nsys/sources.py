@@ -1,0 +1,403 @@
+"""Opening an export that is not trusted: an SQLite file, a folder of tables, or a report.
+
+SQLite files are opened with `immutable`: SQLite then makes no journal, lock or shared-memory file next to the
+export. `check_file` has refused files with a log, which that mode would overlook.
+
+Folders come from `nsys export --type parquetdir` or `arrowdir`, a file for each table. Names are those of
+SQLite exports, types are real ones: ids are unsigned 64-bit numbers, which SQLite spells as signed ones. A
+query runs in an SQLite database in memory that holds the columns which the query names, and lives no longer:
+nothing else is copied, nothing is kept.
+
+Reports are exported by the user's own `nsys`, once, into the user's cache: nothing is written next to a
+report, and no shell is started.
+"""
+
+import io
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from wallscope import kernels
+from wallscope.cache import ASIDE, Kind, users_cache
+from wallscope.errors import InputError
+from wallscope.model.capture import Progress
+from wallscope.model.reader import Reader
+from wallscope.nsys.integrity import (
+    check_file,
+    content_size_bytes,
+    fingerprint,
+    is_folder,
+    is_report,
+    list_table_files,
+)
+from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
+from wallscope.nsys.tables import Tables, Wanted, quote
+from wallscope.shipped import query
+
+_PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LENGTH: 64 << 20,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+}
+_ROWS_A_CHUNK = 100_000
+_SERIALIZED = 3  # by PEP 249: threads may share a connection
+_WORD = re.compile(r"\w+")
+_MOST_LETTERS = 200
+_REST_OF_PATH = r"""[^\s'",;:()]*"""
+_LOCAL_PATH = re.compile(
+    r"""(?P<quote>['"])(?:[A-Za-z]:)?[\\/].*?(?P=quote)"""  # quoted, blanks and all
+    rf"""|(?<![\w.])(?:~|[A-Za-z]:)?[\\/]{_REST_OF_PATH}"""
+)
+
+
+def _silent(_what: str) -> None:
+    """Progress that nobody sees."""
+
+
+@contextmanager
+def open_tables(
+    path: Path, progress: Progress = _silent, *, reader: Reader = Reader.PAGES
+) -> Iterator[Tables]:
+    """The tables of the export at `path`, open for reading as long as the block lasts.
+
+    A report is exported aside first, where there is an nsys to do it. The reader is for SQLite files alone;
+    pages are read by a compiled loop: interpreted, it takes longer than SQLite.
+
+    Raises:
+        InputError: what is there is no export, is damaged, or cannot be read.
+    """
+    place = resolve_export(path, progress)
+    if is_folder(place):
+        yield open_folder(place)
+        return
+    check_file(place)
+    with place.open("rb", buffering=0) as stream:
+        try:
+            connection = sqlite3.connect(
+                f"{place.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise InputError(f"{path} — cannot be opened: {error} — check its permissions") from error
+        try:
+            _defend(connection)
+            by_pages = reader is Reader.PAGES and kernels.is_compiled()
+            yield _open_sqlite(path, connection, stream if by_pages else None)
+        except (sqlite3.DatabaseError, sqlite3.DataError) as error:
+            raise InputError(f"{path} — is damaged: {error} — copy or export it again") from error
+        finally:
+            connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteTables:
+    """Answers from an open SQLite file; `stream` is that file too, where its pages may be read directly.
+
+    Threads may ask at once: where SQLite does not keep them apart, the lock does.
+    """
+
+    path: Path
+    connection: sqlite3.Connection
+    columns: Mapping[str, tuple[str, ...]]
+    stream: io.FileIO | None
+    lock: AbstractContextManager[object]
+
+    def select(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self.lock:
+            return self.connection.execute(sql, values).fetchall()
+
+    def has_rows(self, table: str) -> bool:
+        """Whether the table holds a row."""
+        ((found,),) = self.select(f"SELECT EXISTS (SELECT 1 FROM {quote(table)})", ())
+        return bool(found)
+
+    def row_count(self, table: str) -> int:
+        """Number of rows."""
+        ((rows,),) = self.select(f"SELECT COUNT(*) FROM {quote(table)}", ())
+        return int(rows)
+
+    def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
+        """Columns of a table, int64 or text, in row order: from pages, or by SQLite stretch by stretch."""
+        with self.lock:
+            found = read_columns(self.stream, self.connection, wanted, progress) if self.stream else None
+            return self._by_sqlite(wanted, progress) if found is None else found
+
+    def _by_sqlite(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
+        nothing = {
+            **dict.fromkeys(wanted.integers, pl.Int64()),
+            **dict.fromkeys(wanted.texts, pl.String()),
+        }
+        return pl.concat([pl.DataFrame(schema=nothing), *self._chunks(wanted, progress)])
+
+    def _chunks(self, wanted: Wanted, progress: Progress) -> Iterator[pl.DataFrame]:
+        cursor = self.connection.execute(*_write_query(wanted))
+        row_count = 0
+        while rows := cursor.fetchmany(_ROWS_A_CHUNK):
+            try:
+                yield _frame(rows, wanted.integers, wanted.texts)
+            except (TypeError, OverflowError) as error:
+                raise InputError(
+                    f"{self.path} — table {wanted.table} holds a value that is no integer, near row"
+                    f" {row_count:,} — export the report again"
+                ) from error
+            row_count += len(rows)
+            progress(f"reading {wanted.table}: {row_count:,} rows")
+
+
+def _open_sqlite(path: Path, connection: sqlite3.Connection, stream: io.FileIO | None) -> SqliteTables:
+    try:
+        tables = [str(name) for (name,) in connection.execute(query("tables"))]
+    except UnicodeDecodeError as error:  # SQLite's complaint about the schema quotes bytes of it
+        raise InputError(f"{path} — is damaged: its schema is no text — copy or export it again") from error
+    names = {
+        table: tuple(str(name) for (name,) in connection.execute(query("columns"), (table,)))
+        for table in tables
+    }
+    lock = nullcontext() if HAS_OWN_PLACES and sqlite3.threadsafety == _SERIALIZED else Lock()
+    return SqliteTables(path, connection, names, stream, lock)
+
+
+def _write_query(wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+    values = [f"IFNULL({quote(column)}, {NULL + 1} - 1)" for column in wanted.integers]
+    values.extend(f"CAST({quote(column)} AS TEXT)" for column in wanted.texts)
+    sql = f"SELECT {', '.join(values)} FROM {quote(wanted.table)} NOT INDEXED"
+    if wanted.keys is None:
+        return sql, ()
+    names = ", ".join(quote(column) for column in wanted.keys.columns)
+    parts = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(wanted.keys.width))
+    return f"{sql} WHERE ({names}) IN (SELECT {parts} FROM json_each(?))", (json.dumps(wanted.keys.rows()),)
+
+
+def _frame(rows: list[tuple[Any, ...]], integers: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
+    if texts:
+        by_column = list(zip(*rows, strict=True))
+        flat = array("q", chain.from_iterable(by_column[: len(integers)]))
+        numbers = np.frombuffer(flat, np.int64).reshape(len(integers), len(rows))
+    else:
+        by_column = []
+        flat = array("q", chain.from_iterable(rows))
+        numbers = np.frombuffer(flat, np.int64).reshape(len(rows), len(integers)).T
+    series = [make_nullable(name, column.copy()) for name, column in zip(integers, numbers, strict=True)]
+    series.extend(
+        pl.Series(name, column, dtype=pl.String)
+        for name, column in zip(texts, by_column[len(integers) :], strict=True)
+    )
+    return pl.DataFrame(series)
+
+
+def _defend(connection: sqlite3.Connection) -> None:
+    connection.text_factory = decode_text
+    for category, limit in _LIMITS.items():
+        connection.setlimit(category, limit)
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTables:
+    """Answers from the files of a folder; `folder_tables` makes it."""
+
+    path: Path
+    files: Mapping[str, Path]
+    columns: Mapping[str, tuple[str, ...]]
+
+    def select(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """All rows of a query that names each table and column as the export spells it."""
+        words = set(_WORD.findall(sql))
+        with closing(sqlite3.connect(":memory:")) as memory:
+            try:
+                for table in self.files.keys() & words:
+                    self._load(memory, table, words)
+                return memory.execute(sql, values).fetchall()
+            except (sqlite3.Error, ValueError) as error:
+                raise InputError(f"{self.path} — is damaged: {error} — export the report again") from error
+
+    def has_rows(self, table: str) -> bool:
+        """Whether the table holds a row."""
+        return not _read(self.files[table], self.columns[table][:1], most_rows=1).is_empty()
+
+    def row_count(self, table: str) -> int:
+        """Number of rows; a Parquet file tells it without being read."""
+        file = self.files[table]
+        if file.suffix == ".parquet":
+            with _errors_about(file):
+                return int(_scan(file).select(pl.len()).collect().item())
+        return len(_read(file, self.columns[table][:1]))
+
+    def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
+        """Columns of a table, int64 or text, in row order."""
+        progress(f"reading {wanted.table}")
+        file = self.files[wanted.table]
+        rows = _read(file, [*wanted.integers, *wanted.texts])
+        with _errors_about(file):
+            plain = rows.select(
+                *(_to_int64(rows[column], file) for column in wanted.integers),
+                *(rows[column].cast(pl.String) for column in wanted.texts),
+            )
+        return plain if wanted.keys is None else plain.join(wanted.keys, on=wanted.keys.columns, how="semi")
+
+    def _load(self, memory: sqlite3.Connection, table: str, words: set[str]) -> None:
+        """Copy the columns that are named among the words; a table without one keeps its row count."""
+        columns = self.columns[table]
+        rows = _read(self.files[table], [column for column in columns if column in words] or columns[:1])
+        with _errors_about(self.files[table]):
+            plain = rows.select(_to_sqlite_type(column) for column in rows)
+        names = ", ".join(quote(column) for column in plain.columns)
+        marks = ", ".join("?" * plain.width)
+        memory.execute(f'CREATE TABLE "{table}" ({names})')
+        memory.executemany(f'INSERT INTO "{table}" VALUES ({marks})', plain.iter_rows())
+        if "id" in plain.columns:
+            memory.execute(f'CREATE INDEX "{table} by id" ON "{table}" (id)')
+
+
+def open_folder(path: Path) -> FolderTables:
+    """The tables of a folder, each file whole by its first and last bytes.
+
+    Raises:
+        InputError: the folder is no export, or a file is damaged.
+    """
+    files = list_table_files(path)
+    return FolderTables(path, files, {table: _columns(file) for table, file in files.items()})
+
+
+def _columns(file: Path) -> tuple[str, ...]:
+    with _errors_about(file):
+        if file.suffix == ".parquet":
+            return tuple(_scan(file).collect_schema())
+        return tuple(pl.read_ipc_stream(file.absolute(), n_rows=0).columns)
+
+
+def _read(file: Path, columns: Sequence[str], most_rows: int | None = None) -> pl.DataFrame:
+    with _errors_about(file):
+        if file.suffix == ".parquet":
+            return _scan(file, most_rows).select(columns).collect()
+        found = pl.read_ipc_stream(file.absolute(), columns=list(columns), n_rows=most_rows)
+        return found.select(columns)
+
+
+def _scan(file: Path, most_rows: int | None = None) -> pl.LazyFrame:
+    """The file by its name as it stands: polars would take ~ for the home folder and * for any letters."""
+    return pl.scan_parquet(file.absolute(), n_rows=most_rows, glob=False, hive_partitioning=False)
+
+
+def _to_sqlite_type(column: pl.Series) -> pl.Series:
+    """The column in a type that SQLite has."""
+    if column.dtype.is_integer() or column.dtype in (pl.Boolean, pl.Null):
+        return column.cast(pl.Int64, wrap_numerical=True)
+    if column.dtype.is_float() or column.dtype == pl.Binary:
+        return column
+    return column.cast(pl.String)
+
+
+def _to_int64(column: pl.Series, file: Path) -> pl.Series:
+    plain = _to_sqlite_type(column)
+    if plain.dtype != pl.Int64:
+        raise InputError(
+            f"{file} — column {column.name} holds a value that is no integer — export the report again"
+        )
+    return plain
+
+
+@contextmanager
+def _errors_about(file: Path) -> Iterator[None]:
+    """Say which file polars cannot make sense of; its own words may quote the content and are left out."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        if re.search(r"utf-?8", str(error), re.IGNORECASE):
+            fault = "holds text that is no UTF-8 — export the report as one file: nsys export --type sqlite"
+        else:
+            fault = "is damaged inside — copy or export the folder again"
+        raise InputError(f"{file} — {fault}") from error
+
+
+def resolve_export(path: Path, progress: Progress) -> Path:
+    """What is to be read: the path itself, or the export that `nsys` made of a report.
+
+    A report without an nsys to export it stays what it is; reading it says how to export it.
+
+    Raises:
+        InputError: nsys does not export the report, or the cache cannot be written.
+    """
+    found = shutil.which("nsys")
+    if found is None or not is_report(path):
+        return path
+    nsys = Path(found).absolute()
+    cache = users_cache()
+    try:
+        name = f"{fingerprint(path, content_size_bytes(path))}.sqlite"
+        kept = cache.private_folder(Kind.EXPORTS) / name
+        if not _is_whole(kept):
+            progress(f"exporting {_make_harmless(path.name)} with nsys")
+            _export(nsys, path, kept)
+            cache.trim(Kind.EXPORTS, name)
+    except OSError as error:
+        raise InputError(
+            f"{path} — cannot be exported aside: {error.strerror} — export it: nsys export --type sqlite"
+        ) from error
+    cache.used(Kind.EXPORTS, name)
+    return kept
+
+
+def _export(nsys: Path, report: Path, kept: Path) -> None:
+    """Export under another name, look at it, rename: what bears the name is whole."""
+    with tempfile.TemporaryDirectory(prefix=ASIDE, dir=kept.parent) as aside:
+        made = Path(aside) / "export.sqlite"
+        options = ("-q", "true", "-t", "sqlite", "-f", "true", "-o", str(made))
+        ran = subprocess.run(  # noqa: S603  # no shell; nsys is the user's own
+            [nsys, "export", *options, str(report.absolute())],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=aside,
+            check=False,
+        )
+        if ran.returncode != 0 or not _is_whole(made):
+            reason = _find_reason(ran, report.absolute(), Path(aside))
+            raise InputError(
+                f"{report} — nsys cannot export it: {reason} — export it with the nsys that captured it:"
+                " nsys export --type sqlite"
+            )
+        made.replace(kept)
+
+
+def _is_whole(export: Path) -> bool:
+    try:
+        check_file(export)
+    except InputError:
+        return False
+    return True
+
+
+def _find_reason(ran: subprocess.CompletedProcess[bytes], *places: Path) -> str:
+    """The first line that nsys wrote, without these places and other paths of this machine."""
+    lines = ran.stderr.decode("utf-8", "replace").splitlines()
+    line = next((shown for each in lines if (shown := each.strip())), None)
+    if line is None:
+        return f"it wrote no whole export and ended with code {ran.returncode}"
+    for place in places:
+        line = re.sub(re.escape(str(place)) + _REST_OF_PATH, "<path>", line)
+    return _make_harmless(_LOCAL_PATH.sub("<path>", line).replace("—", "-").rstrip("."))
+
+
+def _make_harmless(text: str) -> str:
+    """The text on one line, without control characters, cut to 200 letters."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return shown if len(shown) <= _MOST_LETTERS else shown[: _MOST_LETTERS - 1] + "…"

@@ -1,0 +1,408 @@
+"""Which collectives of different ranks are one: by communicator and sequence, else by how they end.
+
+Where payloads name communicators, the ranks of one went through the same collectives in the same order. Else
+ranks that ran one kind of operation are a group where they end together, time and again. Two ranks on one
+clock are compared by the ends of their collectives (`timeline.partners`); across clocks by order: the series
+are the same but for what one capture lacks at its ends, and but for offset and drift their ends keep one
+distance.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.arrays.columns import Rows, filled
+from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
+from wallscope.thresholds import (
+    EVEN_GROUP_NS,
+    EVEN_GROUP_RATIO,
+    FARTHEST_SHIFT_COUNT,
+    FARTHEST_UNTOLD_SHIFT_COUNT,
+    FEWEST_FOR_DRIFT_COUNT,
+    FEWEST_PAIRED_COUNT,
+    PAIRED_ALIKE_SHARE,
+    PAIRED_SPREAD_NS,
+    PAIRED_SPREAD_SHARE,
+    SAME_SHIFT_NS,
+    SAME_SHIFT_RATIO,
+    SHIFT_SAMPLE_COUNT,
+    SHORTEST_FOR_DRIFT_NS,
+    SIZED_MET_SPREAD_NS,
+)
+from wallscope.timeline.partners import met, spread_ns, spreads_ns
+from wallscope.timeline.spans import Times
+
+ALL_COLLECTIVES: Final = pl.Schema(
+    {
+        "row": pl.UInt32(),
+        "member": pl.UInt32(),  # place of the rank in the job
+        "clock": pl.UInt32(),
+        "session_ns": pl.Int64(),  # its start in the session
+        **{name: dtype for name, dtype in RANK_COLLECTIVES.items() if name not in {*BEFORE, *INSIDE}},
+        **{f"at_{name.removeprefix('before_')}": pl.Int64() for name in BEFORE},  # attributed until its begin
+        **{f"out_{name.removeprefix('before_')}": pl.Int64() for name in BEFORE},  # attributed until its end
+    }
+)
+"""Rows of `RANK_COLLECTIVES` of all ranks; times count from the first start of a session."""
+
+AT = tuple(name for name in ALL_COLLECTIVES.names() if name.startswith("at_"))
+OUT = tuple(name for name in ALL_COLLECTIVES.names() if name.startswith("out_"))
+
+
+@dataclass(frozen=True, slots=True)
+class AllCollectives:
+    """`ALL_COLLECTIVES`, the host name of each of its clocks, and how many captures it is of."""
+
+    rows: pl.DataFrame
+    hostnames: tuple[str | None, ...]
+    captures: int
+
+
+def gather_collectives(profiles: Sequence[Profile]) -> AllCollectives:
+    """Return the collectives of all ranks of a job in one table, in the order of the ranks.
+
+    Captures of one host count by one clock, from the start of their session on; an export without
+    host or start has a clock of its own.
+    """
+    keys: dict[tuple[str, str], int] = {}
+    hostnames: list[str | None] = []
+    known = [entry.session_start_utc_ns for profile in profiles for entry in profile.header.inputs]
+    base_ns = min((start_ns for start_ns in known if start_ns is not None), default=0)
+    frames = []
+    for member, profile in enumerate(profiles):
+        clocks, shifts = [], []
+        for entry in profile.header.inputs:
+            key = _clock_key(entry)
+            if key not in keys:
+                keys[key] = len(keys)
+                hostnames.append(entry.hostname)
+            clocks.append(keys[key])
+            start_ns = entry.session_start_utc_ns
+            shifts.append(0 if start_ns is None else start_ns - base_ns)
+        frames.append(_place_on_clock(profile.collectives, member, clocks, shifts))
+    together = pl.concat([ALL_COLLECTIVES.to_frame().drop("row"), *frames])
+    captures = {entry.fingerprint for profile in profiles for entry in profile.header.inputs}
+    return AllCollectives(
+        together.with_row_index("row").cast(ALL_COLLECTIVES), tuple(hostnames), len(captures)
+    )
+
+
+def _clock_key(entry: ProfiledInput) -> tuple[str, str]:
+    if entry.hostname is None or entry.session_start_utc_ns is None:
+        return "capture", entry.fingerprint
+    return "host", entry.hostname
+
+
+def _place_on_clock(table: pl.DataFrame, member: int, clocks: list[int], shifts: list[int]) -> pl.DataFrame:
+    """Return a rank's collectives on its clock, with the time of each wall until their begins and ends."""
+    if not clocks:
+        return ALL_COLLECTIVES.to_frame().drop("row")
+    of_input = table["input"]
+    shift_ns = pl.Series("shift", shifts, dtype=pl.Int64).gather(of_input)
+    walls = [pl.col(before).cum_sum().over("input").alias(at) for before, at in zip(BEFORE, AT, strict=True)]
+    return (
+        table.sort("input", "place")
+        .with_columns(
+            pl.lit(member, pl.UInt32).alias("member"),
+            pl.Series("clock", clocks, dtype=pl.UInt32).gather(of_input).alias("clock"),
+            pl.col("start_ns").alias("session_ns"),
+            pl.col("start_ns") + shift_ns,
+            pl.col("end_ns") + shift_ns,
+            *walls,
+        )
+        .with_columns(
+            (pl.col(at) + pl.col(inside)).alias(out) for at, inside, out in zip(AT, INSIDE, OUT, strict=True)
+        )
+        .select(name for name in ALL_COLLECTIVES.names() if name != "row")
+    )
+
+
+Times64 = npt.NDArray[np.float64]
+Line = tuple[float, float]
+"""Value at 0, and slope."""
+
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Collectives of one kind of one rank, in order of their ends; `kinds` are numbers of operations."""
+
+    member: int
+    rows: Rows
+    clock: int
+    start_ns: Times
+    end_ns: Times
+    kinds: Rows
+
+
+def build_series(rows: pl.DataFrame) -> Series:
+    """Return the series of some rows of `ALL_COLLECTIVES`, all of one rank."""
+    ordered = rows.sort("end_ns", "row")
+    return Series(
+        int(ordered["member"][0]),
+        ordered["row"].to_numpy().astype(np.int64),
+        int(ordered["clock"][0]),
+        ordered["start_ns"].to_numpy(),
+        ordered["end_ns"].to_numpy(),
+        filled(ordered["operation"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Positions of the same collectives in two series; how much the distance of their ends varies, in ns."""
+
+    places: Rows
+    others: Rows
+    spread_ns: float
+
+
+def pair_by_end(one: Series, other: Series, *, is_sized: bool) -> Pairing | None:
+    """Pair the collectives of two ranks on one clock; `None` if they never met.
+
+    Where the size of the group is known, the closest are taken, and need not be that close.
+    """
+    times = (one.start_ns, one.end_ns, other.start_ns, other.end_ns)
+    found = met(*times, SIZED_MET_SPREAD_NS) if is_sized else met(*times)
+    return None if found is None else _pairing(one, other, *found)
+
+
+def _pairing(one: Series, other: Series, places: Rows, others: Rows) -> Pairing:
+    at_ns = one.end_ns[places]
+    return Pairing(places, others, spread_ns(remove_drift(at_ns, other.end_ns[others] - at_ns)))
+
+
+def pair_by_order(one: Series, other: Series, *, is_named: bool) -> Pairing | None:
+    """Pair the collectives of two ranks on two clocks; in a known group the distance may vary."""
+    if not is_named and len(one.rows) == len(other.rows):
+        shift = 0
+    else:
+        shift = _shift(one, other, FARTHEST_SHIFT_COUNT if is_named else FARTHEST_UNTOLD_SHIFT_COUNT)
+    places, others = _shifted_places(len(one.rows), len(other.rows), shift)
+    if places.size < (1 if is_named else FEWEST_PAIRED_COUNT):
+        return None
+    if (one.kinds[places] == other.kinds[others]).mean() < PAIRED_ALIKE_SHARE:
+        return None
+    paired = _pairing(one, other, places, others)
+    if not is_named:
+        starts = remove_drift(one.end_ns[places], other.start_ns[others] - one.start_ns[places])
+        if paired.spread_ns > max(PAIRED_SPREAD_NS, PAIRED_SPREAD_SHARE * spread_ns(starts)):
+            return None
+    return paired
+
+
+def fit_line(at_ns: Times | Times64, apart_ns: Times | Times64) -> Line:
+    """Fit a straight line through most of some points, whatever the others do.
+
+    The slope is the median over pairs of points half the series apart; 0 for few points or a short time.
+    """
+    order = np.argsort(at_ns, kind="stable")
+    x, y = at_ns[order].astype(np.float64), apart_ns[order].astype(np.float64)
+    slope = float(_slopes(x[None], y[None])[0]) if shows_drift(x) else 0.0
+    return float(np.median(y - slope * x)), slope
+
+
+def shows_drift(at_ns: Times | Times64) -> bool:
+    """Return whether there are enough points, far enough apart, to show a drift."""
+    return bool(at_ns.size >= FEWEST_FOR_DRIFT_COUNT and np.ptp(at_ns) >= SHORTEST_FOR_DRIFT_NS)
+
+
+def remove_drift(at_ns: Times, apart_ns: Times) -> Times64:
+    """Return distances without their line, in ns."""
+    begin_ns = at_ns[0] if at_ns.size else 0
+    value, slope = fit_line(at_ns - begin_ns, apart_ns)
+    return apart_ns - (value + slope * (at_ns - begin_ns))
+
+
+def _shifted_places(count: int, other_count: int, shift: int) -> tuple[Rows, Rows]:
+    places = np.arange(max(0, -shift), min(count, other_count - shift), dtype=np.int64)
+    return places, places + shift
+
+
+def _shift(one: Series, other: Series, farthest: int) -> int:
+    """Return how many the other series has before the first of this one.
+
+    None, if both are as long and keep one distance; else what makes the distances of ends vary least, of
+    about equals none, else what makes them least.
+    """
+    if (
+        len(one.rows) == len(other.rows)
+        and _varies(one, other, np.zeros(1, np.int64))[0][0] <= PAIRED_SPREAD_NS
+    ):
+        return 0
+    longer = max(len(one.rows), len(other.rows))
+    most = min(longer - 1, abs(len(one.rows) - len(other.rows)) + farthest)
+    shifts = np.arange(-most, most + 1, dtype=np.int64)
+    varied_ns, apart_ns = _varies(one, other, shifts)
+    good = np.flatnonzero(varied_ns <= SAME_SHIFT_RATIO * varied_ns.min() + SAME_SHIFT_NS)
+    best = np.lexsort((np.abs(shifts[good]), apart_ns[good], shifts[good] != 0))[0]
+    return int(shifts[good[best]])
+
+
+def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]:
+    """Return how much the distances of ends vary at each shift, and how large they are, in ns.
+
+    Endless where too few remain, or are not of the same kinds.
+    """
+    first = np.maximum(0, -shifts)
+    counts = np.minimum(len(one.rows), len(other.rows) - shifts) - first
+    varied_ns, apart_ns = np.full(shifts.size, np.inf), np.full(shifts.size, np.inf)
+    enough = np.flatnonzero((counts > 0) & (2 * counts >= min(len(one.rows), len(other.rows))))
+    widths = np.minimum(counts, SHIFT_SAMPLE_COUNT)
+    for width in np.unique(widths[enough]).tolist():
+        alike = enough[widths[enough] == width]
+        for rows in np.split(alike, range(_AT_ONCE, alike.size, _AT_ONCE)):
+            places = first[rows, None] + _sampled(counts[rows], width)
+            others = places + shifts[rows, None]
+            same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= PAIRED_ALIKE_SHARE
+            at_ns = one.end_ns[places[same]]
+            own_ns = other.end_ns[others[same]] - at_ns
+            varied_ns[rows[same]] = spreads_ns(_remove_drifts(at_ns, own_ns))
+            apart_ns[rows[same]] = np.abs(np.median(own_ns, axis=1))
+    return varied_ns, apart_ns
+
+
+def _sampled(counts: Rows, width: int) -> Rows:
+    """Return `width` numbers below each count, evenly spaced; a row for each count."""
+    if width < SHIFT_SAMPLE_COUNT:
+        return np.broadcast_to(np.arange(width, dtype=np.int64), (counts.size, width))
+    return np.linspace(0, counts - 1, width, axis=-1).astype(np.int64)
+
+
+def _remove_drifts(at_ns: Times, apart_ns: Times) -> Times64:
+    """Apply `remove_drift` row by row; each is in order of time."""
+    along_ns = (at_ns - at_ns[:, :1]).astype(np.float64)
+    slopes = np.zeros(len(at_ns))
+    drifting = np.flatnonzero([shows_drift(row) for row in along_ns])
+    if drifting.size:
+        slopes[drifting] = _slopes(along_ns[drifting], apart_ns[drifting].astype(np.float64))
+    lines = slopes[:, None] * along_ns
+    values = np.median(apart_ns - lines, axis=1)
+    return apart_ns - (values[:, None] + lines)
+
+
+def _slopes(x: Times64, y: Times64) -> Times64:
+    """Return the slope of `fit_line`, row by row; points are in order of `x`."""
+    half = x.shape[1] // 2
+    along = x[:, half:] - x[:, : x.shape[1] - half]
+    rise = y[:, half:] - y[:, : x.shape[1] - half]
+    is_apart = along > 0
+    if is_apart.all():
+        return np.asarray(np.median(rise / along, axis=1))
+    return np.array(
+        [
+            np.median(rise[row, held] / along[row, held]) if held.any() else 0.0
+            for row, held in enumerate(is_apart)
+        ]
+    )
+
+
+MEETINGS = pl.Schema(
+    {
+        "row": pl.UInt32(),
+        "meeting": pl.UInt32(),  # collectives of several ranks that are one
+        "group": pl.UInt32(),  # of meetings of the same ranks
+        "is_named": pl.Boolean(),  # whether payloads name the communicator
+    }
+)
+"""The rows of `ALL_COLLECTIVES` that were matched."""
+
+
+def match_meetings(rows: pl.DataFrame) -> pl.DataFrame:
+    """Match the collectives of a job (`ALL_COLLECTIVES`): which of them are one (`MEETINGS`)."""
+    found = [
+        group.with_columns(is_named=pl.lit(alike.is_named))
+        for alike in _candidates(rows)
+        for group in _form_groups(alike)
+    ]
+    if not found:
+        return MEETINGS.to_frame()
+    numbered = pl.concat([group.with_columns(group=pl.lit(number)) for number, group in enumerate(found)])
+    members = rows.select("row", "member")
+    return (
+        numbered.join(members, on="row")
+        .filter(pl.col("member").n_unique().over("group", "meeting") > 1)
+        .with_columns(meeting=pl.struct("group", "meeting").rank("dense") - 1)
+        .select(MEETINGS.names())
+        .cast(MEETINGS)
+        .sort("meeting", "row")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Series that may be of one group, each of another rank or stream.
+
+    `is_named` says that payloads name the group; `participants` is its size, where known.
+    """
+
+    series: list[Series]
+    is_named: bool
+    participants: int | None
+
+
+def _candidates(rows: pl.DataFrame) -> Iterator[_Candidates]:
+    known = rows.filter(pl.col("communicator").is_not_null())
+    for own in known.partition_by("communicator", maintain_order=True):
+        yield _Candidates(_series(own, ["member", "input"]), is_named=True, participants=None)
+    unknown = rows.filter(pl.col("communicator").is_null())
+    for own in unknown.partition_by("operation", "axis", "participants", maintain_order=True):
+        size = own["participants"][0]
+        yield _Candidates(_series(own, ["member", "input", "stream"]), is_named=False, participants=size)
+
+
+def _series(rows: pl.DataFrame, by: list[str]) -> list[Series]:
+    return [build_series(own) for own in rows.partition_by(by, maintain_order=True)]
+
+
+def _form_groups(alike: _Candidates) -> Iterator[pl.DataFrame]:
+    """Put the series into groups, each paired with the first of its group.
+
+    The first that is left takes those that keep the most even distance to it: as many as the group has
+    participants, or all that are about as even as the best.
+    """
+    left = list(range(len(alike.series)))
+    while len(left) > 1:
+        leader = left.pop(0)
+        found = [(paired, other) for other in left if (paired := _pair(alike, leader, other)) is not None]
+        found.sort(key=lambda entry: (entry[0].spread_ns, entry[1]))
+        taken = {alike.series[leader].member: (leader, np.arange(len(alike.series[leader].rows)))}
+        for paired, other in found:
+            is_even = (
+                alike.is_named or paired.spread_ns <= EVEN_GROUP_RATIO * found[0][0].spread_ns + EVEN_GROUP_NS
+            )
+            if (
+                alike.series[other].member in taken
+                or len(taken) == alike.participants
+                or not (is_even or alike.participants)
+            ):
+                continue
+            numbers = np.full(len(alike.series[other].rows), -1, np.int64)
+            numbers[paired.others] = paired.places
+            taken[alike.series[other].member] = (other, numbers)
+        left = [place for place in left if all(place != one for one, _ in taken.values())]
+        if len(taken) > 1:
+            yield pl.DataFrame(
+                {
+                    "row": np.concatenate([alike.series[place].rows for place, _ in taken.values()]),
+                    "meeting": np.concatenate([numbers for _, numbers in taken.values()]),
+                },
+                schema={"row": pl.UInt32, "meeting": pl.Int64},
+            ).filter(pl.col("meeting") >= 0)
+
+
+def _pair(alike: _Candidates, leader: int, place: int) -> Pairing | None:
+    one, other = alike.series[leader], alike.series[place]
+    if one.member == other.member:
+        return None
+    if one.clock != other.clock:
+        return pair_by_order(one, other, is_named=alike.is_named)
+    paired = pair_by_end(one, other, is_sized=alike.is_named or alike.participants is not None)
+    if paired is None and alike.is_named:  # the recorded begin of a session may be wrong
+        paired = pair_by_order(one, other, is_named=False)
+    return paired

@@ -1,0 +1,337 @@
+"""Time of collectives split into moving bytes and waiting, for peers or for the pipeline.
+
+The last one in does not wait; from then on all move bytes. Where all give and all take, the shortest
+residence is what moving takes, whatever the clocks say; of messages and of collectives with a root, clocks
+show when the last one came. What an operation takes of its rank's blame chain is assumed to be its tail: a
+chain walks backwards from the end of the operation.
+
+What collectives take of a step is known of each kind of operation, what each waits from its meeting. Both are
+compared in order of time: a step is attributed to those that began first, waiting before moving.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from wallscope.arrays.columns import Rows
+from wallscope.arrays.groups import runs
+from wallscope.model.analysis import CauseTime, Rank
+from wallscope.model.catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, is_part, undivided
+from wallscope.model.job import PipelineStage
+from wallscope.model.kinds import Axis
+from wallscope.model.profile import Profile
+from wallscope.profile.codes import codes
+from wallscope.profile.splitting import MOVES, moved, on_axes, undivided_profile
+from wallscope.ranks.clocks import SYMMETRIC
+from wallscope.ranks.step_sums import Steps, locate_steps, rows_in_steps
+from wallscope.thresholds import EARLY_RECEIVER_NS
+from wallscope.timeline.apportioning import apportioned
+from wallscope.timeline.spans import Times
+
+_NS = pl.Int64()
+SPLIT = pl.Schema(
+    {
+        "row": pl.UInt32(),
+        "is_whole": pl.Boolean(),  # all participants are there, as far as known
+        "joined_ns": _NS,  # when the last participant began
+        "is_last": pl.Boolean(),
+        "is_pipeline": pl.Boolean(),
+        "residence_ns": _NS,
+        "wait_ns": _NS,
+        "transfer_ns": _NS,
+        "blocking_wait_ns": _NS,
+    }
+)
+"""What was added to each row of a meeting; null where participants lack."""
+
+
+def split_waits(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return aligned collectives (`clocks.AlignedCollectives.rows`) with the columns of `SPLIT`.
+
+    Operations of one meeting that never ran at one moment were matched in error, or on clocks that do not
+    fit: they are not split.
+    """
+    joined = pl.col("start_ns").max().over("meeting")
+    meets = joined < pl.col("end_ns").min().over("meeting") + _tolerance()
+    has_all = (pl.col("participants").is_null() | (pl.col("participants") <= pl.len())).all()
+    is_whole = (
+        pl.col("meeting").is_not_null()
+        & pl.col("is_tied").all().over("meeting")
+        & meets
+        & has_all.over("meeting")
+    )
+    last = pl.col("row").filter(pl.col("start_ns") == pl.col("start_ns").max()).first().over("meeting")
+    return (
+        rows.with_columns(
+            is_whole=is_whole.fill_null(value=False),
+            is_pipeline=pl.col("axis") == Axis.PP,
+            residence_ns=pl.col("end_ns") - pl.col("start_ns"),
+        )
+        .with_columns(
+            joined_ns=pl.when("is_whole").then(joined),
+            is_last=pl.when("is_whole").then(pl.col("row") == last),
+        )
+        .with_columns(transfer_ns=pl.when("is_whole").then(_transfer_ns()))
+        .with_columns(wait_ns=pl.col("residence_ns") - pl.col("transfer_ns"))
+        .with_columns(
+            blocking_wait_ns=(pl.col("blocking_ns") - pl.col("transfer_ns")).clip(0, pl.col("blocking_ns"))
+        )
+    )
+
+
+def _transfer_ns() -> pl.Expr:
+    shortest = pl.col("residence_ns").min().over("meeting")
+    since_last = (pl.col("end_ns") - pl.col("joined_ns")).clip(0, pl.col("residence_ns"))
+    return (
+        pl.when(pl.col("operation").is_in([str(kind) for kind in SYMMETRIC]))
+        .then(shortest)
+        .otherwise(since_last)
+    )
+
+
+def _tolerance() -> pl.Expr:
+    """Senders may be through a little before a receiver's clock says that it began."""
+    return pl.lit(EARLY_RECEIVER_NS, _NS)
+
+
+PARTS = (PEER_WAIT, PIPELINE_WAIT, TRANSFER)
+
+
+def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
+    """Return the profile with the time of collectives split by its `rows` (`split_waits`), as far as matched.
+
+    Where nothing was matched it stays one cause an axis.
+    """
+    whole = undivided_profile(profile)
+    if rows.is_empty() or not rows["is_whole"].any():
+        return whole
+    steps = whole.steps[np.lexsort([whole.steps[name].to_numpy() for name in ("start_ns", "input")])]
+    owned = on_axes(whole).filter(
+        pl.col("cause") == pl.format("communication/{}/" + UNSPLIT, pl.col("axis").cast(pl.String))
+    )
+    at, row = locate_steps(steps, owned)
+    owned, at = _by_kind(owned[row], at, at)
+    supply, begins = _supply(rows, steps)
+    given, laid = dict(runs(codes(supply, "key"))), _parts(supply)
+    own_ns = owned["owned_ns"].to_numpy()
+    moved_ns = np.zeros((len(owned), len(PARTS)), np.int64)
+    for kind, mine in runs(codes(owned, "key")):
+        if kind in given:
+            parts = laid[given[kind]]
+            moved_ns[mine] = _shares(at[mine], own_ns[mine], begins[given[kind]], parts)
+    return moved(whole, _moves(owned, moved_ns))
+
+
+def _by_kind(rows: pl.DataFrame, at: Rows, within: Rows) -> tuple[pl.DataFrame, Rows]:
+    """Return rows and their steps, sorted by kind of operation of a capture, then by `within`."""
+    order = np.lexsort([within, codes(rows, "key")])
+    return rows[order], at[order]
+
+
+def _supply(rows: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, Rows]:
+    """Return the collectives of each kind, and the index of the step that each begins in."""
+    source = steps["input"].to_numpy()
+    keyed = rows.filter(
+        pl.col("key").is_not_null() & pl.col("input").is_in(pl.Series(np.unique(source)).implode())
+    )
+    at = np.searchsorted(source, keyed["input"].to_numpy())  # what began before all steps
+    place, row = locate_steps(steps, keyed)
+    at[row] = place
+    return _by_kind(keyed, at, keyed["place"].to_numpy())
+
+
+def _moves(owned: pl.DataFrame, moved_ns: Times) -> pl.DataFrame:
+    """Return what goes to each of `PARTS` of each row (`MOVES`)."""
+    part, row = np.nonzero(moved_ns.T > 0)
+    own = owned[row]
+    to = pl.Series("to", PARTS, dtype=pl.String)[part]
+    moves = own.select(
+        "input",
+        "step",
+        "key",
+        "cause",
+        pl.format("communication/{}/{}", pl.col("axis").cast(pl.String), to).alias("to"),
+        pl.Series("moved_ns", moved_ns[row, part]),
+    )
+    return moves.cast(MOVES)
+
+
+def _shares(at: Times, own_ns: Times, begins: Times, laid: Times) -> Times:
+    """Return the time of one kind of operation in steps, int64 ns: a row a step, a column each of `PARTS`.
+
+    Args:
+        at: indices of the steps, int64, in order.
+        own_ns: its time in each of these steps, int64 ns.
+        begins: index of the step that each operation begins in, int64.
+        laid: time of each operation by what it did (`_parts`), int64 ns.
+    """
+    order = np.argsort(begins, kind="stable")
+    given_ns = np.concatenate(([0], laid.sum(axis=1)[order].cumsum()))
+    given_ns = given_ns[np.searchsorted(begins[order], at, side="right")]
+    missing_ns = np.maximum(np.maximum.accumulate(own_ns.cumsum() - given_ns), 0)
+    until_ns = _until(laid, own_ns.cumsum() - missing_ns)
+    return np.diff(until_ns, axis=0, prepend=0)
+
+
+def _parts(supply: pl.DataFrame) -> Times:
+    """Return the time of each collective by what it did, int64 ns: columns `PARTS` and unmatched time."""
+    is_whole, is_pipeline = supply["is_whole"].to_numpy(), supply["is_pipeline"].to_numpy()
+    blocking_ns = supply["blocking_ns"].to_numpy()
+    waits_ns = np.where(is_whole, supply["blocking_wait_ns"].fill_null(0).to_numpy(), 0)
+    moving_ns = np.where(is_whole, blocking_ns - waits_ns, 0)
+    unknown_ns = np.where(is_whole, 0, blocking_ns)
+    return np.stack(
+        [np.where(is_pipeline, 0, waits_ns), np.where(is_pipeline, waits_ns, 0), moving_ns, unknown_ns],
+        axis=1,
+    )
+
+
+def _until(laid: Times, taken_ns: Times) -> Times:
+    """Return how much of each of `PARTS` lies before points of the line on which all follow each other."""
+    line = np.concatenate(([0], laid.ravel().cumsum()))
+    before = np.searchsorted(line, taken_ns, side="right") - 1
+    found = []
+    for place in range(len(PARTS)):
+        alone = np.zeros_like(laid)
+        alone[:, place] = laid[:, place]
+        upto = np.concatenate(([0], alone.ravel().cumsum()))
+        grows = np.append(np.diff(upto) > 0, False)
+        found.append(upto[before] + np.where(grows[before], taken_ns - line[before], 0))
+    return np.stack(found, axis=1)
+
+
+def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: Steps, *, is_alone: bool) -> Rank:
+    """Return the rank with the causes of its profile; the parts of one operation add up to what it had.
+
+    What a part could win is at most what the whole could, and at most what all such parts take. `is_alone`
+    says that the ceiling of the whole held waiting: where ranks were played together, it did not.
+    """
+    own = profile.causes[rows_in_steps(steps.ordinary, profile.causes)]
+    sums = dict(own.group_by("cause").agg(pl.col("ns").sum()).sort("cause").iter_rows())
+    bounds = _bounds(rows, steps)
+    listed = [
+        replace(part, recoverable_ns=_recoverable(part, bounds, is_alone=is_alone))
+        if is_part(part.cause)
+        else part
+        for whole in _join_parts(rank.causes)
+        for part in _split_cause(whole, sums, max(rank.typical.step_ns, 1))
+    ]
+    return replace(rank, causes=tuple(sorted(listed, key=lambda cause: (-cause.typical_ns, cause.cause))))
+
+
+def _join_parts(causes: Sequence[CauseTime]) -> list[CauseTime]:
+    """Join parts of one operation in one cause; the whole could win what the best part could."""
+    found: dict[str, CauseTime] = {}
+    for cause in causes:
+        name = undivided(cause.cause)
+        known = found.get(name)
+        if known is None:
+            found[name] = replace(cause, cause=name)
+            continue
+        won = [one.recoverable_ns for one in (known, cause) if one.recoverable_ns is not None]
+        found[name] = replace(
+            known,
+            typical_ns=known.typical_ns + cause.typical_ns,
+            share=known.share + cause.share,
+            recoverable_ns=max(won, default=None),
+        )
+    return list(found.values())
+
+
+def _split_cause(whole: CauseTime, sums: dict[str, int], step_ns: int) -> list[CauseTime]:
+    """Split a cause of the typical step into its parts, by their time in all such steps."""
+    parts = {cause: ns for cause, ns in sums.items() if undivided(cause) == whole.cause}
+    if not any(map(is_part, parts)):
+        return [whole]
+    total = sum(parts.values())
+    typical = apportioned(
+        {cause: Fraction(ns * whole.typical_ns, total) for cause, ns in parts.items()}, whole.typical_ns
+    )
+    return [replace(whole, cause=cause, typical_ns=ns, share=ns / step_ns) for cause, ns in typical.items()]
+
+
+def _bounds(rows: pl.DataFrame, steps: Steps) -> dict[str, int]:
+    """Return how long collectives last in the typical step by cause, in ns, whether they block or not."""
+    whole = rows.filter("is_whole")
+    found = {}
+    for axis, own in whole.group_by(pl.col("axis").cast(pl.String)):
+        waiting = PIPELINE_WAIT if own["is_pipeline"].any() else PEER_WAIT
+        for part, column in ((waiting, "wait_ns"), (TRANSFER, "transfer_ns")):
+            found[f"communication/{axis[0]}/{part}"] = steps.mean_ns(own, column)
+    return found
+
+
+def _recoverable(part: CauseTime, bounds: dict[str, int], *, is_alone: bool) -> int | None:
+    if part.recoverable_ns is None or not (is_alone or part.cause.endswith(TRANSFER)):
+        return None
+    return min(part.recoverable_ns, bounds.get(part.cause, part.recoverable_ns))
+
+
+def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:
+    """Return the stage of each member that sends to or receives from another, from 0.
+
+    The first stage of a pipeline is the end of it whose steps begin first; the others follow by neighbours.
+    """
+    pairs = (
+        rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
+        .group_by("meeting")
+        .agg(pl.col("member").unique().sort())
+        .filter(pl.col("member").list.len() > 1)["member"]
+        .unique(maintain_order=True)
+    )
+    neighbors: defaultdict[int, set[int]] = defaultdict(set)
+    for members in pairs.to_list():
+        for one in members:
+            neighbors[one] |= set(members) - {one}
+    middle = min((len(profiles[member].steps) for member in neighbors), default=0) // 2
+    begins = {member: _begin_ns(rows, member, profiles[member], middle) for member in neighbors}
+    found: dict[int, int] = {}
+    for first in sorted(neighbors, key=lambda member: (len(neighbors[member]) > 1, begins[member], member)):
+        if first in found:
+            continue
+        found[first] = 0
+        waiting = deque([first])
+        while waiting:
+            one = waiting.popleft()
+            for other in sorted(neighbors[one] - found.keys()):
+                found[other] = found[one] + 1
+                waiting.append(other)
+    return found
+
+
+def _begin_ns(rows: pl.DataFrame, member: int, profile: Profile, step: int) -> float:
+    """Return when a step of a member begins on the clock of the job, in ns."""
+    shift = rows.filter(pl.col("member") == member).select(
+        (pl.col("start_ns") - pl.col("session_ns")).median()
+    )
+    return float(profile.steps["start_ns"].sort()[step]) + float(shift.item())
+
+
+def summarize_pipeline(
+    rows: pl.DataFrame, stage_of: dict[int, int], profiles: Sequence[Profile], steps: Sequence[Steps]
+) -> tuple[PipelineStage, ...]:
+    """Return what each stage computes and how long its chains wait for the pipeline, means of its ranks."""
+    waits = rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
+    listed = []
+    for stage in sorted(set(stage_of.values())):
+        members = tuple(sorted(member for member, own in stage_of.items() if own == stage))
+        bubble = [
+            steps[member].mean_ns(waits.filter(pl.col("member") == member), "blocking_wait_ns")
+            for member in members
+        ]
+        walls = [steps[member].typical_walls(profiles[member]) for member in members]
+        step_ns = sum(sum(own.parts()) for own in walls)
+        listed.append(
+            PipelineStage(
+                stage=stage,
+                places=members,
+                compute_ns=round(sum(own.compute for own in walls) / len(members)),
+                bubble_ns=round(sum(bubble) / len(members)),
+                bubble_share=sum(bubble) / step_ns if step_ns else 0.0,
+            )
+        )
+    return tuple(listed)

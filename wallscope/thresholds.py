@@ -1,0 +1,392 @@
+"""Every limit that decides a claim: what is said, which verdict, cause, finding or fix, what is not compared.
+
+A name ends with its unit: `_NS`, `_BYTES`, `_SHARE` (0 to 1), `_RATIO` (one by the other), `_COUNT`. The text
+below says what it decides and where the value comes from; "chosen": no measurement stands behind it.
+"""
+
+from fractions import Fraction
+from typing import Final
+
+# --- Steps ----------------------------------------------------------------------------------------------
+
+FEWEST_ANCHOR_COUNT: Final = 2
+"""A range marks steps if it occurs so often on a thread. By definition: one range is no repetition."""
+MOST_ANCHOR_NAMES_COUNT: Final = 8
+"""Of the names that may mark steps, the ones that cover most host time are tried. Chosen."""
+FEWEST_UNITS_COUNT: Final = 3
+"""A kernel sequence has a unit if that occurs so often. Chosen: of two the second may be cut off."""
+SHORTEST_UNIT_COUNT: Final = 8
+"""Kernels of a repeating unit, at least; shorter ones are loops inside a step. Chosen."""
+SHORTEST_GRAPH_UNIT_COUNT: Final = 2
+"""The same where CUDA graphs run: one replay stands for many kernels. Chosen."""
+UNIT_MATCH_SHARE: Final = 0.9
+"""Kernels that must repeat one unit later, for a unit to be one. Chosen."""
+SAME_UNIT_MATCH_SHARE: Final = 0.005
+"""Units whose matches differ less are equally good: the shortest is taken. Chosen."""
+LIKELY_UNIT_MATCH_SHARE: Final = 0.5
+"""Estimated match of a shift, from which on it is counted exactly. Chosen, below `UNIT_MATCH_SHARE`."""
+UNIT_CANDIDATES_COUNT: Final = 200
+"""Shifts that are counted exactly, the most likely first. Chosen, to bound the time."""
+REGULAR_UNITS_SHARE: Final = 0.8
+"""Units that must be about as long as the shift, for the sequence to be regular. Chosen."""
+UNIT_LENGTH_PARTS_COUNT: Final = 10
+"""A unit is about as long as the shift if it differs by at most one in so many kernels of it. Chosen."""
+LAYERED_MATCH_SHARE: Final = 0.75
+"""Match of a shorter shift that makes a unit layered, and so a step instead of a window. Chosen."""
+LAYERED_PARTS_COUNT: Final = 3
+"""How often the shorter shift must fit into the unit. Chosen."""
+FEWEST_UPDATES_COUNT: Final = 2
+"""Optimizer kernels of a burst that ends a step, at least. Chosen."""
+FEWEST_BETWEEN_UPDATES_COUNT: Final = 20
+"""Other kernels between two bursts, more than this. Chosen."""
+ANCHOR_AGREEMENT_SHARE: Final = 0.05
+"""Two ways of finding steps disagree (`anchors-disagree`) if counts differ by more. Chosen."""
+WARM_UP_RATIO: Final = 1.25
+"""A leading step that takes longer than so many medians of the later ones is warm-up. Chosen.
+`SLOW_STEP_RATIO` has the same value for steps anywhere."""
+FEWEST_STEPS_FOR_QUARTILES_COUNT: Final = 8
+"""Of so many steps those between the quartiles of length make the typical step, else all. Chosen."""
+ENOUGH_STEPS_COUNT: Final = 5
+"""Of fewer steady steps the unit inside tells how much varies, and `few-steps` is said. Chosen."""
+FEWEST_INNER_UNITS_COUNT: Final = 4
+"""A unit inside the step is told of if it occurs so often, and at least once a step. Chosen."""
+WORKING_RANK_PARTS_COUNT: Final = 10
+"""A rank works, and counts, if it computes at least one in so many parts of what the busiest does. Chosen."""
+
+# --- Who waits for whom ---------------------------------------------------------------------------------
+
+AGREEING_RECORDS_SHARE: Final = 0.5
+"""Waits that must tell the same offset of record numbers, for numbers to resolve waits. Chosen."""
+EXPLAINED_TOLERANCE_NS: Final = 2_000
+"""Work may end so much after what waited for it began, and still explain it: clock and rounding. Chosen."""
+PRODUCER_TOLERANCE_NS: Final = 2_000
+"""The same for work that is known to be waited for, in a blame chain. Chosen."""
+LONGEST_CHAIN_COUNT: Final = 100_000
+"""Operations that the blame chain of a gap passes; the rest is unresolved. Chosen, to bound the time."""
+EXPLAINED_CLOSE_RATIO: Final = 4
+"""A wait is explained by work that ended within so many usual hand-overs. Chosen."""
+EXPLAINED_CLOSE_NS: Final = 4_000
+"""Within this it is explained in any case. Chosen."""
+FEWEST_EXPLAINED_COUNT: Final = 3
+"""Waits that another stream must explain, for records to be taken as made there. Chosen."""
+EXPLAINED_CANDIDATES_COUNT: Final = 4
+"""Streams that are tried for a kind of record. Chosen."""
+EXPLAINED_LOOKED_BACK_COUNT: Final = 64
+"""Earlier uses of streams by the thread that candidates are taken from. Chosen, to bound the time."""
+EXPLAINED_ROUNDS_COUNT: Final = 3
+"""Times that the order is built again from what the last round resolved. Chosen."""
+GRAPH_EDGE_NS: Final = 5_000
+"""A node that begins within this after another ended may depend on it. Chosen."""
+GRAPH_EDGE_SHARE: Final = 0.9
+"""Replays in which it must do so, for the edge to be taken as real. Chosen."""
+FEWEST_REPLAYS_COUNT: Final = 2
+"""Replays that tell edges, at least. By definition: one is no repetition."""
+REPLAY_CLOCKS_APART_NS: Final = 20_000
+"""A host piece that ends so little before what it waited for is played as after it. Chosen; the clocks of two
+GPUs of a host differ by as much."""
+FEWEST_PEERS_COUNT: Final = 3
+"""Peers from which on a group of NCCL messages is an all-to-all. Rings and pipelines have two neighbours."""
+FEWEST_MESSAGES_COUNT: Final = 4
+"""The same in messages, where peers are unknown: a ring sends and receives one for each neighbour."""
+
+# --- Collectives that are one ---------------------------------------------------------------------------
+
+FEWEST_MET_COUNT: Final = 2
+"""Collectives that must end together, for ranks to be partners. By definition: one may be chance."""
+LEAST_MET_SHARE: Final = 0.9
+"""The same as a share of the rank with fewer of them. Chosen."""
+MET_ENDS_APART_NS: Final = 50_000
+"""Between the ends of one collective, in the median. Clocks of two GPUs of a host differ by some 20 µs."""
+MET_SPREAD_NS: Final = 2_000
+"""How much the distance of ends on one clock may vary. Chosen; other values below for other evidence."""
+MET_SPREAD_SHARE: Final = 0.25
+"""The same as a share of how much the distance of starts varies. Chosen."""
+SIZED_MET_SPREAD_NS: Final = 20_000
+"""The same as `MET_SPREAD_NS` where the size of the group is known. Chosen."""
+FEWEST_PAIRED_COUNT: Final = 2
+"""Collectives of two ranks on two clocks that must pair, where no communicator is told. Chosen."""
+PAIRED_ALIKE_SHARE: Final = 0.98
+"""Pairs that must be the same operation. Chosen."""
+PAIRED_SPREAD_NS: Final = 50_000
+"""How much the distance of ends on two clocks may vary. Chosen; on one clock it is `MET_SPREAD_NS`."""
+PAIRED_SPREAD_SHARE: Final = 0.25
+"""The same as a share of how much the distance of starts varies. Chosen."""
+FARTHEST_SHIFT_COUNT: Final = 256
+"""Collectives that one capture may lack at its beginning, where a communicator is told. Chosen."""
+FARTHEST_UNTOLD_SHIFT_COUNT: Final = 4
+"""The same where none is told. Chosen: a longer shift can fit by chance."""
+SHIFT_SAMPLE_COUNT: Final = 400
+"""Pairs by which shifts are judged. Chosen, to bound the time."""
+SAME_SHIFT_NS: Final = 5_000
+"""Shifts are equally good if distances vary by so much more than at the best. Chosen."""
+SAME_SHIFT_RATIO: Final = 1.5
+"""And by so many times what they vary at the best. Chosen."""
+EVEN_GROUP_NS: Final = 5_000
+"""A further rank belongs to a group if its distances vary by so much more than those of the first. Chosen."""
+EVEN_GROUP_RATIO: Final = 3.0
+"""And by so many times what those vary. Chosen; shifts have 1.5."""
+FEWEST_FOR_DRIFT_COUNT: Final = 8
+"""Collectives that a drift between clocks is told from, at least. Chosen."""
+SHORTEST_FOR_DRIFT_NS: Final = 50_000_000
+"""And the time that they span. Chosen."""
+LARGEST_DRIFT_RATIO: Final = 1e-3
+"""A larger drift is no clock: an offset alone is taken. Chosen; crystals drift by some 1e-5."""
+CLOCK_ROUNDS_COUNT: Final = 3
+"""Times that clocks are laid on each other anew. Chosen."""
+EARLY_RECEIVER_NS: Final = 50_000
+"""A sender may be through so long before a receiver's clock says that it began. Chosen."""
+
+# --- Recomputation and copies ---------------------------------------------------------------------------
+
+SHORTEST_RECOMPUTED_RUN_COUNT: Final = 8
+"""Kernels of the forward pass that must repeat in a row, to be forward work run again. Chosen."""
+SHORTEST_FRESH_PREFIX_COUNT: Final = 4
+"""Kernels that must repeat, for marked work to be run again and not for the first time. Chosen."""
+RECOMPUTED_NAMES_COUNT: Final = 4
+"""Different kernels of such a run: layers of one kernel name repeat themselves in both passes. Chosen."""
+MOST_RECOMPUTED_SHARE: Final = 0.6
+"""Of the backward pass; where more looks like the forward pass, ranges miss some backward work. Chosen."""
+FEWEST_ATTENTION_TURNS_COUNT: Final = 2
+"""Replays of attention between backward kernels: one may be chance where parts are not trained. Chosen."""
+BULK_COPY_BYTES: Final = 65_536
+"""Smaller copies between host and device move no bytes worth a claim: they cost the call. Chosen."""
+MOST_FRESH_OFFLOAD_SHARE: Final = 0.25
+"""Copies of a size that never come back, up to which those of the size are offload. Chosen."""
+
+# --- The wall -------------------------------------------------------------------------------------------
+
+DOMINANT_SHARE: Final = 0.10
+"""Of the step that a loss wall must take, to be the wall. Chosen."""
+DOMINANT_LEAD_SHARE: Final = 0.03
+"""Of the step that it must lead the next by. Chosen."""
+DOMINANT_LED_SHARE: Final = 2 / 3
+"""Of the steady steps that it must lead on. Chosen."""
+MIXED_SHARE: Final = 0.20
+"""Of the step that all loss walls take together, from which on the wall is `mixed`. Chosen."""
+UNKNOWN_SHARE: Final = 0.10
+"""Of the step without an owner, from which on the wall is `unknown`, if no loss exceeds it. Chosen."""
+SHARE_ROUNDING: Final = 1e-9
+"""Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
+NEXT_WALL_SHARE: Final = 0.10
+"""Of what is left without the wall that a loss must take, to be the next. Chosen, as `DOMINANT_SHARE`."""
+NEXT_WALL_OF_FIX_SHARE: Final = 0.10
+"""The same behind a fix."""
+TOLD_CAUSE_SHARE: Final = 0.1
+"""Of the wall that a cause must own, to be named in the verdict. Chosen."""
+TOLD_CAUSES_COUNT: Final = 2
+"""Causes that the verdict names, at most. Chosen."""
+TOLD_CEILING_PARTS_COUNT: Final = 100
+"""The verdict tells a ceiling if it wins at least one in so many parts of the step. Chosen: 1 %."""
+MOSTLY_WAITING_PARTS_COUNT: Final = 2
+"""Communication is said to be waiting if that is at least one in so many parts of it. Chosen: half."""
+STALLED_STEP_RATIO: Final = 1.1
+"""The longest steady step is told of if it takes longer than so many medians. Chosen."""
+
+# --- What is large enough: several values for one question, to be unified -------------------------------
+
+ASKED_CAUSE_SHARE: Final = 0.005
+"""Of the typical step that a cause must own, for a ceiling to be worked out. Chosen.
+`FIXED_CAUSE_SHARE` asks for 1 %, `UNRESOLVED_SHARE` for 3 %."""
+ASKED_CAUSES_COUNT: Final = 12
+"""Causes for which a ceiling is worked out. Chosen, to bound the time."""
+FIXED_CAUSE_SHARE: Final = 0.01
+"""A cause that could not win this share of the typical step gets no fix. Chosen."""
+UNRESOLVED_SHARE: Final = 0.03
+"""Of the typical step without an owner, or of one rank that others may explain, that is warned of. Chosen."""
+UNMATCHED_KERNEL_SHARE: Final = 0.01
+"""Of the step; kernels that no pattern knows are told of above it. Chosen; the README names it."""
+MATERIAL_CALLS_SHARE: Final = 0.01
+"""Of operations, their time, launches or the capture that is affected, for a finding on calls. Chosen."""
+PROFILER_OVERHEAD_SHARE: Final = 0.01
+"""Of the window that the profiler took from one process, for `profiler-overhead` to be said. Chosen."""
+GRAVE_PROFILER_OVERHEAD_SHARE: Final = 0.05
+"""The same for it to be a warning. Chosen."""
+RANGES_A_LAUNCH_RATIO: Final = 3
+"""Ranges of PyTorch operators by launches, from which on `emit-nvtx` is said. Chosen."""
+FEWEST_OPERATOR_RANGES_COUNT: Final = 10
+"""And so many of them. Chosen."""
+UNMATCHED_COLLECTIVES_SHARE: Final = 0.05
+"""Of collectives that met no peer, for a finding on it. Chosen."""
+ENDS_FAR_APART_NS: Final = 200_000
+"""Ends of one collective so far apart on one clock are a finding. Chosen."""
+CAPTURES_APART_NS: Final = 600_000_000_000
+"""Captures that began farther apart are not of one job: clocks and queues set apart minutes at most."""
+MATERIAL_KERNEL_SHARE: Final = 0.01
+"""Of a rank's compute that a kernel must take, to decide which ranks do the same work. Chosen."""
+
+# --- Memory ---------------------------------------------------------------------------------------------
+
+HIGH_HEADROOM_SHARE: Final = 0.05
+"""Of capacity left at the peak, below which pressure is high. Chosen."""
+NEAR_HEADROOM_SHARE: Final = 0.15
+"""The same for near. Chosen."""
+AMPLE_HEADROOM_SHARE: Final = 0.3
+"""With so much left, recomputation and offload are not taken for pressure. Chosen."""
+RECOMPUTED_WORK_SHARE: Final = 0.01
+"""Of compute work run again, from which on it tells of pressure. Chosen."""
+OFFLOADED_BYTES: Final = 1 << 26
+"""Moved to the host and back in a step, from which on it tells of pressure. Chosen."""
+
+# --- Compute and overlap --------------------------------------------------------------------------------
+
+SMALL_GEMM_NS: Final = 50_000
+"""Matrix multiplications below are small. Chosen."""
+FEWEST_SMALL_RUN_COUNT: Final = 4
+"""Small ones in a row that could be one grouped multiplication. Chosen."""
+LOW_OCCUPANCY_SHARE: Final = 0.25
+"""Of the warps of a multiprocessor; kernels below, not made for it, are told of. Chosen."""
+KNOWN_PRECISION_SHARE: Final = 0.5
+"""Of multiplications in the leading precision, for MFU to be told. Chosen."""
+UNKNOWN_PRECISION_SHARE: Final = 0.05
+"""Of multiplications whose precision no name tells, for it to count as one of the run's. Chosen."""
+FEWEST_BESIDE_COUNT: Final = 5
+"""Kernels of a shape alone, and beside communication, that a slow-down is told from. Chosen."""
+BESIDE_SHARE: Final = 0.5
+"""Of a kernel that communication must cover, for it to have run beside. Chosen."""
+LIKE_KERNELS_RATIO: Final = 1.5
+"""Long by short kernels of a shape alone, up to which they count as alike. Chosen."""
+SHORT_KERNELS_SHARE: Final = 0.1
+"""Which of them are the short ones: this quantile. Chosen."""
+LONG_KERNELS_SHARE: Final = 0.9
+"""Which are the long ones. Chosen."""
+
+# --- Host -----------------------------------------------------------------------------------------------
+
+READY_NS: Final = 10_000
+"""Work that has been ready for so long waits for more than the latency of its launch. Chosen."""
+HELD_BEHIND_NS: Final = 5_000
+"""A held kernel begins within this after the one that held it. Chosen."""
+HELD_LOOKED_BACK_COUNT: Final = 8
+"""Kernels before it that may have held it. Chosen, to bound the time."""
+FEWEST_CPU_SAMPLES_COUNT: Final = 20
+"""CPU samples that tell where a thread's time went, at least. Chosen."""
+LAUNCH_BOUND_SHARE: Final = 0.5
+"""Of launches that outlast what they launch, above which a rank may be launch-bound. Chosen: most."""
+
+# --- Steps played again for an answer (those of `whatif` stand in its modules) --------------------------
+
+FEWEST_PLAYED_WINDOWS_COUNT: Final = 2
+"""Windows that a replay is made of: one is played, another checks it. By definition."""
+PATH_ERROR_SHARE: Final = 0.01
+"""How far steps simulated unchanged may be off, for their critical path to be shown. Chosen."""
+UPPER_BOUND_ERROR_SHARE: Final = 0.02
+"""The same for the upper bounds of causes. Chosen."""
+FIX_ERROR_SHARE: Final = 0.05
+"""How far steps simulated with the latencies of the other steps may be off, for gains of fixes. Chosen."""
+UPPER_BOUND_OPERATIONS_COUNT: Final = 12_000
+"""Operations that are simulated for upper bounds, of all ranks together. Chosen: every rank asks for some."""
+FIX_OPERATIONS_COUNT: Final = 30_000
+"""The same for gains of fixes and the critical path. Chosen, to bound the time."""
+FIX_REFUSED_OPERATIONS_COUNT: Final = 60_000
+"""Where two steps hold more, nothing is simulated for them; `wallscope whatif` simulates more."""
+ASKED_OPERATIONS_COUNT: Final = 160_000
+"""The same for `wallscope whatif`. Chosen."""
+
+# --- Ranks ----------------------------------------------------------------------------------------------
+
+LATE_SHARE: Final = 0.01
+"""Of the step that a rank must be late, net, to hold the job up. Chosen."""
+LATE_IN_TURN_SHARE: Final = 0.05
+"""The same on some steps alone. Chosen."""
+LATE_STEPS_SHARE: Final = 2 / 3
+"""Of the steps on which it must be late, to be so repeatedly. Chosen."""
+FEWEST_LATE_STEPS_COUNT: Final = 3
+"""Steps that tell that, at least. Chosen."""
+LATE_OF_ALL_SHARE: Final = 0.004
+"""Of all time that a rank must be late in turn, together. Chosen."""
+UNEVEN_STAGES_SHARE: Final = 0.03
+"""Of the step that a pipeline stage must work longer than the others, to be uneven. Chosen."""
+COMPARED_PEERS_COUNT: Final = 8
+"""Peers that a late rank is compared with. Chosen, to bound the time."""
+SAME_KERNEL_COUNT_SHARE: Final = 0.005
+"""A rank runs as many kernels as its peers if counts differ by no more. Chosen."""
+MOST_OF_LATENESS_SHARE: Final = 0.6
+"""Of what a rank takes longer that a reason must explain. Chosen."""
+SLOWED_ALIKE_SHARE: Final = 0.5
+"""How unevenly kernels may be slowed, for a slower clock to be the reason. Chosen."""
+TOLD_WAIT_SHARE: Final = 0.25
+"""Of the time in collectives that is waiting, from which on the verdict of a job tells it. Chosen."""
+TOLD_JITTER_SHARE: Final = 0.02
+"""Of the step that ranks wait in turns, from which on the verdict tells it. Chosen."""
+
+# --- Comparisons: docs/diff.md measures how often they are wrong ----------------------------------------
+
+MARGIN_SHARE: Final = 0.02
+"""Changes of the step up to this are none, if not said otherwise. Measured: docs/diff.md. `wallscope diff`
+and its help spell it again."""
+MARGIN_NS: Final = 10_000
+"""Changes up to this are none either. Measured: docs/diff.md."""
+CONFIDENCE_SHARE: Final = 0.95
+"""Of the interval of a ratio. Convention."""
+FEWEST_STEPS_FOR_SPREAD_COUNT: Final = 5
+"""Steps that tell how much a side varies, at least. Chosen; as many as `ENOUGH_STEPS_COUNT`."""
+SLOW_STEP_RATIO: Final = 1.25
+"""Steps that take longer than so many medians may be left out as slow. Chosen; as `WARM_UP_RATIO`."""
+OUTLYING_DEVIATIONS_COUNT: Final = 3
+"""And lie so many deviations above the median. Convention."""
+USUAL_STEPS_SHARE: Final = 0.75
+"""Of the steps that must be usual, for slow ones to be left out. The quartiles leave out slow ones then."""
+RESAMPLES_COUNT: Final = 600
+"""Draws of the bootstrap. Measured: docs/diff.md."""
+DETECTED_SHARE: Final = 0.8
+"""Chance with which the change that is called detectable is found. Convention for the power of a test."""
+MOST_CORRELATED_RATIO: Final = 0.9
+"""Correlation of neighbouring steps, at most. Chosen: beyond it no number of steps tells anything."""
+ASSUMED_OFF_SHARE: Final = 0.02
+"""How far a run is taken to be off, either way, where nothing tells how much runs differ. docs/diff.md."""
+FEWEST_DEGREES_OF_NOISE_COUNT: Final = 2
+"""Degrees of freedom of records that tell how much runs differ, at least. Chosen."""
+OTHER_WORK_SHARE: Final = 0.5
+"""Of compute kernels that both sides share, below which they do other work and have no verdict. Chosen."""
+LIKE_WORK_SHARE: Final = 0.9
+"""The same from which on they do the same work. Chosen."""
+UNTOLD_PART_SHARE: Final = 0.05
+"""Of an axis unsplit, above which a side does not tell waiting from moving. docs/ranks.md names it."""
+LIKE_OPERATIONS_RATIO: Final = Fraction(9, 10)
+"""Fewer by more runs of an operation, from which on differently named ones can be the same. Chosen."""
+HIDDEN_CHANGE_SHARE: Final = 0.1
+"""Of communication that must be hidden more or less, for overlap to be the explanation. Chosen."""
+EXPLAINED_SHARE: Final = 0.002
+"""Of base's step that a queue drain must change, to be an explanation. Chosen."""
+MORE_KERNELS_RATIO: Final = Fraction(12, 10)
+"""More by fewer kernels, above which fusion is the explanation. Chosen."""
+MORE_VOLUME_RATIO: Final = 1.05
+"""Bytes of an axis by those of the other side, above which volume is an explanation. Chosen."""
+MORE_SLOW_STEPS_SHARE: Final = 0.05
+"""By which the share of slow steps must differ, to be an explanation. Chosen."""
+MORE_SLOW_STEPS_COUNT: Final = 2
+"""And by so many steps. Chosen."""
+
+# --- Fixes and plans ------------------------------------------------------------------------------------
+
+SHOWN_FIXES_COUNT: Final = 5
+"""Fixes of the first screen. Chosen."""
+FIXES_OF_A_CAUSE_COUNT: Final = 2
+"""Of one cause before those of others. Chosen."""
+LONG_SEQUENCE_COUNT: Final = 8_192
+"""Tokens; longer sequences ask for context parallelism. Chosen."""
+TOKENS_OF_A_RANK_COUNT: Final = 4_096
+"""Tokens of a sequence for each rank of context parallelism; twice as many on a rack. Chosen."""
+TENSOR_FOR_CONTEXT_FROM_COUNT: Final = 131_072
+"""Tokens from which on tensor parallelism takes a part of context parallelism, on a rack. Chosen."""
+TENSOR_FOR_CONTEXT_COUNT: Final = 4
+"""Ranks of tensor parallelism then. Chosen."""
+MEANT_KEY_RATIO: Final = 0.9
+"""Likeness (difflib) from which on an unknown key is taken for a misspelt one. Chosen."""
+
+# --- What is worth a line on a screen or page -----------------------------------------------------------
+
+SHOWN_LOSS_SHARE: Final = 0.001
+"""Of the typical step that a loss must own, for the list of causes. Chosen."""
+SHOWN_HOST_SHARE: Final = 0.001
+"""The same for calls that drain the queue and work that was held. Chosen."""
+SHOWN_WIN_SHARE: Final = 0.001
+"""Of the step that a replay must win, to be told as more than nothing. Chosen."""
+SHOWN_CHANGE_SHARE: Final = 0.001
+"""Of base's step that a cause must change, for the first screen of a comparison. Chosen."""
+SHOWN_COMPUTE_SHARE: Final = 0.05
+"""Of compute work that a trait of kernels must have, to be told. Chosen."""
+SHOWN_OVERLAP_TAX_SHARE: Final = 0.01
+"""By which kernels beside communication must be slowed, to be told. Chosen."""
+SHOWN_COPY_BYTES: Final = 1 << 16
+"""Of a copy in the mean, from which on its bandwidth is told. The same as `BULK_COPY_BYTES`."""
