@@ -206,8 +206,7 @@ def replay_window(
     """
     waits = evidence.waits
     own = _issued_between(ranks, waits, begin_ns, until_ns)
-    issuers = np.unique(own["rank_id"].to_numpy()).tolist()
-    drained = [evidence.drained[rank.rank_id] for rank in ranks if rank.rank_id in issuers]
+    drained = [evidence.drained[rank.rank_id] for rank in ranks]
     pieces, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
     given_back = _releasing(evidence, np.asarray(pieces.call))
     return ReplayWindow(
