@@ -20,8 +20,8 @@ from fixtures.mutation.good import CONFIGURATIONS
 
 with atheris.instrument_imports(include=["wallscope", "tomllib", "yaml"]):
     from benchmarks.inputs import good_inputs
+    from wallscope.advice.configuration import read_configuration
     from wallscope.errors import WallscopeError
-    from wallscope.fixes.configuration import read_configuration
     from wallscope.model.analysis import PackedProfile
     from wallscope.model.profile import PROFILE_SCHEMA
     from wallscope.profile import unpacked

@@ -13,9 +13,9 @@ from pathlib import Path
 from fixtures import example
 from wallscope.analysis import Options, accounted, report_of
 from wallscope.compare import Asked, Side, compared, comparison_report, gate_of
-from wallscope.render.comparison_page import comparison_page
-from wallscope.render.page import page
 from wallscope.sides import runs_of
+from wallscope.views.comparison_page import comparison_page
+from wallscope.views.page import page
 
 _WIDTH, _HEIGHT = 1200, 780
 _SLOWER_READ_NS = 300_000

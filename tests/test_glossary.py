@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from wallscope.fixes.notes import finding_notes
+from wallscope.advice.explain import finding_notes
 from wallscope.glossary import page
 from wallscope.model.catalogue import catalogue
 from wallscope.model.kinds import DeviceState, Wall
-from wallscope.render.words import STATE_WORDS, WALL_WORDS
+from wallscope.views.words import STATE_WORDS, WALL_WORDS
 
 PATH = Path(__file__).resolve().parent.parent / "docs" / "glossary.md"
 

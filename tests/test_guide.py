@@ -8,8 +8,8 @@ from rich.console import Console
 
 from fixtures.example import write_example
 from wallscope.analysis import Options, analyze
-from wallscope.render.capture_help import capture_help
-from wallscope.render.terminal import summary
+from wallscope.views.capture_help import capture_help
+from wallscope.views.terminal import summary
 
 GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guide.md"
 

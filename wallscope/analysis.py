@@ -123,7 +123,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     configuration = RunConfiguration()
     odd: tuple[Finding, ...] = ()
     if options.configuration is not None:
-        from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
+        from wallscope.advice.configuration import read_configuration  # noqa: PLC0415
 
         read = read_configuration(options.configuration)
         configuration, odd = read.configuration, read.findings
@@ -136,14 +136,14 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     spoken = _spoken(parts, division, facts, evidence, options, configuration)
     analysis, own = spoken.analysis, spoken.profiles
 
-    from wallscope.fixes import asked_of_replay, with_fixes  # noqa: PLC0415
-    from wallscope.fixes.seen import seen  # noqa: PLC0415
+    from wallscope.advice.advise import add_fixes, replay_questions  # noqa: PLC0415
+    from wallscope.advice.trace_facts import collect_trace_facts  # noqa: PLC0415
 
-    trace = seen(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
+    trace = collect_trace_facts(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
-    fixed = with_fixes(analysis, configuration, trace, names)
+    fixed = add_fixes(analysis, configuration, trace, names)
     replays = Replays(parts, facts, evidence, spoken.place, analysis.ranks[spoken.place])
-    asked = {fix.id: asked_of_replay(fix) for fix in first_screen(fixed.fixes or ())}
+    asked = {fix.id: replay_questions(fix) for fix in first_screen(fixed.fixes or ())}
     if any(asked.values()):
         progress("playing steps again")
         answer, packed = both(
@@ -157,7 +157,7 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
 
 def _have_rules() -> None:
     """Read the rules for fixes before they are asked; they need pydantic, which takes long to load."""
-    from wallscope.fixes.rules import shipped_rules  # noqa: PLC0415
+    from wallscope.advice.rules import shipped_rules  # noqa: PLC0415
 
     shipped_rules()
 

@@ -28,10 +28,10 @@ from wallscope.model.exported import TABLES
 from wallscope.model.selection import Selection
 from wallscope.model.throughput import StepFacts
 from wallscope.render.document import document
-from wallscope.render.notebook import FIGURES, card, comparison_card
 from wallscope.sides import captures, runs_of
 from wallscope.thresholds import MARGIN_SHARE
 from wallscope.timeline.axes import stream_axes
+from wallscope.views.notebook import FIGURES, card, comparison_card
 from wallscope.walls.exported import ANSWER_TABLES, answer_frame
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Result:
     @cached_property
     def report(self) -> str:
         """The whole report as one page of HTML that works offline; of a job without timelines and gaps."""
-        from wallscope.render.page import page  # noqa: PLC0415  # jinja2 is for this alone
+        from wallscope.views.page import page  # noqa: PLC0415  # jinja2 is for this alone
 
         if self._found is None:
             return page(job_report(self.analysis, rejoined(self.analysis)))
@@ -127,7 +127,7 @@ class Result:
 
     def to_markdown(self) -> str:
         """The answer as Markdown, for a pull request."""
-        from wallscope.render.markdown import markdown  # noqa: PLC0415  # only when asked for
+        from wallscope.views.markdown import markdown  # noqa: PLC0415  # only when asked for
 
         return markdown(self.analysis)
 
@@ -160,7 +160,7 @@ class ComparisonResult:
     @cached_property
     def report(self) -> str:
         """The comparison as one page of HTML that works offline."""
-        from wallscope.render.comparison_page import comparison_page  # noqa: PLC0415  # as above
+        from wallscope.views.comparison_page import comparison_page  # noqa: PLC0415  # as above
 
         return comparison_page(comparison_report(self.comparison, *self._sides, self._rank))
 
@@ -178,7 +178,7 @@ class ComparisonResult:
 
     def to_markdown(self) -> str:
         """The comparison as Markdown, for a pull request."""
-        from wallscope.render.comparison_markdown import comparison_markdown  # noqa: PLC0415  # same
+        from wallscope.views.comparison_markdown import comparison_markdown  # noqa: PLC0415  # same
 
         return comparison_markdown(self.comparison)
 

@@ -13,7 +13,8 @@ WallscopeError                  one clear line and exit code 2; never a tracebac
 ├── ProfileError                a profile or a JSON answer is damaged or of another version
 ├── ComparisonError             two sides cannot be compared as asked
 ├── StoreError                  a store of profiles cannot be read or written, or lacks what is asked for
-└── OutputError                 a result cannot be written where the user asked for it
+├── OutputError                 a result cannot be written where the user asked for it
+└── InternalError               results break a law that they must keep: a defect of wallscope, exit code 70
 
 The text of each says which file, what is wrong, and what to do.
 """
@@ -73,3 +74,7 @@ class StoreError(WallscopeError):
 
 class OutputError(WallscopeError):
     """A result cannot be written to the place that the user named."""
+
+
+class InternalError(WallscopeError):
+    """Results break a law that they must keep: a defect of wallscope, not of the input."""

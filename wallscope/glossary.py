@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from wallscope.fixes.notes import CauseNote, cause_notes, finding_notes
+from wallscope.advice.explain import CauseNote, cause_notes, finding_notes
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.kinds import Wall
-from wallscope.render.details import STATE_NAMES
-from wallscope.render.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS
 from wallscope.timeline.kinds import shipped_rules
+from wallscope.views.details import STATE_NAMES
+from wallscope.views.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS
 
 _HEAD = """# Glossary
 

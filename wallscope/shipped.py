@@ -1,12 +1,14 @@
-"""Files that travel with the package: the top-level folders `queries/` and `reports/`.
+"""Files that are shipped: tables of the package, and the top-level folders `queries/` and `reports/`.
 
-A wheel holds them inside the package; a checkout, editable installs too, has them beside it.
+A wheel holds those folders inside the package; a checkout, editable installs too, has them next to it.
 """
 
+import tomllib
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 
 @cache
@@ -23,6 +25,22 @@ def query(name: str) -> str:
         FileNotFoundError: no such query is shipped.
     """
     return (_folder("queries") / f"{name}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def toml(path: str) -> dict[str, Any]:
+    """Return the content of a TOML file by its path in the package; not to be changed.
+
+    Raises:
+        FileNotFoundError: no such file is shipped.
+    """
+    return tomllib.loads((files("wallscope") / path).read_text(encoding="utf-8"))
+
+
+def toml_paths(folder: str) -> list[str]:
+    """Return the paths in the package of the TOML files of a folder, in the order of their names."""
+    names = sorted(entry.name for entry in (files("wallscope") / folder).iterdir())
+    return [f"{folder}/{name}" for name in names if name.endswith(".toml")]
 
 
 def report(name: str) -> str:

@@ -59,6 +59,10 @@ AGREEING_RECORDS_SHARE: Final = 0.5
 """Waits that must tell the same offset of record numbers, for numbers to resolve waits. Chosen."""
 EXPLAINED_TOLERANCE_NS: Final = 2_000
 """Work may end so much after what waited for it began, and still explain it: clock and rounding. Chosen."""
+PRODUCER_TOLERANCE_NS: Final = 2_000
+"""The same for work that is known to be waited for, in a blame chain. Chosen."""
+LONGEST_CHAIN_COUNT: Final = 100_000
+"""Operations that the blame chain of a gap passes; the rest is unresolved. Chosen, to bound the time."""
 EXPLAINED_CLOSE_RATIO: Final = 4
 """A wait is explained by work that ended within so many usual hand-overs. Chosen."""
 EXPLAINED_CLOSE_NS: Final = 4_000

@@ -1,6 +1,7 @@
 import pytest
 
 import wallscope.analysis
+from wallscope.errors import InternalError
 
 
 class Panic(BaseException):
@@ -10,6 +11,7 @@ class Panic(BaseException):
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
+        pytest.param(InternalError("a law is broken"), 70, "internal error; please report", id="broken law"),
         pytest.param(ValueError("a bug"), 70, "internal error; please report", id="bug"),
         pytest.param(Panic("a bug of a library"), 70, "internal error; please report", id="panic"),
         pytest.param(MemoryError(), 2, "not enough memory — raise the limit", id="no memory"),

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from fixtures.export import ExportWriter
 from wallscope.cli.capture_help import capture_help
 from wallscope.model.capture import Finding, Severity
-from wallscope.render import capture_help as help_module
+from wallscope.views import capture_help as help_module
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 NOT_BY_CAPTURE = {

@@ -48,7 +48,7 @@ def test_a_gap_that_takes_too_many_steps_is_unresolved_where_the_walk_stopped(wa
         *(Op(0, 10 * at, 10 * at + 10, "copy") for at in range(1, 6)),
         Op(0, 60, 70, "compute"),
     )
-    with walking(4), patch.object(gaps, "_MOST_STEPS", steps):
+    with walking(4), patch.object(gaps, "LONGEST_CHAIN_COUNT", steps):
         links = found(in_order(Trace(ops)))
 
     explained = min(steps + 1, 5)

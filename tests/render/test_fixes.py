@@ -8,7 +8,7 @@ from rich.console import Console
 
 from wallscope.model.fixes import Fix, Precondition, Setting
 from wallscope.model.kinds import Wall
-from wallscope.render.fixes import fixes
+from wallscope.views.fixes import fixes
 
 
 def fix(name, **told):

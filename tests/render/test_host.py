@@ -9,7 +9,8 @@ from rich.console import Console
 
 from wallscope.model.host import BlockingCall, CpuTime, HostAhead, HostDetails, LaunchCost, Serialisation
 from wallscope.model.metrics import GpuMetric, GpuMetrics, MetricMean
-from wallscope.render.host import gpu_metrics, host
+from wallscope.render.grids import render_section
+from wallscope.views.sections.depth import build_details, build_host, tabulate_metrics
 
 STEP_NS = 50_000_000
 NOTHING = HostDetails((), None, None, None, None)
@@ -22,12 +23,12 @@ SERIAL = Serialisation(1, 3.0, 900_000, 2.0, 400_000, 0)
 
 def told(section):
     page = io.StringIO()
-    Console(file=page, width=100, markup=False, highlight=False).print(section)
+    Console(file=page, width=100, markup=False, highlight=False).print(render_section(section))
     return " ".join(page.getvalue().split())
 
 
 def of(details):
-    return host(SimpleNamespace(host_details=details, typical=SimpleNamespace(step_ns=STEP_NS)))
+    return build_host(SimpleNamespace(host_details=details, typical=SimpleNamespace(step_ns=STEP_NS)))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_long_ranges_are_told_by_their_end():
 )
 def test_gpu_metrics_are_told_with_whose_they_are(exclusive, expected):
     metrics = GpuMetrics(0, 500, exclusive, (MetricMean(GpuMetric.TENSOR_ACTIVE, 0.31, 500),))
-    section = told(gpu_metrics(SimpleNamespace(gpu_metrics=metrics)))
+    section = told(tabulate_metrics(metrics, "typical step"))
 
     assert "tensor-active 31.0 % 500" in section
     assert expected in section
@@ -110,4 +111,15 @@ def test_gpu_metrics_are_told_with_whose_they_are(exclusive, expected):
 
 @pytest.mark.parametrize("metrics", [None, GpuMetrics(0, 0, None, ())])
 def test_metrics_that_were_not_sampled_have_no_section(metrics):
-    assert gpu_metrics(SimpleNamespace(gpu_metrics=metrics)) is None
+    rank = SimpleNamespace(
+        gpu_metrics=metrics,
+        communication=SimpleNamespace(operations=()),
+        compute=(),
+        compute_details=None,
+        memory=SimpleNamespace(copies=()),
+        host_details=None,
+        unmatched_kernels=(),
+        typical=SimpleNamespace(step_ns=STEP_NS),
+    )
+    analysis = SimpleNamespace(anchor=SimpleNamespace(typical="typical step"))
+    assert list(build_details(analysis, rank)) == []

@@ -8,7 +8,7 @@ from rich.console import Console, Group
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks import job_of
-from wallscope.render.job import job_sections, job_verdict
+from wallscope.views.job import job_sections, job_verdict
 from wallscope.walls.diagnosis import decided
 
 STAGES, REPLICAS, MICRO_BATCHES, STEPS = 2, 8, 4, 8

@@ -7,8 +7,8 @@ from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
 from fixtures.simulation.writing import write_run
 from wallscope.analysis import Options, accounted, report_of
-from wallscope.render.page import page
-from wallscope.render.sections.job import job
+from wallscope.views.page import page
+from wallscope.views.sections.job import job
 
 
 def thread(computed_us):

@@ -12,8 +12,8 @@ from wallscope.analysis import Options, analyze
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.fixes import Fix, Precondition, Setting
 from wallscope.model.kinds import Wall
-from wallscope.render.markdown import MOST_BYTES, markdown
 from wallscope.render.markdown_text import code, escaped
+from wallscope.views.markdown import MOST_BYTES, markdown
 
 HOSTILE = (
     "\n::set-output name=x::y\r\n# h | `a` **b** <img src=x onerror=alert(1)> [l](https://x.invalid)"

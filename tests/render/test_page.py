@@ -17,8 +17,8 @@ from wallscope import units
 from wallscope.analysis import Options, accounted, report_of
 from wallscope.model.fixes import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.kinds import Wall
-from wallscope.render.page import page
 from wallscope.render.timeline_pack import pack
+from wallscope.views.page import page
 
 HOSTILE = (
     "evil</script><script>alert(1)</script>\x1b[31m\r\n::set-output name=x::y\u202e\u2028"

@@ -13,7 +13,7 @@ from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
 from wallscope.analysis import Options, accounted, report_of
 from wallscope.model.report import SHOWN_OPERATIONS
-from wallscope.render.page import page
+from wallscope.views.page import page
 
 _ZOOMED = """async () => {
   const canvas = document.getElementById("canvas"), frames = [];

@@ -6,7 +6,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from wallscope.analysis import Options, what_if
 from wallscope.model.whatif import Asked, Question
-from wallscope.render.whatif import whatif_summary
+from wallscope.views.whatif import whatif_summary
 
 STORIES = {story.name: story.program for story in stories()}
 QUESTIONS = (Question("scale", "communication", 0.0), Question("scale", "think", 0.5))

@@ -8,7 +8,7 @@ from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES
 from wallscope.model.kinds import CopyCause, DeviceState, LinkKind
 from wallscope.walls.causes import caused, operation_causes
 from wallscope.walls.gaps import NO_SLACK
-from wallscope.walls.slices import Told
+from wallscope.walls.slices import Slices
 
 OPS = (
     Op(0, 0, 10, "compute"),  # 0
@@ -51,7 +51,7 @@ def test_what_each_operation_stands_for():
 def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
     """The cause of one piece."""
     nothing = np.array([-1])
-    piece = Told(
+    piece = Slices(
         window=np.array([0]),
         start_ns=np.array([0]),
         end_ns=np.array([1]),

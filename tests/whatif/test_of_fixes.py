@@ -8,9 +8,9 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
+from wallscope.advice.advise import replay_questions
+from wallscope.advice.rules import read_rules, shipped_rules
 from wallscope.analysis import Options, accounted, what_if
-from wallscope.fixes import asked_of_replay
-from wallscope.fixes.rules import read_rules, shipped_rules
 from wallscope.model.catalogue import catalogue
 from wallscope.model.kinds import Axis, ComputeCategory
 from wallscope.model.whatif import Asked, Question
@@ -47,7 +47,7 @@ def test_a_fix_is_told_what_its_questions_win_together(tmp_path, story, won_ns):
     assert analysis.replay.check.error_median < 0.05
     assert {name: told[name].replay.won_ns for name in won_ns} == won_ns
     for fix in told.values():
-        assert set(fix.replay.questions) <= set(asked_of_replay(fix))
+        assert set(fix.replay.questions) <= set(replay_questions(fix))
         asked = what_if(path, Options(), Asked(fix.replay.questions), lambda _: None).answers[-1]
         assert (asked.step_ns, asked.next_wall) == (fix.replay.step_ns, fix.replay.next_wall)
 

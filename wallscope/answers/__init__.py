@@ -118,6 +118,6 @@ def answer_of(made: "Accounted", progress: Progress, *, with_page: bool) -> Answ
     if not with_page:
         return Answer(made.analysis, text)
     from wallscope.analysis import report_of  # noqa: PLC0415  # only the page needs it
-    from wallscope.render.page import page  # noqa: PLC0415  # same
+    from wallscope.views.page import page  # noqa: PLC0415  # same
 
     return Answer(made.analysis, text, page(report_of(made, progress)))

@@ -7,6 +7,7 @@ wallscope itself; 130 interrupted.
 import sys
 import traceback
 from io import TextIOWrapper
+from typing import NoReturn
 
 import typer
 
@@ -25,7 +26,7 @@ from wallscope.cli.recipe import install_recipe
 from wallscope.cli.record import record
 from wallscope.cli.tables import kernels, ranges, steps
 from wallscope.cli.whatif import whatif
-from wallscope.errors import WallscopeError
+from wallscope.errors import InternalError, WallscopeError
 from wallscope.render.foreign import visible
 from wallscope.tuning import tune
 
@@ -82,6 +83,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows a question mark
     try:
         app()
+    except InternalError:
+        _report_defect()
     except WallscopeError as error:
         sys.stderr.write(f"wallscope: {visible(str(error), most=2_000)}\n")
         sys.exit(USAGE)
@@ -91,8 +94,10 @@ def main() -> None:
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
-        traceback.print_exc()
-        sys.stderr.write(
-            f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n"
-        )
-        sys.exit(INTERNAL)
+        _report_defect()
+
+
+def _report_defect() -> NoReturn:
+    traceback.print_exc()
+    sys.stderr.write(f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n")
+    sys.exit(INTERNAL)

@@ -32,24 +32,24 @@ def advise(  # noqa: PLR0913  # options are parameters
     ] = None,
 ) -> None:
     """Plan a run without a trace: a layout that can be, and what to do first, next and last."""
+    from wallscope.advice.parallel_layout import parse_sizes  # noqa: PLC0415
+    from wallscope.advice.plan import PRECISIONS, PlanRequest, plan_run  # noqa: PLC0415
+    from wallscope.advice.published import find_machine, find_model  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415  # keeps --help fast
-    from wallscope.fixes.advise import PRECISIONS, Wanted, advised, given_sizes  # noqa: PLC0415
-    from wallscope.fixes.hardware import machine  # noqa: PLC0415
-    from wallscope.fixes.published import model as family  # noqa: PLC0415
-    from wallscope.render.advice import advice_summary  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.views.advice import advice_summary  # noqa: PLC0415
 
     check_output(json, inputs=())
     if precision not in PRECISIONS:
         raise OptionError(f"--precision {precision} — is not known — name one of {', '.join(PRECISIONS)}")
-    plan = advised(
-        Wanted(
-            family(model),
-            machine(hardware),
+    plan = plan_run(
+        PlanRequest(
+            find_model(model),
+            find_machine(hardware),
             gpus,
             seq_length,
             precision,
-            given_sizes(layout),
+            parse_sizes(layout),
             global_batch,
             micro_batch,
         )

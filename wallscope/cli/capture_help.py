@@ -27,7 +27,7 @@ def capture_help(
     verbose: Verbose = False,
 ) -> None:
     """Show how to capture: the command of nsys and the settings of the framework."""
-    from wallscope.render.capture_help import capture_help as shown  # noqa: PLC0415  # keeps --help fast
+    from wallscope.views.capture_help import capture_help as shown  # noqa: PLC0415  # keeps --help fast
 
     talkative(verbose=verbose)
     if file is None:

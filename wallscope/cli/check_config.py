@@ -28,16 +28,17 @@ def check_config(
     ] = None,
 ) -> None:
     """Say what would stop a run, or silently do nothing, before it starts; exit code 1 if it would stop."""
-    from wallscope.fixes.checks import check  # noqa: PLC0415  # keeps --help fast
-    from wallscope.fixes.configuration import read_configuration  # noqa: PLC0415
-    from wallscope.fixes.hardware import machine  # noqa: PLC0415
+    from wallscope.advice.configuration import read_configuration  # noqa: PLC0415  # keeps --help fast
+    from wallscope.advice.preconditions import check_configuration  # noqa: PLC0415
+    from wallscope.advice.published import find_machine  # noqa: PLC0415
     from wallscope.model.configuration import TraceFacts  # noqa: PLC0415
-    from wallscope.render.checks import check_summary  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.views.checks import check_summary  # noqa: PLC0415
 
     check_output(json, inputs=(file,))
-    machine_facts = machine(hardware).facts() if hardware is not None else TraceFacts()
-    found = check(read_configuration(file), machine_facts)
+    machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()
+    read = read_configuration(file)
+    found = check_configuration(read.configuration, machine_facts, read.findings)
     if json is not None:
         write_whole(json, document(found))
     if json is None or str(json) != "-":

@@ -60,10 +60,11 @@ def diff(  # noqa: PLR0913  # options are parameters
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
     from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
-    from wallscope.render import comparison_markdown, document  # noqa: PLC0415
-    from wallscope.render import junit as xml  # noqa: PLC0415
-    from wallscope.render.comparison import comparison_summary  # noqa: PLC0415
+    from wallscope.render import document  # noqa: PLC0415
     from wallscope.sides import captures, runs_of  # noqa: PLC0415
+    from wallscope.views import comparison_markdown  # noqa: PLC0415
+    from wallscope.views import junit as xml  # noqa: PLC0415
+    from wallscope.views.comparison import comparison_summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     asked = Asked(
@@ -98,7 +99,7 @@ def diff(  # noqa: PLR0913  # options are parameters
         write_whole(markdown, comparison_markdown.comparison_markdown(found))
     if html is not None:
         from wallscope.compare import comparison_report  # noqa: PLC0415  # only the page needs it
-        from wallscope.render.comparison_page import comparison_page  # noqa: PLC0415
+        from wallscope.views.comparison_page import comparison_page  # noqa: PLC0415
 
         write_whole(html, comparison_page(comparison_report(found, *sides, asked.rank)))
     if junit is not None:

@@ -16,7 +16,7 @@ def explain(
     ],
 ) -> None:
     """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
-    from wallscope.fixes import explained  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.explanation import explanation  # noqa: PLC0415
+    from wallscope.advice.explain import explain_word  # noqa: PLC0415  # keeps --help fast
+    from wallscope.views.explanation import explanation  # noqa: PLC0415
 
-    print_out(explanation(explained(word)))
+    print_out(explanation(explain_word(word)))

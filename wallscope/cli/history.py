@@ -21,7 +21,7 @@ def history(  # options are parameters
 ) -> None:
     """List a time of the typical step by commit, in the order of recording."""
     from wallscope.model.kinds import Wall  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.history import history_table, rows  # noqa: PLC0415
+    from wallscope.views.history import history_table, rows  # noqa: PLC0415
 
     if metric != "step" and metric.partition("/")[0] not in set(Wall):
         raise OptionError(

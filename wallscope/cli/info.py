@@ -8,7 +8,7 @@ from wallscope.cli.progress import reported, talkative
 def info(file: Export, *, verbose: Verbose = False) -> None:
     """Show what an export holds: versions, machine, tables, limits."""
     from wallscope.nsys import read_contents  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.contents import contents_listing  # noqa: PLC0415
+    from wallscope.views.contents import contents_listing  # noqa: PLC0415
 
     talkative(verbose=verbose)
     with reported() as progress:

@@ -78,7 +78,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     from wallscope.jobs.inputs import exports_of  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.joining import analyzed_job  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.render.terminal import summary  # noqa: PLC0415
+    from wallscope.views.terminal import summary  # noqa: PLC0415
 
     with reported() as progress:
         exports = exports_of(files)

@@ -120,7 +120,7 @@ class Outputs:
         if self.html is not None and found.page is not None:
             write_whole(self.html, found.page)
         if self.markdown is not None:
-            from wallscope.render.markdown import markdown  # noqa: PLC0415  # only when asked for
+            from wallscope.views.markdown import markdown  # noqa: PLC0415  # only when asked for
 
             write_whole(self.markdown, markdown(found.analysis))
 
@@ -159,7 +159,7 @@ class Outputs:
         from wallscope.jobs.reporting import job_report, tables_of  # noqa: PLC0415  # when asked for
         from wallscope.ranks import earliest_ns, tracks  # noqa: PLC0415  # same
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
-        from wallscope.render.page import page  # noqa: PLC0415  # same
+        from wallscope.views.page import page  # noqa: PLC0415  # same
 
         tables, frame = tables_of(job.analysis, job.known)
         source = f"{len(job.analysis.inputs)} exports"

@@ -35,7 +35,7 @@ def gaps(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """List the longest gaps without compute: what bound each, what ended it, where to find it in Nsight."""
     from wallscope.analysis import Options, proven  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render import proof  # noqa: PLC0415
+    from wallscope.views import proof  # noqa: PLC0415
 
     talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
@@ -57,7 +57,7 @@ def at(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Tell what every rank did at one moment, who pays for it, and the chain that it is part of."""
     from wallscope.analysis import Options, proven  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.proof import moments  # noqa: PLC0415
+    from wallscope.views.proof import moments  # noqa: PLC0415
 
     talkative(verbose=verbose)
     at_ns = moment_ns(time)

@@ -117,7 +117,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     from wallscope.analysis import Options, what_if  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.whatif import Asked  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.render.whatif import whatif_summary  # noqa: PLC0415
+    from wallscope.views.whatif import whatif_summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     for target in (json, html):
@@ -139,7 +139,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     if json is not None:
         write_whole(json, document(found))
     if html is not None:
-        from wallscope.render.whatif_page import whatif_page  # noqa: PLC0415  # keeps the others fast
+        from wallscope.views.whatif_page import whatif_page  # noqa: PLC0415  # keeps the others fast
 
         write_whole(html, whatif_page(found))
     if "-" not in {str(json), str(html)}:

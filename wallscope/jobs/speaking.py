@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from wallscope.fixes import with_divided_fixes
+from wallscope.advice.advise import update_fixes
 from wallscope.model.analysis import Analysis
 from wallscope.model.diagnosis import Diagnosis
 from wallscope.model.profile import Profile
@@ -29,7 +29,7 @@ def told_again(analysis: Analysis, known: Together) -> Analysis:
     decision = decided(steps.walls, steps.open_ns(profile))
     said = verdict(rank, shown.anchor, decision, won, shown.diagnosis.next_wall)
     again = replace(shown, diagnosis=replace(shown.diagnosis, verdict=said), opportunities=won)
-    return with_divided_fixes(again, _names(profile))
+    return update_fixes(again, _names(profile))
 
 
 def _speaking_of(analysis: Analysis, known: Together) -> Analysis:

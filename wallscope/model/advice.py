@@ -1,13 +1,15 @@
 """What is said without a trace: a checked configuration, and a plan for a run that is yet to be."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from wallscope.model.capture import Finding
 from wallscope.model.fixes import Precondition
 
 Level = Literal["error", "warning"]
 Phase = Literal["freeze", "fit", "scale", "profile", "retune", "validate"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+"""The parts of a tuning campaign, in their order."""
 
 
 @dataclass(frozen=True, slots=True)

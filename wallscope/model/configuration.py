@@ -48,7 +48,6 @@ class TraceFacts:
 
     architecture: str | None = None
     gpu: str | None = None
-    memory_bytes: int | None = None
     nvlink_domain: int | None = None
     world_size: int | None = None
     backends: tuple[Backend, ...] = ()

@@ -1,9 +1,26 @@
 """The shapes that sections of the terminal are made of."""
 
-from rich.console import Group, RenderableType
+from collections.abc import Iterable, Iterator, Mapping
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from wallscope.model.section import (
+    Cell,
+    Column,
+    Grid,
+    Line,
+    Lines,
+    Section,
+    Span,
+    Tone,
+    Value,
+)
+from wallscope.render.colours import WALL_COLOURS
+from wallscope.render.foreign import spelled
+from wallscope.render.texts import as_cell, select_columns, select_rows, write_value
 
 BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -27,3 +44,91 @@ def bar(share: float, colour: str) -> Text:
     eighths = max(round(share * BAR_CELLS * 8), 1 if share > 0 else 0)
     cells = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
     return Text(cells.ljust(BAR_CELLS), style=colour)
+
+
+_STYLES: Mapping[str | None, str] = {
+    None: "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "green",
+    "warning": "yellow",
+    "bad": "bold red",
+    "setting": "cyan",
+    **{str(wall): colour for wall, colour in WALL_COLOURS.items()},
+}
+
+
+def render_sections(parts: Iterable[Section | Grid]) -> Group:
+    """Sections and tables, each with its title, and an empty line between them."""
+    return Group(*_separate(parts))
+
+
+def _separate(parts: Iterable[Section | Grid]) -> Iterator[RenderableType]:
+    for place, part in enumerate(parts):
+        if place:
+            yield Text()
+        yield render_section(part)
+
+
+def render_section(part: Section | Grid) -> Group:
+    """A title with what it is of, set in; without a title all stands at the margin."""
+    if isinstance(part, Grid):
+        return titled(part.brief or part.title, DrawnGrid(part))
+    body = Group(*(shown for block in part.blocks for shown in _draw(block)))
+    return titled(part.title, body) if part.title else body
+
+
+def _draw(block: object) -> Iterator[RenderableType]:
+    if isinstance(block, Grid):
+        yield DrawnGrid(block)
+    elif isinstance(block, Lines):
+        yield from (write_line(line, block.tone) for line in block.lines)
+
+
+def write_line(line: Line, tone: Tone | None = None) -> Text:
+    """A line with the tones of its parts; no letter of it is obeyed."""
+    parts = (line,) if isinstance(line, str) else line
+    spans = (part if isinstance(part, Span) else Span(part) for part in parts)
+    return Text.assemble(*((spelled(span.text), _STYLES[span.tone]) for span in spans), style=_STYLES[tone])
+
+
+class DrawnGrid:
+    """A table whose columns are those for which there is room."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid, width = self.grid, options.max_width
+        columns = [
+            (place, column)
+            for place, column in select_columns(grid, "terminal")
+            if column.widths[0] <= width < column.widths[1]
+        ]
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.show_header = grid.has_header
+        for index, (_, column) in enumerate(columns):
+            is_left = index == 0 or column.is_text or column.unit == "bar"
+            table.add_column(
+                column.title if column.brief is None else column.brief,
+                justify="left" if is_left and not column.is_right else "right",
+                no_wrap=index > 0 or not grid.has_header,
+            )
+        rows, rest = select_rows(grid, "terminal")
+        for row in rows:
+            table.add_row(*(_draw_cell(row[place], column) for place, column in columns))
+        yield table
+        yield from map(Text, grid.notes)
+        if rest:
+            yield Text(rest, style="dim")
+
+
+def _draw_cell(value: Value | Cell, column: Column) -> Text:
+    cell = as_cell(value)
+    style = _STYLES[cell.wall if cell.tone is None else cell.tone]
+    if column.unit == "bar" and isinstance(cell.value, float):
+        return bar(cell.value, style or "default")
+    shown = Text(write_value(cell.value, column), style=style)
+    if column.is_ellipsed:
+        shown.overflow, shown.no_wrap = "ellipsis", True
+    return shown

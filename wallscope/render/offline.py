@@ -13,11 +13,14 @@ from markupsafe import Markup, escape
 
 from wallscope import units
 from wallscope.model.catalogue import meaning
-from wallscope.render.blocks import Section
+from wallscope.model.section import Cell, Column, Grid, Section, Value
 from wallscope.render.foreign import visible
+from wallscope.render.texts import as_cell, select_columns, select_rows, write_value
 from wallscope.shipped import report as shipped
 
 _LONGEST_TEXT = 2_000
+_MANY_ROWS = 24
+"""A table of more scrolls in its place."""
 _WITH_TIMELINE = ("timeline_data.js", "timeline.js", "page.js")
 _PLAIN = ("page.js",)
 
@@ -63,6 +66,7 @@ def _environment() -> Environment:
     )
     environment.globals["units"] = units
     environment.filters["spec"] = _spec
+    environment.filters["laid_out"] = _lay_out
     environment.filters["meaning"] = meaning
     environment.filters["verbatim"] = lambda text: Markup(escape(text))  # noqa: S704  # escaped here
     return environment
@@ -71,6 +75,37 @@ def _environment() -> Environment:
 def _harmless(value: Any) -> Any:
     """Whatever is written: text with letters that can not be seen spelled out; escaping follows."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value, _LONGEST_TEXT)
+
+
+def _lay_out(grid: Any) -> Any:
+    """A table as the template writes it: columns and cells of a page alone, in text."""
+    if not isinstance(grid, Grid):
+        return grid
+    columns = select_columns(grid, "page")
+    rows, rest = select_rows(grid, "page")
+    return {
+        "caption": grid.title,
+        "columns": [
+            {"heading": column.title, "meaning": column.meaning, "is_text": column.is_text}
+            for _, column in columns
+        ],
+        "rows": [[_write_cell(row[place], column) for place, column in columns] for row in rows],
+        "note": " ".join((*grid.notes, *([rest] if rest else []))),
+        "is_wordy": grid.is_wordy,
+        "is_long": len(rows) > _MANY_ROWS,
+    }
+
+
+def _write_cell(value: Value | Cell, column: Column) -> dict[str, Any]:
+    cell = as_cell(value)
+    return {
+        "text": write_value(cell.value, column),
+        "wall": cell.wall,
+        "hint": cell.hint,
+        "step": cell.step,
+        "at_ns": cell.at_ns,
+        "anchor": cell.anchor,
+    }
 
 
 def _spec(figure: Any) -> Markup:

@@ -14,7 +14,7 @@ from wallscope.walls.causes import OperationCauses, caused
 from wallscope.walls.drained import Drained
 from wallscope.walls.gaps import NO_SLACK, Constraints, blame_gaps
 from wallscope.walls.host import HostActivity, told_on_threads
-from wallscope.walls.slices import slices
+from wallscope.walls.slices import slice_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
     rank_id = operations["rank_id"][0]
     drained = evidence.drained[rank_id]
     moments = evidence.activity.moments([one for one in threads if one >= 0], drained.threads)
-    pieces = slices(operations, links, windows, evidence.recomputed, moments)
+    pieces = slice_windows(operations, links, windows, evidence.recomputed, moments)
     ranges, on_thread, told = told_on_threads(
         pieces.thread, pieces.start_ns, pieces.kind, evidence.activity, drained
     )

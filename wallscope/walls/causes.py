@@ -15,7 +15,7 @@ from wallscope.arrays.lookup import flags
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Axis, CopyCause, DeviceState, LinkKind, OperationClass
 from wallscope.timeline.computing import computes
-from wallscope.walls.slices import Told
+from wallscope.walls.slices import Slices
 
 KERNEL_GAP = "compute/kernel-gap"
 PEER = "communication/unknown/peer-wait"
@@ -126,7 +126,7 @@ def _told(of_class: int, category: int, axis: int, copied: int, again: int) -> t
 
 
 def caused(
-    pieces: Told, causes: OperationCauses, on_thread: Rows, texts: list[str], in_graph: Rows
+    pieces: Slices, causes: OperationCauses, on_thread: Rows, texts: list[str], in_graph: Rows
 ) -> tuple[Rows, list[str | None]]:
     """The cause of each piece, as a place in the texts that come with it.
 

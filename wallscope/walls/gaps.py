@@ -12,6 +12,7 @@ from wallscope.arrays.lookup import flags
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, find_gaps, walk_gaps
 from wallscope.model.kinds import LINK_KINDS, LinkKind
+from wallscope.thresholds import LONGEST_CHAIN_COUNT, PRODUCER_TOLERANCE_NS
 from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import BEFORE_ALL, Times
@@ -19,10 +20,8 @@ from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS
 
 Columns = tuple[npt.NDArray[Any], ...]
 NO_SLACK = BEFORE_ALL
-_TOLERANCE_NS = 2_000
-"""An end that lies this much behind the start of what waited for it: device clocks differ by less."""
-_MOST_STEPS = 100_000
 _LINKS_OF_OPERATION = 4
+"""Links for each operation that room is made for at first; where they are more, the walk is repeated."""
 _KINDS = tuple(
     LINK_KINDS.index(kind)
     for kind in (
@@ -121,9 +120,9 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> Links:
             views(*constraints.segments),
             views(*issuers),
             _KINDS,
-            (_TOLERANCE_NS, LONGEST_HAND_OVER_NS, NO_SLACK),
+            (PRODUCER_TOLERANCE_NS, LONGEST_HAND_OVER_NS, NO_SLACK),
             views(*links.columns()),
-            _MOST_STEPS,
+            LONGEST_CHAIN_COUNT,
         )
         used = walk_gaps(walk, count, *views(*gaps))
         if used <= room:

@@ -1,0 +1,262 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from wallscope.advice.configuration import read_configuration
+from wallscope.errors import ConfigurationError
+
+BRIDGE = """
+model:
+  tensor_model_parallel_size: 2
+  num_moe_experts: 128
+  cuda_graph_scope: [attn, moe_router]
+  overlap_moe_expert_parallel_comm: false
+  recompute_modules: [up_proj, norm]
+  params_dtype:
+    _target_: torch.bfloat16
+    _call_: false
+comm_overlap:
+  overlap_moe_expert_parallel_comm: true
+  overlap_grad_reduce: null
+ddp: {overlap_grad_reduce: true}
+mixed_precision: bf16_with_mxfp8_mixed
+optimizer: {lr: 3.0e-4, min_lr: .nan}
+"""
+LOG = """
+[default0]:------------------------ arguments ------------------------
+[default0]:  num_experts ..................................... 64
+[default0]:  tensor_model_parallel_size ...................... 4
+ 3:  cuda_graph_modules .............................. [<CudaGraphScope.attn: 2>]
+  recompute_granularity ........................... None
+  pipeline_model_parallel_size .................... 2
+  world_size ...................................... 64
+  num_layers ...................................... 32
+  num_layers_per_virtual_pipeline_stage ........... 4
+  lr .............................................. 0.0003
+"""
+ARGUMENTS = """
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+OPTIONS=(
+    --tensor-model-parallel-size 4   # inside a node
+    --num-experts=64
+    --recompute-modules moe_act layernorm \\
+    --moe-grouped-gemm
+    --disable-bias-linear
+    --no-gradient-accumulation-fusion
+    --no-check-for-nan-in-loss-and-grad
+)
+torchrun pretrain_gpt.py ${OPTIONS[@]} comm_overlap.delay_wgrad_compute=false
+"""
+
+
+def read(tmp_path, text, name="run.yaml"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_configuration(path)
+
+
+def values(found, *names):
+    return {name: found.configuration.get(name) for name in names}
+
+
+def test_a_bridge_file_by_its_sections(tmp_path):
+    found = read(tmp_path, BRIDGE)
+
+    assert values(found, *found.configuration.settings) == {
+        "tensor_model_parallel_size": 2,
+        "num_moe_experts": 128,
+        "cuda_graph_modules": ("attn", "moe_router"),
+        "overlap_moe_expert_parallel_comm": True,
+        "recompute_modules": ("mla_up_proj", "layernorm"),
+        "overlap_grad_reduce": True,
+        "mixed_precision": "bf16_with_mxfp8_mixed",
+        "bf16": True,
+        "fp16": False,
+        "fp8": "e4m3",
+        "fp8_recipe": "mxfp8",
+        "fp4": None,
+    }
+    source = found.configuration.settings["overlap_moe_expert_parallel_comm"].source
+    assert source == "run.yaml: comm_overlap.overlap_moe_expert_parallel_comm"
+    assert [finding.code for finding in found.findings] == [
+        "configuration-unused",
+        "configuration-former-name",
+    ]
+
+
+def test_the_arguments_that_a_log_lists(tmp_path):
+    found = read(tmp_path, LOG, "train.log")
+
+    assert values(found, *found.configuration.settings) == {
+        "num_moe_experts": 64,
+        "tensor_model_parallel_size": 4,
+        "cuda_graph_modules": ("attn",),
+        "recompute_granularity": None,
+        "pipeline_model_parallel_size": 2,
+        "world_size": 64,
+        "num_layers": 32,
+        "num_layers_per_virtual_pipeline_stage": 4,
+        "virtual_pipeline_model_parallel_size": 4,
+    }
+
+
+def test_a_command_line_with_its_exports(tmp_path):
+    found = read(tmp_path, ARGUMENTS, "run.sh")
+
+    assert values(found, *found.configuration.settings) == {
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        "tensor_model_parallel_size": 4,
+        "num_moe_experts": 64,
+        "recompute_modules": ("moe_act", "layernorm"),
+        "moe_grouped_gemm": True,
+        "add_bias_linear": False,
+        "gradient_accumulation_fusion": False,
+        "check_for_nan_in_loss": False,
+        "check_for_nan_in_grad": False,
+        "delay_wgrad_compute": False,
+    }
+
+
+def test_members_of_enumerations_in_a_dump_count_where_they_are_named(tmp_path):
+    named = "{_target_: mcore.CudaGraphModule.attn, _call_: false}"
+    numbered = "{_target_: mcore.AttnBackend, _call_: true, _args_: [2]}"
+    text = f"model: {{bf16: true, cuda_graph_modules: [{named}], attention_backend: {numbered}, fp8: null}}"
+    found = read(tmp_path, text)
+
+    assert values(found, *found.configuration.settings) == {
+        "bf16": True,
+        "cuda_graph_modules": ("attn",),
+        "fp8": None,
+    }
+
+
+def test_whole_iterations_in_the_former_spelling(tmp_path):
+    text = 'cuda_graph_impl = "local"\ncuda_graph_scope = "full_iteration"\n'
+    found = read(tmp_path, text, "run.toml")
+
+    assert values(found, "cuda_graph_impl", "cuda_graph_modules") == {
+        "cuda_graph_impl": "full_iteration",
+        "cuda_graph_modules": (),
+    }
+
+
+def test_a_misspelled_setting_of_a_short_file_is_said(tmp_path):
+    found = read(tmp_path, "model: {expert_model_paralel_size: 8, bf16: true}\n")
+
+    assert [finding.code for finding in found.findings] == ["configuration-misspelled"]
+    assert "expert_model_parallel_size" in found.findings[0].message
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join(['*' + before] * 10)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        pytest.param("a.yaml", "model: {tensor_model_parallel_size: four}", "no whole number", id="word"),
+        pytest.param("a.yaml", "model: {tensor_model_parallel_size: 0}", "above 0", id="zero"),
+        pytest.param("a.yaml", "model: {tensor_model_parallel_size: true}", "no whole number", id="switch"),
+        pytest.param("a.yaml", "model: {bf16: 1}", "neither true nor false", id="number for a switch"),
+        pytest.param(
+            "a.yaml", "model: {recompute_modules: [{a: 1}]}", "no list of words", id="mapping in a list"
+        ),
+        pytest.param("a.yaml", "a: !!python/object/apply:os.system [ls]", "has the tag", id="tag"),
+        pytest.param("a.yaml", "a: !thing 1", "has the tag", id="own tag"),
+        pytest.param("a.yaml", BOMB, "unfold", id="alias bomb"),
+        pytest.param("a.yaml", "a: &a [*a]", "alias to what", id="alias to itself"),
+        pytest.param("a.yaml", "a: " + "[" * 100 + "]" * 100, "nested", id="deep"),
+        pytest.param("a.yaml", "[" * 5000, "nested", id="very deep, unclosed"),
+        pytest.param("a.yaml", "a: [1", "is no YAML", id="unclosed"),
+        pytest.param("a.yaml", "a: 1\n---\nb: 2", "is no YAML", id="two documents"),
+        pytest.param("a.yaml", "- 1", "holds no settings", id="list"),
+        pytest.param("a.yaml", "", "holds no settings", id="empty"),
+        pytest.param("a.yaml", "a: 2024-13-45", "a value that is none", id="odd date"),
+        pytest.param("a.yaml", "model: {bf16: true, bf16: false}", "twice", id="twice"),
+        pytest.param("a.yaml", "lr: 1", "no setting that is known", id="nothing known"),
+        pytest.param("a.yaml", "x" * (2 * 2**20 + 1), "larger than 2 MiB", id="huge"),
+        pytest.param("a.yaml", "a: 1\0", "no text", id="binary"),
+        pytest.param("a.toml", "tensor_size = 1", "no setting that is known", id="unknown key"),
+        pytest.param(
+            "a.toml", "expert_model_paralel_size = 1", "expert_model_parallel_size", id="misspelled"
+        ),
+        pytest.param("a.toml", "bf16 = yes", "is no TOML", id="no TOML"),
+        pytest.param("a.toml", "torch = 2.6", "no version", id="number for a version"),
+        pytest.param("a.sh", "python x.py --bf16 'open", "close the quotes", id="quotes"),
+        pytest.param("a.log", "seq_length ........ many", "no whole number", id="word in a log"),
+        pytest.param(
+            "a.yaml",
+            "model: {context_parallel_size: 2}\ntrain: {context_parallel_size: 4}",
+            "keep the one that holds",
+            id="sections disagree",
+        ),
+        pytest.param(
+            "a.toml",
+            "world_size = 12\ntensor_model_parallel_size = 8\n",
+            "TP x PP x CP",
+            id="sizes contradict",
+        ),
+        pytest.param("a.toml", "global_batch_size = 9\nmicro_batch_size = 2\n", "no multiple", id="batches"),
+    ],
+)
+def test_a_bad_file_is_one_clear_line(tmp_path, name, text, said):
+    with pytest.raises(ConfigurationError, match=name) as caught:
+        read(tmp_path, text, name)
+
+    assert said in str(caught.value)
+    assert str(caught.value).count(" — ") >= 2
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="no regular file"):
+        read_configuration(tmp_path)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_configuration(tmp_path / "absent.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\n")
+    with pytest.raises(ConfigurationError, match="UTF-8"):
+        read_configuration(tmp_path / "latin.yaml")
+
+
+WORDS = st.sampled_from(
+    [
+        "model",
+        "bf16",
+        "tensor_model_parallel_size",
+        "--bf16",
+        "recompute_modules",
+        "&a",
+        "*a",
+        "<<",
+        "!!int",
+        "...",
+    ]
+)
+MARKS = st.sampled_from(
+    [":", ": ", "\n", "\n  ", "- ", "[", "]", "{", "}", "'", '"', " .... ", "=", "(", ")", "#", ","]
+)
+TEXTS = st.lists(WORDS | MARKS | st.text(max_size=3), max_size=30).map("".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXTS, st.sampled_from(["a.yaml", "a.toml", "a.log", "a.sh", "a"]))
+@example("!!int", "a.yaml")
+@example("bf16: !!int x", "a.yaml")
+@example("? [a]\n: 1", "a.yaml")
+@example("? {a: 1}\n: 1", "a.yaml")
+@example("bf16: &a true\nmodel: {<<: *a}", "a.yaml")
+@example("=: 1", "a.yaml")
+@example("bf16: 0o9", "a.yaml")
+@example("bf16: !!timestamp 2024-99-99", "a.yaml")
+@example("bf16: !!binary é", "a.yaml")
+@example("bf16: 12:90:90", "a.yaml")
+@example("a: " + "9" * 5_000, "a.yaml")
+@example("a = " + "9" * 5_000, "a.toml")
+@example("a = " + "[" * 3_000, "a.toml")
+def test_whatever_is_in_a_file_it_is_read_or_refused(tmp_path, text, name):
+    with suppress(ConfigurationError):
+        found = read(tmp_path, text, name)
+        assert found.configuration.settings

@@ -1,0 +1,64 @@
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from wallscope.advice.explain import cause_notes, fixes_page, notes, reached_facts
+from wallscope.advice.rules import shipped_rules
+
+ROOT = Path(__file__).resolve().parents[2]
+FACTS = ROOT.parent / "shared" / "facts"
+NO_FACTS = {"README.md", "coverage.md", "conflicts.md", "sources.md", "hardware_presets_table.md"}
+
+
+@pytest.fixture(scope="module")
+def known_facts():
+    if not FACTS.is_dir():
+        pytest.skip("no tables of facts here: ../shared/facts is absent")
+    texts = [path.read_text(encoding="utf-8") for path in FACTS.glob("*.md") if path.name not in NO_FACTS]
+    return {
+        fact for text in texts for fact in re.findall(r"^\| ([A-Z]+\d*-[A-Z]?\d+) \|", text, re.MULTILINE)
+    }
+
+
+def test_every_fact_is_reached_and_none_is_made_up(known_facts):
+    assert len(known_facts) == 570
+    assert set(reached_facts()) == known_facts
+
+
+def test_the_page_on_fixes_is_made_from_the_rules(request):
+    path = ROOT / "docs" / "fixes.md"
+    if request.config.getoption("--golden"):
+        path.write_text(fixes_page(), encoding="utf-8")
+
+    assert path.read_text(encoding="utf-8") == fixes_page()
+
+
+def test_figures_and_words_of_withdrawn_claims_are_not_promised():
+    historic = {"CG-45", "EPO-M7"}
+
+    assert not historic & {fact for rule in shipped_rules() for fact in rule.facts}
+
+
+def test_every_query_that_an_explanation_names_is_there():
+    named = {name for note in cause_notes() for name in note.sql}
+
+    assert named <= {path.stem for path in (ROOT / "queries").glob("*.sql")}
+
+
+def test_topics_that_look_like_fixes_or_causes_are_some():
+    ids = {rule.id for rule in shipped_rules()}
+    causes = [topic for note in notes() for topic in note.topics if "/" in topic]
+
+    assert causes == ["communication/ep"]
+    assert {"ep-overlap", "selective-recompute", "cuda-graphs-experts"} <= ids
+
+
+def test_files_of_rules_hold_rules_alone():
+    kinds = {
+        path.parent.name: set(tomllib.loads(path.read_text(encoding="utf-8")))
+        for path in (ROOT / "wallscope" / "advice" / "rules").glob("*.toml")
+    }
+
+    assert kinds == {"rules": {"fix"}}

@@ -1,0 +1,94 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from wallscope.advice.explain import explain_word, finding_notes, notes, reached_facts
+from wallscope.advice.rules import shipped_rules
+from wallscope.errors import UnknownWordError
+from wallscope.model.catalogue import catalogue
+from wallscope.model.kinds import Wall
+
+PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
+
+
+def headings(word):
+    return [section.heading for section in explain_word(word).sections]
+
+
+@pytest.mark.parametrize("cause", [cause for cause, _ in catalogue()])
+def test_every_cause_tells_meaning_computation_fixes_and_sql(cause):
+    told = explain_word(cause)
+
+    assert told.kind == "cause"
+    assert told.meaning == dict(catalogue())[cause]
+    assert "How it is computed" in headings(cause)
+    assert "Fixes, where they fit" in headings(cause)
+    assert any(heading.startswith("queries/") for heading in headings(cause))
+
+
+@pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.id)
+def test_every_fix_tells_why_what_and_where_from(rule):
+    told = {section.heading: section.lines for section in explain_word(rule.id).sections}
+
+    assert told["Why"] == (rule.because,)
+    assert told["Answers"] == rule.causes
+    assert told["Seen by"] == (rule.active,)
+    assert told["Source"] == (rule.source,)
+    assert sum(len(told.get(entry.system, ())) for entry in rule.all_settings()) >= len(rule.settings)
+
+
+def test_every_finding_of_the_code_is_explain_word():
+    texts = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
+    raised = {code for text in texts for code in re.findall(r'Finding\(\s*(?:code=)?"([a-z-]+)"', text)}
+
+    assert raised == {entry.code for entry in finding_notes()}
+    for code in raised:
+        assert explain_word(code).kind == "finding"
+
+
+@pytest.mark.parametrize("wall", list(Wall))
+def test_a_wall_lists_its_causes(wall):
+    (causes, *_) = explain_word(wall).sections
+
+    assert len(causes.lines) == sum(cause.startswith(f"{wall}/") for cause, _ in catalogue())
+
+
+def test_every_fact_and_topic_is_explain_word():
+    topics = {topic for note in notes() for topic in note.topics}
+
+    assert all(explain_word(fact).sections for fact in reached_facts())
+    assert all(explain_word(topic).meaning for topic in topics if "/" not in topic)
+
+
+def test_a_drained_queue_is_explained_for_any_call():
+    assert explain_word("host/queue-drained/cuEventSynchronize").meaning == (
+        "host refilling the queue that cuEventSynchronize drained"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("memory/recomput", "memory/recompute"),
+        ("cuda-graph", "cuda-graphs"),
+        ("no-nvt", "no-nvtx"),
+        ("zzz", "give a cause, fix or finding of the answer, or a wall"),
+        ("", "give a cause, fix or finding of the answer, or a wall"),
+    ],
+)
+def test_an_unknown_word_is_one_line_with_near_names(word, near):
+    with pytest.raises(UnknownWordError, match=re.escape(near)) as raised:
+        explain_word(word)
+
+    assert "\n" not in str(raised.value)
+
+
+def test_the_command_prints_and_an_unknown_word_exits_with_2(wallscope):
+    shown, unknown = wallscope("explain", "ep-overlap"), wallscope("explain", "nothing-like-it")
+
+    assert (shown.code, shown.err) == (0, "")
+    assert "1.317x with alltoall" in shown.out
+    assert unknown.code == 2
+    assert unknown.err.startswith("wallscope: explain — knows no 'nothing-like-it'")
+    assert unknown.err.count("\n") == 1

@@ -1,0 +1,163 @@
+"""Rules are checked when they are read; what is wrong is named."""
+
+import polars as pl
+import pytest
+
+from tests.advice.runs import run
+from wallscope.advice.conditions import parse_clause
+from wallscope.advice.measurements import MEASUREMENTS, Run
+from wallscope.advice.rules import read_rules, shipped_rules
+from wallscope.model.configuration import KnownSetting, RunConfiguration
+from wallscope.model.fixes import Setting
+
+GOOD = {
+    "id": '"a-fix"',
+    "title": '"Do it"',
+    "wall": '"host"',
+    "causes": '["host/*"]',
+    "phase": '"retune"',
+    "because": '"It helps"',
+    "active": '"It runs"',
+    "source": '"A book"',
+}
+
+
+def table(**changed):
+    lines = {**GOOD, **changed}
+    return "[[fix]]\n" + "\n".join(f"{key} = {value}" for key, value in lines.items() if value)
+
+
+def test_a_rule_is_read_as_it_is_written():
+    text = (
+        table() + '\n[fix.settings]\nmegatron-lm = ["--a b=c", "--d"]\npytorch = ["x(y=1)"]\nnsys = ["--e=f"]'
+    )
+    (rule,) = read_rules(text, "good.toml")
+
+    assert rule.all_settings() == (
+        Setting("megatron-lm", "--a", "b=c"),
+        Setting("megatron-lm", "--d", ""),
+        Setting("pytorch", "x(y=1)", ""),
+        Setting("nsys", "--e", "f"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        pytest.param({"title": ""}, "title", id="missing"),
+        pytest.param({"titel": '"x"'}, "titel", id="unknown key"),
+        pytest.param({"wall": '"roof"'}, "wall", id="unknown wall"),
+        pytest.param({"phase": '"later"'}, "phase", id="unknown phase"),
+        pytest.param({"causes": '["host/nothing"]'}, "no cause matches", id="unknown cause"),
+        pytest.param({"causes": "[]"}, "causes", id="no cause"),
+        pytest.param({"id": '"A fix"'}, "id", id="id in the wrong form"),
+        pytest.param({"facts": '["nothing"]'}, "facts", id="fact in the wrong form"),
+        pytest.param({"when": '["luck >= 1"]'}, "luck", id="unknown measurement"),
+        pytest.param({"when": '["share ~ 1"]'}, "share ~ 1", id="unknown operator"),
+        pytest.param({"when": '["share >= much"]'}, "much", id="no number"),
+        pytest.param({"when": '["share ="]'}, "share =", id="no value to compare with"),
+        pytest.param({"when": "[1]"}, "1", id="no text"),
+        pytest.param({"settings": '{ fortran = ["a=b"] }'}, "fortran", id="unknown system"),
+        pytest.param({"settings": '{ environment = ["NAME"] }'}, "without a value", id="no value"),
+        pytest.param({"gain": '{ text = "2x" }'}, "context", id="a figure without its context"),
+    ],
+)
+def test_a_wrong_rule_is_refused(changed, says):
+    with pytest.raises(ValueError, match=says):
+        read_rules(table(**changed), "bad.toml")
+
+
+@pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.id)
+def test_rules_of_megatron_name_both_systems_or_only_what_exists(rule):
+    lm_only = {"fp16"}
+    bridge_only = {
+        "no-offload",
+        "pin-batches",
+        "fewer-fills",
+        "lighter-capture",
+        "asynchronous-readback",
+    }
+
+    assert ("megatron-bridge" in rule.settings) == ("megatron-lm" in rule.settings) or rule.id in (
+        lm_only | bridge_only
+    )
+
+
+def test_a_published_gain_is_a_ratio_above_one_with_its_context():
+    for rule in shipped_rules():
+        if rule.gain is not None:
+            assert (rule.gain.low is None) == (rule.gain.high is None)
+            assert rule.gain.low is None or 1 < rule.gain.low <= rule.gain.high < 2
+
+
+def test_ids_are_unique_and_titles_are_short_imperatives():
+    rules = shipped_rules()
+
+    assert len({rule.id for rule in rules}) == len(rules)
+    assert all(len(rule.title) <= 80 and rule.title[0].isupper() and rule.title[-1] != "." for rule in rules)
+
+
+def test_every_measurement_is_asked_for_and_has_its_words():
+    conditions = [one for rule in shipped_rules() for clause in rule.when for one in clause]
+    asked = {name for one in conditions for name in one.names()} & set(MEASUREMENTS)
+    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
+
+    assert asked == set(MEASUREMENTS)
+    assert all(view.measure(name, ("host/lock",)) is not None for name in ("share", "experts", "window"))
+    for name in MEASUREMENTS:
+        view.measure(name, ("host/lock",))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param([], True, id="none"),
+        pytest.param(["share >= 0.2"], True, id="at least, reached"),
+        pytest.param(["share >= 0.21"], False, id="at least, missed"),
+        pytest.param(["share <= 0.2"], True, id="at most, reached"),
+        pytest.param(["share <= 0.19"], False, id="at most, missed"),
+        pytest.param(["small_grid_share <= 1"], False, id="an unknown number is not at most"),
+        pytest.param(["small_grid_share >= 0"], False, id="an unknown number is not at least"),
+        pytest.param(["architecture in hopper blackwell"], True, id="one of"),
+        pytest.param(["architecture = ampere"], False, id="another one"),
+        pytest.param(["permute_fused = false"], False, id="unknown is not false"),
+        pytest.param(["permute_fused != false"], True, id="unknown is none of them"),
+        pytest.param(["architecture != hopper"], False, id="none of"),
+        pytest.param(["architecture not-in ampere ada"], True, id="none of several"),
+        pytest.param(["backends has deep-ep nccl"], False, id="no operation of the axis"),
+        pytest.param(["backends lacks deep-ep nccl"], True, id="none of the axis"),
+        pytest.param(["a in 1 2"], True, id="given"),
+        pytest.param(["a = 3"], False, id="given as something else"),
+        pytest.param(["b = 1"], False, id="not given"),
+        pytest.param(["a != 1"], False, id="ruled out"),
+        pytest.param(["b != 1"], True, id="not ruled out by what is unknown"),
+        pytest.param(["b unset", "off unset"], True, id="unset, or off"),
+        pytest.param(["a unset"], False, id="set"),
+        pytest.param([["a = 3", "share >= 0.2"]], True, id="any of a clause"),
+        pytest.param(["a = 1", "share >= 0.21"], False, id="all clauses"),
+    ],
+)
+def test_conditions_hold_or_not(conditions, expected):
+    configuration = RunConfiguration({"a": KnownSetting(1, "test"), "off": KnownSetting(False, "test")})
+    view = Run(run({"host/lock": 20}), configuration, pl.Series(["x"]))
+
+    assert view.meets(tuple(map(parse_clause, conditions)), ("host/lock",)) is expected
+
+
+@pytest.mark.parametrize(
+    ("names", "framework"),
+    [
+        (["training_step_1", "nvte_rmsnorm_fwd"], "megatron"),
+        (["megatron.core.transformer.attention.forward.qkv"], "megatron"),
+        (["void hybrid_ep::dispatch_kernel<1>()"], "megatron"),
+        (["void at::native::vectorized_elementwise_kernel<4>()"], "pytorch"),
+        (["aten::mm, op_id = 3"], "pytorch"),
+        (["triton_poi_fused_add_0"], "pytorch"),
+        (["volta_sgemm_128x64_nn", "EigenMetaKernel"], None),
+        ([], None),
+    ],
+)
+def test_names_tell_the_framework(names, framework):
+    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(names, dtype=pl.String))
+
+    assert view.framework == framework

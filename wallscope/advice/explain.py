@@ -1,0 +1,332 @@
+"""`explain`: what a cause, fix, finding, fact or topic means, how it is computed, what it rests on.
+
+Notes stand behind fixes and causes, a thought each, with ids of the facts that they rest on. A fact counts as
+reached where a table of the package names it: a fix, a note, a check, advice; docs/fixes.md lists them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from wallscope.advice.conditions import Clause
+from wallscope.advice.measurements import MEASUREMENTS
+from wallscope.advice.preconditions import rows
+from wallscope.advice.rules import Rule, shipped_rules
+from wallscope.errors import UnknownWordError
+from wallscope.model.catalogue import CALL, catalogue, meaning
+from wallscope.model.explanation import Explanation, Section
+from wallscope.model.fixes import Setting
+from wallscope.model.kinds import Wall
+from wallscope.shipped import query, toml, toml_paths
+
+_HEAD = """# Fixes
+
+`wallscope analyze` names fixes for the causes that it measured, the most worth first; `wallscope explain FIX`
+tells the whole of one. They are data: [wallscope/advice/rules](../wallscope/advice/rules). Figures are quoted
+with their context and promise nothing; ceilings come from the run itself.
+
+This page is made from the rules (`make golden` writes it).
+"""
+_COVERAGE_HEAD = """
+## Facts
+
+Each row of the knowledge base by its id, and where it is reached: a fix, a check of a precondition, advice,
+or what `wallscope explain ID` tells.
+"""
+
+
+_FOLDERS = ("advice", "advice/notes", "advice/rules")
+_DRAINED = "host/queue-drained/"
+_NEAR = 4
+_IN_WORDS: Mapping[str, str] = {
+    ">=": "is at least",
+    "<=": "is at most",
+    **dict.fromkeys(("=", "in", "has"), "is"),
+    **dict.fromkeys(("!=", "not-in", "lacks"), "is not"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thought; `topics` are ids of fixes, causes (whole or their beginning), or words of their own."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    topics: Annotated[tuple[str, ...], Field(min_length=1)]
+    facts: Annotated[tuple[str, ...], Field(min_length=1)]
+    text: Annotated[str, Field(min_length=10)]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingNote:
+    """What a finding about a capture means, and what it forbids to claim."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    code: str
+    means: str
+    told_by: str
+    cure: str = ""
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CauseNote:
+    """How the causes of a pattern are computed, and the queries that show the numbers."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    pattern: str
+    computed: str
+    sql: tuple[str, ...]
+
+
+@cache
+def notes() -> tuple[Note, ...]:
+    """Return all notes, in the order of the files."""
+    return TypeAdapter(tuple[Note, ...]).validate_python(_note_tables("note"))
+
+
+@cache
+def finding_notes() -> tuple[FindingNote, ...]:
+    """Return what is known of every finding."""
+    return TypeAdapter(tuple[FindingNote, ...]).validate_python(_note_tables("finding"))
+
+
+@cache
+def cause_notes() -> tuple[CauseNote, ...]:
+    """Return how causes are computed; of several patterns that match a cause the first counts."""
+    return TypeAdapter(tuple[CauseNote, ...]).validate_python(_note_tables("cause"))
+
+
+def _note_tables(kind: str) -> list[dict[str, Any]]:
+    return [table for path in toml_paths("advice/notes") for table in toml(path).get(kind, [])]
+
+
+def explain_word(word: str) -> Explanation:
+    """Return what a word means.
+
+    Raises:
+        UnknownWordError: nothing explains it; near words are named.
+    """
+    causes = dict(catalogue())
+    if rule := next((rule for rule in shipped_rules() if rule.id == word), None):
+        return _fix(rule)
+    if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
+        return _cause(word)
+    if word in set(Wall):
+        return _wall(word, causes)
+    if finding := next((finding for finding in finding_notes() if finding.code == word), None):
+        sections = [Section("Told by", (finding.told_by,))]
+        sections += [Section("Cure", (finding.cure,))] if finding.cure else []
+        return Explanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
+    if word.upper() in _facts():
+        return _fact(word.upper())
+    if found := [note for note in notes() if word in note.topics]:
+        return Explanation(word, "topic", found[0].text, _notes(found[1:]))
+    raise UnknownWordError(f"explain — knows no {word!r} — {_near(word, causes)}")
+
+
+def _near(word: str, causes: Iterable[str]) -> str:
+    """Return what may have been meant, as text."""
+    words = {*causes, *(rule.id for rule in shipped_rules()), *(entry.code for entry in finding_notes())}
+    words |= {topic for note in notes() for topic in note.topics} | set(Wall)
+    inside = sorted(entry for entry in words if word and word.lower() in entry.lower())
+    near = list(dict.fromkeys([*get_close_matches(word, sorted(words), n=_NEAR, cutoff=0.5), *inside]))
+    if not near:
+        return "give a cause, fix or finding of the answer, or a wall"
+    return f"perhaps {', '.join(near[:_NEAR])}"
+
+
+def _cause(word: str) -> Explanation:
+    known = word.replace(CALL, "cudaStreamSynchronize")
+    note = next(note for note in cause_notes() if fnmatchcase(known, note.pattern))
+    fixes = sorted((rule for rule in shipped_rules() if rule.answers(known)), key=lambda rule: rule.order)
+    related = [entry for entry in notes() if any(_is_of(topic, known) for topic in entry.topics)]
+    sections = [
+        Section("How it is computed", (note.computed,)),
+        Section("Fixes, where they fit", tuple(f"{rule.id}: {rule.title}" for rule in fixes)),
+        *_notes(related),
+        *(_sql(name) for name in note.sql),
+    ]
+    return Explanation(word, "cause", meaning(word), tuple(section for section in sections if section.lines))
+
+
+def _sql(name: str) -> Section:
+    return Section(f"queries/{name}.sql", tuple(query(name).splitlines()), verbatim=True)
+
+
+def _is_of(topic: str, cause: str) -> bool:
+    """Return whether a topic is a cause or the beginning of one, more than its wall."""
+    return "/" in topic and (cause == topic or cause.startswith(f"{topic}/"))
+
+
+def _wall(word: str, causes: dict[str, str]) -> Explanation:
+    own = tuple(f"{cause}: {text}" for cause, text in causes.items() if cause.split("/")[0] == word)
+    related = [note for note in notes() if word in note.topics]
+    return Explanation(
+        word,
+        "wall",
+        "one of the five parts of a step that add up to it; its causes add up to it in turn",
+        (Section("Causes", own), *_notes(related)),
+    )
+
+
+def _fix(rule: Rule) -> Explanation:
+    sections = [
+        Section("Why", (rule.because,)),
+        Section("Answers", rule.causes),
+        Section("Where", tuple(_conditions(rule.when))),
+        *_settings(rule.all_settings()),
+        Section("Needs", tuple(map(_needed, rule.preconditions))),
+        Section(
+            "Measured by others, no promise",
+            (f"{rule.gain.text}: {rule.gain.context}",) if rule.gain else (),
+        ),
+        Section("Mind", rule.caveats),
+        Section("Seen by", (rule.active,)),
+        *_notes([note for note in notes() if rule.id in note.topics]),
+        Section("Source", (rule.source,)),
+        *_rests_on(rule.facts),
+    ]
+    return Explanation(rule.id, "fix", rule.title, tuple(section for section in sections if section.lines))
+
+
+def _needed(name: str) -> str:
+    """Return a precondition with what it asks for."""
+    return f"{name}: {rows()[name].text}" if name in rows() else name
+
+
+def _settings(settings: tuple[Setting, ...]) -> list[Section]:
+    systems = dict.fromkeys(entry.system for entry in settings)
+    return [
+        Section(system, tuple(entry.written() for entry in settings if entry.system == system), verbatim=True)
+        for system in systems
+    ]
+
+
+def _conditions(when: Iterable[Clause]) -> Iterator[str]:
+    """Yield conditions in words."""
+    for clause in when:
+        for condition in clause:
+            name, values = condition.key, " or ".join(condition.words)
+            if name in MEASUREMENTS:
+                yield f"{name} {_IN_WORDS[condition.operator]} {values}: {MEASUREMENTS[name].meaning}"
+            elif condition.operator == "unset":
+                yield f"the configuration does not set {name}"
+            else:
+                verb = "does not say" if condition.operator in {"!=", "not-in"} else "says"
+                yield f"the configuration {verb} {name} = {values}"
+
+
+def _facts() -> set[str]:
+    of_rules = {fact for rule in shipped_rules() for fact in (*rule.facts, *rule.preconditions)}
+    of_findings = {fact for entry in finding_notes() for fact in entry.facts}
+    return of_rules | of_findings | set(rows()) | {fact for entry in notes() for fact in entry.facts}
+
+
+def _fact(word: str) -> Explanation:
+    """Return everything that rests on a fact."""
+    related = [note for note in notes() if word in note.facts]
+    rules = [rule for rule in shipped_rules() if word in (*rule.facts, *rule.preconditions)]
+    codes = tuple(f"{entry.code}: {entry.means}" for entry in finding_notes() if word in entry.facts)
+    sections = [
+        *_notes(related),
+        *(Section(f"fix {rule.id}: {rule.title}", _reasons(rule)) for rule in rules),
+        Section("Findings", codes),
+    ]
+    if row := rows().get(word):
+        sections = [
+            Section("Checked", (row.text,)),
+            Section("If it does not hold", (row.unblock,)),
+            *sections,
+        ]
+    kept = tuple(section for section in sections if section.lines)
+    return Explanation(word, "fact", "a fact of the knowledge base; this rests on it", kept)
+
+
+def _reasons(rule: Rule) -> tuple[str, ...]:
+    gain = (f"{rule.gain.text}: {rule.gain.context}",) if rule.gain else ()
+    return (rule.because, *gain, *rule.caveats)
+
+
+def _notes(found: Iterable[Note]) -> tuple[Section, ...]:
+    lines = tuple(f"{note.text} [{', '.join(note.facts)}]" for note in found)
+    return (Section("Notes", lines),) if lines else ()
+
+
+def _rests_on(facts: tuple[str, ...]) -> tuple[Section, ...]:
+    return (Section("Rests on", (", ".join(facts),)),) if facts else ()
+
+
+def reached_facts() -> Mapping[str, tuple[str, ...]]:
+    """Return where each fact is reached, by id; ids and places in order."""
+    places: dict[str, list[str]] = {}
+    for path in sorted(path for folder in _FOLDERS for path in toml_paths(folder)):
+        for kind, entries in toml(path).items():
+            for entry in entries if isinstance(entries, list) else [entries]:
+                for fact in _facts_of(kind, entry):
+                    places.setdefault(fact, []).append(_place(kind, entry, path))
+                if kind == "fix":
+                    for fact in entry.get("preconditions", ()):
+                        places.setdefault(fact, []).append(f"needed by fix `{entry['id']}`")
+    return {fact: tuple(dict.fromkeys(places[fact])) for fact in sorted(places, key=_order)}
+
+
+def _facts_of(kind: str, entry: object) -> Iterator[str]:
+    """Yield the ids that a table rests on."""
+    if not isinstance(entry, Mapping):
+        return
+    if kind == "precondition":
+        yield str(entry["id"])
+    yield from entry.get("facts", ())
+
+
+def _place(kind: str, entry: Mapping[str, object], path: str) -> str:
+    match kind:
+        case "fix":
+            return f"fix `{entry['id']}`"
+        case "note":
+            topics = entry["topics"]
+            return f"note on {topics[0]}" if isinstance(topics, list) else "note"
+        case "finding":
+            return f"finding `{entry['code']}`"
+        case "precondition":
+            return "check"
+        case _:
+            return f"advice ({path.rpartition('/')[2].removesuffix('.toml')})"
+
+
+def _order(fact: str) -> tuple[str, str, int]:
+    letters = fact.rstrip("0123456789")
+    prefix, _, kind = letters.partition("-")
+    return prefix, kind, int(fact.removeprefix(letters))
+
+
+def fixes_page() -> str:
+    """Return docs/fixes.md: all fixes by wall, and the facts."""
+    rules = shipped_rules()
+    walls = dict.fromkeys(sorted(rule.wall for rule in rules))
+    parts = [_HEAD, *(_wall_table(wall, [rule for rule in rules if rule.wall == wall]) for wall in walls)]
+    rows = [f"| {fact} | {', '.join(places)} |" for fact, places in reached_facts().items()]
+    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | reached by |", "|---|---|", *rows]) + "\n"
+
+
+def _wall_table(wall: str, rules: list[Rule]) -> str:
+    rows = [f"| `{rule.id}` | {rule.title} | {_cause_cell(rule)} | {_cell(rule.source)} |" for rule in rules]
+    return "\n".join(
+        [f"\n## {wall.capitalize()}\n", "| fix | what | answers | source |", "|---|---|---|---|", *rows]
+    )
+
+
+def _cause_cell(rule: Rule) -> str:
+    return ", ".join(f"`{cause}`" for cause in rule.causes)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,278 @@
+"""What conditions of fixes may ask of a run: measurements of it by name, and the settings that are known.
+
+A measurement or setting that is unknown has the value `None`, which meets no condition but a negative one:
+a fix needs evidence, not a possibility.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+
+import polars as pl
+
+from wallscope.advice.conditions import Clause, evaluate
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.communication import CommunicationOperation
+from wallscope.model.configuration import RunConfiguration, Value
+from wallscope.model.kinds import Axis, Backend, ComputeCategory, Precision
+from wallscope.thresholds import FIXED_CAUSE_SHARE
+
+LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
+"""What the host does between blocking calls."""
+_EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
+_LOW_PRECISIONS = {Precision.FP8, Precision.MXFP8, Precision.NVFP4}
+_RACK_GPUS = re.compile(r"\b(GB[23]00|VR200)\b")
+_MEGATRON = r"(?i)megatron|^nvte_|transformer_engine|hybrid[-_]ep|deep_ep::|^MFSDP |_row_id_map|kuserbuffers_"
+_PYTORCH = (
+    r"at::native|\bc10::|^triton_(poi|red|per)_|aten::|autograd::|^Optimizer\.|^nccl:|DataLoader|^FSDP::"
+)
+_ARCHITECTURES = {
+    "7": "volta",
+    "8": "ampere",
+    "9": "hopper",
+    "10": "blackwell",
+    "11": "blackwell",
+    "12": "blackwell",
+}
+
+
+class Run:
+    """One run as conditions see it: its representative rank, and how the run was configured.
+
+    `names` are those of its kernels and ranges. `written` is the part of the configuration that a file
+    states, where what the trace shows was added: only that is evidence of Megatron.
+    """
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        configuration: RunConfiguration,
+        names: pl.Series,
+        written: RunConfiguration | None = None,
+    ) -> None:
+        self.analysis = analysis
+        self.rank: Rank = analysis.ranks[analysis.diagnosis.rank_index]
+        self.configuration = configuration
+        self.framework = detect_framework(names, configuration if written is None else written)
+        export = analysis.inputs[self.rank.input]
+        self.environment = export.environment
+        self.gpu = export.gpu(self.rank.gpu)
+        self.step_ns = max(self.rank.typical.step_ns, 1)
+        self._measured: dict[tuple[str, tuple[str, ...]], Value] = {}
+
+    def measure(self, name: str, causes: tuple[str, ...]) -> Value:
+        """Return a measurement, `None` where unknown; `causes` are those of the run that a rule answers."""
+        key = name, causes
+        if key not in self._measured:
+            self._measured[key] = MEASUREMENTS[name].measure(self, causes)
+        return self._measured[key]
+
+    def meets(self, clauses: tuple[Clause, ...], causes: tuple[str, ...]) -> bool:
+        """Return whether all conditions hold of the run, for a rule that answers these causes of it."""
+
+        def lookup(key: str) -> tuple[bool, Value]:
+            return True, self.measure(key, causes) if key in MEASUREMENTS else self.configuration.get(key)
+
+        return evaluate(clauses, lookup) is True
+
+    @cached_property
+    def material(self) -> tuple[str, ...]:
+        """The causes that could win enough to be worth a fix, the weightiest first."""
+        weights = {entry.cause: self.weight(entry.cause) for entry in self.rank.causes}
+        found = (cause for cause, weight in weights.items() if weight >= FIXED_CAUSE_SHARE)
+        return tuple(sorted(found, key=lambda cause: (-weights[cause], cause)))
+
+    def weight(self, cause: str) -> float:
+        """Return what a cause could win, else the time attributed to it, as a share of the typical step."""
+        entry = next((entry for entry in self.rank.causes if entry.cause == cause), None)
+        if entry is None:
+            return 0.0
+        won_ns = entry.recoverable_ns
+        return (entry.typical_ns if won_ns is None else won_ns) / self.step_ns
+
+
+def _share(run: Run, causes: tuple[str, ...]) -> float:
+    return max(map(run.weight, causes), default=0.0)
+
+
+def _axis_operations(run: Run, causes: tuple[str, ...]) -> list[CommunicationOperation]:
+    """Return what communicated along the axes of the causes."""
+    axes = {cause.split("/")[1] for cause in causes if cause.startswith("communication/")}
+    return [operation for operation in run.rank.communication.operations if operation.axis in axes]
+
+
+def _axis_backends(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(entry.backend) for entry in _axis_operations(run, causes))
+
+
+def _axis_collectives(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(entry.operation) for entry in _axis_operations(run, causes))
+
+
+def _experts(run: Run) -> bool:
+    """Return whether anything shows that the model has experts."""
+    operations = run.rank.communication.operations
+    details = run.rank.compute_details
+    experts = run.configuration.get("num_moe_experts")
+    return (
+        any(entry.axis is Axis.EP or entry.backend in _EXPERT_BACKENDS for entry in operations)
+        or any(entry.category is ComputeCategory.GROUPED_GEMM and entry.kernels for entry in run.rank.compute)
+        or (details is not None and {details.permute_fused, details.router_fused} != {None})
+        or (isinstance(experts, int) and experts > 1)
+    )
+
+
+def detect_framework(names: pl.Series, configuration: RunConfiguration) -> str | None:
+    """Return whose settings apply, by names of kernels and ranges: `megatron`, `pytorch` or `None`."""
+    if configuration.settings or names.str.contains(_MEGATRON).any():
+        return "megatron"
+    return "pytorch" if names.str.contains(_PYTORCH).any() else None
+
+
+def _architecture(run: Run) -> str | None:
+    known = re.fullmatch(r"sm_(\d+)(\d)a?", run.gpu.architecture or "") if run.gpu is not None else None
+    if known is None:
+        return None
+    if known.groups() == ("7", "5"):
+        return "turing"
+    return "ada" if known.groups() == ("8", "9") else _ARCHITECTURES.get(known[1])
+
+
+def _nvlink_domain(run: Run) -> int | None:
+    """Return how many GPUs NVLink joins: those of a rack, else those of a node."""
+    if run.gpu is None or not run.gpu.name:
+        return None
+    return 72 if _RACK_GPUS.search(run.gpu.name) else 8
+
+
+def _graphed_share(run: Run) -> float | None:
+    """Return how much of the compute graphs launched: by time where they are opaque, else by count."""
+    budget = run.rank.typical.budget
+    if budget.opaque_graph:
+        return budget.opaque_graph / (budget.opaque_graph + budget.compute)
+    if run.analysis.capture.cuda_graphs == "none":
+        return 0.0
+    kernels = sum(entry.kernels for entry in run.rank.compute)
+    host = run.rank.host_details
+    if host is None or host.launches is None or not kernels:
+        return None
+    return max(1 - host.launches.calls / kernels, 0.0)
+
+
+def _precision(run: Run) -> str | None:
+    """Return the precision of most matrix multiplications."""
+    details = run.rank.compute_details
+    if details is None or not details.precisions:
+        return None
+    return str(max(details.precisions, key=lambda entry: entry.share).precision)
+
+
+def _low_precision_share(run: Run) -> float | None:
+    details = run.rank.compute_details
+    if details is None or not details.precisions:
+        return None
+    return sum(entry.share for entry in details.precisions if entry.precision in _LOW_PRECISIONS)
+
+
+def _pageable(run: Run) -> tuple[str, ...]:
+    """Return the directions in which bulk copies from or to pageable memory went."""
+    return tuple(str(entry.direction) for entry in run.rank.memory.copies if entry.pinned is False)
+
+
+def _launch_gap_ns(run: Run) -> float | None:
+    """Return the framework time of a step for each launch call, in ns."""
+    host = run.rank.host_details
+    if host is None or host.launches is None or not host.launches.calls:
+        return None
+    framework = next((entry.typical_ns for entry in run.rank.causes if entry.cause == "host/framework"), 0)
+    return framework / host.launches.calls
+
+
+def _drained(run: Run) -> bool:
+    """Return whether calls that drain the queue matter, and take more than the launching between them."""
+    owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
+    draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
+    matters = any(run.weight(cause) >= FIXED_CAUSE_SHARE for cause in draining)
+    return matters and sum(map(owned.__getitem__, draining)) > sum(owned.get(cause, 0) for cause in LAUNCHING)
+
+
+def _blocking_in_experts(run: Run) -> bool | None:
+    """Return whether the costliest blocking call of a model with experts is in their or in each layer."""
+    host = run.rank.host_details
+    if host is None or not host.blocking_calls or not _experts(run):
+        return None
+    call = host.blocking_calls[0]
+    return call.unit == "layer" or bool(
+        re.search(r"mlp|moe|dispatch|expert", (call.path or "").split(" / ")[-1])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a name of a condition measures, and how, given a run and the causes that a rule answers."""
+
+    meaning: str
+    measure: Callable[[Run, tuple[str, ...]], Value]
+
+
+def _of_run(meaning: str, measure: Callable[[Run], Value]) -> Measurement:
+    return Measurement(meaning, lambda run, _: measure(run))
+
+
+def _of_details(meaning: str, field: str) -> Measurement:
+    """Return the measurement that reads a field of the compute details; `None` where these are unknown."""
+
+    def measure(run: Run) -> Value:
+        value: Value = (
+            None if run.rank.compute_details is None else attrgetter(field)(run.rank.compute_details)
+        )
+        return value
+
+    return _of_run(meaning, measure)
+
+
+MEASUREMENTS: Mapping[str, Measurement] = {
+    "architecture": _of_run("architecture of the GPU", _architecture),
+    "backends": Measurement("libraries that communicate for the axis", _axis_backends),
+    "blocking_in_experts": _of_run(
+        "the costliest blocking call stands in expert layers", _blocking_in_experts
+    ),
+    "collectives": Measurement("collectives of the axis", _axis_collectives),
+    "drained": _of_run("calls that drain the queue own more than the launching between them", _drained),
+    "experts": _of_run("the model has experts", _experts),
+    "findings": _of_run(
+        "findings about the capture",
+        lambda run: tuple(finding.code for finding in run.analysis.capture.findings),
+    ),
+    "framework": _of_run("framework of the program", lambda run: run.framework),
+    "graphed_share": _of_run("part of the compute that graphs launch", _graphed_share),
+    "grouped_share": _of_details("part of the compute work in grouped multiplications", "grouped_share"),
+    "host_share": _of_run(
+        "part of the step that the host wall has", lambda run: run.rank.typical.walls.host / run.step_ns
+    ),
+    "launch_gap_ns": _of_run("framework time for each launch call, in ns", _launch_gap_ns),
+    "low_precision_share": _of_run("part of the multiplications in FP8 or FP4", _low_precision_share),
+    "nvlink_domain": _of_run("GPUs in one NVLink domain", _nvlink_domain),
+    "pageable": _of_run("directions of copies from or to pageable memory", _pageable),
+    "permute_fused": _of_details("permutation of tokens runs as fused kernels", "permute_fused"),
+    "precision": _of_run("precision of most multiplications", _precision),
+    "pressure": _of_run("memory pressure", lambda run: run.analysis.diagnosis.memory_pressure.level),
+    "ranks": _of_run(
+        "ranks of the job", lambda run: run.analysis.capture.world_size or len(run.analysis.ranks)
+    ),
+    "router_fused": _of_details("the router runs as fused kernels", "router_fused"),
+    "share": Measurement("what a cause could win, else what it owns, as a share of the step", _share),
+    "small_grid_share": _of_details(
+        "part of the compute work in grids smaller than the GPU", "launch_shapes.small_grid_share"
+    ),
+    "unfused_share": _of_details(
+        "part of the compute work in single operations of a framework", "unfused_elementwise_share"
+    ),
+    "ungrouped_share": _of_details(
+        "part of the compute work in runs of like small multiplications", "small_multiplications.share"
+    ),
+    "window": _of_run("what one window is", lambda run: run.analysis.anchor.window),
+}
+"""The names that conditions of fixes may use besides settings."""

@@ -1,0 +1,217 @@
+"""A plan for a run that is yet to be: layout, checklist, and what was published nearby."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from wallscope.advice.conditions import Clause, evaluate, parse_clause
+from wallscope.advice.parallel_layout import (
+    check_shards,
+    context_and_tensor,
+    count_accumulation,
+    fold,
+    largest_expert,
+    power_of_two,
+)
+from wallscope.advice.published import (
+    Machine,
+    Model,
+    find_long_context,
+    nearest_presets,
+    published_bands,
+)
+from wallscope.errors import LayoutError, OptionError
+from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes
+from wallscope.model.configuration import Value
+from wallscope.shipped import toml
+from wallscope.thresholds import LONG_SEQUENCE_COUNT, TOKENS_OF_A_RANK_COUNT
+
+PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
+_YOURS = "your sizes"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What the user states of a run; sizes by field of `Sizes`, those left out are proposed."""
+
+    model: Model
+    machine: Machine
+    gpus: int
+    seq_length: int
+    precision: str
+    given: Mapping[str, int]
+    global_batch: int | None = None
+    micro_batch: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    sizes: Sizes
+    source: str
+    virtual_pipeline: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    item: Item
+    when: tuple[Clause, ...]
+
+
+def plan_run(wanted: PlanRequest) -> Advice:
+    """Return a plan for a run: layout, checklist, what was published nearby.
+
+    Raises:
+        LayoutError: no layout is possible, with the reason.
+        OptionError: the precision does not run on the machine.
+    """
+    if wanted.precision in {"mxfp8", "nvfp4"} and not wanted.machine.is_blackwell:
+        other = "fp8" if wanted.machine.has_fp8 else "bf16"
+        raise OptionError(
+            f"--precision {wanted.precision} — does not run on {wanted.machine.id} — take {other} there"
+        )
+    if wanted.precision == "fp8" and not wanted.machine.has_fp8:
+        raise OptionError(f"--precision fp8 — does not run on {wanted.machine.id} — take bf16 there")
+    near = nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision)
+    chosen, layout = _layout(wanted)
+    accumulation = count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
+    is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
+    return Advice(
+        schema="wallscope.advice/1",
+        model=wanted.model.id,
+        machine=wanted.machine.id,
+        seq_length=wanted.seq_length,
+        precision=wanted.precision,
+        layout=layout,
+        layout_source=chosen.source,
+        largest_expert=largest_expert(layout.sizes, wanted.gpus, wanted.model.experts),
+        virtual_pipeline=chosen.virtual_pipeline if layout.sizes.pipeline > 1 else None,
+        accumulation=accumulation,
+        items=tuple(_items(wanted, chosen, layout, accumulation)),
+        presets=near,
+        bands=published_bands(wanted.model.id, wanted.machine, is_long=is_long),
+    )
+
+
+def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
+    """Return the first candidate that is possible with the user's sizes, else the first with a smaller EP.
+
+    Raises:
+        LayoutError: none is possible; it names the one that needs the fewest GPUs.
+    """
+    refused: list[tuple[int, LayoutError]] = []
+    for candidate in (*_candidates(wanted), *_with_fewer_experts(wanted)):
+        sizes = replace(candidate.sizes, **wanted.given)
+        try:
+            layout = fold(sizes, wanted.gpus, wanted.model.experts)
+            check_shards(wanted.seq_length, sizes.context)
+        except LayoutError as error:
+            refused.append((sizes.fewest_gpus, error))
+        else:
+            return _with_given_sizes(candidate, sizes, wanted), layout
+    raise min(refused, key=lambda each: each[0])[1]
+
+
+def _with_fewer_experts(wanted: PlanRequest) -> Iterator[_Candidate]:
+    """Yield the candidates whose experts need more GPUs than there are, with as many as fit in a group."""
+    if "expert" in wanted.given:
+        return
+    for candidate in _candidates(wanted):
+        sizes = replace(candidate.sizes, **wanted.given)
+        if sizes.experts * sizes.pipeline > wanted.gpus:
+            fewer = replace(candidate.sizes, expert=largest_expert(sizes, wanted.gpus, wanted.model.experts))
+            yield replace(candidate, sizes=fewer, source=f"{candidate.source}, EP lowered to what fits")
+
+
+def _with_given_sizes(candidate: _Candidate, sizes: Sizes, wanted: PlanRequest) -> _Candidate:
+    """Return the candidate with the user's sizes, which void the stages that went with others."""
+    if not wanted.given or candidate.source == _YOURS:
+        return replace(candidate, sizes=sizes)
+    keeps = sizes.pipeline == candidate.sizes.pipeline
+    source = f"{_YOURS}, the rest from {candidate.source}"
+    return _Candidate(sizes, source, candidate.virtual_pipeline if keeps else None)
+
+
+def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
+    """Yield what is published for this length, then presets, then what heuristics start from."""
+    context, tensor = context_and_tensor(wanted.seq_length, wanted.machine)
+    is_complete = {"tensor", "pipeline", "context", "expert"} <= set(wanted.given)
+    if is_complete:
+        yield _Candidate(Sizes(), _YOURS, None)
+        return
+    family = find_long_context(wanted.model.id, wanted.machine, wanted.seq_length)
+    if family is not None:
+        length = "this length" if family.seq_length == wanted.seq_length else f"{family.seq_length:,} tokens"
+        yield _Candidate(family.sizes, f"published for {length}: {family.text}", family.virtual_pipeline)
+    is_long = wanted.seq_length > LONG_SEQUENCE_COUNT
+    count = 0
+    for preset in nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision):
+        sizes = preset.sizes
+        if is_long or wanted.seq_length <= TOKENS_OF_A_RANK_COUNT:
+            sizes = replace(
+                sizes, context=context, tensor=max(sizes.tensor, tensor) if is_long else sizes.tensor
+            )
+        source = f"preset {preset.name}" + (", CP by sequence length" if is_long else "")
+        count += 1
+        yield _Candidate(sizes, source, preset.virtual_pipeline)
+    start = wanted.model.start
+    if start is not None:
+        count += 1
+        sizes = replace(start, context=context, tensor=max(start.tensor, tensor))
+        yield _Candidate(sizes, "heuristic sizes of the family", None)
+    if count == 0:
+        sizes = Sizes(tensor=tensor, context=context)
+        yield _Candidate(sizes, "smallest sizes; nothing is published", None)
+
+
+@cache
+def _rules() -> tuple[_Rule, ...]:
+    return tuple(
+        _Rule(
+            Item(table["phase"], table["text"], tuple(table.get("settings", [])), tuple(table["facts"])),
+            tuple(map(parse_clause, table.get("when", []))),
+        )
+        for table in toml("advice/advice.toml")["advice"]
+    )
+
+
+def _items(
+    wanted: PlanRequest, chosen: _Candidate, layout: Folding, accumulation: int | None
+) -> Iterator[Item]:
+    sizes = layout.sizes
+    facts = _facts(wanted, layout)
+    first = power_of_two(wanted.seq_length / TOKENS_OF_A_RANK_COUNT)
+    virtual = chosen.virtual_pipeline
+    words = {
+        "fewest": layout.fewest_gpus,
+        "tp": sizes.tensor,
+        "cp": sizes.context,
+        "pp": sizes.pipeline,
+        "ep": sizes.expert,
+        "etp": sizes.expert_tensor,
+        "dp": layout.data,
+        "edp": layout.expert_data,
+        "domain": wanted.machine.nvlink_domain,
+        "machine": wanted.machine.name,
+        "vpp": f"={virtual}" if virtual and sizes.pipeline > 1 else "",
+        "cp_rule": f"{wanted.seq_length:,} / 4,096 gives {first}, here {sizes.context}",
+        "accumulation": f": {accumulation} micro-batches a step" if accumulation else "",
+    }
+    rules = [rule for rule in _rules() if evaluate(rule.when, lambda key: (key in facts, facts.get(key)))]
+    for rule in sorted(rules, key=lambda rule: PHASES.index(rule.item.phase)):
+        settings = tuple(setting.format_map(words) for setting in rule.item.settings)
+        yield replace(rule.item, text=rule.item.text.format_map(words), settings=settings)
+
+
+def _facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
+    """Return what conditions of the checklist may ask for."""
+    sizes = layout.sizes
+    return {
+        **wanted.machine.facts().settings(),
+        "seq_length": wanted.seq_length,
+        "vision": wanted.model.vision,
+        "tensor_model_parallel_size": sizes.tensor,
+        "pipeline_model_parallel_size": sizes.pipeline,
+        "context_parallel_size": sizes.context,
+        "expert_model_parallel_size": sizes.expert,
+        "data_parallel_size": layout.data,
+    }

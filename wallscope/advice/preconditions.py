@@ -1,0 +1,151 @@
+"""What must hold before a setting can work: conditions of features, judged with or without a trace."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from wallscope.advice.conditions import LOWER_BOUND, Clause, Lookup, evaluate, parse_clause
+from wallscope.advice.parallel_layout import fold_configured
+from wallscope.advice.settings import check_value, vocabulary
+from wallscope.model.advice import ConfigurationCheck, FeatureCheck, Judged, Level
+from wallscope.model.capture import Finding
+from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
+from wallscope.model.fixes import Met, Precondition
+from wallscope.shipped import toml
+
+_TABLES = "advice/preconditions.toml"
+_KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One precondition: `feature` needs all of `needs` wherever all of `when` hold."""
+
+    id: str
+    feature: str
+    text: str
+    when: tuple[Clause, ...]
+    needs: tuple[Clause, ...]
+    unblock: str
+    level: Level
+    facts: tuple[str, ...]
+
+    def keys(self) -> set[str]:
+        """Return the settings and facts of the machine that it asks for."""
+        conditions = [one for clause in (*self.when, *self.needs) for one in clause]
+        return {name for one in conditions for name in one.names()} & set(vocabulary().kinds)
+
+    def judge(self, lookup: Lookup) -> Precondition:
+        """Return the precondition with whether it is met."""
+        applies, holds = evaluate(self.when, lookup), evaluate(self.needs, lookup)
+        status: Met = "unknown"
+        if applies is False or holds is True:
+            status = "met"
+        elif applies is True and holds is False:
+            status = "unmet"
+        return Precondition(self.id, self.text, status, self.unblock)
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """What rows are about; `settings` are those that would switch it on."""
+
+    id: str
+    title: str
+    on: tuple[Clause, ...]
+    settings: Mapping[str, Value]
+
+    def switch_on(self, configuration: RunConfiguration) -> RunConfiguration:
+        """Return the configuration as it would be with the feature on."""
+        added = {name: KnownSetting(value, self.title) for name, value in self.settings.items()}
+        return RunConfiguration({**configuration.settings, **added})
+
+
+@cache
+def features() -> tuple[Feature, ...]:
+    """What rows are about, in the order in which they are shown."""
+    return tuple(
+        Feature(
+            table["id"],
+            table["title"],
+            tuple(map(parse_clause, table["on"])),
+            {name: check_value(name, value) for name, value in table.get("with", {}).items()},
+        )
+        for table in toml(_TABLES)["feature"]
+    )
+
+
+@cache
+def rows() -> Mapping[str, Row]:
+    """All rows by id, in the order of their table."""
+    return {table["id"]: _parse_row(table) for table in toml(_TABLES)["precondition"]}
+
+
+def _parse_row(table: Mapping[str, Any]) -> Row:
+    if set(table) - _KEYS:
+        raise ValueError(f"{table['id']}: unknown keys {sorted(set(table) - _KEYS)}")
+    return Row(
+        id=table["id"],
+        feature=table["of"],
+        text=table["text"],
+        when=tuple(map(parse_clause, table.get("when", []))),
+        needs=tuple(map(parse_clause, table["needs"])),
+        unblock=table["unblock"],
+        level=table.get("level", "error"),
+        facts=tuple(table.get("facts", [])),
+    )
+
+
+def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
+    """Return a lookup of settings: the configuration first, then the machine, and lower bounds."""
+    bounds = {f"{key}{LOWER_BOUND}": value for key, value in trace.least.items()}
+    machine = {**trace.settings(), **bounds}
+
+    def lookup(key: str) -> tuple[bool, Value]:
+        if configuration.knows(key):
+            return True, configuration.get(key)
+        return key in machine, machine.get(key)
+
+    return lookup
+
+
+def judge_preconditions(
+    ids: Sequence[str], configuration: RunConfiguration, trace: TraceFacts
+) -> tuple[Precondition, ...]:
+    """Return the preconditions of these ids, judged for this configuration, in the order asked for.
+
+    Raises:
+        KeyError: there is no such row.
+    """
+    lookup = lookup_in(configuration, trace)
+    return tuple(rows()[each].judge(lookup) for each in ids)
+
+
+def check_configuration(
+    configuration: RunConfiguration, trace: TraceFacts, findings: tuple[Finding, ...]
+) -> ConfigurationCheck:
+    """Judge every row, and fold the layout where its sizes and the number of GPUs are known.
+
+    Raises:
+        LayoutError: the layout is impossible.
+    """
+    return ConfigurationCheck(
+        "wallscope.check-config/1",
+        tuple(_check_feature(feature, configuration, trace) for feature in features()),
+        fold_configured(lookup_in(configuration, trace)),
+        findings,
+    )
+
+
+def _check_feature(feature: Feature, configuration: RunConfiguration, trace: TraceFacts) -> FeatureCheck:
+    """Judge the rows of a feature; those of one that is off as if it were on."""
+    on = evaluate(feature.on, lookup_in(configuration, trace))
+    lookup = lookup_in(configuration if on else feature.switch_on(configuration), trace)
+    found = []
+    for row in rows().values():
+        if row.feature == feature.id:
+            judged = row.judge(lookup)
+            missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # no mapping
+            found.append(Judged(judged, row.level, tuple(missing) if judged.status == "unknown" else ()))
+    return FeatureCheck(feature.id, feature.title, on, tuple(found))

@@ -1,0 +1,199 @@
+"""What was published: machines, model families, presets, long-context configurations, throughput."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import log2
+from typing import Any
+
+from wallscope.errors import OptionError
+from wallscope.model.advice import Band, Preset, Sizes
+from wallscope.model.configuration import TraceFacts
+from wallscope.shipped import toml
+
+_NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
+_PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}
+_MOST_NEAR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A kind of GPU server; `nvlink_domain` GPUs are joined by NVLink."""
+
+    id: str
+    name: str
+    architecture: str
+    nvlink_domain: int
+
+    @property
+    def is_rack(self) -> bool:
+        """Whether NVLink joins a whole rack."""
+        return self.nvlink_domain > 8
+
+    @property
+    def has_fp8(self) -> bool:
+        """Whether its matrix units take FP8."""
+        return int(self.architecture.removeprefix("sm_")) >= 89
+
+    @property
+    def is_blackwell(self) -> bool:
+        """Whether MXFP8 and NVFP4 run on it."""
+        return int(self.architecture.removeprefix("sm_")) >= 100
+
+    def facts(self) -> TraceFacts:
+        """Return what a trace would show of the machine."""
+        return TraceFacts(architecture=self.architecture, gpu=self.name, nvlink_domain=self.nvlink_domain)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A family: its experts where known, and sizes that heuristics start from, if there are any."""
+
+    id: str
+    experts: int | None
+    start: Sizes | None
+    vision: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LongContext:
+    """A published configuration for one long sequence length."""
+
+    model: str
+    machines: tuple[str, ...]
+    seq_length: int
+    sizes: Sizes
+    virtual_pipeline: int | None
+    text: str
+    facts: tuple[str, ...]
+
+
+@cache
+def machines() -> dict[str, Machine]:
+    """Return all machines by short name."""
+    return {
+        id_: Machine(id_, table["name"], table["architecture"], table["nvlink_domain"])
+        for id_, table in toml("advice/hardware.toml").items()
+    }
+
+
+def find_machine(name: str) -> Machine:
+    """Return the machine of a short name or of a device name such as `NVIDIA H100 80GB HBM3`.
+
+    Raises:
+        OptionError: there is none.
+    """
+    for word in name.lower().replace("-", " ").split():
+        if word in machines():
+            return machines()[word]
+    raise OptionError(f"--hardware {name} — is not known — name one of {', '.join(machines())}")
+
+
+def _models() -> Mapping[str, Mapping[str, Any]]:
+    tables: Mapping[str, Mapping[str, Any]] = toml("advice/models.toml")["model"]
+    return tables
+
+
+def find_model(name: str) -> Model:
+    """Return the model family of a name.
+
+    Raises:
+        OptionError: there is none.
+    """
+    wanted = _letters(name)
+    for id_, table in _models().items():
+        if wanted in {_letters(id_), *map(_letters, table["names"])}:
+            start = Sizes(table["tp"], table["pp"], 1, table["ep"]) if "tp" in table else None
+            return Model(id_, table.get("experts"), start, table.get("vision", False))
+    known = ", ".join(table["names"][0] for table in _models().values())
+    raise OptionError(f"--model {name} — is not known — name one of {known}")
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+@cache
+def presets() -> tuple[Preset, ...]:
+    """Return all shipped presets."""
+    return tuple(_parse_preset(name, words) for name, words in toml("advice/presets.toml")["preset"].items())
+
+
+def _parse_preset(name: str, words: str) -> Preset:
+    layout, batch, dispatcher, graphs, recompute, overlap, _ = words.split()
+    found = _NAME.match(name)
+    if found is None:
+        raise ValueError(f"{name} names no preset")
+    tensor, stages, virtual, context, expert = (_count(word) for word in layout.split("/"))
+    micro, whole = (_count(word) for word in batch.split("/"))
+    precision = found["precision"]
+    return Preset(
+        name=name,
+        family=found["family"],
+        gpus=int(found["gpus"]),
+        machine=found["machine"],
+        precision=_PRECISIONS.get(precision, precision),
+        sizes=Sizes(tensor or 1, stages or 1, context or 1, expert or 1),
+        virtual_pipeline=virtual,
+        micro_batch=micro,
+        global_batch=whole,
+        dispatcher=dispatcher,
+        cuda_graphs=graphs.replace("_", " "),
+        recompute=recompute,
+        ep_overlap=True if overlap == "on" else None,
+        states_layout=expert is not None,
+    )
+
+
+def _count(word: str) -> int | None:
+    return None if word == "-" else int(word)
+
+
+def nearest_presets(family: str, machine: Machine, gpus: int, precision: str) -> tuple[Preset, ...]:
+    """Return presets of the family with a layout: same machine first, then precision, then size."""
+    same = [each for each in presets() if each.family == family and each.states_layout]
+
+    def distance(each: Preset) -> tuple[bool, bool, float, bool, str]:
+        far = abs(log2(each.gpus / gpus))
+        kin = machine.is_rack is not (each.machine in {"gb200", "gb300", "vr200"})
+        return each.machine != machine.id, kin, far, each.precision != precision, each.name
+
+    return tuple(sorted(same, key=distance)[:_MOST_NEAR])
+
+
+def find_long_context(family: str, machine: Machine, seq_length: int) -> LongContext | None:
+    """Return the configuration published for this length, else for the next longer one below twice it."""
+    fitting = [
+        table
+        for table in toml("advice/models.toml")["family"]
+        if table["model"] == family
+        and machine.id in table["machines"]
+        and seq_length <= table["seq_length"] < 2 * seq_length
+    ]
+    if not fitting:
+        return None
+    table = min(fitting, key=lambda each: each["seq_length"])
+    sizes = table["sizes"]
+    return LongContext(
+        family,
+        tuple(table["machines"]),
+        table["seq_length"],
+        Sizes(sizes["tp"], sizes["pp"], sizes["cp"], sizes["ep"]),
+        sizes.get("vpp"),
+        table["text"],
+        tuple(table["facts"]),
+    )
+
+
+def published_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:
+    """Return the throughput published for the family on the machine, for short or for long sequences."""
+    found = [
+        table
+        for table in toml("advice/bands.toml")["band"]
+        if (table["family"], table["machine"]) == (family, machine.id) and table.get("long", False) is is_long
+    ]
+    return tuple(
+        Band(family, machine.id, each.get("gpus"), each.get("precision"), each["text"], tuple(each["facts"]))
+        for each in found
+    )

@@ -1,0 +1,187 @@
+"""The rules: which fix answers which causes, under which conditions, with which settings and evidence.
+
+They are data, `rules/<topic>.toml` next to this file; all of it is checked when it is read. Settings are
+written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`; conditions (`when`) in the
+language of conditions.py, on the names of measurements.py and on settings.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from typing import Annotated, Any, ClassVar, get_args
+
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+
+from wallscope.advice.conditions import Clause, parse_clause
+from wallscope.advice.measurements import MEASUREMENTS
+from wallscope.advice.settings import vocabulary
+from wallscope.model.advice import Phase
+from wallscope.model.catalogue import CALL, catalogue
+from wallscope.model.fixes import ExpectedGain, Setting, System
+from wallscope.model.kinds import Wall
+from wallscope.model.whatif import Question, QuestionKind
+from wallscope.shipped import toml, toml_paths
+
+PRESSURE = "memory-pressure"
+"""Stands among the causes of a rule that answers memory running out, which owns no time."""
+
+_STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
+_Text = Annotated[str, Field(min_length=3)]
+_Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+_FactId = Annotated[str, Field(pattern=r"^[A-Z]+[0-9]*-[A-Z]?[0-9]+$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A published measurement, as `ExpectedGain`, and the facts that it is made of."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    text: _Text
+    context: _Text
+    low: Annotated[float, Field(gt=0)] | None = None
+    high: Annotated[float, Field(gt=0)] | None = None
+
+    def quote(self) -> ExpectedGain:
+        """Return it as the answer has it."""
+        return ExpectedGain(self.text, self.low, self.high, self.context)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One fix as the files have it.
+
+    `causes` are patterns of cause ids; `order` ranks rules that answer the same cause, lower first;
+    `settings` has lines by system. `active` names what proves that it runs, `compare` what to hold fixed
+    in addition to the usual. `replay` is what a replay of the steps is asked, together, for what the fix
+    would win: options of `wallscope whatif`, with `CAUSES` for those that it answers. `facts` are ids of the
+    fact tables that it rests on.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    id: _Id
+    title: _Text
+    wall: Wall
+    causes: Annotated[tuple[str, ...], Field(min_length=1)]
+    phase: Phase
+    because: _Text
+    active: _Text
+    source: _Text
+    order: int = 50
+    when: tuple[Annotated[Clause, BeforeValidator(parse_clause)], ...] = ()
+    settings: dict[System, Annotated[tuple[_Text, ...], Field(min_length=1)]] = field(default_factory=dict)
+    preconditions: tuple[str, ...] = ()
+    gain: Gain | None = None
+    caveats: tuple[_Text, ...] = ()
+    compare: str = ""
+    replay: tuple[str, ...] = ()
+    facts: tuple[_FactId, ...] = ()
+
+    def answers(self, cause: str) -> bool:
+        """Return whether the rule is for a cause."""
+        return _is_any(self.causes, cause)
+
+    def all_settings(self) -> tuple[Setting, ...]:
+        """Return the settings one by one, in the order of the file."""
+        return tuple(_setting(system, line) for system, lines in self.settings.items() for line in lines)
+
+    def questions(self, causes: Sequence[str]) -> tuple[Question, ...]:
+        """Return what a replay is asked, where the rule answers these causes."""
+        return tuple(question for line in self.replay for question in _questions(line, causes))
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
+    return cause in patterns or any(
+        fnmatchcase(cause, pattern) for pattern in patterns if _WILD.search(pattern)
+    )
+
+
+def _questions(line: str, causes: Sequence[str]) -> Iterator[Question]:
+    """Yield a question for each cause where the target is `CAUSES`, else the only one.
+
+    >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"])]
+    ['--scale host/file=0', '--scale host/lock=0']
+
+    Raises:
+        ValueError: it is no option of `wallscope whatif`.
+    """
+    match = _REPLAY.fullmatch(line)
+    kind = next((kind for kind in get_args(QuestionKind) if match and match["kind"] == kind), None)
+    if match is None or kind is None or (kind == "scale") == (match["share"] is None):
+        raise ValueError(f"replay {line!r} asks nothing")
+    share = None if match["share"] is None else float(match["share"])
+    for target in causes if match["target"] == "CAUSES" else (match["target"],):
+        yield Question(kind, target, share)
+
+
+def _setting(system: System, line: str) -> Setting:
+    if system in _VERBATIM:
+        return Setting(system, line, "")
+    key, value, *_ = [*re.split(r"[ =]", line, maxsplit=1), ""]
+    return Setting(system, key, value)
+
+
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """Return all shipped rules, by topic and in the order of the files."""
+    found = [rule for path in toml_paths("advice/rules") for rule in _check_rules(toml(path), path)]
+    if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):
+        raise ValueError(f"rules of one id: {doubled}")
+    return tuple(found)
+
+
+def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
+    """Parse and check the rules of one file.
+
+    Raises:
+        ValueError: something in it is wrong; pydantic's message says where.
+    """
+    return _check_rules(tomllib.loads(text), origin)
+
+
+def _check_rules(document: Mapping[str, Any], origin: str) -> tuple[Rule, ...]:
+    rules = _reader().validate_python(document.get("fix", []))
+    for rule in rules:
+        if problems := list(_problems(rule)):
+            raise ValueError(f"{origin}: {rule.id}: {'; '.join(problems)}")
+    return rules
+
+
+@cache
+def _reader() -> TypeAdapter[tuple[Rule, ...]]:
+    return TypeAdapter(tuple[Rule, ...])
+
+
+@cache
+def _known_causes() -> tuple[str, ...]:
+    return (*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in catalogue()), PRESSURE)
+
+
+def _problems(rule: Rule) -> Iterator[str]:
+    asked = {name for clause in rule.when for condition in clause for name in condition.names()}
+    if unknown := sorted(asked - set(MEASUREMENTS) - set(vocabulary().kinds)):
+        yield f"unknown measurements or settings {unknown}"
+    try:
+        rule.questions(rule.causes)
+    except ValueError as error:
+        yield str(error)
+    for pattern in rule.causes:
+        fixed = pattern if not pattern.startswith("host/queue-drained/") else "host/queue-drained/*"
+        if not any(_is_any((fixed,), cause) for cause in _known_causes()):
+            yield f"no cause matches {pattern!r}"
+    for system, lines in rule.settings.items():
+        if system not in _VERBATIM and (
+            bad := [line for line in lines if "=" not in line and not line.startswith("--")]
+        ):
+            yield f"{system} settings without a value: {bad}"
+
+
+_WILD = re.compile(r"[*?\[]")
+_REPLAY = re.compile(r"--(?P<kind>\w+) (?P<target>.+?)(=(?P<share>[\d.]+))?")
+_VERBATIM: tuple[System, ...] = ("pytorch", "program", "launcher")

@@ -1,0 +1,210 @@
+"""The settings that checks ask for: their current names, former ones, and what their values are."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from wallscope.model.configuration import KnownSetting, RunConfiguration, Value
+from wallscope.model.fixes import Setting
+from wallscope.shipped import toml
+
+_NONE = {"none", "null", "~", ""}
+_SWITCHES = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
+_WORD = re.compile(r"[A-Za-z][\w.:+-]*|\d+")
+_LARGEST = 2**53
+_PRECISIONS: Mapping[str, Mapping[str, Value]] = {
+    "mxfp8": {"fp8": "e4m3", "fp8_recipe": "mxfp8"},
+    "nvfp4": {"fp4": "e2m1", "fp8": None},
+    "fp8_current_scaling": {"fp8": "hybrid", "fp8_recipe": "tensorwise"},
+    "fp8_delayed_scaling": {"fp8": "hybrid", "fp8_recipe": "delayed"},
+    "fp8_subchannel_scaling": {"fp8": "hybrid", "fp8_recipe": "blockwise"},
+    "fp8_blockwise": {"fp8": "e4m3", "fp8_recipe": "blockwise"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Kinds of value by current name, current names by former one, flags that switch a setting off."""
+
+    kinds: Mapping[str, str]
+    current: Mapping[str, str]
+    off: Mapping[str, str]
+    words_now: Mapping[str, Mapping[str, str]]
+
+    def name(self, written: str) -> str | None:
+        """Return the current name of a written one, sections and dashes aside; `None` if it is unknown."""
+        leaf = written.strip().lstrip("-+").rpartition(".")[2]
+        name = leaf if leaf in self.kinds else leaf.replace("-", "_")
+        name = self.current.get(name, name)
+        return name if name in self.kinds else None
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Return the shipped settings."""
+    document = toml("advice/settings.toml")
+    lists = {kind: names for kind, names in document.items() if isinstance(names, list)}
+    return Vocabulary(
+        kinds={name: kind for kind, names in lists.items() for name in names},
+        current=document["current"],
+        off=document["off"],
+        words_now=document["words_now"],
+    )
+
+
+def parse_value(name: str, text: str) -> Value:
+    """Parse the value of a setting that was written as text.
+
+    Raises:
+        ValueError: the text is no such value; the message says what it should be.
+    """
+    bare = text.strip().strip("'\"")
+    kind = vocabulary().kinds[name]
+    if bare.lower() in _NONE and kind != "environment":
+        return None
+    match kind:
+        case "sizes" | "whole" if re.fullmatch(r"[+-]?\d{1,15}", bare):
+            return check_value(name, int(bare))
+        case "number":
+            return check_value(name, _number(bare))
+        case "switch" if bare.lower() in _SWITCHES:
+            return _SWITCHES[bare.lower()]
+        case "words":
+            inside = re.sub(r"<?\w*(?:Scope|Module)s?\.(\w+)(?:: ?\d+>)?", r"\1", bare)
+            return check_value(name, tuple(_WORD.findall(inside)))
+    return check_value(name, bare)
+
+
+def check_value(name: str, value: object) -> Value:
+    """Return the value, if it is one of the setting's kind; former words become current ones.
+
+    Raises:
+        ValueError: it is not; the message says what it should be.
+    """
+    if value is None:
+        return None
+    kind = vocabulary().kinds[name]
+    found = _OF_KIND[kind](value)
+    if isinstance(found, tuple):
+        now = vocabulary().words_now.get(name, {})
+        return tuple(now.get(str(word), word) for word in found)
+    return found
+
+
+def _number(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _size(value: object) -> Value:
+    found = _whole(value)
+    if not isinstance(found, int) or found < 1:
+        raise ValueError("is no whole number above 0")
+    return found
+
+
+def _whole(value: object) -> Value:
+    if isinstance(value, bool) or not isinstance(value, int) or not -_LARGEST < value < _LARGEST:
+        raise ValueError("is no whole number")
+    return value
+
+
+def _decimal(value: object) -> Value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
+        raise ValueError("is no number")
+    return value
+
+
+def _switch(value: object) -> Value:
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")  # noqa: TRY004  # a wrong value of a file, not of a call
+    return value
+
+
+def _word(value: object) -> Value:
+    if isinstance(value, bool | int):
+        return str(value)
+    if not isinstance(value, str) or len(value) > 500:
+        raise ValueError("is no word")
+    return None if value.lower() in _NONE else value
+
+
+def _words(value: object) -> Value:
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str | int) for item in items):
+        raise ValueError("is no list of words")
+    return tuple(str(item).strip().rpartition(".")[2] for item in items if str(item).strip())
+
+
+def _version(value: object) -> Value:
+    if not isinstance(value, str) or not re.match(r"\d+\.\d+", value):
+        raise ValueError('is no version; write it as text, such as "2.6.0"')
+    return value
+
+
+def _environment(value: object) -> Value:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError("is no text")  # noqa: TRY004  # as above
+    return str(value)
+
+
+_OF_KIND: Mapping[str, Callable[[object], Value]] = {
+    "sizes": _size,
+    "whole": _whole,
+    "number": _decimal,
+    "switch": _switch,
+    "word": _word,
+    "words": _words,
+    "version": _version,
+    "environment": _environment,
+}
+
+
+def complete_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSetting]:
+    """Return the settings with what follows from them: graph names, precision recipes, virtual stages."""
+    found = dict(settings)
+    modules = found.get("cuda_graph_modules")
+    if modules is not None and isinstance(modules.value, tuple) and "full_iteration" in modules.value:
+        found["cuda_graph_impl"] = KnownSetting("full_iteration", modules.source)
+        found["cuda_graph_modules"] = KnownSetting((), modules.source)
+    recipe = found.get("mixed_precision")
+    if recipe is not None and isinstance(recipe.value, str):
+        found = {**_of_recipe(recipe.value, recipe.source), **found}
+    per_stage, layers, stages = (
+        found.get(name)
+        for name in ("num_layers_per_virtual_pipeline_stage", "num_layers", "pipeline_model_parallel_size")
+    )
+    if per_stage and layers and stages and "virtual_pipeline_model_parallel_size" not in found:
+        each, total, ranks = per_stage.value, layers.value, stages.value
+        if isinstance(each, int) and isinstance(total, int) and isinstance(ranks, int) and each * ranks:
+            chunks = total // (each * ranks)
+            found["virtual_pipeline_model_parallel_size"] = KnownSetting(chunks, per_stage.source)
+    return found
+
+
+def _of_recipe(name: str, source: str) -> dict[str, KnownSetting]:
+    values: dict[str, Value] = {"bf16": "bf16" in name, "fp16": "fp16" in name and "bf16" not in name}
+    values |= {"fp8": None, "fp4": None}
+    for part, settings in _PRECISIONS.items():
+        if part in name:
+            values |= settings
+    return {key: KnownSetting(value, source) for key, value in values.items()}
+
+
+def add_settings(configuration: RunConfiguration, settings: Iterable[Setting]) -> RunConfiguration:
+    """Return the configuration with a fix's settings; what is no single value stays as it was."""
+    words = vocabulary()
+    found = dict(configuration.settings)
+    for setting in settings:
+        name = words.name(setting.key)
+        if name is None:
+            continue
+        try:
+            value = parse_value(name, setting.value or "true")
+        except ValueError:
+            continue
+        found[name] = KnownSetting(value, "the fix")
+    return RunConfiguration(complete_settings(found))

@@ -1,0 +1,200 @@
+"""What is shown, whatever the medium: sections of sentences, tables of raw values, figures.
+
+Renderers turn units into text and make foreign text harmless; here values and names are as they are. What
+differs between media is a property of a column or a table.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from wallscope.model.kinds import Wall
+
+Value = str | int | float | None
+
+
+Medium = Literal["terminal", "page", "markdown"]
+MEDIA: tuple[Medium, ...] = ("terminal", "page", "markdown")
+Tone = Literal["strong", "dim", "good", "warning", "bad", "setting"]
+"""How text is meant, where that can be shown."""
+Unit = Literal[
+    "text",
+    "code",
+    "plain",  # numbers that are text already
+    "count",
+    "rounded",
+    "ms",
+    "signed_ms",
+    "seconds",
+    "duration",
+    "signed_duration",
+    "percent",
+    "signed_percent",
+    "speedup",
+    "exact_speedup",
+    "size",
+    "rate",
+    "bar",
+]
+"""How values read; text and code stand to the left, all else to the right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value with what some media add: the wall that it is about, a tone, and on a page more.
+
+    There `hint` is shown over it, and `anchor` is the target of links. A cell with a `step` leads to that
+    step of the timeline, at `at_ns` (session time) if that is known.
+    """
+
+    value: Value
+    wall: Wall | None = None
+    hint: str = ""
+    step: int | None = None
+    at_ns: int | None = None
+    anchor: str = ""
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: `key` is the attribute of an entry that it shows, unless `value` makes it from the entry.
+
+    `brief` is its title on a terminal, where that differs. Text is cut to `most` letters; `none` stands for
+    values that are `None`. On a terminal it is shown at widths from `widths[0]` up to `widths[1]`;
+    `is_ellipsed` cuts its text to the room there is, `is_right` moves it.
+    """
+
+    key: str
+    title: str
+    unit: Unit = "text"
+    meaning: str = ""
+    value: Callable[[Any], Value | Cell] | None = None
+    brief: str | None = None
+    media: tuple[Medium, ...] = MEDIA
+    most: int = 2_000
+    none: str = "unknown"
+    widths: tuple[int, int] = (0, 1 << 30)
+    is_ellipsed: bool = False
+    is_right: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it stands to the left."""
+        return self.unit in {"text", "code"}
+
+    def cell(self, entry: Any) -> Value | Cell:
+        """What it shows of an entry."""
+        value: Value | Cell = getattr(entry, self.key) if self.value is None else self.value(entry)
+        return value
+
+
+def on_page(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
+    """Make a column that a page alone shows."""
+    return replace(Column(key, title, unit, *rest, **settings), media=("page",))
+
+
+def on_terminal(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
+    """Make a column that a terminal alone shows."""
+    return replace(Column(key, title, unit, *rest, **settings), media=("terminal",))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many rows a medium shows; of the rest it says how many of what (`noun`) there are, and `where`."""
+
+    most: int
+    noun: str = ""
+    where: str = " in the JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of raw values: `title` is its caption, `brief` the one on a terminal.
+
+    Each medium shows its columns and, where `limits` names one, so many rows. Rows of a wordy one are cards
+    on a phone. `notes` stand below it.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value | Cell, ...], ...]
+    brief: str = ""
+    notes: tuple[str, ...] = ()
+    limits: Mapping[Medium, Limit] = field(default_factory=dict)
+    is_wordy: bool = False
+    has_header: bool = True
+    kind: str = "grid"
+
+
+def tabulate(title: str, columns: Iterable[Column], entries: Iterable[Any], **settings: Any) -> Grid:
+    """A table with a row for each entry; `settings` are the other fields of `Grid`."""
+    shown = tuple(columns)
+    rows = tuple(tuple(column.cell(entry) for column in shown) for entry in entries)
+    return Grid(title, shown, rows, **settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a line with a tone, or in the colour of a wall."""
+
+    text: str
+    tone: Tone | Wall | None = None
+
+
+Line = str | tuple[str | Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Sentences, one beneath the other; all in one tone where `tone` is set."""
+
+    lines: tuple[Line, ...]
+    tone: Tone | None = None
+    kind: str = "lines"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A plotly figure (traces, layout) and what it shows, in words; `height_px` is kept free for it."""
+
+    name: str
+    caption: str
+    traces: tuple[Mapping[str, Any], ...]
+    layout: Mapping[str, Any]
+    height_px: int
+    kind: str = "figure"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text of a query."""
+
+    caption: str
+    text: str
+    kind: str = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """The place of the step timeline, with the steps that it can show; `gap` leads to the longest of all."""
+
+    steps: tuple[str, ...]
+    note: str
+    gap: Any = None
+    kind: str = "canvas"
+
+
+Block = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One question that people ask, with its answer in a sentence; on a page folded unless open."""
+
+    key: str
+    title: str
+    answer: str
+    blocks: tuple[Block, ...]
+    is_open: bool = True
+    wall: Wall | None = None

@@ -1,1 +1,0 @@
-"""The sections of the page, in the order of the questions that people ask."""

@@ -1,0 +1,170 @@
+"""The answer as one HTML file: the first screen, and the sections in the order of the questions."""
+
+from typing import Any
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.diagnosis import Dominant
+from wallscope.model.fixes import Fix, first_screen
+from wallscope.model.kinds import Wall
+from wallscope.model.report import Report
+from wallscope.render.offline import offline
+from wallscope.render.timeline_pack import Pack, pack
+from wallscope.views.blocks import Section
+from wallscope.views.details import rank_name
+from wallscope.views.fixes import checked, replay_line, replayed
+from wallscope.views.sections.causes import causes
+from wallscope.views.sections.depth import build_walls_in_depth
+from wallscope.views.sections.job import job
+from wallscope.views.sections.path import path
+from wallscope.views.sections.phases import phases, ranks
+from wallscope.views.sections.proof import GRAVITY, computed, limits
+from wallscope.views.sections.steps import steps
+from wallscope.views.sections.survey import clocks, survey
+from wallscope.views.sections.timeline import timeline
+from wallscope.views.terminal import chosen, exports, headline, steps_found, throughput_lines
+from wallscope.views.words import WALL_WORDS
+
+_MOST_OPPORTUNITIES = 4
+_MOST_FIXES = 3
+_MOST_LIMITS = 3
+_WIDE, _BROAD = 0.08, 0.3
+"""Shares of the wall bar from which its text fits on a screen, and on a phone."""
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    packed = pack(report.timelines)
+    analysis = report.analysis
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else exports(analysis)
+    return offline(
+        "page.html.j2",
+        f"{name}: {_first_sentence(_leading(analysis))}",
+        _sections(report, rank, packed),
+        packed.base64,
+        analysis=analysis,
+        first=_first_screen(analysis, rank),
+    )
+
+
+def _sections(report: Report, rank: Rank, packed: Pack) -> tuple[Section | None, ...]:
+    analysis = report.analysis
+    return (
+        steps(analysis, rank, report.timelines),
+        ranks(analysis),
+        job(report),
+        survey(analysis),
+        clocks(analysis),
+        causes(analysis, rank),
+        path(report, rank),
+        timeline(report, packed) if report.timelines else None,
+        *build_walls_in_depth(analysis, rank),
+        phases(analysis, rank),
+        limits(analysis.capture.findings),
+        computed(analysis, rank),
+    )
+
+
+def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
+    """What is wrong and what to do."""
+    export, diagnosis = analysis.inputs[0], analysis.diagnosis
+    lead, _, rest = _leading(analysis).partition(". ")
+    told = [steps_found(analysis.anchor, rank).plain.replace("\n", ", ")]
+    if len(analysis.ranks) > 1:
+        told.append(f"{rank_name(rank)}, {chosen(analysis)}, of {len(analysis.ranks)} ranks")
+    speaking = "" if _leading(analysis) == diagnosis.verdict else diagnosis.verdict
+    if diagnosis.throughput is not None:
+        told += throughput_lines(diagnosis.throughput)
+    graded = sorted(analysis.capture.findings, key=lambda entry: GRAVITY[entry.severity])
+    shown = [_wall(analysis, rank, wall) for wall in Wall]
+    fixes = _in_order(analysis.fixes or ())
+    return {
+        "headline": headline(export, analysis).plain,
+        "captured": units.utc(export.session_start_utc_ns),
+        "lead": f"{lead.rstrip('.')}.",
+        "rest": rest,
+        "speaking": f"{_capital(rank_name(rank))}: {speaking}" if speaking else "",
+        "told": told,
+        "whole": analysis.anchor.typical,
+        "unit": analysis.anchor.window,
+        "step": units.milliseconds(rank.typical.step_ns),
+        "walls": shown,
+        "wall_is": _wall_is(diagnosis.dominant_wall),
+        "has_spread": any(wall["spread"] for wall in shown),
+        "pressure": diagnosis.memory_pressure,
+        "opportunities": analysis.opportunities[:_MOST_OPPORTUNITIES],
+        "more_opportunities": max(len(analysis.opportunities) - _MOST_OPPORTUNITIES, 0),
+        "fixes": fixes[:_MOST_FIXES],
+        "more_fixes": fixes[_MOST_FIXES:],
+        "replay": "" if analysis.replay is None else replay_line(analysis.replay),
+        "findings": tuple(graded[:_MOST_LIMITS]),
+        "more_findings": max(len(graded) - _MOST_LIMITS, 0),
+    }
+
+
+def _leading(analysis: Analysis) -> str:
+    """What is said first: of ranks that were matched what they tell together, else what one tells."""
+    job = analysis.job
+    return job.verdict if job is not None and job.collectives.matched else analysis.diagnosis.verdict
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _in_order(found: tuple[Fix, ...]) -> tuple[dict[str, Any], ...]:
+    """All fixes, those of the first screen first."""
+    first = first_screen(found)
+    shown = {fix.id for fix in first}
+    return tuple(map(_fix, (*first, *(fix for fix in found if fix.id not in shown))))
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    """A fix with its settings a system, and how its preconditions stand."""
+    systems = dict.fromkeys(setting.system for setting in fix.settings)
+    return {
+        "fix": fix,
+        "settings": [
+            (system, [one.written() for one in fix.settings if one.system == system]) for system in systems
+        ],
+        "unknown": [needed for needed in fix.preconditions if needed.status == "unknown"],
+        "unmet": [needed for needed in fix.preconditions if needed.status == "unmet"],
+        "checked": checked(fix),
+        "replayed": "" if fix.replay is None else replayed(fix.replay),
+        "asked": "" if fix.replay is None else " ".join(one.option for one in fix.replay.questions),
+    }
+
+
+def _wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Any]:
+    time_ns = getattr(rank.typical.walls, wall)
+    share = time_ns / rank.typical.step_ns if rank.typical.step_ns else 0.0
+    told = None if analysis.diagnosis.walls is None else getattr(analysis.diagnosis.walls, wall)
+    spread = ""
+    if told is not None and told.p10 is not None and told.p90 is not None:
+        spread = f"{units.percent(told.p10).removesuffix(' %')} to {units.percent(told.p90)}"
+    return {
+        "name": str(wall),
+        "meaning": WALL_WORDS[wall],
+        "share": units.percent(share),
+        "width": f"{100 * share:.4f}",
+        "time": units.milliseconds(time_ns),
+        "median": "" if told is None or not spread else units.percent(told.share),
+        "spread": spread,
+        "is_dominant": wall == analysis.diagnosis.dominant_wall,
+        "is_wide": share >= _WIDE,
+        "is_broad": share >= _BROAD,
+    }
+
+
+def _wall_is(dominant: Dominant) -> str:
+    """Why the wall need not be what takes most of the step; empty where none is named."""
+    if dominant in {"mixed", "unknown"}:
+        return ""
+    if dominant == "compute":
+        return "No loss beside compute is large enough to be the wall."
+    return "Compute is what the step is for; the wall is the largest loss beside it."
+
+
+def _first_sentence(verdict: str) -> str:
+    return verdict.partition(". ")[0]

@@ -1,0 +1,1 @@
+"""Sections, a file a question."""

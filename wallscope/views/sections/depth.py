@@ -1,0 +1,430 @@
+"""What is each wall of one rank made of? Communication, memory, host, compute."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.communication import Communication, CommunicationOperation
+from wallscope.model.compute import ComputeDetails, LaunchShapes
+from wallscope.model.host import BlockingCall, HostDetails, Serialisation
+from wallscope.model.kinds import Axis, CopyDirection, Wall
+from wallscope.model.memory import CopyWork
+from wallscope.model.metrics import GpuMetrics
+from wallscope.model.section import (
+    Block,
+    Column,
+    Grid,
+    Limit,
+    Lines,
+    Medium,
+    Section,
+    on_page,
+    on_terminal,
+    tabulate,
+)
+from wallscope.render.foreign import visible
+from wallscope.thresholds import (
+    SHOWN_COMPUTE_SHARE,
+    SHOWN_COPY_BYTES,
+    SHOWN_HOST_SHARE,
+    SHOWN_OVERLAP_TAX_SHARE,
+)
+
+_ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row"), "page": Limit(40)}
+_ALL_ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row")}
+_MOST_CALLS, _MOST_ON_PAGE = 4, 30
+_LONGEST_RANGE = 28
+_TELLING_TIMES = 2
+_MOST_PRECISIONS = 3
+_WORK = "durations added up"
+_WAITED = "how long the host stood in them: no cost by itself, the device worked"
+_REFILLED = "what the host needed to refill the queue, while the device had nothing to do"
+_COMPUTE_WORK = "durations added up, not time"
+_PINNED = {True: "pinned", False: "pageable", None: ""}
+
+
+def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
+    """Make a section of each wall, the largest loss first; the dominant one is open."""
+    dominant, whole = analysis.diagnosis.dominant_wall, analysis.anchor.typical
+    share = dict(zip(Wall, rank.typical.walls.parts(), strict=True))
+    blocks = {
+        Wall.COMMUNICATION: _communication_in_depth(rank, whole),
+        Wall.MEMORY: _memory_in_depth(analysis, rank),
+        Wall.HOST: _host_in_depth(rank, whole),
+        Wall.COMPUTE: tuple(_compute_in_depth(rank, whole)),
+    }
+    order = sorted(blocks, key=lambda wall: (wall != dominant, wall == Wall.COMPUTE, -share[wall]))
+    step_ns = rank.typical.step_ns
+    return tuple(
+        Section(
+            str(wall),
+            f"{str(wall).capitalize()} in depth",
+            f"Owns {units.milliseconds(share[wall])} of the {whole},"
+            f" {units.percent(share[wall] / step_ns if step_ns else 0.0)}.",
+            blocks[wall] or (Lines(("Nothing of it in this capture.",)),),
+            is_open=wall == dominant,
+            wall=wall,
+        )
+        for wall in order
+    )
+
+
+def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
+    """Make what a terminal shows of one rank below its walls, as far as there is something."""
+    whole = analysis.anchor.typical
+    communication, metrics, details = rank.communication, rank.gpu_metrics, rank.compute_details
+    if communication.operations:
+        title = (
+            f"Communication ran {units.milliseconds(communication.union_ns)},"
+            f" {units.percent(communication.hidden_share)} of it hidden behind compute"
+        )
+        lines = Lines(tuple(describe_communication(communication)))
+        yield Section("communication", title, "", (_tabulate_communication(communication, whole), lines))
+    if rank.compute:
+        is_asked = analysis.diagnosis.dominant_wall == "compute" and details is not None
+        said = tuple(describe_compute(details)) if is_asked and details is not None else ()
+        title = "Compute kernels (work: durations added up)"
+        yield Section("compute", title, "", (_tabulate_compute(rank), Lines(said)))
+    if metrics is not None and metrics.means:
+        yield tabulate_metrics(metrics, whole)
+    if rank.memory.copies:
+        yield _tabulate_copies(rank, whole)
+    host = build_host(rank)
+    if host is not None:
+        yield host
+    if rank.unmatched_kernels:
+        yield _tabulate_unmatched(rank, whole)
+
+
+def _communication_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
+    found = rank.communication
+    if not found.operations:
+        return ()
+    ran = (
+        f"Communication ran {units.milliseconds(found.union_ns)} of the {whole},"
+        f" {units.percent(found.hidden_share)} of it hidden behind compute."
+    )
+    return Lines((ran, *describe_communication(found))), _tabulate_communication(found, whole)
+
+
+def _tabulate_communication(found: Communication, whole: str) -> Grid:
+    shown = found.operations[: _ROWS["terminal"].most]
+    has_rate = any(entry.bus_bandwidth_bytes_per_s is not None for entry in shown)
+    columns = (
+        on_terminal("operation", "operation", value=_name_operation),
+        on_page("operation", "operation"),
+        on_page("axis", "axis", "text", "dimension of the job, and what told it", value=_explain_axis),
+        on_page("backend", "library"),
+        Column("count", "count", "count", f"operations that begin in the {whole}"),
+        Column("exposed_ns", "exposed", "ms", "time in which one of them ran and no compute did"),
+        Column("work_ns", "work", "ms", _WORK),
+        Column(
+            "bytes", "bytes", "size", "as NCCL counts them; of all-gather and reduce-scatter one rank's part"
+        ),
+        Column(
+            "bus_bandwidth_bytes_per_s",
+            "bus rate",
+            "rate",
+            "over the duration on this rank, which includes waiting for peers",
+            media=("page", "terminal") if has_rate else ("page",),
+        ),
+    )
+    return tabulate("Communication operations", columns, found.operations, limits=_ROWS, is_wordy=True)
+
+
+def _name_operation(entry: CommunicationOperation) -> str:
+    axis = "" if entry.axis is Axis.UNKNOWN else f"{entry.axis} "
+    return f"{axis}{entry.operation} ({entry.backend})"
+
+
+def _explain_axis(entry: CommunicationOperation) -> str:
+    return "unknown" if entry.axis is Axis.UNKNOWN else f"{entry.axis} ({'; '.join(entry.evidence)})"
+
+
+def describe_communication(communication: Communication) -> Iterator[str]:
+    """Say both bounds of its cost, what it costs the compute beside it, the parts of a token dispatcher."""
+    if communication.blocking_ns is not None:
+        yield (
+            f"Exposed {units.milliseconds(communication.exposed_ns)};"
+            f" {units.milliseconds(communication.blocking_ns)} of all is on the chain that binds the step."
+        )
+    tax = communication.overlap_tax
+    if tax is not None and abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE:
+        yield f"Kernels take as long beside communication as alone ({tax.kernels:,} compared)."
+    elif tax is not None:
+        yield (
+            f"Kernels take {tax.ratio:.2f}x as long beside communication as alone:"
+            f" {units.duration(tax.slowed_ns)} of work a step ({tax.kernels:,} compared)."
+        )
+    work = communication.dispatcher
+    if work is not None:
+        parts = {
+            "pack": work.pack_ns,
+            "synchronise": work.synchronise_ns,
+            "transport": work.transport_ns,
+            "unpack": work.unpack_ns,
+            "route": work.routing_ns,
+        }
+        listed = ", ".join(f"{name} {units.duration(time_ns)}" for name, time_ns in parts.items() if time_ns)
+        yield f"Token dispatcher, work: {listed or 'none'}."
+
+
+def _memory_in_depth(analysis: Analysis, rank: Rank) -> tuple[Block, ...]:
+    lines = Lines(tuple(_describe_memory(analysis, rank)))
+    whole = analysis.anchor.typical
+    return (lines, _tabulate_copies(rank, whole)) if rank.memory.copies else (lines,)
+
+
+def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
+    memory, pressure = rank.memory, analysis.diagnosis.memory_pressure
+    evidence = f" ({'; '.join(pressure.evidence)})" if pressure.evidence else ""
+    yield f"Memory pressure: {pressure.level}{evidence}."
+    capacity = units.size(memory.capacity_bytes)
+    if memory.peak_bytes is not None:
+        yield f"Peak in use {units.size(memory.peak_bytes)} of {capacity} on the device."
+    elif memory.capacity_bytes is not None:
+        yield f"The device has {capacity}; what was in use is not known."
+    if memory.use is not None:
+        started = "" if memory.use.from_the_start else "; older allocations are missing"
+        yield f"Headroom {units.size(memory.use.headroom_bytes)} (a recorded bound{started})."
+    if memory.allocator_calls is not None:
+        calls, spent = units.number(memory.allocator_calls), units.duration(memory.allocator_ns)
+        yield f"Allocator calls in the {analysis.anchor.typical}: {calls}, {spent} on the host."
+    yield from _describe_worst_step(rank, analysis.anchor.unit)
+    if memory.offload is not None:
+        there, back = units.size(memory.offload.to_host_bytes), units.size(memory.offload.to_device_bytes)
+        work = units.milliseconds(memory.offload.work_ns)
+        yield f"Offload: {there} to the host, {back} back, work {work}."
+
+
+def _describe_worst_step(rank: Rank, unit: str) -> Iterator[str]:
+    """Name the steady step that lost most to memory, where that is more than in the typical one."""
+    steady = [step for step in rank.steps if step.steady]
+    worst = max(steady, key=lambda step: step.walls.memory, default=None)
+    usual_ns = rank.typical.walls.memory
+    if worst is not None and worst.walls.memory >= _TELLING_TIMES * max(usual_ns, 1):
+        most = f"{units.duration(worst.walls.memory)} of {unit} {worst.index}"
+        yield f"Memory owns {most}, the most of steady ones; {units.duration(usual_ns)} of the typical one."
+
+
+def _tabulate_copies(rank: Rank, whole: str) -> Grid:
+    columns = (
+        on_terminal("direction", "copies and fills", value=_name_copy),
+        on_page("direction", "direction"),
+        on_page(
+            "pinned",
+            "host memory",
+            "text",
+            "pinned or pageable, where host memory takes part",
+            value=lambda entry: _PINNED[entry.pinned],
+        ),
+        Column("count", "count", "count"),
+        Column("bytes", "bytes", "size"),
+        Column("work_ns", "work", "ms", _WORK),
+        Column("exposed_ns", "alone", "ms", "time in which nothing else ran"),
+        on_terminal("rate", "rate", "rate", value=_achieved_rate, none=""),
+        on_page(
+            "bulk_bandwidth_bytes_per_s",
+            "rate",
+            "rate",
+            "of copies of 64 KiB and more, while they ran",
+            none="",
+        ),
+    )
+    brief = "Memory traffic (alone: nothing else ran)"
+    return tabulate(f"Memory traffic of the {whole}", columns, rank.memory.copies, brief=brief, limits=_ROWS)
+
+
+def _name_copy(entry: CopyWork) -> str:
+    return f"{entry.direction}{', ' if _PINNED[entry.pinned] else ''}{_PINNED[entry.pinned]}"
+
+
+def _achieved_rate(entry: CopyWork) -> float | None:
+    """Work out bandwidth; tiny copies are all latency, and fills of a cache go past the memory's peak."""
+    is_telling = entry.direction != CopyDirection.FILL and entry.bytes >= SHOWN_COPY_BYTES * entry.count
+    return entry.bytes / entry.work_ns * 1e9 if is_telling and entry.work_ns else None
+
+
+def _host_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
+    details = rank.host_details
+    if details is None:
+        return (Lines(("No call of the host is known: what it did can not be told.",)),)
+    lines = tuple(describe_host(details, rank.typical.step_ns))
+    calls = details.blocking_calls[:_MOST_ON_PAGE]
+    return (*((Lines(lines),) if lines else ()), *((_tabulate_calls(calls, whole),) if calls else ()))
+
+
+def build_host(rank: Rank) -> Section | None:
+    """Make what a terminal shows of the host; `None` where nothing is worth a line."""
+    details, step_ns = rank.host_details, rank.typical.step_ns
+    if details is None:
+        return None
+    calls = [call for call in details.blocking_calls if call.drained_ns >= SHOWN_HOST_SHARE * step_ns]
+    lines = Lines(tuple(describe_host(details, step_ns)))
+    blocks = (_tabulate_calls(calls[:_MOST_CALLS], "step"), lines) if calls else (lines,)
+    return Section("host", "Host", "", blocks) if calls or lines.lines else None
+
+
+def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
+    columns = (
+        on_terminal("call", "call that emptied the queue", value=_place_call, is_ellipsed=True),
+        on_page("name", "call"),
+        on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
+        Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief="a step"),
+        Column(
+            "waited_ns",
+            "waited",
+            "ms",
+            "how long the host stood in them: no cost by itself, the device worked",
+        ),
+        Column("drained_ns", "cost", "ms", _REFILLED),
+    )
+    title = "Calls that waited until the device had nothing left to do"
+    return tabulate(title, columns, calls, is_wordy=True)
+
+
+def _place_call(call: BlockingCall) -> str:
+    """Name the call and the innermost range that it is mostly made in."""
+    name = visible(call.name, most=40)
+    if not call.path:
+        return name
+    innermost = call.path.rsplit(" / ", 1)[-1]
+    cut = innermost if len(innermost) <= _LONGEST_RANGE else f"…{innermost[1 - _LONGEST_RANGE :]}"
+    return f"{name} in {visible(cut)}"
+
+
+def _count_calls(call: BlockingCall) -> str:
+    """Say how many of a call a step holds, and a layer or microbatch."""
+    if call.unit is None or call.per_unit is None:
+        return f"{call.count:,.1f}"
+    return f"{call.count:,.1f}, {call.per_unit:,.1f} a {call.unit}"
+
+
+def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
+    """Say what launches cost, how far the host is ahead, its CPU time, and which order is false."""
+    launches, ahead, cpu = details.launches, details.ahead, details.cpu
+    if launches is not None:
+        bound = "; the step is launch-bound" if launches.is_launch_bound else ""
+        middle, high = units.duration(launches.median_ns), units.duration(launches.p90_ns)
+        yield (
+            f"{units.plural(launches.calls, 'launch call')} a step, median {middle}, p90 {high};"
+            f" {units.percent(launches.outpaced_share)} took longer than what they launched{bound}."
+        )
+    if ahead is not None:
+        yield (
+            f"The host runs {units.duration(ahead.median_ns)} ahead of compute in the median,"
+            f" {units.duration(ahead.p10_ns)} at p10 (0: the GPU waits for it)."
+        )
+    if cpu is not None:
+        source = {"switches": "switches of threads", "samples": "CPU samples, estimated"}[cpu.source]
+        yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the step ({source})."
+    serial = details.serialisation
+    if serial is not None and serial.held_ns >= SHOWN_HOST_SHARE * step_ns:
+        yield _describe_serialisation(serial)
+
+
+def _describe_serialisation(serial: Serialisation) -> str:
+    limit = serial.max_connections
+    connections = "" if limit is None else f"; CUDA_DEVICE_MAX_CONNECTIONS is {limit}"
+    return (
+        f"{serial.count:,.1f} kernels a step stood ready behind one of another stream that nothing puts"
+        f" before them, {units.duration(serial.held_ns)} in all:"
+        f" a shared work queue, or a full GPU{connections}."
+    )
+
+
+def _compute_in_depth(rank: Rank, whole: str) -> Iterator[Block]:
+    """Make categories, precisions, launch shapes, sampled metrics, unknown kernels."""
+    details, metrics = rank.compute_details, rank.gpu_metrics
+    if details is not None:
+        lines = (*describe_compute(details), *_describe_shapes(details.launch_shapes))
+        if lines:
+            yield Lines(lines)
+    if rank.compute:
+        yield _tabulate_compute(rank)
+    if details is not None and details.precisions:
+        yield tabulate(
+            "Matrix multiplications by precision, as names of kernels tell",
+            _work_columns("precision", "share of these"),
+            details.precisions,
+        )
+    if metrics is not None and metrics.means:
+        yield tabulate_metrics(metrics, whole)
+    if rank.unmatched_kernels:
+        yield _tabulate_unmatched(rank, whole)
+
+
+def _work_columns(of: str, share: str) -> tuple[Column, ...]:
+    return (
+        Column(of, of),
+        Column("kernels", "kernels", "count"),
+        Column("work_ns", "work", "ms", _COMPUTE_WORK),
+        Column("share", share, "percent"),
+    )
+
+
+def _tabulate_compute(rank: Rank) -> Grid:
+    columns = _work_columns("category", "share of work")
+    return tabulate("Compute kernels by category", columns, rank.compute, limits=_ALL_ROWS)
+
+
+def tabulate_metrics(metrics: GpuMetrics, whole: str) -> Grid:
+    """Make a table of the means of sampled metrics, and say whose they are."""
+    note = "Of the whole GPU: on which GPU the other ranks ran is unknown."
+    if metrics.exclusive_share is not None:
+        share = units.percent(metrics.exclusive_share)
+        note = f"Of the whole GPU; in {share} of the samples no other rank of the export ran on it."
+    columns = (
+        Column("metric", "metric"),
+        Column("mean_share", "mean of peak", "percent"),
+        Column("samples", "samples", "count"),
+    )
+    title, brief = f"GPU metrics, sampled in the {whole}", "GPU metrics, sampled in the step"
+    return tabulate(title, columns, metrics.means, brief=brief, notes=(note,))
+
+
+def _tabulate_unmatched(rank: Rank, whole: str) -> Grid:
+    columns = (
+        on_terminal("name", "kernel", most=60, is_ellipsed=True),
+        on_page("name", "kernel"),
+        Column("count", "count", "count"),
+        Column("work_ns", "work", "ms", _COMPUTE_WORK),
+        Column("share", f"of the {whole}", "percent", brief="of step"),
+    )
+    title = "Kernels known to no pattern (--kernels FILE names them)"
+    return tabulate(title, columns, rank.unmatched_kernels, limits=_ALL_ROWS)
+
+
+def describe_compute(details: ComputeDetails) -> Iterator[str]:
+    """Say the precisions, and what is larger than a twentieth of the work and could be done in less."""
+    if details.precisions:
+        shown = details.precisions[:_MOST_PRECISIONS]
+        listed = ", ".join(f"{entry.precision} {units.percent(entry.share)}" for entry in shown)
+        yield f"Matrix multiplications by precision, as names tell: {listed}."
+    shapes, small = details.launch_shapes, details.small_multiplications
+    shares = {
+        "single elementwise operations": details.unfused_elementwise_share,
+        "casts between formats": details.cast_share,
+        "quantisation": details.quantize_share,
+        "runs of small multiplications": small.share,
+        "grids smaller than the GPU": shapes.small_grid_share,
+        "low occupancy": shapes.low_occupancy_share,
+        "idle places in last waves": shapes.tail_share,
+    }
+    large = {
+        name: share for name, share in shares.items() if share is not None and share >= SHOWN_COMPUTE_SHARE
+    }
+    if large:
+        listed = ", ".join(f"{name} {units.percent(share)}" for name, share in large.items())
+        yield f"Of the work: {listed}."
+
+
+def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
+    if shapes.occupancy is not None:
+        yield (
+            f"Theoretical occupancy {units.percent(shapes.occupancy)}, mean by work, without matrix"
+            " multiplications and attention."
+        )
+    if shapes.small_grid_kernels:
+        small = units.plural(shapes.small_grid_kernels, "kernel")
+        yield f"{small} with fewer blocks than the GPU has multiprocessors."
