@@ -14,7 +14,7 @@ from fixtures import example
 from wallscope.analysis import Options, accounted, report_of
 from wallscope.compare import Asked, Side, compared, comparison_report, gate_of
 from wallscope.sides import runs_of
-from wallscope.views.comparison_page import comparison_page
+from wallscope.views.comparison import comparison_page
 from wallscope.views.page import page
 
 _WIDTH, _HEIGHT = 1200, 780

@@ -160,7 +160,7 @@ class ComparisonResult:
     @cached_property
     def report(self) -> str:
         """The comparison as one page of HTML that works offline."""
-        from wallscope.views.comparison_page import comparison_page  # noqa: PLC0415  # as above
+        from wallscope.views.comparison import comparison_page  # noqa: PLC0415  # as above
 
         return comparison_page(comparison_report(self.comparison, *self._sides, self._rank))
 
@@ -178,7 +178,7 @@ class ComparisonResult:
 
     def to_markdown(self) -> str:
         """The comparison as Markdown, for a pull request."""
-        from wallscope.views.comparison_markdown import comparison_markdown  # noqa: PLC0415  # same
+        from wallscope.views.comparison import comparison_markdown  # noqa: PLC0415  # same
 
         return comparison_markdown(self.comparison)
 

@@ -11,8 +11,7 @@ from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from wallscope.compare import Asked, Side, compared, gate_of
 from wallscope.render.document import document
 from wallscope.shipped import report
-from wallscope.views.comparison import comparison_summary
-from wallscope.views.comparison_markdown import comparison_markdown
+from wallscope.views.comparison import comparison_markdown, comparison_summary
 from wallscope.views.junit import junit
 
 HOSTILE = "kern</details>|<img src=x>@all\x1b[31m`"

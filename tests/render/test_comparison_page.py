@@ -14,7 +14,7 @@ from wallscope import units
 from wallscope.compare import Asked, Side, compared, comparison_report, gate_of
 from wallscope.model.kinds import Wall
 from wallscope.render.document import document
-from wallscope.views.comparison_page import comparison_page
+from wallscope.views.comparison import comparison_page
 
 GATES = (gate_of("step>3%"), gate_of("communication>50%"))
 

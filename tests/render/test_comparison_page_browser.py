@@ -6,7 +6,7 @@ from tests.profile.random_profiles import OPERATIONS
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import GATES, HOSTILE, one, reported, steps
 from wallscope.compare import Asked
-from wallscope.views.comparison_page import comparison_page
+from wallscope.views.comparison import comparison_page
 
 pytestmark = needs_chromium
 

@@ -62,9 +62,8 @@ def diff(  # noqa: PLR0913  # options are parameters
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import document  # noqa: PLC0415
     from wallscope.sides import captures, runs_of  # noqa: PLC0415
-    from wallscope.views import comparison_markdown  # noqa: PLC0415
     from wallscope.views import junit as xml  # noqa: PLC0415
-    from wallscope.views.comparison import comparison_summary  # noqa: PLC0415
+    from wallscope.views.comparison import comparison_markdown, comparison_summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     asked = Asked(
@@ -96,10 +95,10 @@ def diff(  # noqa: PLR0913  # options are parameters
     if json is not None:
         write_whole(json, document.document(found))
     if markdown is not None:
-        write_whole(markdown, comparison_markdown.comparison_markdown(found))
+        write_whole(markdown, comparison_markdown(found))
     if html is not None:
         from wallscope.compare import comparison_report  # noqa: PLC0415  # only the page needs it
-        from wallscope.views.comparison_page import comparison_page  # noqa: PLC0415
+        from wallscope.views.comparison import comparison_page  # noqa: PLC0415
 
         write_whole(html, comparison_page(comparison_report(found, *sides, asked.rank)))
     if junit is not None:

@@ -15,7 +15,7 @@ Value = str | int | float | None
 
 Medium = Literal["terminal", "page", "markdown"]
 MEDIA: tuple[Medium, ...] = ("terminal", "page", "markdown")
-Tone = Literal["strong", "dim", "good", "warning", "bad", "setting"]
+Tone = Literal["strong", "dim", "good", "best", "doubt", "warning", "bad", "setting"]
 """How text is meant, where that can be shown."""
 Unit = Literal[
     "text",
@@ -56,13 +56,16 @@ class Cell:
     tone: Tone | None = None
 
 
+Row = tuple[Value | Cell, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column: `key` is the attribute of an entry that it shows, unless `value` makes it from the entry.
 
     `brief` is its title on a terminal, where that differs. Text is cut to `most` letters; `none` stands for
     values that are `None`. On a terminal it is shown at widths from `widths[0]` up to `widths[1]`;
-    `is_ellipsed` cuts its text to the room there is, `is_right` moves it.
+    `is_ellipsed` cuts its text to the room there is, one that `is_fixed` keeps its width.
     """
 
     key: str
@@ -76,12 +79,13 @@ class Column:
     none: str = "unknown"
     widths: tuple[int, int] = (0, 1 << 30)
     is_ellipsed: bool = False
-    is_right: bool = False
+    is_fixed: bool = False
+    is_right: bool | None = None
 
     @property
     def is_text(self) -> bool:
-        """Whether it stands to the left."""
-        return self.unit in {"text", "code"}
+        """Whether it stands to the left: text does, unless `is_right` says otherwise."""
+        return self.unit in {"text", "code"} if self.is_right is None else not self.is_right
 
     def cell(self, entry: Any) -> Value | Cell:
         """What it shows of an entry."""
@@ -123,7 +127,7 @@ class Grid:
 
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Value | Cell, ...], ...]
+    rows: tuple[Row, ...]
     brief: str = ""
     notes: tuple[str, ...] = ()
     rest: str = ""

@@ -52,6 +52,8 @@ _STYLES: Mapping[str | None, str] = {
     "strong": "bold",
     "dim": "dim",
     "good": "green",
+    "best": "bold green",
+    "doubt": "bold yellow",
     "warning": "yellow",
     "bad": "bold red",
     "setting": "cyan",
@@ -129,8 +131,8 @@ class DrawnGrid:
             is_left = index == 0 or column.is_text or column.unit == "bar"
             table.add_column(
                 column.title if column.brief is None else column.brief,
-                justify="left" if is_left and not column.is_right else "right",
-                no_wrap=index > 0 or not grid.has_header,
+                justify="left" if is_left else "right",
+                no_wrap=index > 0 or column.is_fixed or not grid.has_header,
             )
         rows, rest = select_rows(grid, "terminal")
         for row in rows:

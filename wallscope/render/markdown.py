@@ -45,7 +45,7 @@ def _write_cell(value: Value | Cell, column: Column) -> str:
     text = write_value(cell.value, column)
     if column.unit == "code" and cell.tone is None:
         text = code(text, column.most)
-    elif column.is_text:
+    elif column.unit == "text":
         text = escaped(text, column.most)
     return f"**{text}**" if cell.tone == "strong" else text
 

@@ -86,7 +86,12 @@ def lay_out(grid: Any) -> Any:
     return {
         "caption": grid.title,
         "columns": [
-            {"heading": column.title, "meaning": column.meaning, "is_text": column.is_text}
+            {
+                "heading": column.title,
+                "meaning": column.meaning,
+                "is_text": column.is_text,
+                "is_wide": column.widths[0] > 0,
+            }
             for _, column in columns
         ],
         "rows": [[_write_cell(row[place], column) for place, column in columns] for row in rows],
@@ -105,6 +110,7 @@ def _write_cell(value: Value | Cell, column: Column) -> dict[str, Any]:
         "step": cell.step,
         "at_ns": cell.at_ns,
         "anchor": cell.anchor,
+        "is_strong": cell.tone == "strong",
     }
 
 

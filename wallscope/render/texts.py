@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wallscope import units
-from wallscope.model.section import Cell, Column, Grid, Medium, Unit, Value
+from wallscope.model.section import Cell, Column, Grid, Medium, Row, Unit, Value
 from wallscope.render.foreign import visible
 
 _WRITERS: Mapping[Unit, Callable[[Any], str]] = {
@@ -44,7 +44,7 @@ def select_columns(grid: Grid, medium: Medium) -> list[tuple[int, Column]]:
     return [(place, column) for place, column in enumerate(grid.columns) if medium in column.media]
 
 
-def select_rows(grid: Grid, medium: Medium) -> tuple[tuple[tuple[Value | Cell, ...], ...], str]:
+def select_rows(grid: Grid, medium: Medium) -> tuple[tuple[Row, ...], str]:
     """The rows that a medium shows, and what it says of the rest; that is empty where it shows all."""
     limit = grid.limits.get(medium)
     if limit is None or len(grid.rows) <= limit.most:

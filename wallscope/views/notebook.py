@@ -13,8 +13,7 @@ from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.foreign import visible
 from wallscope.views import figures
 from wallscope.views.blocks import Figure
-from wallscope.views.comparison_text import headline as compared
-from wallscope.views.comparison_text import verdict_word
+from wallscope.views.comparison_phrases import describe_change, name_verdict
 from wallscope.views.phrases import describe_capture
 
 _MOST_FIXES = 3
@@ -74,7 +73,7 @@ def comparison_card(comparison: Comparison) -> str:
     )
     return (
         f'<div style="{_CARD}"><div>{_text(comparison.base.name)} → {_text(comparison.head.name)}</div>'
-        f"<div><b>{verdict_word(comparison)}.</b> {_text(compared(comparison))}</div>"
+        f"<div><b>{name_verdict(comparison)}.</b> {_text(describe_change(comparison))}</div>"
         f"<table><tr><th>wall</th><th>base</th><th>head</th><th>change</th></tr>{body}</table></div>"
     )
 

@@ -31,6 +31,7 @@ from wallscope.views.words import STATE_WORDS, explain_cause
 
 _MOST_LOSSES, _MOST_IN_MARKDOWN, _MOST_RANKS = 5, 10, 16
 _WIDE = (110, 1 << 30)
+_WIDE_PART, _BROAD_PART = 0.08, 0.3
 _SHORT = {Wall.COMMUNICATION: "comm", Wall.UNATTRIBUTED: "unknown"}
 STATE_NAMES = {
     DeviceState.COMPUTE: "compute",
@@ -82,6 +83,17 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
     return Grid(
         f"Who pays for the {whole} of {total}, each nanosecond once", columns, tuple(rows), has_header=False
     )
+
+
+def build_bar_part(wall: Wall, share: float, text: str) -> dict[str, Any]:
+    """Make a part of the bar of a page; its text is shown where it fits on a screen, and on a phone."""
+    return {
+        "wall": str(wall),
+        "text": text,
+        "width": f"{100 * share:.4f}",
+        "is_wide": share >= _WIDE_PART,
+        "is_broad": share >= _BROAD_PART,
+    }
 
 
 def describe_spread(share: WallShare | None) -> str:

@@ -18,13 +18,13 @@ _WORDS = {
 }
 
 
-def verdict_word(comparison: Comparison) -> str:
-    """The verdict in a word or two."""
+def name_verdict(comparison: Comparison) -> str:
+    """Name the verdict in a word or two."""
     return _WORDS[comparison.verdict]
 
 
-def testbeds(comparison: Comparison) -> str:
-    """Of records, what both sides ran on; empty for runs that come from no store."""
+def describe_testbeds(comparison: Comparison) -> str:
+    """Say what both sides ran on, of records; empty for runs that come from no store."""
     ours, theirs = comparison.base.testbed, comparison.head.testbed
     if ours is None or theirs is None:
         return ""
@@ -33,8 +33,8 @@ def testbeds(comparison: Comparison) -> str:
     return f"Configured differently: {visible(ours, most=200)} → {visible(theirs, most=200)}"
 
 
-def headline(comparison: Comparison) -> str:
-    """What became of the typical step, how sure that is, and which wall has most of it."""
+def describe_change(comparison: Comparison) -> str:
+    """Say what became of the typical step, how sure that is, and which wall has most of it."""
     step = comparison.step
     if comparison.verdict == "incomparable":
         reasons = [entry for entry in comparison.mismatches if entry.severity == "incomparable"]
@@ -84,8 +84,8 @@ def _mostly(comparison: Comparison, change_ns: int) -> str:
     return f"Mostly {largest.wall}: {units.signed_duration(largest.delta_ns)}."
 
 
-def sureness(comparison: Comparison) -> str:
-    """What the interval rests on, and what it could tell at all."""
+def describe_sureness(comparison: Comparison) -> str:
+    """Say what the interval rests on, and what it could tell at all."""
     step = comparison.step
     if step.replication == "same":
         return "Both sides are the same capture."
@@ -134,8 +134,8 @@ def _noise(step: StepChange) -> str:
     return f"{said} (the steps of this pair alone: {pair})"
 
 
-def operation_name(row: OperationDelta, most: int = 80) -> str:
-    """An operation in a line: its name, or both if it was replaced, and the innermost range around it.
+def name_operation(row: OperationDelta, most: int = 80) -> str:
+    """Name an operation in a line: its name, or both if it was replaced, and the innermost range around it.
 
     Names go without their arguments; of time on the host outside calls the range alone is known.
     """
