@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from wallscope import analysis as pipeline
-from wallscope.compare import Asked, Side, compared, comparison_report
+from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.files import write_chunks
 from wallscope.jobs.inputs import find_exports, is_many
@@ -260,7 +260,7 @@ def diff(
         WallscopeError: one of its children, each with a line that says what to do.
     """
     sides = (_side(base), _side(head))
-    found = compared(*sides, Asked(rank=rank, margin_ratio=margin_ratio))
+    found = compare_sides(*sides, CompareOptions(rank=rank, margin_ratio=margin_ratio))
     return ComparisonResult(found, sides, rank)
 
 
