@@ -15,9 +15,8 @@ from wallscope.model.whatif import Question
 from wallscope.timeline.partners import partners
 from wallscope.timeline.stretch import Stretch
 from wallscope.walls.accounting import rank_windows
-from wallscope.walls.playable import playable
-from wallscope.whatif.changes import Changes
-from wallscope.whatif.player import Player
+from wallscope.walls.stretches import playable
+from wallscope.whatif import ASKED, Player
 
 QUESTIONS = (
     Question("scale", "communication", 0.0),
@@ -43,12 +42,11 @@ def timed(stretch: Stretch, rounds: int) -> dict[str, list[tuple[float, float]]]
     spent_s: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
         began = _now_s()
-        player = Player(stretch, _STEP_NS, _TAX)
+        player = Player(stretch, _STEP_NS, _TAX, ASKED)
         spent_s["unchanged, with its path"].append(_since(began))
-        changes = Changes(stretch)
         for question in QUESTIONS:
             began = _now_s()
-            player.answer(changes, (question,))
+            player.answer((question,))
             spent_s[question.text].append(_since(began))
     return dict(spent_s)
 

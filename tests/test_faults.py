@@ -13,7 +13,7 @@ from benchmarks.inputs import Input, good_inputs, inputs
 from benchmarks.judging import Ending, Outcome, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
-from wallscope.render.markdown_text import code, escaped
+from wallscope.render.markdown import code, escaped
 
 QUICK = [
     *(

@@ -9,7 +9,7 @@ from rich.console import Console
 from fixtures.example import write_example
 from wallscope.analysis import Options, analyze
 from wallscope.views.capture_help import capture_help
-from wallscope.views.terminal import summary
+from wallscope.views.summary import summary
 
 GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guide.md"
 

@@ -22,7 +22,7 @@ from wallscope.nsys import read_capture
 from wallscope.shipped import query
 from wallscope.timeline.periods import period
 from wallscope.walls.findings import _disagreement
-from wallscope.walls.playable import NO_ISSUER
+from wallscope.walls.stretches import NO_ISSUER
 
 STEP_NS = 100_000
 

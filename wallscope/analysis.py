@@ -45,13 +45,13 @@ from wallscope.walls.findings import accounting_findings
 from wallscope.walls.opportunities import inferred_causes, opportunities
 from wallscope.walls.overlap import overlap_tax
 from wallscope.walls.phases import Phases
-from wallscope.walls.playable import playable, waiting_most
 from wallscope.walls.proof import Proof
 from wallscope.walls.step_timeline import step_timelines
+from wallscope.walls.stretches import playable, waiting_most
 from wallscope.walls.tables import step_table
 from wallscope.walls.throughput import throughput, throughput_findings
 from wallscope.walls.verdict import diagnosed, least_computing, working
-from wallscope.whatif import answered
+from wallscope.whatif import ASKED, answered
 
 __all__ = [
     "Accounted",
@@ -299,7 +299,9 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
     tax = overlap_tax(work, parts.capture.kernels)
     texts = path_texts(parts.phases.paths, parts.phases.names, parts.phases.paths["path"])
     try:
-        stretch = playable(evidence, ranks, facts.partners, parts.phases, parts.capture.names, place)
+        stretch = playable(
+            evidence, ranks, facts.partners, parts.phases, parts.capture.names, place, ASKED.most_operations
+        )
         found = answered(stretch, asked, step_ns, None if tax is None else tax.ratio, texts)
     except NothingToAnalyzeError as error:
         raise NothingToAnalyzeError(f"{path} — {error}") from error

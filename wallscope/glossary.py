@@ -7,7 +7,7 @@ from wallscope.advice.explain import CauseNote, cause_notes, finding_notes
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.kinds import Wall
 from wallscope.timeline.kinds import shipped_rules
-from wallscope.views.details import STATE_NAMES
+from wallscope.views.sections.walls import STATE_NAMES
 from wallscope.views.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS
 
 _HEAD = """# Glossary

@@ -11,19 +11,21 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.frames import PARTNERS
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.whatif import Question, Replay
-from wallscope.thresholds import (
-    FEWEST_PLAYED_WINDOWS_COUNT,
-    MOST_PLAYED_COUNT,
-    PATH_ERROR_SHARE,
-    REFUSED_PLAYED_COUNT,
-)
+from wallscope.thresholds import FEWEST_PLAYED_WINDOWS_COUNT, REFUSED_PLAYED_COUNT
 from wallscope.timeline.paths import path_texts
 from wallscope.units import number, percent
 from wallscope.walls.accounting import Divided, rank_windows, windows_of
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.evidence import OperationFacts
-from wallscope.walls.playable import NO_ISSUER, held_operations, playable
-from wallscope.whatif import NO_STEP, Player, answers_of_fixes, composition, refusal
+from wallscope.walls.stretches import NO_ISSUER, held_operations, playable
+from wallscope.whatif import (
+    FIXES,
+    NO_STEP,
+    Player,
+    answers_of_fixes,
+    composition,
+    refusal,
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Replays:
         if isinstance(player, str):
             return player
         off = player.check.own_error
-        if off > PATH_ERROR_SHARE:
+        if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
             return f"played again with nothing changed, steps are {percent(off)} off"
         phases = self.parts.phases
         texts = path_texts(phases.paths, phases.names, phases.paths["path"])
@@ -87,27 +89,20 @@ class Replays:
         shown = windows_of(parts, parts.capture.ranks["rank_id"][self.place])
         if len(shown.windows) < FEWEST_PLAYED_WINDOWS_COUNT:
             return NO_STEP
-        alone = held_operations(shown, MOST_PLAYED_COUNT)
+        most = FIXES.most_operations
+        alone = held_operations(shown, most)
         if alone > REFUSED_PLAYED_COUNT:
             return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
         count = len(parts.capture.ranks)
-        if count > 1 and count * held_operations(shown, MOST_PLAYED_COUNT // count) <= MOST_PLAYED_COUNT:
+        if count > 1 and count * held_operations(shown, most // count) <= most:
             ranks, between, place = rank_windows(parts), self.facts.partners, self.place
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
         try:
-            stretch = playable(
-                self.evidence,
-                ranks,
-                between,
-                parts.phases,
-                parts.capture.names,
-                place,
-                MOST_PLAYED_COUNT,
-            )
+            stretch = playable(self.evidence, ranks, between, parts.phases, parts.capture.names, place, most)
         except NothingToAnalyzeError:
             return NO_ISSUER
         if not stretch.steps["typical"].any():
             return NO_STEP
         tax = self.rank.communication.overlap_tax
-        return Player(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio)
+        return Player(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio, FIXES)

@@ -273,6 +273,16 @@ MOST_PLAYED_COUNT: Final = 30_000
 """Operations that are played for an answer that did not ask for it. Chosen, to bound the time."""
 REFUSED_PLAYED_COUNT: Final = 60_000
 """Two steps that hold more are not played for it; `wallscope whatif` plays more."""
+FIX_REPLAY_ERROR_SHARE: Final = 0.05
+"""A fix gets no replayed gain if steps simulated with the latencies of the others are off by more. Chosen."""
+UPPER_BOUND_PLAYED_COUNT: Final = 12_000
+"""Operations of a window in which upper bounds of causes are simulated, one step at least. Chosen: a dozen
+causes are asked of each rank. To be unified with `MOST_PLAYED_COUNT`."""
+UPPER_BOUND_ERROR_SHARE: Final = 0.02
+"""No upper bound is given if steps simulated unchanged are off by more. Chosen. To be unified with
+`PATH_ERROR_SHARE` and `FIX_REPLAY_ERROR_SHARE`."""
+ASKED_PLAYED_COUNT: Final = 160_000
+"""Operations of a window that `wallscope whatif` simulates, as the user asked for it. Chosen."""
 
 # --- Ranks ----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from wallscope.model.fixes import Fix, Precondition, Setting
 from wallscope.model.kinds import Wall
-from wallscope.views.fixes import fixes
+from wallscope.render.grids import render_section
+from wallscope.views.sections.fixes import build_fixes
 
 
 def fix(name, **told):
@@ -36,7 +37,9 @@ STATUSES = ("met", "met", "unknown")
 
 def shown(*found, columns=80):
     page = io.StringIO()
-    Console(file=page, width=columns, markup=False, highlight=False, emoji=False).print(fixes(found, "step"))
+    Console(file=page, width=columns, markup=False, highlight=False, emoji=False).print(
+        render_section(build_fixes(found, "step"))
+    )
     return [line.strip() for line in page.getvalue().split("\n")[1:] if line.strip()]
 
 

@@ -8,7 +8,9 @@ from rich.console import Console, Group
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.job import match_ranks
-from wallscope.views.job import job_sections, job_verdict
+from wallscope.render.grids import render_section, write_line
+from wallscope.views.sections.job import build_job_details
+from wallscope.views.summary import stress_first
 from wallscope.walls.diagnosis import decided
 
 STAGES, REPLICAS, MICRO_BATCHES, STEPS = 2, 8, 4, 8
@@ -54,7 +56,7 @@ def job():
 def test_the_terminal_of_a_job(golden, job, columns):
     page = io.StringIO()
     console = Console(file=page, width=columns, highlight=False, markup=False, emoji=False)
-    for part in (job_verdict(job), *job_sections(job)):
+    for part in (write_line(stress_first(job.verdict)), *map(render_section, build_job_details(job))):
         console.print(Group(part, ""))
     lines = [line.rstrip() for line in page.getvalue().split("\n")]
 

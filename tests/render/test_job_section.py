@@ -7,8 +7,9 @@ from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
 from fixtures.simulation.writing import write_run
 from wallscope.analysis import Options, accounted, report_of
+from wallscope.render.offline import lay_out
 from wallscope.views.page import page
-from wallscope.views.sections.job import job
+from wallscope.views.sections.job import build_job
 
 
 def thread(computed_us):
@@ -28,18 +29,18 @@ def report(tmp_path_factory):
 
 
 def test_the_section_names_the_late_rank_and_shows_who_waits(report):
-    section = job(report)
-    late, waits = (block for block in section.blocks if block.kind == "grid")
+    section = build_job(report)
+    late, waits = (lay_out(block)["rows"] for block in section.blocks if block.kind == "grid")
     heat, met = (block for block in section.blocks if block.kind == "figure")
 
     assert section.answer.startswith("Device 1 is late on 5 of 5 steps, by 100.0 µs")
-    assert [cell.text for cell in late.rows[0][:4]] == [
+    assert [cell["text"] for cell in late[0][:4]] == [
         "device 1",
         "5 of 5",
         "0.1 ms",
         "same kernels, slower",
     ]
-    assert [row[3].text for row in waits.rows] == ["0.1 ms", "0.0 ms"]
+    assert [row[3]["text"] for row in waits] == ["0.1 ms", "0.0 ms"]
     (trace,) = heat.traces
     assert (len(trace["z"]), len(trace["z"][0])) == (2, STEPS)
     assert [(one["name"], set(one["y"])) for one in met.traces[1:]] == [

@@ -12,7 +12,7 @@ from wallscope.analysis import Options, analyze
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.fixes import Fix, Precondition, Setting
 from wallscope.model.kinds import Wall
-from wallscope.render.markdown_text import code, escaped
+from wallscope.render.markdown import code, escaped
 from wallscope.views.markdown import MOST_BYTES, markdown
 
 HOSTILE = (

@@ -11,7 +11,7 @@ from wallscope.cli.output import print_out
 from wallscope.model.capture import Finding, Severity
 from wallscope.nsys import read_contents
 from wallscope.views.contents import contents_listing
-from wallscope.views.terminal import summary
+from wallscope.views.summary import summary
 
 HOSTILE = "evil\x1b[31mred\r\n::set-output name=x::y\u202e[bold]markup[/bold]<script>" + "x" * 100_000
 

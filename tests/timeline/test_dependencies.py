@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.timeline.waiting import awaited, producers
 from tests.walls.brute_programs import FLAGS, Action, actions, played, seen
 from tests.walls.brute_trace import Call, Op, Record, Sync, Trace, capture, in_order
 from wallscope.timeline.dependencies import dependencies
@@ -13,7 +14,7 @@ from wallscope.timeline.stream_order import UNRESOLVED
 def waited_for(*syncs, calls, ops, records=()):
     """What each blocking call waits for, by place of the call."""
     trace = Trace(tuple(ops), tuple(calls), tuple(records), tuple(syncs))
-    return {call: set(tail) for call, tail in dependencies(capture(trace)).blocking.items()}
+    return awaited(dependencies(capture(trace)))
 
 
 LAUNCHES = (Call(0, 0, 5, "launch"), Call(0, 10, 15, "launch"))
@@ -114,10 +115,10 @@ def test_operations_and_blocking_calls_wait_as_they_did_when_the_program_ran(pro
     found = dependencies(capture(trace))
 
     order = sorted(range(len(left.ops)), key=lambda row: left.ops[row].start)
-    assert [last_end(found, found.producers(op)) for op in range(len(order))] == [
+    assert [last_end(found, producers(found, op)) for op in range(len(order))] == [
         left.before[row] for row in order
     ]
-    ended = {call: last_end(found, tail) for call, tail in found.blocking.items()}
+    ended = {call: last_end(found, tail) for call, tail in awaited(found).items()}
     place = {call: row for row, call in enumerate(trace.calls)}
     assert {
         call: end for call, end in ended.items() if end is not None and trace.calls[call].what != "copy"

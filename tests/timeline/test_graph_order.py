@@ -1,5 +1,6 @@
 import pytest
 
+from tests.timeline.waiting import producers
 from tests.walls.brute_trace import Call, Op, Sync, Trace, capture
 from wallscope.timeline.dependencies import dependencies
 
@@ -30,7 +31,7 @@ def ordered(*launches, before=(), behind=(), last=()):
 
 
 def waits(found):
-    return {op: found.producers(op) for op in range(len(found.start_ns)) if found.producers(op)}
+    return {op: producers(found, op) for op in range(len(found.start_ns)) if producers(found, op)}
 
 
 def replay(at_ns, *rows):
@@ -81,7 +82,7 @@ PERIOD_NS = 100_000
 )
 def test_operations_of_graphs_wait_for_each_other(found, expected):
     if expected is None:  # nine joins of ten: they hold where they were seen
-        assert [found.producers(op) for op in (2, 5, 29)] == [{0, 1}, {3, 4}, {27}]
+        assert [producers(found, op) for op in (2, 5, 29)] == [{0, 1}, {3, 4}, {27}]
     else:
         assert waits(found) == expected
 
@@ -90,7 +91,7 @@ def test_a_join_in_eight_of_ten_replays_is_chance():
     late = (*FORK, (0, 9_000, 9_100, 3))
     launches = [replay(PERIOD_NS * row, *(JOIN if row < 8 else late)) for row in range(10)]
 
-    assert ordered(*launches).producers(2) == {0}
+    assert producers(ordered(*launches), 2) == {0}
 
 
 @pytest.mark.parametrize(("lag_ns", "joins"), [(0, True), (5_000, True), (5_001, False)])
@@ -99,7 +100,7 @@ def test_a_join_is_at_once(lag_ns, joins):
 
     found = ordered(replay(0, *rows), replay(PERIOD_NS, *rows))
 
-    assert found.producers(2) == ({0, 1} if joins else {0})
+    assert producers(found, 2) == ({0, 1} if joins else {0})
 
 
 def test_operations_of_ordinary_launches_are_no_graph():
@@ -111,4 +112,4 @@ def test_operations_of_ordinary_launches_are_no_graph():
 def test_a_synchronisation_behind_a_graph_waits_for_all_branches():
     found = ordered(replay(50, *FORK), last=[("stream", 0)])
 
-    assert set(found.blocking[1]) == {0, 1}
+    assert set(found.awaited_by(1)) == {0, 1}

@@ -19,6 +19,7 @@ from fixtures.simulation.program import (
 from fixtures.simulation.random_programs import random_program
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
+from tests.timeline.waiting import awaited, producers
 from wallscope.nsys import read_capture
 from wallscope.timeline.dependencies import dependencies
 from wallscope.timeline.stream_order import UNRESOLVED
@@ -62,7 +63,7 @@ def streams_by(waits):
 
 
 def all_producers(waits):
-    return [waits.producers(op) for op in range(len(waits.start_ns))]
+    return [producers(waits, op) for op in range(len(waits.start_ns))]
 
 
 def test_the_stream_that_explains_when_the_waiting_ended_counts(tmp_path):
@@ -87,7 +88,7 @@ def test_what_merely_runs_beside_does_not_count(tmp_path):
 def test_a_wait_that_ends_when_nothing_explains_it_is_unresolved(tmp_path):
     """Two are too few to tell another stream; the copy is through long before the all-to-all begins."""
     inferred = waits_of(program(behind_a_copy, steps=3), tmp_path, has_events=False)
-    doubtful = [op for op in range(len(inferred.start_ns)) if UNRESOLVED in inferred.producers(op)]
+    doubtful = [op for op in range(len(inferred.start_ns)) if UNRESOLVED in producers(inferred, op)]
 
     assert len(doubtful) == 2
     assert inferred.waits_seen - inferred.waits_resolved == 2
@@ -107,8 +108,8 @@ def test_a_thread_that_waits_for_the_same_kind_of_record_is_told_too(tmp_path):
     known = waits_of(program(one), tmp_path, has_events=True)
     inferred = waits_of(program(one), tmp_path, has_events=False)
 
-    assert inferred.blocking == known.blocking
-    assert all(tail and UNRESOLVED not in tail for tail in inferred.blocking.values())
+    assert awaited(inferred) == awaited(known)
+    assert all(tail and UNRESOLVED not in tail for tail in awaited(inferred).values())
 
 
 @pytest.mark.parametrize("seed", [52, 70, 76, 134])
@@ -119,8 +120,8 @@ def test_what_bound_an_operation_of_a_random_program_is_found_or_unresolved(seed
     wrong = [
         op
         for op in range(len(known.start_ns))
-        if UNRESOLVED not in inferred.producers(op)
-        and known.producers(op)
+        if UNRESOLVED not in producers(inferred, op)
+        and producers(known, op)
         and binding_ns(known, op) - binding_ns(inferred, op) > 0
         and known.start_ns[op] - binding_ns(inferred, op) > 20_000
     ]
@@ -129,5 +130,5 @@ def test_what_bound_an_operation_of_a_random_program_is_found_or_unresolved(seed
 
 def binding_ns(waits, op):
     """When the last constraint of an operation was met."""
-    done_ns = [waits.end_ns[producer] for producer in waits.producers(op) if producer >= 0]
-    return max([waits.call_end_ns[waits.call[op]], *done_ns])
+    done_ns = [waits.end_ns[producer] for producer in producers(waits, op) if producer >= 0]
+    return max([waits.calls.end_ns[waits.call[op]], *done_ns])

@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.timeline.waiting import awaited, producers
 from tests.walls.brute_trace import BLOCKING, NONBLOCKING, NULL, Call, Op, Record, Sync, Trace, capture
 from wallscope.timeline.dependencies import dependencies
 from wallscope.timeline.stream_order import UNRESOLVED
@@ -47,7 +49,7 @@ class Program:
 def waits_of_the_last(program):
     """What the operation issued last waits for, by order of issue."""
     found, place = program.order()
-    return {UNRESOLVED if op == UNRESOLVED else place.index(op) for op in found.producers(place[-1])}
+    return {UNRESOLVED if op == UNRESOLVED else place.index(op) for op in producers(found, place[-1])}
 
 
 @pytest.mark.parametrize(
@@ -213,8 +215,8 @@ def test_a_late_clock_does_not_turn_a_stream_around():
 
     found, place = program.order()
 
-    assert found.producers(place[0]) == {place[1]}
-    assert found.producers(place[2]) == {place[0]}
+    assert producers(found, place[0]) == {place[1]}
+    assert producers(found, place[2]) == {place[0]}
 
 
 def test_of_many_that_have_to_end_the_latest_are_kept():
@@ -235,7 +237,7 @@ def test_of_one_launch_into_several_streams_the_last_to_start_tells_the_stream(s
 
     found = dependencies(capture(Trace(ops, calls)))
 
-    assert found.blocking == {1: (1,)}
+    assert awaited(found) == {1: {1}}
 
 
 def test_a_null_stream_without_operations_relays_what_the_blocking_ones_do():
@@ -262,4 +264,5 @@ def test_a_record_stands_for_what_its_stream_had_been_given(actions, flags):
     records = found.waits.records.select("record", "process", "context", "stream", "at_ns")
     for record, process, context, number, at_ns in records.iter_rows():
         stream = found.order.stream(process, context, number)
-        assert set(found.order.record(record)) == set(found.order.mark(stream, at_ns))
+        mark = found.order.marks(np.array([stream]), np.array([at_ns])).of(0)
+        assert set(found.order.record(record)) == set(mark)

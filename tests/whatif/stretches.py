@@ -9,7 +9,7 @@ from wallscope.timeline.partners import partners
 from wallscope.timeline.stretch import Stretch
 from wallscope.walls.accounting import Divided, rank_windows
 from wallscope.walls.attribution import Evidence
-from wallscope.walls.playable import playable
+from wallscope.walls.stretches import playable
 
 
 class Read(NamedTuple):
@@ -25,5 +25,5 @@ def read(program, path) -> Read:
     parts, division = divide(path, Options(), lambda _: None)
     facts, evidence = gathered(parts, division, Options(), lambda _: None)
     between = partners(parts.operations, facts.collectives)
-    stretch = playable(evidence, rank_windows(parts), between, parts.phases, parts.capture.names, 0)
+    stretch = playable(evidence, rank_windows(parts), between, parts.phases, parts.capture.names, 0, 160_000)
     return Read(stretch, parts, evidence)

@@ -126,7 +126,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     from wallscope.cache.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.remote import fetch_source, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
-    from wallscope.views.terminal import summary  # noqa: PLC0415
+    from wallscope.views.summary import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)

@@ -78,7 +78,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.merge import analyze_job  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.views.terminal import summary  # noqa: PLC0415
+    from wallscope.views.summary import summary  # noqa: PLC0415
 
     with reported() as progress:
         exports = find_exports(files)

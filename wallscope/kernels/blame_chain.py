@@ -44,7 +44,7 @@ class Walk:
     Args:
         operations: start int64[op], end int64[op], issuing call int32[op], operation before it in its
             stream int32[op].
-        producers: offsets int64[op + 1], and for each op the other operations it waits for, int64; -1:
+        producers: offsets int64[op + 1], and for each op the other operations it waits for, int32; -1:
             something unknown; the op itself: nobody. An operation may occur twice.
         calls: start int64[call], end int64[call], thread int32[call], link kind int8[call], row of what the
             call waited for int32[call], -1 where it does not block.
@@ -65,7 +65,7 @@ class Walk:
     op_call: cython.const[i32][::1]
     op_before: cython.const[i32][::1]
     producer_ptr: cython.const[i64][::1]
-    producer: cython.const[i64][::1]
+    producer: cython.const[i32][::1]
     call_start_ns: cython.const[i64][::1]
     call_end_ns: cython.const[i64][::1]
     call_thread: cython.const[i32][::1]

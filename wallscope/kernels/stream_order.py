@@ -64,6 +64,21 @@ def order_operations(
             latest[stream[op]] = cython.cast(i32, op)
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def count_before(time_ns: cython.const[i64][::1], low: i64, high: i64, at_ns: i64) -> i64:
+    """Return the row behind the last one before a moment, of rows in ascending order."""
+    middle: i64
+    while low < high:
+        middle = (low + high) // 2
+        if time_ns[middle] < at_ns:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @cython.cclass
 class Streams:
     """What streams were given, and what their waits and records stand for.
@@ -195,16 +210,7 @@ class Streams:
     @cython.exceptval(check=False)
     def waits_before(self, stream: i64, at_ns: i64) -> i64:
         """Return the wait behind the last one that a stream was given before a moment."""
-        low: i64 = self.wait_ptr[stream]
-        high: i64 = self.wait_ptr[stream + 1]
-        middle: i64
-        while low < high:
-            middle = (low + high) // 2
-            if self.wait_ns[middle] < at_ns:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return count_before(self.wait_ns, self.wait_ptr[stream], self.wait_ptr[stream + 1], at_ns)
 
     @cython.cfunc
     @cython.nogil
@@ -447,21 +453,12 @@ def find_latest(
         found: int64[n], row, filled.
     """
     place: cython.Py_ssize_t
-    low: i64
-    high: i64
-    middle: i64
+    row: i64
     with cython.nogil:
         for place in range(group.shape[0]):
             found[place] = -1
             if group[place] < 0 or group[place] >= ptr.shape[0] - 1:
                 continue
-            low = ptr[group[place]]
-            high = ptr[group[place] + 1]
-            while low < high:
-                middle = (low + high) // 2
-                if time_ns[middle] < at_ns[place]:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low > ptr[group[place]]:
-                found[place] = low - 1
+            row = count_before(time_ns, ptr[group[place]], ptr[group[place] + 1], at_ns[place])
+            if row > ptr[group[place]]:
+                found[place] = row - 1

@@ -99,6 +99,11 @@ def on_terminal(key: str, title: str, unit: Unit = "text", *rest: Any, **setting
     return replace(Column(key, title, unit, *rest, **settings), media=("terminal",))
 
 
+def on_markdown(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
+    """Make a column that Markdown alone shows."""
+    return replace(Column(key, title, unit, *rest, **settings), media=("markdown",))
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """How many rows a medium shows; of the rest it says how many of what (`noun`) there are, and `where`."""
@@ -113,7 +118,7 @@ class Grid:
     """A table of raw values: `title` is its caption, `brief` the one on a terminal.
 
     Each medium shows its columns and, where `limits` names one, so many rows. Rows of a wordy one are cards
-    on a phone. `notes` stand below it.
+    on a phone. `notes` stand below it; `rest` tells of entries that were left out before.
     """
 
     title: str
@@ -121,10 +126,16 @@ class Grid:
     rows: tuple[tuple[Value | Cell, ...], ...]
     brief: str = ""
     notes: tuple[str, ...] = ()
+    rest: str = ""
     limits: Mapping[Medium, Limit] = field(default_factory=dict)
     is_wordy: bool = False
     has_header: bool = True
     kind: str = "grid"
+
+
+def append_row(grid: Grid, values: Mapping[str, Value | Cell]) -> Grid:
+    """Add a row of values by the titles of their columns; it is empty elsewhere."""
+    return replace(grid, rows=(*grid.rows, tuple(values.get(column.title, "") for column in grid.columns)))
 
 
 def tabulate(title: str, columns: Iterable[Column], entries: Iterable[Any], **settings: Any) -> Grid:
@@ -152,6 +163,21 @@ class Lines:
     lines: tuple[Line, ...]
     tone: Tone | None = None
     kind: str = "lines"
+
+
+Shape = Literal["mark", "text", "fold", "right"]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list without a header: rows of lines, one in each column.
+
+    A mark keeps its width, text wraps, `fold` also inside words, what is `right` is a number.
+    """
+
+    rows: tuple[tuple[Line, ...], ...]
+    shape: tuple[Shape, ...] = ("mark", "text")
+    kind: str = "items"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +211,7 @@ class Canvas:
     kind: str = "canvas"
 
 
-Block = Any
+Block = Any  # Grid | Lines | Items | Figure | Code | Canvas
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from wallscope.model.section import (
     Cell,
     Column,
     Grid,
+    Items,
     Line,
     Lines,
     Section,
@@ -81,15 +82,32 @@ def render_section(part: Section | Grid) -> Group:
 def _draw(block: object) -> Iterator[RenderableType]:
     if isinstance(block, Grid):
         yield DrawnGrid(block)
+    elif isinstance(block, Items):
+        yield _draw_items(block)
     elif isinstance(block, Lines):
         yield from (write_line(line, block.tone) for line in block.lines)
 
 
+def _draw_items(items: Items) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+    for shape in items.shape:
+        table.add_column(
+            justify="right" if shape == "right" else "left",
+            no_wrap=shape in {"mark", "right"},
+            overflow="fold" if shape == "fold" else "ellipsis",
+        )
+    for row in items.rows:
+        table.add_row(*map(write_line, row))
+    return table
+
+
 def write_line(line: Line, tone: Tone | None = None) -> Text:
-    """A line with the tones of its parts; no letter of it is obeyed."""
-    parts = (line,) if isinstance(line, str) else line
-    spans = (part if isinstance(part, Span) else Span(part) for part in parts)
-    return Text.assemble(*((spelled(span.text), _STYLES[span.tone]) for span in spans), style=_STYLES[tone])
+    """Write a line with its tone and those of its parts; no letter of it is obeyed."""
+    listed = (line,) if isinstance(line, str) else line
+    parts = [part if isinstance(part, Span) else Span(part) for part in listed]
+    if len(parts) == 1:
+        return Text(spelled(parts[0].text), style=_STYLES[parts[0].tone or tone])
+    return Text.assemble(*((spelled(part.text), _STYLES[part.tone]) for part in parts), style=_STYLES[tone])
 
 
 class DrawnGrid:

@@ -66,7 +66,7 @@ def _environment() -> Environment:
     )
     environment.globals["units"] = units
     environment.filters["spec"] = _spec
-    environment.filters["laid_out"] = _lay_out
+    environment.filters["laid_out"] = lay_out
     environment.filters["meaning"] = meaning
     environment.filters["verbatim"] = lambda text: Markup(escape(text))  # noqa: S704  # escaped here
     return environment
@@ -77,7 +77,7 @@ def _harmless(value: Any) -> Any:
     return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value, _LONGEST_TEXT)
 
 
-def _lay_out(grid: Any) -> Any:
+def lay_out(grid: Any) -> Any:
     """A table as the template writes it: columns and cells of a page alone, in text."""
     if not isinstance(grid, Grid):
         return grid
@@ -99,7 +99,7 @@ def _lay_out(grid: Any) -> Any:
 def _write_cell(value: Value | Cell, column: Column) -> dict[str, Any]:
     cell = as_cell(value)
     return {
-        "text": write_value(cell.value, column),
+        "text": Markup(escape(write_value(cell.value, column))),  # noqa: S704  # escaped here
         "wall": cell.wall,
         "hint": cell.hint,
         "step": cell.step,

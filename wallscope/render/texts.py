@@ -48,7 +48,7 @@ def select_rows(grid: Grid, medium: Medium) -> tuple[tuple[tuple[Value | Cell, .
     """The rows that a medium shows, and what it says of the rest; that is empty where it shows all."""
     limit = grid.limits.get(medium)
     if limit is None or len(grid.rows) <= limit.most:
-        return grid.rows, ""
+        return grid.rows, grid.rest
     left = len(grid.rows) - limit.most
     counted = units.plural(left, limit.noun) if limit.noun else f"{left} more"
     return grid.rows[: limit.most], f"{counted}{limit.where}"

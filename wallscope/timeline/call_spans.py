@@ -13,7 +13,7 @@ import polars as pl
 from wallscope.arrays.columns import Flags
 from wallscope.kernels import call_flattening, views
 from wallscope.model.kinds import CallRole
-from wallscope.timeline.spans import BEFORE_ALL, Numbers, Times, numbers
+from wallscope.timeline.spans import BEFORE_ALL, Times
 
 _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 
@@ -68,26 +68,6 @@ class Activities:
     def of(self, thread: int) -> slice:
         """Return the segments of a thread."""
         return slice(int(self.ptr[thread]), int(self.ptr[thread + 1]))
-
-
-@dataclass(frozen=True, slots=True)
-class CallSpans:
-    """The segments of one thread, in order of time."""
-
-    start_ns: Numbers
-    end_ns: Numbers
-    call: Numbers
-
-
-def by_thread(activities: Activities) -> dict[int, CallSpans]:
-    """Return the segments of each thread."""
-    return {
-        thread: CallSpans(
-            numbers(activities.start_ns[own]), numbers(activities.end_ns[own]), numbers(activities.call[own])
-        )
-        for thread in range(activities.ptr.size - 1)
-        for own in [activities.of(thread)]
-    }
 
 
 def flatten_calls(calls: pl.DataFrame, threads: int) -> Activities:

@@ -6,29 +6,27 @@ streams of its context, or for its own copy.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Flags, filled, place
+from wallscope.arrays.columns import Codes, Flags, Rows, filled, place
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
 from wallscope.model.kinds import CallRole, OperationKind
 from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT
 from wallscope.timeline.call_spans import (
     Activities,
-    CallSpans,
     CallTimes,
-    by_thread,
     call_times,
     flatten_calls,
 )
 from wallscope.timeline.graph_order import GraphLaunches
 from wallscope.timeline.recording_streams import RecordingStreams
-from wallscope.timeline.spans import Numbers, numbers
-from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder, Tail
+from wallscope.timeline.spans import Times
+from wallscope.timeline.stream_order import UNRESOLVED, Sets, StreamOrder, Tail, sets
 from wallscope.timeline.waits import ResolvedBy, Waits, resolved_waits
 
 _BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
@@ -36,39 +34,55 @@ _BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Who waits for whom, over all ranks of a capture; numbers are by number of the operation or call.
+    """Who waits for whom, over all ranks of a capture. Index spaces: op, call and thread of the capture.
 
     Attributes:
-        start_ns, end_ns, call: of each operation, as in `OPERATIONS`.
-        order: streams and what operations wait for in them.
-        waits: what waits mean, and how that and the streams of their records were found.
-        call_start_ns, call_end_ns, call_thread: of each call, as in `CALLS`.
-        calls: the same, to be asked of many calls at once.
+        start_ns, end_ns: int64[op], as in `OPERATIONS`.
+        call: int32[op], the call that issued it, -1 without one.
+        issued_ns: int64[op], when it was issued: not before what its stream did earlier.
+        stream_before: int32[op], the operation before it in its stream, -1 without one.
+        producers: for each op, int32, the other operations that it waits for, each once; `UNRESOLVED`:
+            something unknown; the op itself: a wait that nothing held up.
+        calls: start, end and thread of each call.
+        blocking: int64[row], the calls that block.
+        blocked: int32[call], the row of a blocking call, -1 for others.
+        awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
         activities: what each thread was in at every moment.
-        spans: the same, by thread.
-        blocking: what each blocking call waited for; empty where there was nothing to wait for.
+        order: what streams had been given at any moment.
+        waits: what waits mean, and how that and the streams of their records were found.
         waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
     """
 
-    start_ns: Numbers
-    end_ns: Numbers
-    call: Numbers
+    start_ns: Times
+    end_ns: Times
+    call: npt.NDArray[np.int32]
+    issued_ns: Times
+    stream_before: npt.NDArray[np.int32]
+    producers: Sets
+    calls: CallTimes
+    blocking: Rows
+    blocked: npt.NDArray[np.int32]
+    awaited: Sets
+    activities: Activities
     order: StreamOrder
     waits: Waits
-    call_start_ns: Numbers
-    call_end_ns: Numbers
-    call_thread: Numbers
-    calls: CallTimes
-    activities: Activities
-    spans: Mapping[int, CallSpans]
-    blocking: Mapping[int, Tail]
     waits_seen: int
     waits_resolved: int
 
-    def producers(self, op: int) -> set[int]:
-        """What an operation has to wait for on the device; perhaps `UNRESOLVED`."""
-        before = int(self.order.predecessor[op])
-        return self.order.producers(op) | {before} if before >= 0 else self.order.producers(op)
+    def is_waiting(self, op: Codes) -> Flags:
+        """Return whether operations wait for more than the one before them in their streams."""
+        found: Flags = self.producers.ptr[op + 1] > self.producers.ptr[op]
+        return found
+
+    def pairs(self, op: Codes) -> tuple[Rows, Codes]:
+        """Return producers of operations, each but itself: the position in `op`, and the producer."""
+        position, producer = self.producers.of_rows(op)
+        is_other = np.flatnonzero(producer != op[position])
+        return position[is_other], producer[is_other]
+
+    def awaited_by(self, call: int) -> Tail:
+        """Return what a blocking call waited for."""
+        return self.awaited.of(int(self.blocked[call]))
 
     @property
     def resolved_share(self) -> float | None:
@@ -77,32 +91,34 @@ class Dependencies:
 
 
 def dependencies(capture: Capture) -> Dependencies:
-    """Who waits for whom in a capture."""
+    """Return who waits for whom in a capture."""
     calls, operations = capture.calls, capture.operations
-    call = operations["call"].to_numpy()
     times = call_times(calls)
     waits = resolved_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
     graphs = GraphLaunches(operations, calls)
     order, waits, unexplained = _ordered(capture, waits, times, graphs)
     graphs.order(order)
-    blocking = _synchronising(capture, order, waits) | _copying(operations, calls)
-    blocking |= {one: (*blocking[one], UNRESOLVED) for one in unexplained if one in blocking}
-    activities = flatten_calls(calls, len(capture.threads))
+    tails = _synchronising(capture, order, waits) | _copying(operations, calls)
+    tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
+    blocking = np.fromiter(tails, np.int64, len(tails))
+    blocked = np.full(len(calls), -1, np.int32)
+    blocked[blocking] = np.arange(blocking.size)
     return Dependencies(
-        start_ns=numbers(operations["start_ns"].to_numpy()),
-        end_ns=numbers(operations["end_ns"].to_numpy()),
-        call=numbers(call),
+        start_ns=operations["start_ns"].to_numpy(),
+        end_ns=order.end_ns,
+        call=operations["call"].to_numpy(),
+        issued_ns=order.issued_ns,
+        stream_before=order.before,
+        producers=order.producer_sets,
+        calls=times,
+        blocking=blocking,
+        blocked=blocked,
+        awaited=sets(tails.values()),
+        activities=flatten_calls(calls, len(capture.threads)),
         order=order,
         waits=waits,
-        call_start_ns=numbers(times.start_ns.told),
-        call_end_ns=numbers(times.end_ns.told),
-        call_thread=numbers(times.thread.told),
-        calls=times,
-        activities=activities,
-        spans=by_thread(activities),
-        blocking=blocking,
-        waits_seen=order.waits_seen + len(blocking),
-        waits_resolved=order.waits_resolved + sum(UNRESOLVED not in tail for tail in blocking.values()),
+        waits_seen=order.waits_seen + len(tails),
+        waits_resolved=order.waits_resolved + sum(UNRESOLVED not in tail for tail in tails.values()),
     )
 
 
@@ -173,7 +189,7 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
         ]
     call_of, group_of, moments = np.array(asked, np.int64).reshape(-1, 3).T
     tails = order.tails([*groups], group_of, np.ascontiguousarray(moments))
-    return found | {call: tails.of(row) for row, call in enumerate(call_of.tolist())}
+    return dict(sorted((found | {call: tails.of(row) for row, call in enumerate(call_of.tolist())}).items()))
 
 
 def _told_of_calls(

@@ -44,12 +44,12 @@ class GraphLaunches:
 
     def order(self, order: StreamOrder) -> None:
         """Let the operations of the launches wait for each other, and what follows wait for all branches."""
-        follower = np.full(order.predecessor.size, -1, np.int64)
-        held = np.flatnonzero(order.predecessor >= 0)
-        follower[order.predecessor[held]] = held
+        follower = np.full(order.before.size, -1, np.int64)
+        held = np.flatnonzero(order.before >= 0)
+        follower[order.before[held]] = held
         pairs: list[tuple[int, int]] = []
         for branches in self._branches:
-            before, behind = int(order.predecessor[branches.heads[0]]), int(follower[branches.tails[0]])
+            before, behind = int(order.before[branches.heads[0]]), int(follower[branches.tails[0]])
             pairs += [(head, before if before >= 0 else head) for head in branches.heads[1:]]
             pairs += [(behind, tail) for tail in branches.tails[1:] if behind >= 0]
         order.follow([*pairs, *_joins(self._launches)])

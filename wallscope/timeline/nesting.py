@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.arrays.columns import Codes, Flags, Rows
+from wallscope.arrays.columns import Codes, Flags
 from wallscope.kernels import range_nesting, views
 from wallscope.timeline.spans import Times
 
@@ -97,11 +97,3 @@ def _upwards(loop: Callable[..., None], parent: Codes, is_wanted: Flags) -> Pare
     wanted = np.ascontiguousarray(is_wanted).view(np.uint8)
     loop(*views(np.ascontiguousarray(parent, dtype=np.int32), wanted, found))
     return found
-
-
-def led_to(step: Rows) -> Rows:
-    """Where steps from each row to another lead in the end; -1 for nowhere, which stands behind the last."""
-    gone = np.append(step, -1)
-    while not np.array_equal(further := gone[gone], gone):
-        gone = further
-    return gone

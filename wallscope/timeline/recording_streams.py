@@ -154,7 +154,7 @@ class RecordingStreams:
                 yield _Waiter(record, began_ns, free_ns, LONGEST_HAND_OVER_NS, _HOST, call=call)
             elif op >= 0:
                 stream = self._order.stream(process, context, number)
-                before = self._ends_ns([int(self._order.predecessor[op])])
+                before = self._ends_ns([int(self._order.before[op])])
                 free_ns = max([self._issued_ns(op), *before])
                 yield _Waiter(record, int(self._start_ns[op]), free_ns, close_ns, stream, op=op)
 
@@ -184,7 +184,7 @@ class RecordingStreams:
 
     def _close_ns(self) -> int:
         """How soon an operation follows what it waited for, in this capture."""
-        before = self._order.predecessor
+        before = self._order.before
         has_one = np.flatnonzero(before >= 0)
         done_ns = self._order.end_ns[before[has_one]]
         issued_ns = self._calls.end_ns[self._call[has_one]]

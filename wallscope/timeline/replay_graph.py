@@ -219,7 +219,7 @@ def build_graph(
         meeting=collectives.meeting,
         member_ptr=collectives.member_ptr,
         member=collectives.member,
-        end_ns=np.concatenate((issued.end_ns, waits.order.end_ns[outside])),
+        end_ns=np.concatenate((issued.end_ns, waits.end_ns[outside])),
         dependency_latency_ns=_typical_lags(operations, waits)[1],
     )
 
@@ -254,7 +254,7 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: Pieces) -> _Issued:
     starts_ns, ends_ns = np.asarray(pieces.start_ns), np.asarray(pieces.end_ns)
     is_early |= ends_ns[issuer] > start_ns  # it starts while the call around its own still lasts
     edge = _edges(op, waits)
-    lag_ns = start_ns[edge[:, 0]] - waits.order.end_ns[edge[:, 1]]
+    lag_ns = start_ns[edge[:, 0]] - waits.end_ns[edge[:, 1]]
     latency_ns = start_ns - issued_ns
     least_ns = latency_ns.copy()
     np.minimum.at(least_ns, edge[:, 0], np.maximum(lag_ns, 0))
@@ -276,18 +276,12 @@ def _edges(op: Rows, waits: Dependencies) -> npt.NDArray[np.int64]:
 
     The operation before in the stream stands first.
     """
-    before = waits.order.predecessor[op]
+    before = waits.stream_before[op]
     held = np.flatnonzero(before >= 0)
-    pairs = [np.column_stack([held, before[held]])]
-    more = [
-        (position, producer)
-        for position in np.flatnonzero(waits.order.is_waiting()[op]).tolist()
-        for producer in waits.order.producers(int(op[position]))
-        if producer not in {UNRESOLVED, before[position]}
-    ]
-    if more:
-        pairs.append(np.array(more, np.int64))
-    found: npt.NDArray[np.int64] = np.concatenate(pairs).astype(np.int64)
+    position, producer = waits.pairs(op)
+    is_more = np.flatnonzero((producer != UNRESOLVED) & (producer != before[position]))
+    pairs = (np.concatenate((held, position[is_more])), np.concatenate((before[held], producer[is_more])))
+    found: npt.NDArray[np.int64] = np.column_stack(pairs).astype(np.int64)
     return found[np.argsort(found[:, 0], kind="stable")]
 
 
@@ -315,10 +309,10 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
     Left out are the operations that wait for more than the one before them.
     """
     op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
-    start_ns, before = operations["start_ns"].to_numpy(), waits.order.predecessor[op]
-    done_ns = np.where(before >= 0, waits.order.end_ns[before], BEFORE_ALL)
+    start_ns, before = operations["start_ns"].to_numpy(), waits.stream_before[op]
+    done_ns = np.where(before >= 0, waits.end_ns[before], BEFORE_ALL)
     issued_ns = waits.calls.end_ns[call]
-    alone = ~waits.order.is_waiting()[op]
+    alone = ~waits.is_waiting(op)
     by_issue, by_producer = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
 
     def middle(lag_ns: Times) -> int:
@@ -331,15 +325,15 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
 def _blocked(waits: Dependencies, pieces: Pieces, releasing: Mapping[int, Tail]) -> _Blocked:
     """Return the segments at the end of calls that block or free memory."""
     call = np.asarray(pieces.call)
-    chosen = np.fromiter((*waits.blocking, *releasing), np.int64)
+    chosen = np.concatenate((waits.blocking, np.fromiter(releasing, np.int64, len(releasing))))
     rows = np.flatnonzero((call >= 0) & are_among(call, chosen))
     rows = rows[waits.calls.end_ns[call[rows]] == np.asarray(pieces.end_ns)[rows]]
     found, awaited = [], []
     for one, end_ns in zip(call[rows].tolist(), np.asarray(pieces.end_ns)[rows].tolist(), strict=True):
         is_releasing = one in releasing
-        ops = [op for op in (releasing if is_releasing else waits.blocking)[one] if op != UNRESOLVED]
+        ops = [op for op in (releasing[one] if is_releasing else waits.awaited_by(one)) if op != UNRESOLVED]
         done_ns = max((waits.end_ns[op] for op in ops), default=BEFORE_ALL)
-        entered_ns = waits.call_start_ns[one]
+        entered_ns = int(waits.calls.start_ns[one])
         return_ns = end_ns - (max(done_ns, entered_ns) if is_releasing else done_ns)
         own = [] if is_releasing and done_ns > end_ns else ops  # this one did not wait
         found.append((is_releasing, done_ns <= entered_ns, return_ns, len(own)))

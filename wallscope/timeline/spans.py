@@ -5,12 +5,13 @@ Everything is exact, linear but for one sort, and blind to the order of its inpu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from wallscope.arrays.columns import Flags
-from wallscope.arrays.groups import spread
+from wallscope.kernels import intervals, views
 
 Times = npt.NDArray[np.int64]
 Numbers = Sequence[int]
@@ -90,15 +91,12 @@ def union(*sides: Spans) -> Spans:
             np.concatenate([side.start_ns for side in sides]),
             np.concatenate([side.end_ns for side in sides]),
         )
-    start_ns, end_ns = together.start_ns, together.end_ns
-    if start_ns.size == 0:
+    size = together.start_ns.size
+    if size == 0:
         return together
-    reached_ns = np.maximum.accumulate(end_ns)
-    opens = np.flatnonzero(start_ns[1:] > reached_ns[:-1]) + 1
-    return Spans(
-        start_ns[np.concatenate(([0], opens))],
-        reached_ns[np.concatenate((opens - 1, [start_ns.size - 1]))],
-    )
+    start_ns, end_ns = np.empty(size, np.int64), np.empty(size, np.int64)
+    count = intervals.merge(*_bounds(together), *views(start_ns, end_ns))
+    return Spans(start_ns[:count], end_ns[:count])
 
 
 def common(one: Spans, other: Spans) -> Spans:
@@ -107,13 +105,15 @@ def common(one: Spans, other: Spans) -> Spans:
     >>> common(spans((0, 4), (6, 9)), spans((1, 2), (3, 7), (9, 12))).rows()
     [(1, 2), (3, 4), (6, 7)]
     """
-    first = np.searchsorted(other.end_ns, one.start_ns, side="right")
-    count = (np.searchsorted(other.start_ns, one.end_ns, side="left") - first).clip(0)
-    row, nth = spread(count)
-    met = first[row] + nth
-    return Spans(
-        np.maximum(one.start_ns[row], other.start_ns[met]), np.minimum(one.end_ns[row], other.end_ns[met])
-    )
+    room = one.start_ns.size + other.start_ns.size
+    start_ns, end_ns = np.empty(room, np.int64), np.empty(room, np.int64)
+    count = intervals.intersect(*_bounds(one), *_bounds(other), *views(start_ns, end_ns))
+    return Spans(start_ns[:count], end_ns[:count])
+
+
+def _bounds(side: Spans) -> tuple[Any, ...]:
+    """Starts and ends as a kernel takes them."""
+    return views(np.ascontiguousarray(side.start_ns), np.ascontiguousarray(side.end_ns))
 
 
 def covered_ns(disjoint: Spans, windows: Spans) -> Times:

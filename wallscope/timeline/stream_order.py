@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Flags, Rows
-from wallscope.arrays.groups import alike, firsts, rows_by
+from wallscope.arrays.columns import Codes, Rows
+from wallscope.arrays.groups import alike, firsts, rows_by, spread
 from wallscope.arrays.lookup import at_places
 from wallscope.kernels import stream_order, views
 from wallscope.model.events import StreamFlag, SyncKind
@@ -44,13 +44,11 @@ class Sets:
         """Return one of the sets."""
         return tuple(self.op[self.ptr[row] : self.ptr[row + 1]].tolist())
 
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Who waits and for whom, by the first; who is paired with itself waits for no other."""
-
-    op: Rows
-    producer: Rows
+    def of_rows(self, rows: Codes) -> tuple[Rows, Codes]:
+        """Return what some sets hold: the position of the set in `rows`, and the operation."""
+        first = self.ptr[rows]
+        position, nth = spread(self.ptr[rows + 1] - first)
+        return position, self.op[first[position] + nth]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class StreamOrder:
         together: operations of other streams that have to end too before a stream is through with one.
 
     Attributes:
-        predecessor: int32[op], the operation before each in its stream, -1 without one.
+        before: int32[op], the operation before each in its stream, -1 without one.
         issued_ns: int64[op], when each was issued: not before what its stream did earlier.
         next_op: int32[wait of a stream for an event], the first operation behind it, -1 without one.
         waits_seen, waits_resolved: such waits, and those for what is known.
@@ -99,16 +97,16 @@ class StreamOrder:
         self._count = max(int(self._stream.max(initial=-1)), *self._key.values(), -1) + 1
         held_back = _of_streams(waits.waits)
         record_of, wait_of = self._streams_of(waits.records), self._streams_of(held_back)
-        self.predecessor, self.issued_ns = (
+        self.before, self.issued_ns = (
             np.empty(issue_ns.size, np.int32),
             np.empty(issue_ns.size, np.int64),
         )
         stream_order.order_operations(
             *views(self._stream, issue_ns, np.full(self._count, -1, np.int32)),
-            *views(self.predecessor, self.issued_ns),
+            *views(self.before, self.issued_ns),
         )
         recorded = self._placed(waits.records, record_of)
-        self._scopes = _ragged(_scopes(streams, self._count))
+        self._scopes = sets(_scopes(streams, self._count))
         self._settle(recorded, self._placed(held_back, wait_of), held_back, together)
         self._pairs = [self._pairs_of_waits(), self._pairs_of_streams()]
 
@@ -136,7 +134,7 @@ class StreamOrder:
             asked: integer[n], the group of each question.
             at_ns: int64[n], its moment.
         """
-        return self._tails(_ragged(groups), asked, at_ns)
+        return self._tails(sets(groups), asked, at_ns)
 
     def marks(self, stream: Codes, at_ns: Times) -> Sets:
         """Return what has to end before marks are reached that are put into streams: null streams wait too.
@@ -151,14 +149,6 @@ class StreamOrder:
         """Return the streams that a mark waits for that is put into a stream."""
         return [*self._scopes.of(stream)] if stream >= 0 else []
 
-    def tail(self, stream: int, at_ns: int) -> Tail:
-        """What has to end before a stream is through with what it was given before a moment of the host."""
-        return self.tails([[stream]], np.zeros(1, np.int32), np.array([at_ns])).of(0)
-
-    def mark(self, stream: int, at_ns: int) -> Tail:
-        """What has to end before a mark is reached that is put into a stream: the null stream waits too."""
-        return self.marks(np.array([stream], np.int32), np.array([at_ns])).of(0)
-
     def last_streams(self, thread: Codes, at_ns: Times) -> Codes:
         """Return the stream of the last operation that threads issued before moments, -1 without one."""
         ptr, issued_ns, streams = self._issues
@@ -171,14 +161,6 @@ class StreamOrder:
     def record(self, record: int) -> Tail:
         """Return what has to end before a recorded event is complete."""
         return tuple(self._sets[self._record_first[record] : self._record_last[record]].tolist())
-
-    def latest(self, ops: Iterable[int]) -> Tail:
-        """The few that end last: whoever waits for them has waited for the others."""
-        distinct = set(ops)
-        if len(distinct) <= _MOST_KEPT:
-            return tuple(distinct)
-        ends = sorted(distinct - {UNRESOLVED}, key=lambda op: (-self.end_ns[op], op))[:_MOST_KEPT]
-        return (*ends, *(distinct & {UNRESOLVED}))
 
     def follow(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Let operations wait for others; one that is paired with itself waits for nobody."""
@@ -204,15 +186,6 @@ class StreamOrder:
     def producers(self, op: int) -> set[int]:
         """What an operation has to wait for apart from the one before it in its stream."""
         return set(self.producer_sets.of(op)) - {op}
-
-    def pairs(self) -> Pairs:
-        """Who waits for more than the one before it, and for whom."""
-        found = self.producer_sets
-        return Pairs(np.repeat(np.arange(found.ptr.size - 1), np.diff(found.ptr)), found.op.astype(np.int64))
-
-    def is_waiting(self) -> Flags:
-        """Whether each operation waits for more than the one before it."""
-        return np.diff(self.producer_sets.ptr) > 0
 
     @cached_property
     def _issues(self) -> tuple[Times, Times, Codes]:
@@ -256,7 +229,7 @@ class StreamOrder:
         self._record_first, self._record_last = np.empty(records, np.int64), np.empty(records, np.int64)
         self._sets = np.empty((_MOST_KEPT + 1) * (records + order.size), np.int32)
         next_op = np.empty(order.size, np.int32)
-        joined = _ragged(together[op] for op in sorted(together))
+        joined = sets(together[op] for op in sorted(together))
         wait_ptr = np.searchsorted(wait_stream, np.arange(self._count + 1))
         self._streams = stream_order.Streams(
             views(self.issued_ns, self.end_ns),
@@ -304,8 +277,8 @@ class StreamOrder:
             room = count
 
 
-def _ragged(groups: Iterable[Sequence[int]]) -> Sets:
-    """Lists of numbers as offsets and one array."""
+def sets(groups: Iterable[Sequence[int]]) -> Sets:
+    """Return lists of numbers as offsets and one array."""
     held = [*groups]
     ptr = np.cumsum([0, *map(len, held)], dtype=np.int64)
     return Sets(ptr, np.array([one for group in held for one in group], np.int32))

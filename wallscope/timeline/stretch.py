@@ -1,4 +1,4 @@
-"""A stretch of steps with all that is known of what is played in it."""
+"""A replay window with all that is known of what is simulated in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,23 +16,17 @@ from wallscope.timeline.stream_order import Tail
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Steps of some ranks, ready to be played; series of texts are enumerations.
+class ReplayWindow:
+    """A time of some ranks, ready to be simulated; series of texts are enumerations.
 
     Attributes:
         graph: what is simulated.
-        waits: who waits for whom.
-        pieces: what the threads were in.
-        causes: of each piece, `wall/cause[/detail]`; what a blocking call waited for is not its cause.
-        operations: `CLASSIFIED`, those that are issued in it, with `cause`, `before` (that of the time
-            between their end and the start of what waits for them), `text` (of kernels their name) and
-            `path` (null outside ranges).
-        steps: the windows of one rank (`STEPS`) with the operations `first` and `behind` that begin them
-            and the next; answers are about `typical` ones, `checked` ones tell how good they are.
+        waits: the dependencies of the capture.
+        pieces: the host segments.
+        causes: of each segment, `wall/cause[/detail]`; what a blocking call waited for is not its cause.
+        operations: `CLASSIFIED`, those that are issued in the window, with `cause`.
         call_name, call_role: of each call, by number; its text, its `CallRole`.
-        releasing: calls that give memory back, and the last work before each.
-        ranges, paths: `NESTED` with `text`, and `PATHS`.
-        rank_id: whose steps they are.
+        releasing: calls that free memory, and the last work before each.
     """
 
     graph: ReplayGraph
@@ -40,17 +34,13 @@ class Stretch:
     pieces: Pieces
     causes: pl.Series
     operations: pl.DataFrame
-    steps: pl.DataFrame
     call_name: pl.Series
     call_role: pl.Series
     releasing: Mapping[int, Tail]
-    ranges: pl.DataFrame
-    paths: pl.DataFrame
-    rank_id: int
 
     @cached_property
     def role(self) -> Rows:
-        """The role of the call that each piece is in, as a place in `ROLE`; -1 outside calls."""
+        """The role of the call that each segment is in, as a place in `ROLE`; -1 outside calls."""
         call, roles = np.asarray(self.pieces.call), self.call_role.to_physical().to_numpy()
         found = np.full(call.size, -1, np.int64)
         found[call >= 0] = roles[call[call >= 0]]
@@ -58,9 +48,28 @@ class Stretch:
 
     @cached_property
     def played(self) -> pl.DataFrame:
-        """The operations that are played, by place."""
+        """The operations that are simulated, by position."""
         row_of = Places(self.operations["op"].to_numpy())
         return self.operations[row_of.of(self.graph.op)]
+
+
+@dataclass(frozen=True)
+class Stretch(ReplayWindow):
+    """A replay window with the steps of one rank and the names of what is in it.
+
+    Attributes:
+        operations: with `before` (the cause of the time between their end and the start of what waits for
+            them), `text` (of kernels their name), `range` and `path` (null outside ranges) too.
+        steps: the steps of the rank (`STEPS`) with the operations `first` and `behind` that begin them and
+            the next; answers are about `typical` ones, `checked` ones tell how good they are.
+        ranges, paths: `NESTED` with `text`, and `PATHS`.
+        rank_id: whose steps they are.
+    """
+
+    steps: pl.DataFrame
+    ranges: pl.DataFrame
+    paths: pl.DataFrame
+    rank_id: int
 
     def edges(self, which: str) -> Rows:
         """The places at which the steps of a kind (a column of `steps`) begin and end, in two columns."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from wallscope import units
 from wallscope.model.comparison import Comparison
-from wallscope.render.markdown_text import code, escaped, table
+from wallscope.render.markdown import code, escaped
 from wallscope.views.comparison_text import headline, operation_name, sureness, testbeds, verdict_word
 
 _MOST_CAUSES = 8
@@ -102,4 +102,7 @@ def _details(comparison: Comparison) -> list[str]:
 
 
 def _listed(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    return table(header, rows, _NUMBERS)
+    def row(cells: Iterable[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    return [row(header), row("---:" if name in _NUMBERS else "---" for name in header), *map(row, rows), ""]

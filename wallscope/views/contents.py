@@ -7,7 +7,8 @@ from rich.text import Text
 from wallscope import units
 from wallscope.model.capture import Contents, Gpu
 from wallscope.render.foreign import visible
-from wallscope.views.terminal import limits
+from wallscope.render.grids import render_section
+from wallscope.views.sections.findings import build_findings
 
 _UNKNOWN = "unknown"
 
@@ -32,7 +33,7 @@ def contents_listing(contents: Contents) -> RenderableType:
     facts.add_row("GPUs", Text("\n".join(_gpu(gpu) for gpu in export.gpus) or _UNKNOWN))
     environment = "\n".join(f"{name}={value}" for name, value in export.environment.items())
     facts.add_row("environment", Text(environment or "none of the variables that are read"))
-    return Group(facts, Text(), _tables(contents), Text(), limits(contents.findings))
+    return Group(facts, Text(), _tables(contents), Text(), render_section(build_findings(contents.findings)))
 
 
 def _gpu(gpu: Gpu) -> str:

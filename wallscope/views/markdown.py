@@ -4,27 +4,29 @@ from collections.abc import Iterator
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.capture import Finding, Severity
-from wallscope.model.catalogue import meaning
-from wallscope.model.diagnosis import WallShare
+from wallscope.model.capture import Finding
 from wallscope.model.fixes import Fix, first_screen
-from wallscope.model.kinds import Wall
-from wallscope.render.markdown_text import code, escaped, table
-from wallscope.views.details import rank_name
-from wallscope.views.fixes import checked, replay_line, replayed
-from wallscope.views.terminal import chosen, headline, steps_found, throughput_lines
+from wallscope.model.section import Cell, append_row
+from wallscope.render.markdown import code, escaped, render_table
+from wallscope.views.phrases import (
+    describe_capture,
+    describe_steps,
+    describe_throughput,
+    explain_choice,
+    name_rank,
+)
+from wallscope.views.sections.findings import sort_findings
+from wallscope.views.sections.fixes import count_preconditions, describe_answer, describe_replay
+from wallscope.views.sections.walls import tabulate_losses, tabulate_walls
 
 MOST_BYTES = 60_000
 _MOST_FIXES = 3
 _MOST_SETTINGS = 8
 _MOST_UNMET = 6
 _MOST_UNKNOWN = 3
-_MOST_CAUSES = 10
 _MOST_FINDINGS = 12
 _LONGEST_VERDICT = 1_500
-_NUMBERS = frozenset({"time", "share", "p10-p90 of steps", "ceiling", "ms"})
 _LEFT_OUT = "_The rest is left out: `wallscope analyze` shows it._"
-_GRAVEST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 def markdown(analysis: Analysis) -> str:
@@ -57,23 +59,22 @@ def _verdict(analysis: Analysis, rank: Rank) -> list[str]:
     """What wall it is, and by what steps; without steps that is said."""
     diagnosis, anchor = analysis.diagnosis, analysis.anchor
     lead, _, rest = diagnosis.verdict.partition(". ")
-    told = [*steps_found(anchor, rank).plain.split("\n")]
+    facts = [*describe_steps(anchor, rank)]
     if len(analysis.ranks) > 1:
-        told.append(f"of {len(analysis.ranks)} ranks this is {rank_name(rank)}, {chosen(analysis)}")
-    if diagnosis.throughput is not None:
-        told += throughput_lines(diagnosis.throughput)
+        facts.append(f"of {len(analysis.ranks)} ranks this is {name_rank(rank)}, {explain_choice(analysis)}")
+    facts += describe_throughput(diagnosis.throughput)
     if diagnosis.memory_pressure.level != "unknown":
         evidence = "; ".join(diagnosis.memory_pressure.evidence)
-        told.append(f"memory pressure {diagnosis.memory_pressure.level}{': ' if evidence else ''}{evidence}")
+        facts.append(f"memory pressure {diagnosis.memory_pressure.level}{': ' if evidence else ''}{evidence}")
     return [
         f"### wallscope: {diagnosis.dominant_wall}",
         "",
         f"**{escaped(lead.rstrip('.') + '.', _LONGEST_VERDICT)}** {escaped(rest, _LONGEST_VERDICT)}".rstrip(),
         "",
-        escaped(headline(analysis.inputs[rank.input], analysis).plain),
+        escaped(describe_capture(analysis, rank.input)),
         "",
         *([] if analysis.job is None else [escaped(analysis.job.verdict, _LONGEST_VERDICT), ""]),
-        *(f"- {escaped(line)}" for line in told),
+        *(f"- {escaped(line)}" for line in facts),
     ]
 
 
@@ -87,7 +88,7 @@ def _fixes(analysis: Analysis) -> list[str]:
     for number, fix in enumerate(shown, start=1):
         lines += [f"{number}. {line}" if place == 0 else line for place, line in enumerate(_fix(fix))]
     if analysis.replay is not None:
-        lines += ["", escaped(replay_line(analysis.replay), 400)]
+        lines += ["", escaped(describe_replay(analysis.replay), 400)]
     if left := len(found) - len(shown):
         lines += ["", f"{left} more in the JSON answer."]
     return lines
@@ -107,9 +108,9 @@ def _fix(fix: Fix) -> Iterator[str]:
         cure = f" → {escaped(entry.unblock)}" if entry.unblock else ""
         yield f"   - **blocked:** {escaped(entry.text)}{cure}"
     if fix.replay is not None:
-        yield f"   - {escaped(replayed(fix.replay), 300)}"
+        yield f"   - {escaped(describe_answer(fix.replay), 300)}"
     if fix.preconditions:
-        yield f"   - preconditions: {checked(fix)}{_to_check(fix)}"
+        yield f"   - preconditions: {count_preconditions(fix)}{_to_check(fix)}"
 
 
 def _to_check(fix: Fix) -> str:
@@ -120,54 +121,23 @@ def _to_check(fix: Fix) -> str:
 
 
 def _walls(analysis: Analysis, rank: Rank) -> list[str]:
-    shares = analysis.diagnosis.walls
-    rows = []
-    for wall, time_ns in zip(Wall, rank.typical.walls.parts(), strict=True):
-        share = time_ns / rank.typical.step_ns if rank.typical.step_ns else None
-        told = None if shares is None else getattr(shares, wall)
-        name = f"**{wall}**" if wall == analysis.diagnosis.dominant_wall else str(wall)
-        rows.append((name, units.milliseconds(time_ns), units.percent(share), _spread(told)))
-    total = (f"**{analysis.anchor.typical}**", f"**{units.milliseconds(rank.typical.step_ns)}**", "", "")
-    header = ("wall", "time", "share", "p10-p90 of steps")
-    return ["#### Who pays, each nanosecond once", "", *table(header, [*rows, total], _NUMBERS)]
-
-
-def _spread(told: WallShare | None) -> str:
-    if told is None or told.p10 is None or told.p90 is None:
-        return ""
-    return f"{units.percent(told.p10)} to {units.percent(told.p90)}"
+    step_ns = rank.typical.step_ns
+    whole, total = Cell(analysis.anchor.typical, tone="strong"), Cell(step_ns, tone="strong")
+    table = append_row(tabulate_walls(analysis, rank), {"wall": whole, "time": total})
+    return ["#### Who pays, each nanosecond once", "", *render_table(table)]
 
 
 def _causes(analysis: Analysis, rank: Rank) -> list[str]:
-    """Losses by what they own, the most first; the rest is added up."""
-    lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.typical_ns > 0]
-    lost.sort(key=lambda entry: (-entry.typical_ns, entry.cause))
-    if not lost:
-        return []
-    won = {entry.cause: entry.speedup_ceiling for entry in analysis.opportunities}
-    rows = [
-        (
-            code(entry.cause),
-            units.milliseconds(entry.typical_ns),
-            units.percent(entry.share),
-            f"{won[entry.cause]:.2f}x" if entry.cause in won else "",
-            escaped(meaning(entry.cause), 300),
-        )
-        for entry in lost[:_MOST_CAUSES]
-    ]
-    if rest := lost[_MOST_CAUSES:]:
-        time_ns = sum(entry.typical_ns for entry in rest)
-        share = sum(entry.share for entry in rest)
-        rows.append((f"{len(rest)} smaller", units.milliseconds(time_ns), units.percent(share), "", ""))
-    header = ("cause", "time", "share", "ceiling", "what it is")
-    return [f"#### Losses of the {analysis.anchor.typical}", "", *table(header, rows, _NUMBERS)]
+    """Write losses by what they own, the most first; the rest is added up."""
+    table = tabulate_losses(analysis, rank)
+    return [] if table is None else [f"#### {table.title}", "", *render_table(table)]
 
 
 def _findings(findings: tuple[Finding, ...]) -> list[str]:
     """What limits the claims, the gravest first."""
     if not findings:
         return ["Nothing in the capture limits these claims."]
-    graded = sorted(findings, key=lambda entry: _GRAVEST_FIRST.index(entry.severity))
+    graded = sort_findings(findings)
     lines = [f"<details><summary>{units.plural(len(findings), 'limit')} of these claims</summary>", ""]
     for entry in graded[:_MOST_FINDINGS]:
         cure = f" → {escaped(entry.cure)}" if entry.cure else ""

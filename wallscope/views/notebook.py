@@ -15,7 +15,7 @@ from wallscope.views import figures
 from wallscope.views.blocks import Figure
 from wallscope.views.comparison_text import headline as compared
 from wallscope.views.comparison_text import verdict_word
-from wallscope.views.terminal import headline
+from wallscope.views.phrases import describe_capture
 
 _MOST_FIXES = 3
 _LONGEST = 1_500
@@ -51,7 +51,7 @@ def card(analysis: Analysis) -> str:
     )
     fixes = "".join(f"<li>{_text(fix.title)}{_ceiling(fix.speedup_ceiling)}</li>" for fix in _first(analysis))
     return (
-        f'<div style="{_CARD}"><div>{_text(headline(analysis.inputs[rank.input], analysis).plain)}</div>'
+        f'<div style="{_CARD}"><div>{_text(describe_capture(analysis, rank.input))}</div>'
         f"<div><b>{_text(lead.rstrip('.'))}.</b> {_text(rest)}</div>"
         f'<div style="{_BAR}">{bar}</div>'
         f"<table><tr><th>wall</th><th>{analysis.anchor.typical}</th><th>share</th></tr>{rows}"

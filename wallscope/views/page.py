@@ -11,18 +11,22 @@ from wallscope.model.report import Report
 from wallscope.render.offline import offline
 from wallscope.render.timeline_pack import Pack, pack
 from wallscope.views.blocks import Section
-from wallscope.views.details import rank_name
-from wallscope.views.fixes import checked, replay_line, replayed
-from wallscope.views.sections.causes import causes
+from wallscope.views.phrases import (
+    count_exports,
+    describe_capture,
+    describe_steps,
+    describe_throughput,
+    explain_choice,
+    name_rank,
+)
 from wallscope.views.sections.depth import build_walls_in_depth
-from wallscope.views.sections.job import job
+from wallscope.views.sections.findings import build_limits, build_methods, sort_findings
+from wallscope.views.sections.fixes import count_preconditions, describe_answer, describe_replay
+from wallscope.views.sections.job import build_clocks, build_job, build_survey
 from wallscope.views.sections.path import path
-from wallscope.views.sections.phases import phases, ranks
-from wallscope.views.sections.proof import GRAVITY, computed, limits
-from wallscope.views.sections.steps import steps
-from wallscope.views.sections.survey import clocks, survey
+from wallscope.views.sections.steps import build_phases, build_steps
 from wallscope.views.sections.timeline import timeline
-from wallscope.views.terminal import chosen, exports, headline, steps_found, throughput_lines
+from wallscope.views.sections.walls import build_causes, build_ranks
 from wallscope.views.words import WALL_WORDS
 
 _MOST_OPPORTUNITIES = 4
@@ -37,7 +41,7 @@ def page(report: Report) -> str:
     packed = pack(report.timelines)
     analysis = report.analysis
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else exports(analysis)
+    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     return offline(
         "page.html.j2",
         f"{name}: {_first_sentence(_leading(analysis))}",
@@ -51,18 +55,18 @@ def page(report: Report) -> str:
 def _sections(report: Report, rank: Rank, packed: Pack) -> tuple[Section | None, ...]:
     analysis = report.analysis
     return (
-        steps(analysis, rank, report.timelines),
-        ranks(analysis),
-        job(report),
-        survey(analysis),
-        clocks(analysis),
-        causes(analysis, rank),
+        build_steps(analysis, rank, report.timelines),
+        build_ranks(analysis),
+        build_job(report),
+        build_survey(analysis),
+        build_clocks(analysis),
+        build_causes(analysis, rank),
         path(report, rank),
         timeline(report, packed) if report.timelines else None,
         *build_walls_in_depth(analysis, rank),
-        phases(analysis, rank),
-        limits(analysis.capture.findings),
-        computed(analysis, rank),
+        build_phases(analysis, rank),
+        build_limits(analysis.capture.findings),
+        build_methods(analysis, rank),
     )
 
 
@@ -70,21 +74,20 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     """What is wrong and what to do."""
     export, diagnosis = analysis.inputs[0], analysis.diagnosis
     lead, _, rest = _leading(analysis).partition(". ")
-    told = [steps_found(analysis.anchor, rank).plain.replace("\n", ", ")]
+    told = [", ".join(describe_steps(analysis.anchor, rank))]
     if len(analysis.ranks) > 1:
-        told.append(f"{rank_name(rank)}, {chosen(analysis)}, of {len(analysis.ranks)} ranks")
+        told.append(f"{name_rank(rank)}, {explain_choice(analysis)}, of {len(analysis.ranks)} ranks")
     speaking = "" if _leading(analysis) == diagnosis.verdict else diagnosis.verdict
-    if diagnosis.throughput is not None:
-        told += throughput_lines(diagnosis.throughput)
-    graded = sorted(analysis.capture.findings, key=lambda entry: GRAVITY[entry.severity])
+    told += describe_throughput(diagnosis.throughput)
+    graded = sort_findings(analysis.capture.findings)
     shown = [_wall(analysis, rank, wall) for wall in Wall]
     fixes = _in_order(analysis.fixes or ())
     return {
-        "headline": headline(export, analysis).plain,
+        "headline": describe_capture(analysis, 0),
         "captured": units.utc(export.session_start_utc_ns),
         "lead": f"{lead.rstrip('.')}.",
         "rest": rest,
-        "speaking": f"{_capital(rank_name(rank))}: {speaking}" if speaking else "",
+        "speaking": f"{_capital(name_rank(rank))}: {speaking}" if speaking else "",
         "told": told,
         "whole": analysis.anchor.typical,
         "unit": analysis.anchor.window,
@@ -97,7 +100,7 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "more_opportunities": max(len(analysis.opportunities) - _MOST_OPPORTUNITIES, 0),
         "fixes": fixes[:_MOST_FIXES],
         "more_fixes": fixes[_MOST_FIXES:],
-        "replay": "" if analysis.replay is None else replay_line(analysis.replay),
+        "replay": "" if analysis.replay is None else describe_replay(analysis.replay),
         "findings": tuple(graded[:_MOST_LIMITS]),
         "more_findings": max(len(graded) - _MOST_LIMITS, 0),
     }
@@ -130,8 +133,8 @@ def _fix(fix: Fix) -> dict[str, Any]:
         ],
         "unknown": [needed for needed in fix.preconditions if needed.status == "unknown"],
         "unmet": [needed for needed in fix.preconditions if needed.status == "unmet"],
-        "checked": checked(fix),
-        "replayed": "" if fix.replay is None else replayed(fix.replay),
+        "checked": count_preconditions(fix),
+        "replayed": "" if fix.replay is None else describe_answer(fix.replay),
         "asked": "" if fix.replay is None else " ".join(one.option for one in fix.replay.questions),
     }
 

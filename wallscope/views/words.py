@@ -69,10 +69,10 @@ COMPARISON_WORDS: Final = {
 """Of a comparison."""
 
 
-def in_words(cause: str) -> str:
+def explain_cause(cause: str) -> str:
     """A cause in a few words, and what the words of its name mean that need it.
 
-    >>> in_words("communication/ep/unsplit").partition(". ")[2]
+    >>> explain_cause("communication/ep/unsplit").partition(". ")[2]
     'Moving data and waiting for peers, which one rank alone cannot tell apart.'
     """
     told = [WORDS[part] for part in cause.split("/")[1:] if part in WORDS]

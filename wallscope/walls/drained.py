@@ -22,7 +22,7 @@ class Drained:
     def __init__(self, operations: pl.DataFrame, waits: Dependencies, names: pl.Series) -> None:
         call = operations["call"].to_numpy()
         issuing = distinct(call[call >= 0])
-        blocking = np.fromiter(waits.blocking, np.int64, len(waits.blocking))
+        blocking = waits.blocking
         self._issuing = issuing[~are_among(issuing, blocking)]
         self._waits, self._names = waits, names
         self._known: dict[int, tuple[Rows, Times, Times]] = {}
@@ -73,15 +73,14 @@ class Drained:
     def _drains(self, operations: pl.DataFrame) -> Flags:
         """Whether what each blocking call waited for ended in it, and the device had nothing else to do."""
         waits = self._waits
-        issued_ns = waits.order.issued_ns[operations["op"].to_numpy()]
+        issued_ns = waits.issued_ns[operations["op"].to_numpy()]
         order = np.argsort(issued_ns, kind="stable")
         busy_until_ns = np.maximum.accumulate(operations["end_ns"].to_numpy()[order])
-        tails = (waits.blocking[call] for call in self._blocking.tolist())
-        done_ns = [
-            max((waits.end_ns[op] for op in tail if op != UNRESOLVED), default=BEFORE_ALL) for tail in tails
-        ]
+        row, op = waits.awaited.of_rows(waits.blocked[self._blocking])
+        done_ns = np.full(self._blocking.size, BEFORE_ALL)
+        np.maximum.at(done_ns, row, np.where(op == UNRESOLVED, BEFORE_ALL, waits.end_ns[op]))
         start_ns, end_ns = waits.calls.start_ns[self._blocking], waits.calls.end_ns[self._blocking]
         count = np.searchsorted(issued_ns[order], end_ns, side="left")
         busy_until_ns = np.append(busy_until_ns, 0)[count - 1]
-        found: Flags = (np.array(done_ns, np.int64) > start_ns) & (count > 0)
+        found: Flags = (done_ns > start_ns) & (count > 0)
         return found & (busy_until_ns <= end_ns)

@@ -1,8 +1,6 @@
 """The gaps of a rank, in which no compute ran, and the blame chain of each: the links that tile it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from wallscope.thresholds import LONGEST_CHAIN_COUNT, PRODUCER_TOLERANCE_NS
 from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import BEFORE_ALL, Times
-from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, Tail
+from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS
 
 Columns = tuple[npt.NDArray[Any], ...]
 NO_SLACK = BEFORE_ALL
@@ -86,28 +84,18 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
         waits: the dependencies.
         kinds_of_calls: int8[call], the kind of link that each call is, as a place in `LINK_KINDS`.
     """
-    pairs, thread = waits.order.pairs(), waits.calls.thread.told.astype(np.int32)
-    blocked, awaited_ptr, awaited = _blocking_calls(waits.blocking, thread.size)
     segments = waits.activities
     return Constraints(
-        operations=(
-            np.asarray(waits.start_ns),
-            np.asarray(waits.end_ns),
-            np.asarray(waits.call, np.int32),
-            waits.order.predecessor,
-        ),
-        producers=(
-            _offsets(np.bincount(pairs.op, minlength=len(waits.call))),
-            np.ascontiguousarray(pairs.producer),
-        ),
+        operations=(waits.start_ns, waits.end_ns, waits.call, waits.stream_before),
+        producers=(waits.producers.ptr, waits.producers.op),
         calls=(
             waits.calls.start_ns.told,
             waits.calls.end_ns.told,
-            thread,
+            waits.calls.thread.told.astype(np.int32),
             kinds_of_calls,
-            blocked,
+            waits.blocked,
         ),
-        awaited=(awaited_ptr, awaited),
+        awaited=(waits.awaited.ptr, waits.awaited.op),
         segments=(segments.ptr, segments.start_ns, segments.end_ns, segments.call),
     )
 
@@ -155,16 +143,3 @@ def _issuers(call: Codes, constraints: Constraints) -> Columns:
     issuing = np.flatnonzero(flags(call[call >= 0].astype(np.int64), ends_ns.size))
     issuing = issuing[np.argsort(ends_ns[issuing], kind="stable")]
     return ends_ns[issuing], threads[issuing]
-
-
-def _blocking_calls(blocking: Mapping[int, Tail], count: int) -> Columns:
-    """What blocking calls waited for: its row for each call, else -1; offsets of the rows; operations."""
-    row = np.full(count, -1, np.int32)
-    row[np.fromiter(blocking, np.int64, len(blocking))] = np.arange(len(blocking))
-    sizes = np.fromiter(map(len, blocking.values()), np.int64, len(blocking))
-    return row, _offsets(sizes), np.fromiter(chain.from_iterable(blocking.values()), np.int32)
-
-
-def _offsets(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the rows of each group begin, and where the last ends."""
-    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import Rows, filled, place
-from wallscope.arrays.groups import grouped, spread
+from wallscope.arrays.groups import grouped
 from wallscope.arrays.lookup import beside, flags, places
 from wallscope.model.capture import Capture
 from wallscope.model.events import SyncKind
@@ -106,8 +106,8 @@ def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
 def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Rows, Times]:
     """Of kernels that were held: the place of the one before, and how long each was ready while that ran."""
     op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
-    issued_ns, ready_ns = waits.order.issued_ns[op], _ready_in_stream_ns(kernels, waits)
-    is_begun = flags(work.columns.op[work.columns.begins], waits.order.issued_ns.size)
+    issued_ns, ready_ns = waits.issued_ns[op], _ready_in_stream_ns(kernels, waits)
+    is_begun = flags(work.columns.op[work.columns.begins], waits.issued_ns.size)
     later = np.flatnonzero(is_begun[op] & (ready_ns < start_ns - READY_NS))
     by_end = np.argsort(end_ns, kind="stable")
     place = np.searchsorted(end_ns[by_end], start_ns[later], side="right") - 1
@@ -120,33 +120,17 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
         earlier = np.where((earlier < 0) & waited, row, earlier)
     later, earlier = later[earlier >= 0], earlier[earlier >= 0]
     full_ns = ready_ns[later]
-    row, producer = _waited_for(op[later], waits)
-    np.maximum.at(full_ns, row, np.where(producer == UNRESOLVED, AFTER_ALL, waits.order.end_ns[producer]))
+    row, producer = waits.pairs(op[later])
+    np.maximum.at(full_ns, row, np.where(producer == UNRESOLVED, AFTER_ALL, waits.end_ns[producer]))
     is_held = full_ns <= end_ns[earlier] - READY_NS
     held_ns = end_ns[earlier] - np.maximum(full_ns, start_ns[earlier])
     return earlier[is_held], held_ns[is_held]
 
 
-def _waited_for(op: Rows, waits: Dependencies) -> tuple[Rows, Rows]:
-    """Return who waits for more than the one before it in its stream, and for whom, perhaps `UNRESOLVED`.
-
-    A row for each pair; the first array holds places among the given operations, the second operations.
-    """
-    waiting = np.flatnonzero(waits.order.is_waiting()[op])
-    if not waiting.size:
-        return waiting, waiting
-    pairs = waits.order.pairs()
-    first, behind = (np.searchsorted(pairs.op, op[waiting], side=side) for side in ("left", "right"))
-    at, nth = spread(behind - first)
-    row, producer = waiting[at], pairs.producer[first[at] + nth]
-    is_other = np.flatnonzero(producer != op[row])
-    return row[is_other], producer[is_other]
-
-
 def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
     """When each kernel was issued and the one before it in its stream had ended; never, if not known."""
-    before = waits.order.predecessor[kernels.op]
-    ended_ns = np.where(before < 0, BEFORE_ALL, np.asarray(waits.end_ns)[before])
+    before = waits.stream_before[kernels.op]
+    ended_ns = np.where(before < 0, BEFORE_ALL, waits.end_ns[before])
     return np.where(kernels.call >= 0, np.maximum(waits.calls.end_ns[kernels.call], ended_ns), AFTER_ALL)
 
 

@@ -1,28 +1,41 @@
-"""What is played again of ranks: which of them together, which steps, and what their threads were in."""
+"""Replay windows of ranks: which of them together, which steps, and what their threads were in."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
 
 from wallscope.arrays.columns import Codes, Rows, filled, numbered, texts_of
 from wallscope.arrays.lookup import are_among
-from wallscope.model.frames import ROLE
+from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.frames import ROLE, STEPS
 from wallscope.model.kinds import CallRole, LinkKind
-from wallscope.timeline.call_spans import CallSpans
+from wallscope.timeline.call_spans import Activities
 from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.pieces import Pieces
+from wallscope.timeline.replay_graph import build_graph
 from wallscope.timeline.sequences import turns
 from wallscope.timeline.spans import Spans, Times, numbers
 from wallscope.timeline.stream_order import Tail
+from wallscope.timeline.stretch import ReplayWindow, Stretch
 from wallscope.walls.attribution import Evidence
 from wallscope.walls.drained import Drained
 from wallscope.walls.host import told_on_threads
+from wallscope.walls.phases import Phases
 
-MOST_OPERATIONS = 12_000
+NO_ISSUER = "no call is in the export that issued the operations of its steps"
+_PLAYED = pl.Schema(
+    {
+        **STEPS,
+        "typical": pl.Boolean(),
+        "checked": pl.Boolean(),
+        "first": pl.Int64(),
+        "behind": pl.Int64(),
+    }
+)
 _RELEASES = r"^cuda(Free|FreeArray|FreeHost|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)(_v2)?$"
 _OTHER_CALL = "host/other-call"
 _OF_ROLE = {
@@ -64,7 +77,7 @@ def connected(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list
     ]
 
 
-def neighbouring(rank: RankWindows, most: int = MOST_OPERATIONS) -> pl.DataFrame:
+def neighbouring(rank: RankWindows, most: int) -> pl.DataFrame:
     """Neighbouring windows that are played quickly: all typical ones, or from the most ordinary one on.
 
     One more stands before the first of them: what the host does ahead of it is played too.
@@ -89,7 +102,127 @@ def held_between(rank: RankWindows, begin_ns: int, end_ns: int) -> pl.DataFrame:
     return rank.windows[np.flatnonzero((middle_ns >= begin_ns) & (middle_ns <= end_ns))]
 
 
-def issued_between(
+def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
+    evidence: Evidence,
+    ranks: Sequence[RankWindows],
+    partners: pl.DataFrame,
+    phases: Phases,
+    kernel_names: pl.DataFrame,
+    place: int,
+    most: int,
+) -> Stretch:
+    """The steps of one of the ranks, by its place; `partners` (`PARTNERS`) are collectives between ranks.
+
+    Neighbouring steps from the first typical one on, as many as hold at most so many operations, but one at
+    least; one more stands before.
+
+    Raises:
+        NothingToAnalyzeError: nothing is known of the calls that issued them.
+    """
+    shown = ranks[place]
+    together = next(group for group in connected(ranks, partners) if shown in group)
+    chosen = neighbouring(shown, most // len(together))
+    window = replay_window(evidence, together, partners, *_issued(chosen, together))
+    if not (window.operations["call"].to_numpy() >= 0).any():
+        raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
+    known = {one.name: getattr(window, one.name) for one in fields(window)}
+    return Stretch(
+        **known | {"operations": _described(window.operations, evidence, phases, kernel_names)},
+        steps=_steps(chosen, shown, window),
+        ranges=phases.tree,
+        paths=phases.paths,
+        rank_id=shown.rank_id,
+    )
+
+
+def _issued(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
+    """The host's time for some windows, and for those of other ranks at the same time of the devices."""
+    begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
+    held = [chosen, *(held_between(rank, begin_ns, end_ns) for rank in together)]
+    return (
+        min(int(one["issue_start_ns"].to_numpy().min()) for one in held if len(one)),
+        max(int(one["issue_end_ns"].to_numpy().max()) for one in held if len(one)),
+    )
+
+
+def held_operations(rank: RankWindows, most: int) -> int:
+    """How many operations of a rank are played where there should be at most so many."""
+    chosen = neighbouring(rank, most)
+    starts_ns = rank.operations["start_ns"].to_numpy()
+    begin, end = np.searchsorted(starts_ns, (chosen["start_ns"][0], chosen["end_ns"][-1]))
+    return int(end - begin)
+
+
+def waiting_most(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
+    """The place of the rank that computes for the smallest share of its typical step, the first of equals.
+
+    `unmarked` places count only where there are no others.
+    """
+
+    def computed_share(place: int) -> float:
+        typical = ranks[place].typical
+        whole_ns = (typical["end_ns"] - typical["start_ns"]).to_numpy().sum()
+        return float(typical["compute_ns"].to_numpy().sum() / max(int(whole_ns), 1))
+
+    marked = [place for place in range(len(ranks)) if place not in unmarked]
+    return min(marked or range(len(ranks)), key=computed_share)
+
+
+def _described(
+    own: pl.DataFrame, evidence: Evidence, phases: Phases, kernel_names: pl.DataFrame
+) -> pl.DataFrame:
+    """The operations with their causes, their names, and the range and path of each."""
+    op = own["op"].to_numpy()
+    inside = evidence.projected["range"].to_numpy()[op]
+    of_path = pl.Series("path", phases.path_of_range[inside])
+    return own.hstack(
+        [
+            evidence.causes.before[op].alias("before"),
+            pl.Series("range", inside, pl.Int32),
+            of_path.set(of_path < 0, None).cast(phases.tree.schema["path"]),
+        ]
+    ).join(kernel_names, on="name", how="left", maintain_order="left")
+
+
+def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl.DataFrame:
+    """The windows whose both ends are played."""
+    bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
+    edges = beginning(window.operations, shown.rank_id, bounds_ns.ravel())
+    edges = np.where(window.graph.positions(edges) >= 0, edges, -1).reshape(-1, 2)
+    typical = pl.Series(np.isin(chosen["step"].to_numpy(), shown.typical["step"].to_numpy()))
+    checked = chosen["steady"] if shown.windows["steady"].any() else typical
+    told = chosen.hstack(
+        [typical.alias("typical"), checked.alias("checked"), *map(pl.Series, ("first", "behind"), edges.T)]
+    )
+    return told[_PLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
+
+
+def replay_window(
+    evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame, begin_ns: int, until_ns: int
+) -> ReplayWindow:
+    """Return what ranks issued in a time of the host, both ends included, ready to be simulated together.
+
+    `partners` (`PARTNERS`) are the collectives between them.
+    """
+    waits = evidence.waits
+    own = _issued_between(ranks, waits, begin_ns, until_ns)
+    issuers = np.unique(own["rank_id"].to_numpy()).tolist()
+    drained = [evidence.drained[rank.rank_id] for rank in ranks if rank.rank_id in issuers]
+    pieces, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
+    given_back = _releasing(evidence, np.asarray(pieces.call))
+    return ReplayWindow(
+        graph=build_graph(own, waits, pieces, given_back, partners),
+        waits=waits,
+        pieces=pieces,
+        causes=causes,
+        operations=own.hstack([evidence.causes.cause[own["op"].to_numpy()].alias("cause")]),
+        call_name=evidence.names_of_calls,
+        call_role=evidence.calls["role"],
+        releasing=given_back,
+    )
+
+
+def _issued_between(
     ranks: Sequence[RankWindows], waits: Dependencies, begin_ns: int, until_ns: int
 ) -> pl.DataFrame:
     """The operations of ranks (`CLASSIFIED`) that were issued in a stretch of time, both ends included."""
@@ -110,21 +243,23 @@ def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
     return np.where(is_there, np.append(operations["op"].to_numpy()[own], 0)[place].astype(np.int64), -1)
 
 
-def releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
+def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
     """Calls that wait for an idle device to give memory back, among some, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
     releases = [bool(re.search(_RELEASES, name)) for name in texts_of(names).to_list()]
     made = call[call >= 0]
     is_one = np.array(releases, np.bool_)[names.to_physical().to_numpy()[made]]
-    tails: dict[int, Tail] = {}
-    for one in np.unique(made[is_one]).tolist():
-        streams = waits.order.process(int(evidence.activity.process[waits.call_thread[one]]))
-        at_ns = waits.call_start_ns[one]
-        tails[one] = waits.order.latest(op for stream in streams for op in waits.order.tail(stream, at_ns))
-    return tails
+    calls = np.unique(made[is_one])
+    process, group = np.unique(
+        evidence.activity.process.to_numpy()[waits.calls.thread[calls]], return_inverse=True
+    )
+    tails = waits.order.tails(
+        list(map(waits.order.process, process.tolist())), group, waits.calls.start_ns[calls]
+    )
+    return {one: tails.of(row) for row, one in enumerate(calls.tolist())}
 
 
-def issuing(
+def _issuing(
     operations: pl.DataFrame, drained: Sequence[Drained], waits: Dependencies
 ) -> list[tuple[Drained, list[int]]]:
     """The threads that issue operations, each with the first rank that it issues to."""
@@ -139,7 +274,7 @@ def issuing(
     return found
 
 
-def pieces_between(
+def _pieces_between(
     evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
 ) -> tuple[Pieces, pl.Series]:
     """What threads were in during a stretch, and the cause of each piece, as an enumeration."""
@@ -183,7 +318,8 @@ def _of_rank(
     drained, threads = threads_of
     moments = evidence.activity.moments(threads, drained.threads, (begin_ns, until_ns))
     of_threads = [
-        _of_thread(evidence.waits.spans[thread], moments[thread], begin_ns, until_ns) for thread in threads
+        _of_thread(evidence.waits.activities, thread, moments[thread], (begin_ns, until_ns))
+        for thread in threads
     ]
     none = (np.empty(0, np.int64),) * len(_COLUMNS[1:])
     start_ns, end_ns, call = map(np.concatenate, zip(none, *of_threads, strict=True))
@@ -205,9 +341,12 @@ def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Row
     return number[cause], names
 
 
-def _of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -> tuple[Times, Times, Rows]:
+def _of_thread(
+    activities: Activities, thread: int, moments: Times, span_ns: tuple[int, int]
+) -> tuple[Times, Times, Rows]:
     """Start, end and call (-1 outside calls) of pieces of a thread: the time outside is cut at moments."""
-    starts, ends = np.asarray(spans.start_ns), np.asarray(spans.end_ns)
+    own, (begin_ns, until_ns) = activities.of(thread), span_ns
+    starts, ends = activities.start_ns[own], activities.end_ns[own]
     held = slice(
         int(np.searchsorted(ends, begin_ns, side="right")),
         int(np.searchsorted(starts, until_ns, side="right")),
@@ -225,5 +364,5 @@ def _of_thread(spans: CallSpans, moments: Times, begin_ns: int, until_ns: int) -
     return (
         starts_ns[order],
         np.sort(np.concatenate((end_ns, cuts, left_ns))),
-        np.concatenate((outside, np.asarray(spans.call)[held]))[order],
+        np.concatenate((outside, activities.call[own][held]))[order],
     )

@@ -1,5 +1,6 @@
 """All answers about one stretch: how good they are, what bounds the step, and what each change wins."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -11,7 +12,8 @@ from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, SelfCh
 from wallscope.timeline.stretch import Stretch
 from wallscope.whatif.changes import Changes
 from wallscope.whatif.composition import composition
-from wallscope.whatif.player import NO_STEP, Player, too_far_off
+from wallscope.whatif.engine import ASKED, FIXES, too_far_off
+from wallscope.whatif.player import NO_STEP, Player
 
 _LEAST_WON = 0.001
 
@@ -48,30 +50,30 @@ def answered(
         raise NothingToAnalyzeError(
             f"{NO_STEP} — a replay needs steps — name them with --step-range, or capture three or more"
         )
-    player = Player(stretch, step_ns, overlap_tax if asked.interference else None)
+    player = Player(stretch, step_ns, overlap_tax if asked.interference else None, ASKED)
     check = player.check
     if check.error_median is not None and check.error_median > asked.largest_error:
         raise NothingToAnalyzeError(
             f"{too_far_off(check.error_median, asked.largest_error)} — no answer could be trusted — choose"
             " steps that are alike with --steps, or take it as it is with --accept-error"
         )
-    changes = Changes(stretch)
+    changes = player.changes
     questions = tuple(changes.known(one) for one in asked.questions)
     sweep = tuple(changes.known(one) for one in asked.sweep)
     is_open = not questions and not sweep
-    alone = [player.answer(changes, (one,)) for one in (_usual(changes) if is_open else questions)]
+    alone = [player.answer((one,)) for one in (_usual(changes) if is_open else questions)]
     if is_open:
         alone = sorted(
             (one for one in alone if one.won_ns >= _LEAST_WON * step_ns), key=lambda one: -one.won_ns
         )
-    together = [player.answer(changes, questions)] if len(questions) > 1 else []
+    together = [player.answer(questions)] if len(questions) > 1 else []
     return Answered(
         check=check,
         path=composition(stretch, player.names, player.unchanged, player.path, texts),
         walls=player.walls,
         wall=player.wall,
         answers=(*alone, *together),
-        sweep=tuple(player.answer(changes, (one,)) for one in sweep),
+        sweep=tuple(player.answer((one,)) for one in sweep),
     )
 
 
@@ -85,3 +87,25 @@ def _usual(changes: Changes) -> list[Question]:
     usual += [Question("scale", name, 0.0) for name in changes.targets if name.startswith("memory/")]
     usual += [Question("scale", name, 0.5) for name in changes.targets if name.startswith("category:")]
     return usual
+
+
+def refusal(check: SelfCheck) -> str | None:
+    """Return why the gains of fixes are not given; `None` where the replay can be believed."""
+    if check.error_median is None:
+        return "there is one whole step, and none to check its replay by"
+    most = FIXES.largest_error
+    return None if most is None or check.error_median <= most else too_far_off(check.error_median, most)
+
+
+def answers_of_fixes(player: Player, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:
+    """Return the answer to the questions of each fix together, by its id.
+
+    What is not in the steps is left out of them; a fix of which nothing is there has no answer.
+    """
+    known: dict[tuple[Question, ...], Answer] = {}
+    found = {}
+    for fix, questions in asked.items():
+        there = tuple(one for one in dict.fromkeys(questions) if player.changes.has(one))
+        if there:
+            found[fix] = known[there] = known.get(there) or player.answer(there)
+    return found

@@ -11,11 +11,11 @@ from wallscope.errors import OptionError
 from wallscope.model.kinds import OperationClass
 from wallscope.model.whatif import Question
 from wallscope.timeline.folding import folded
-from wallscope.timeline.stretch import Stretch
+from wallscope.timeline.stretch import ReplayWindow, Stretch
 from wallscope.units import duration, number
 from wallscope.whatif.draft import Draft, next_in_stream, thinking_before
 from wallscope.whatif.graphs import graph
-from wallscope.whatif.targets import COMMUNICATION, DRAINED, Target, find, targets
+from wallscope.whatif.targets import COMMUNICATION, DRAINED, Rules, Target, find, targets
 
 WITHOUT = ("allocator", "synchronisation", "recompute", "offload", "jitter")
 _ALLOCATOR, _RECOMPUTE, _OFFLOAD = "memory/allocator", "memory/recompute", "memory/offload"
@@ -23,11 +23,20 @@ _OF_NAME = {"offload": _OFFLOAD}
 
 
 class Changes:
-    """Puts questions into drafts; what they can be about is looked up once."""
+    """Puts questions into drafts; what they can be about is looked up once.
 
-    def __init__(self, stretch: Stretch) -> None:
-        self._stretch = stretch
-        self.targets = targets(stretch)
+    Only what is scaled can be asked of a window that is not the `Stretch` of a rank.
+    """
+
+    def __init__(self, window: ReplayWindow, rules: Rules) -> None:
+        self._window, self._rules = window, rules
+        self.targets = targets(window, rules)
+
+    @property
+    def _stretch(self) -> Stretch:
+        if not isinstance(self._window, Stretch):
+            raise TypeError("only the steps of one rank can be asked this")
+        return self._window
 
     @cached_property
     def _folded(self) -> dict[str, str]:
@@ -80,7 +89,7 @@ class Changes:
         """What there is of something that may be gone."""
         match name:
             case "synchronisation":
-                return self._stretch.pieces.inside(self._stretch.waits.blocking).size
+                return self._window.pieces.inside(self._window.waits.blocking).size
             case "jitter":
                 return self.targets.get(COMMUNICATION)
             case _:
@@ -102,7 +111,7 @@ class Changes:
 
     def _moves(self, name: str) -> bool:
         """Whether a target is communication or copies alone."""
-        own, ops = self._stretch.operations, self.targets[name].ops
+        own, ops = self._window.operations, self.targets[name].ops
         moving = (own["class"] == OperationClass.COMMUNICATION) | (own["class"] == OperationClass.COPY)
         is_own = are_among(own["op"].to_numpy(), ops)
         return bool(is_own.any()) and bool(moving.to_numpy()[is_own].all())
@@ -112,7 +121,7 @@ class Changes:
             return self._without(name.split("/")[1], draft)
         if name.startswith(DRAINED):
             return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"))
-        target = self.targets[name]
+        target = self.targets.get(name, Target())
         draft.scale_operations(target.ops, share)
         draft.scale_segments(target.rows, share)
         draft.scale_lags(
@@ -138,13 +147,13 @@ class Changes:
     def _without_allocator(self, draft: Draft) -> tuple[str, ...]:
         target = self.targets.get(_ALLOCATOR, Target())
         draft.scale_segments(target.rows, 0)
-        draft.unblock(self._stretch.releasing)
+        draft.unblock(self._window.releasing)
         return () if target.rows.size else _NONE
 
     def _unblocked(self, draft: Draft, name: str | None = None) -> tuple[str, ...]:
         """Let blocking calls, those of a name alone, not be made."""
-        names, pieces = self._stretch.call_name, self._stretch.pieces
-        own = {pieces.call[row] for row in pieces.inside(self._stretch.waits.blocking).tolist()}
+        names, pieces = self._window.call_name, self._window.pieces
+        own = {pieces.call[row] for row in pieces.inside(self._window.waits.blocking).tolist()}
         calls = {call for call in own if name is None or names[call] == name}
         draft.unblock(calls)
         draft.scale_segments(pieces.inside(calls), 0)
@@ -153,13 +162,14 @@ class Changes:
         return (f"{number(len(calls))} blocking calls are not made: nothing may need what they waited for",)
 
     def _without_recompute(self, draft: Draft) -> tuple[str, ...]:
-        """Let work that is done again not be done, nor launched, nor thought of."""
-        own, operations = self.targets.get(_RECOMPUTE, Target()).ops, self._stretch.operations
+        """Let work that is done again not be done, nor launched, nor prepared by the host."""
+        own, operations = self.targets.get(_RECOMPUTE, Target()).ops, self._window.operations
         issuing = operations["call"].to_numpy()[are_among(operations["op"].to_numpy(), own)]
         calls = set(issuing.tolist()) - {-1}
         draft.scale_operations(own, 0)
-        draft.scale_segments(self._stretch.pieces.inside(calls), 0)
-        draft.scale_segments(thinking_before(self._stretch, calls), 0)
+        draft.scale_segments(self._window.pieces.inside(calls), 0)
+        if self._rules.recompute_has_host_time:
+            draft.scale_segments(thinking_before(self._window, calls), 0)
         return ("memory has to hold what is no longer computed again",) if own.size else _NONE
 
     def _without_jitter(self, draft: Draft) -> tuple[str, ...]:

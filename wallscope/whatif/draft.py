@@ -10,7 +10,7 @@ from wallscope.arrays.columns import Rows
 from wallscope.arrays.lookup import are_among, flags
 from wallscope.timeline.replay_graph import ReplayGraph, Role, pointers
 from wallscope.timeline.spans import Times
-from wallscope.timeline.stretch import Stretch
+from wallscope.timeline.stretch import ReplayWindow, Stretch
 
 
 class Draft:
@@ -128,11 +128,11 @@ def _rewired(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> Replay
     return replace(graph, producer_ptr=producer_ptr, producer=producer[order], lag_ns=lag_ns[order])
 
 
-def thinking_before(stretch: Stretch, calls: set[int]) -> Rows:
+def thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
     """Return time outside calls right before segments of some calls, where another came right before."""
     found: list[int] = []
-    for rows in stretch.pieces.rows_of.values():
-        owners = [stretch.pieces.call[row] for row in rows]
+    for rows in window.pieces.rows_of.values():
+        owners = [window.pieces.call[row] for row in rows]
         since: list[int] | None = None
         for row, call in zip(rows, owners, strict=True):
             if call in calls:

@@ -8,7 +8,7 @@ import polars as pl
 
 from wallscope.arrays.columns import Flags, Rows, coded, filled, texts_of
 from wallscope.arrays.groups import summed
-from wallscope.arrays.lookup import at_places
+from wallscope.arrays.lookup import at_places, flags
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import Wall
 from wallscope.timeline.computing import computes
@@ -104,11 +104,8 @@ def named(stretch: Stretch) -> Named:
 
 def _are_open(stretch: Stretch) -> Flags:
     """Whether each operation waits for something unknown besides, by place."""
-    order, op = stretch.waits.order, stretch.graph.op
-    found = order.is_waiting()[op]
-    for place in np.flatnonzero(found).tolist():
-        found[place] = UNRESOLVED in order.producers(int(op[place]))
-    return found
+    place, producer = stretch.waits.pairs(stretch.graph.op)
+    return flags(place[producer == UNRESOLVED], stretch.graph.op.size)
 
 
 class PathColumns(NamedTuple):

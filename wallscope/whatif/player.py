@@ -12,9 +12,9 @@ from wallscope.model.whatif import Answer, Question, SelfCheck
 from wallscope.timeline.simulate import Run, simulate
 from wallscope.timeline.spans import Spans, Times, covered_ns
 from wallscope.timeline.stretch import Stretch
-from wallscope.units import percent
 from wallscope.whatif.changes import Changes
 from wallscope.whatif.draft import Draft
+from wallscope.whatif.engine import Engine, Purpose
 from wallscope.whatif.path import busy, named, next_wall, path_frame, path_of, walls, walls_of_run
 from wallscope.whatif.slack import others_lags, own_lags, step_lengths
 
@@ -22,29 +22,32 @@ NO_STEP = "no whole step with another behind it"
 _ROUNDS = 2
 
 
-def too_far_off(error: float, most: float) -> str:
-    """Why a replay is not believed."""
-    return (
-        f"played again by the lags of the other steps, steps are {percent(error)} off, over {percent(most)}"
-    )
-
-
 class Player:
-    """Plays a stretch unchanged once, then with changes; answers are about a step of `step_ns`.
+    """Answers questions about the steps of one rank.
 
-    `tax` is how much longer compute takes beside communication, `None` to leave that out.
+    Args:
+        stretch: the steps.
+        step_ns: the typical step, which answers are about.
+        tax: how much longer compute takes next to communication, `None` to leave that out.
+        purpose: what the answers are for.
     """
 
-    def __init__(self, stretch: Stretch, step_ns: int, tax: float | None) -> None:
+    def __init__(self, stretch: Stretch, step_ns: int, tax: float | None, purpose: Purpose) -> None:
         self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
         self.names = named(stretch)
         self._places_of: dict[OperationClass, Rows] = {}
-        self.unchanged = simulate(own_lags(stretch))
+        self._engine = Engine(stretch, own_lags(stretch), purpose.rules)
+        self.unchanged = self._engine.unchanged
         self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
         self._path = path_of(stretch, self.names, self.unchanged, "typical")
         of_cause = walls_of_run(self.names, self.unchanged, self._path)
         self.walls = walls(of_cause, step_ns)
         self.wall = next_wall(of_cause)[0]
+
+    @property
+    def changes(self) -> Changes:
+        """What questions can be about."""
+        return self._engine.changes
 
     @cached_property
     def path(self) -> pl.DataFrame:
@@ -79,10 +82,9 @@ class Player:
             unmatched_share=others.unmatched_share,
         )
 
-    def answer(self, changes: Changes, questions: tuple[Question, ...]) -> Answer:
-        """What the typical step takes with some changes."""
-        draft = Draft(self.unchanged.graph)
-        notes = [note for one in questions for note in changes.put(one, draft)]
+    def answer(self, questions: tuple[Question, ...]) -> Answer:
+        """Return what the typical step takes with some changes."""
+        draft, notes = self._engine.draft(questions)
         run = simulate(draft.graph())
         if any(one.kind in {"overlap", "hide"} for one in questions):
             run, note = self._interfering(draft, run)

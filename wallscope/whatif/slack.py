@@ -85,10 +85,10 @@ def own_lags(stretch: Stretch) -> ReplayGraph:
 def _unseen_lags(stretch: Stretch) -> Times:
     """Return the lags where those of the capture are all unknown: at most a usual one in a stream."""
     graph, waits = stretch.graph, stretch.waits
-    before = waits.order.predecessor[graph.op]
+    before = waits.stream_before[graph.op]
     held = np.flatnonzero(before >= 0)
     held = held[graph.lag_ns[graph.producer_ptr[held]] == 0]  # the first producer is the one before
-    idle_ns = np.asarray(waits.start_ns)[graph.op[held]] - np.asarray(waits.end_ns)[before[held]]
+    idle_ns = waits.start_ns[graph.op[held]] - waits.end_ns[before[held]]
     lag_ns = graph.lag_ns.copy()
     lag_ns[graph.producer_ptr[held]] = np.clip(idle_ns, 0, _USUAL_HAND_OVER_NS)
     return lag_ns

@@ -13,7 +13,7 @@ from wallscope.arrays.groups import parts
 from wallscope.errors import OptionError
 from wallscope.model.kinds import CallRole, OperationClass
 from wallscope.timeline.replay_graph import Role
-from wallscope.timeline.stretch import Stretch
+from wallscope.timeline.stretch import ReplayWindow
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", "host/framework"
@@ -45,9 +45,28 @@ class Target:
         return bool(self.ops.size or self.rows.size or is_lag)
 
 
-def targets(stretch: Stretch) -> dict[str, Target]:
-    """What can be scaled in a stretch, by name."""
-    own = stretch.operations
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What goes with a cause, where the kinds of answers differ so far.
+
+    Attributes:
+        framework_refills: `host/framework` is the host time after a call that drained the queue too.
+        blocking_calls_stay: no segment of a blocking call goes with its cause; else only the one at whose
+            end it waits does not.
+        recompute_has_host_time: the host time between the calls of recomputed work goes with it.
+        returns_count_alone: `host/synchronisation` is there for the return latencies of blocking calls, even
+            where no segment has that cause.
+    """
+
+    framework_refills: bool
+    blocking_calls_stay: bool
+    recompute_has_host_time: bool
+    returns_count_alone: bool
+
+
+def targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
+    """Return what can be scaled in a window, by name."""
+    own = window.operations
     op = own["op"].to_numpy().astype(np.int64)
     of_class = [
         np.flatnonzero((own["class"] == kind).to_numpy())
@@ -66,18 +85,26 @@ def targets(stretch: Stretch) -> dict[str, Target]:
         found[f"collective:{categories[number]}"] = Target(op[communication[held]])
     for number, held in parts(category[compute]):
         found[f"category:{categories[number]}"] = Target(op[compute[held]])
-    of_piece, causes_of_pieces = coded(stretch.causes)
+    of_piece, causes_of_pieces = coded(window.causes)
     thinks = [one == FRAMEWORK or one.startswith(DRAINED) for one in causes_of_pieces]
-    launches = np.isin(stretch.role, [place(role) for role in _LAUNCHING])
+    launches = np.isin(window.role, [place(role) for role in _LAUNCHING])
     found[LAUNCH] = Target(rows=np.flatnonzero(launches), is_latency=True)
     found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_piece]))
     causes = {causes_of[number]: Target(op[held]) for number, held in parts(cause)}
-    goes_on = np.ones(of_piece.size, np.bool_)
-    goes_on[waiting_pieces(stretch)] = False
+    goes = np.ones(of_piece.size, np.bool_)
+    stays = (
+        window.pieces.inside(window.waits.blocking) if rules.blocking_calls_stay else waiting_pieces(window)
+    )
+    goes[stays] = False
     for number, rows in sorted(parts(of_piece), key=itemgetter(0)):
         name = causes_of_pieces[number]
         ops = causes.get(name, Target()).ops
-        causes[name] = Target(ops, rows[goes_on[rows]], is_return=name == SYNCHRONISATION)
+        causes[name] = Target(ops, rows[goes[rows]], is_return=name == SYNCHRONISATION)
+    if rules.framework_refills:
+        rows = found[THINK].rows
+        causes[FRAMEWORK] = Target(causes.get(FRAMEWORK, Target()).ops, rows[goes[rows]])
+    if rules.returns_count_alone:
+        causes.setdefault(SYNCHRONISATION, Target(is_return=True))
     causes[LAUNCH_LATENCY] = Target(is_latency=True)
     causes |= {cause: Target(is_hand_over=True) for cause in HAND_OVERS}
     return {name: target for name, target in (found | causes).items() if target.is_there}
@@ -106,6 +133,6 @@ def find(name: str, known: Iterable[str], option: str) -> str:
     )
 
 
-def waiting_pieces(stretch: Stretch) -> Rows:
+def waiting_pieces(window: ReplayWindow) -> Rows:
     """The pieces in which a call blocks: they end when what they wait for does."""
-    return np.flatnonzero(stretch.graph.role == Role.BLOCKING)
+    return np.flatnonzero(window.graph.role == Role.BLOCKING)

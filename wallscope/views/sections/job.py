@@ -1,92 +1,357 @@
-"""The ranks of a job on the page: who is late and why, who waits, and in which steps."""
+"""What do the ranks of a job tell together? Who is late and why, who waits, who is alike, by which clock."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from wallscope import units
-from wallscope.model.job import Job
+from wallscope.model.analysis import Analysis
+from wallscope.model.job import (
+    Clock,
+    Clocks,
+    CollectiveWaits,
+    Job,
+    PipelineStage,
+    RankGroup,
+    RankWaits,
+    Reason,
+    Straggler,
+)
+from wallscope.model.kinds import Wall
 from wallscope.model.report import Report
+from wallscope.model.section import (
+    Block,
+    Cell,
+    Column,
+    Grid,
+    Limit,
+    Lines,
+    Section,
+    on_page,
+    on_terminal,
+    tabulate,
+)
 from wallscope.render.foreign import visible
-from wallscope.views.blocks import Block, Column, Figure, Grid, Section, cells, text
-from wallscope.views.job import late_because
 from wallscope.views.job_figures import heat, meeting
 
 MOST_RANKS = 64
-_MOST_LATE = 32
+_MOST_WAITS, _MOST_LATE = 12, 6
+_WALLS = [wall for wall in Wall if wall is not Wall.UNATTRIBUTED]
+_SHORT = {Wall.COMMUNICATION: "comm"}
+_REASONS = {
+    Reason.SLOWER_KERNELS: "same kernels, slower",
+    Reason.MORE_TOKENS: "more tokens for its experts",
+    Reason.LONGER_KERNELS: "longer kernels",
+    Reason.OTHER_WORK: "other work",
+    Reason.COMMUNICATION: "waits for others itself",
+    Reason.UNKNOWN: "not in the capture",
+}
+_METHODS = {
+    "none": "No collective to compare clocks by",
+    "one-clock": "One capture, one clock",
+    "session-start": "One host; sessions put together by their start",
+    "collective-ends": "Hosts put together by the ends of their collectives",
+    "unaligned": "Not all hosts can be put together",
+}
 
 
-def job(report: Report) -> Section | None:
-    """What the ranks tell together; `None` where no collective of two was matched."""
-    found = report.analysis.job
-    if found is None or not found.collectives.matched:
+def build_job_details(job: Job) -> Iterator[Section | Grid]:
+    """Make what a terminal shows: who is late, who waits, groups, stages, collectives, clocks."""
+    if job.stragglers:
+        yield _tabulate_late(job)
+    by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns, one.place))
+    half = _MOST_WAITS // 2
+    ends = by_wait if len(by_wait) <= _MOST_WAITS else [*by_wait[:half], *by_wait[-half:]]
+    more = len(job.members) - len(ends)
+    yield _tabulate_waits(sorted(ends, key=lambda one: one.place), f"{more} more in the JSON" if more else "")
+    if len(job.groups) > 1 or job.ranks > 2:
+        yield _tabulate_groups(job)
+    if job.pipeline:
+        yield _tabulate_stages(job)
+    if job.collectives.kinds:
+        yield _tabulate_kinds(job)
+    yield Section("clocks", "Clocks", "", (Lines(tuple(_describe_clocks(job.clock))),))
+
+
+def build_job(report: Report) -> Section | None:
+    """Make who is late and who waits; `None` where no collective of two was matched."""
+    job = report.analysis.job
+    if job is None or not job.collectives.matched:
         return None
-    answer = found.verdict.partition(". ")[0]
-    blocks: list[Block] = []
-    if found.stragglers:
-        blocks.append(_late(found))
-    drawn: tuple[Figure | None, ...] = (heat(report.analysis, found), meeting(report.lanes, found))
-    blocks += [figure for figure in drawn if figure is not None]
-    blocks.append(_waits(found))
-    return Section("job", "Which rank is late, and why?", f"{answer.rstrip('.')}.", tuple(blocks))
+    answer = job.verdict.partition(". ")[0]
+    places = shown_places(job)
+    where = "the JSON answer; listed are those that wait most and least"
+    waits = _tabulate_waits(
+        [job.members[place] for place in places], say_left_out(len(job.members), len(places), where)
+    )
+    drawn = (heat(report.analysis, job), meeting(report.lanes, job))
+    blocks: tuple[Block, ...] = (
+        *((_tabulate_late(job),) if job.stragglers else ()),
+        *(figure for figure in drawn if figure is not None),
+        waits,
+    )
+    return Section("job", "Which rank is late, and why?", f"{answer.rstrip('.')}.", blocks)
 
 
-def shown_places(found: Job, most: int = MOST_RANKS) -> tuple[int, ...]:
-    """The ranks that are listed where there are too many, in the order of the job.
+def shown_places(job: Job) -> tuple[int, ...]:
+    """Choose the ranks that are listed where there are too many, in the order of the job.
 
-    Late ones, the critical one and those that speak for groups come first, then who waits least and most.
+    Late ones, the critical one and those that represent groups come first, then who waits least and most.
     """
-    by_wait = sorted(found.members, key=lambda one: (one.peer_wait_ns, one.place))
+    by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns, one.place))
     ends = [one.place for pair in zip(by_wait, reversed(by_wait), strict=True) for one in pair]
-    first = [one.place for one in found.stragglers]
-    first += [found.critical_place, *(group.representative for group in found.groups)]
-    return tuple(sorted(list(dict.fromkeys([*first, *ends]))[:most]))
+    first = [one.place for one in job.stragglers]
+    first += [job.critical_place, *(group.representative for group in job.groups)]
+    return tuple(sorted(list(dict.fromkeys([*first, *ends]))[:MOST_RANKS]))
 
 
-def left_out(count: int, shown: int, where: str) -> str:
-    """What a shortened table says of the rest."""
+def say_left_out(count: int, shown: int, where: str) -> str:
+    """Say how many ranks a shortened table leaves out; empty where it has all."""
     return f"{units.plural(count - shown, 'more rank')} in {where}." if count > shown else ""
 
 
-def _late(found: Job) -> Grid:
+def _tabulate_late(job: Job) -> Grid:
     columns = (
-        text("rank"),
-        Column("late on", "steps on which others wait for it more than it waits itself"),
-        Column("by", "what others wait for it, the median over those steps"),
-        text("reason"),
-        text("what it did longer"),
+        on_terminal("name", "rank", value=_shorten_name, most=20),
+        on_page("name", "rank", most=40),
+        Column(
+            "late",
+            "late on",
+            "plain",
+            "steps on which others wait for it more than it waits itself",
+            lambda one: f"{one.late_steps} of {one.steps}",
+        ),
+        Column("late_ns_median", "by", "ms", "what others wait for it, the median over those steps"),
+        on_terminal("reason", "reason", value=lambda one: Cell(_explain(one), one.cause_wall), most=48),
+        on_page("reason", "reason", value=_explain),
+        on_page("why", "what it did longer", most=200),
     )
-    rows = tuple(
-        cells(
-            visible(one.name, most=40),
-            f"{one.late_steps} of {one.steps}",
-            units.milliseconds(one.late_ns_median),
-            late_because(one),
-            visible(one.why, most=200),
-        )
-        for one in found.stragglers[:_MOST_LATE]
+    return tabulate(
+        "Late ranks",
+        columns,
+        job.stragglers,
+        brief="Late ranks (by: what others wait for them, median)",
+        limits={"terminal": Limit(_MOST_LATE), "page": Limit(32, "more rank", " in the JSON answer.")},
+        is_wordy=True,
     )
-    note = left_out(len(found.stragglers), len(rows), "the JSON answer")
-    return Grid("Late ranks", columns, rows, note, is_wordy=True)
 
 
-def _waits(found: Job) -> Grid:
+def _explain(one: Straggler) -> str:
+    """Say why a rank is late, in a few words."""
+    return str(one.cause) if one.reason in {Reason.HOST, Reason.MEMORY} else _REASONS[one.reason]
+
+
+def _shorten_name(one: RankWaits | Straggler) -> str:
+    return one.name.removeprefix("rank ")
+
+
+def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
     columns = (
-        text("rank"),
-        Column("in collectives", "residence of its collectives in the typical step: durations added up"),
-        Column("moving", "bytes move: the shortest residence of the participants"),
-        Column("for peers", "waiting for participants that came later"),
-        Column("pipeline", "waiting for other pipeline stages"),
-        Column("late", "what others wait for it on the binding chain"),
+        on_terminal("name", "rank", value=_shorten_name, most=20),
+        on_page("name", "rank", most=40),
+        on_terminal("step_median_ns", "step", "ms"),
+        Column(
+            "residence_ns",
+            "in collectives",
+            "ms",
+            "residence of its collectives in the typical step: durations added up",
+        ),
+        Column("transfer_ns", "moving", "ms", "bytes move: the shortest residence of the participants"),
+        Column("peer_wait_ns", "for peers", "ms", "waiting for participants that came later"),
+        Column("pipeline_wait_ns", "pipeline", "ms", "waiting for other pipeline stages"),
+        Column("late_ns", "late", "ms", "what others wait for it on the binding chain"),
     )
-    shown = shown_places(found)
-    rows = tuple(
-        cells(
-            visible(one.name, most=40),
-            *map(
-                units.milliseconds,
-                (one.residence_ns, one.transfer_ns, one.peer_wait_ns, one.pipeline_wait_ns, one.late_ns),
-            ),
-        )
-        for one in (found.members[place] for place in shown)
+    title = "Time in collectives, of the typical step"
+    return tabulate(title, columns, members, brief=f"{title} (durations added up)", rest=rest)
+
+
+def build_survey(analysis: Analysis) -> Section | None:
+    """Make ranks that do the same work, who represents them, and the stages of a pipeline."""
+    job = analysis.job
+    if job is None or job.ranks < 3:
+        return None
+    widest = max((group.spread or 0.0 for group in job.groups), default=0.0)
+    answer = (
+        f"{units.plural(len(job.groups), 'group')} of ranks that do the same work; steps inside one"
+        f" differ by {units.percent(widest)} at most."
     )
-    note = left_out(
-        len(found.members), len(rows), "the JSON answer; listed are those that wait most and least"
+    blocks = (_tabulate_groups(job), *((_tabulate_stages(job),) if job.pipeline else ()))
+    return Section("survey", "Which ranks are alike?", answer, blocks, is_open=False)
+
+
+def _tabulate_groups(job: Job) -> Grid:
+    def representative(group: RankGroup) -> RankWaits:
+        return job.members[group.representative]
+
+    def ranks(group: RankGroup) -> str:
+        return list_ranks(group.ranks, group.places)
+
+    def share(group: RankGroup, wall: Wall) -> float:
+        walls = representative(group).walls
+        step_ns = sum(walls.parts())
+        return getattr(walls, wall) / step_ns if step_ns else 0.0
+
+    says = "share of the typical step of the rank that speaks"
+    columns = (
+        on_terminal("ranks", "ranks", value=ranks, most=24),
+        on_page("ranks", "ranks", "text", "that run the same kernels as often", ranks, most=80),
+        on_page("count", "count", "count", value=lambda group: len(group.places)),
+        Column("step_median_ns", "step", "ms", "median over the ranks of their median step"),
+        Column("spread", "spread", "percent", "longest less shortest, of the median"),
+        on_terminal(
+            "name", "speaks", "plain", value=lambda group: _shorten_name(representative(group)), most=20
+        ),
+        on_page(
+            "name",
+            "speaks for them",
+            "text",
+            "the rank whose step is nearest to the median",
+            lambda group: representative(group).name,
+            most=40,
+        ),
+        *(
+            Column(wall, str(wall), "percent", says, partial(share, wall=wall), brief=_SHORT.get(wall))
+            for wall in _WALLS
+        ),
     )
-    return Grid("Time in collectives, of the typical step", columns, rows, note)
+    return tabulate(
+        "Groups of like ranks",
+        columns,
+        job.groups,
+        brief="Ranks that do the same work",
+        limits={
+            "terminal": Limit(_MOST_LATE),
+            "page": Limit(MOST_RANKS, "more group", " in the JSON answer."),
+        },
+    )
+
+
+def list_ranks(ranks: Sequence[int | None], places: Sequence[int]) -> str:
+    """Write ranks as runs: 0-7, 12; by their places where not all numbers are known.
+
+    >>> list_ranks((0, 1, 2, 5), (0, 1, 2, 3)), list_ranks((None, None), (0, 1))
+    ('0-2, 5', '#0-1')
+    """
+    known = [rank for rank in ranks if rank is not None]
+    numbers, mark = (sorted(known), "") if len(known) == len(ranks) else (sorted(places), "#")
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number, number])
+    return mark + ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def _list_places(job: Job, places: Sequence[int]) -> str:
+    return list_ranks(tuple(job.members[place].rank for place in places), places)
+
+
+def _tabulate_stages(job: Job) -> Grid:
+    def ranks(stage: PipelineStage) -> str:
+        return _list_places(job, stage.places)
+
+    columns = (
+        Column("stage", "stage", "count"),
+        on_terminal("places", "ranks", "plain", value=ranks, most=24),
+        on_page("places", "ranks", value=ranks, most=80),
+        Column("compute_ns", "compute", "ms", "of the typical step, mean over its ranks"),
+        Column("bubble_ns", "waits for others", "ms", "for messages of other stages, on the chain"),
+        Column("bubble_share", "share", "percent", "of the step"),
+    )
+    return tabulate("Pipeline stages", columns, job.pipeline, brief="Pipeline stages, of the typical step")
+
+
+def _tabulate_kinds(job: Job) -> Grid:
+    """Make kinds of collectives, the longest first."""
+    own = job.collectives
+    brief = f"Matched collectives: {units.number(own.matched)}"
+    brief += f"; {units.number(own.unmatched)} operations without a partner" if own.unmatched else ""
+    brief += f"; {units.number(own.partial)} lack a participant" if own.partial else ""
+    columns = (
+        Column("operation", "collective", value=_name_kind),
+        Column("participants", "ranks", "plain", "that take part in one"),
+        Column(
+            "count",
+            "a step",
+            "plain",
+            "how many of them a rank takes part in",
+            lambda kind: f"{kind.count:.0f}",
+        ),
+        Column("transfer_ns", "moving", "ms", "of the typical step, mean over the ranks: durations added up"),
+        Column("wait_ns", "waiting", "ms", "for ranks that came later"),
+        Column(
+            "bus_bandwidth_bytes_per_s",
+            "bus bandwidth",
+            "rate",
+            "what a link carries, over the time in which bytes move",
+        ),
+    )
+    kinds = sorted(own.kinds, key=lambda kind: -(kind.transfer_ns + kind.wait_ns))
+    title = "Matched collectives, of the typical step"
+    return tabulate(title, columns, kinds, brief=brief, limits={"terminal": Limit(_MOST_LATE)})
+
+
+def _name_kind(kind: CollectiveWaits) -> str:
+    return f"{'' if kind.axis == 'unknown' else f'{kind.axis} '}{kind.operation}"
+
+
+def build_clocks(analysis: Analysis) -> Section | None:
+    """Make what was matched, how long bytes moved, and how the clocks of hosts were laid on each other."""
+    job = analysis.job
+    if job is None or not job.collectives.matched:
+        return None
+    own = job.collectives
+    answer = f"{units.number(own.matched)} collectives matched"
+    answer += f", {units.number(own.unmatched)} operations without a partner" if own.unmatched else ""
+    answer += f", {units.number(own.partial)} that lack a participant" if own.partial else ""
+    lines = (
+        _describe_method(job.clock),
+        "An earlier start is no lateness; differences within that are not claimed.",
+    )
+    hosts = (_tabulate_hosts(job),) if len(job.clock.hosts) > 1 else ()
+    blocks = (_tabulate_kinds(job), Lines(lines), *hosts)
+    return Section("clocks", "How do they meet, and by which clock?", f"{answer}.", blocks, is_open=False)
+
+
+def _describe_method(clock: Clocks) -> str:
+    """Say how clocks were laid on each other, and how far the ends of one collective then lie apart."""
+    apart = "unknown"
+    if clock.residual_p05_ns is not None and clock.residual_p95_ns is not None:
+        low, high = units.duration(clock.residual_p05_ns), units.duration(clock.residual_p95_ns)
+        apart = f"{low} to {high} (p05 to p95)"
+    return f"{_METHODS[clock.method]}; ends of one collective lie apart by {apart}."
+
+
+def _describe_clocks(clock: Clocks) -> Iterator[str]:
+    yield _describe_method(clock)
+    for host in clock.hosts[: _MOST_LATE if len(clock.hosts) > 1 else 0]:
+        name = visible(host.hostname or "unknown host", most=40)
+        if host.offset_ns is None:
+            yield f"{name}: nothing ties it to the others, no lateness across is claimed."
+        else:
+            yield f"{name}: {units.signed_duration(host.offset_ns)}, drift {_describe_drift(host)}"
+    if len(clock.hosts) > max(_MOST_LATE, 1):
+        yield f"{len(clock.hosts) - _MOST_LATE} more hosts in the JSON"
+    yield "An earlier start is no lateness; differences within that distance are not claimed."
+
+
+def _describe_drift(host: Clock) -> str:
+    return "unknown" if host.drift_ppm is None else f"{host.drift_ppm:+.1f} ppm"
+
+
+def _tabulate_hosts(job: Job) -> Grid:
+    columns = (
+        Column("hostname", "host", value=lambda host: host.hostname or "unknown host", most=60),
+        Column("ranks", "ranks", value=lambda host: _list_places(job, host.ranks), most=80),
+        Column(
+            "offset_ns",
+            "offset",
+            "signed_duration",
+            "of its clock at its first collective, against the clock of reference",
+            none="nothing ties it",
+        ),
+        Column("drift_ppm", "drift", "plain", "how much faster its clock runs", _describe_drift),
+        Column("matched", "matched", "count", "collectives that tell it"),
+    )
+    limits = {"page": Limit(MOST_RANKS, "more host", " in the JSON answer.")}
+    return tabulate("Clocks of hosts", columns, job.clock.hosts, limits=limits)

@@ -8,8 +8,8 @@ from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart
 from wallscope.render.foreign import visible
 from wallscope.views import path_figures
 from wallscope.views.blocks import Block, Cell, Column, Grid, Lines, Section, text
-from wallscope.views.fixes import replay_line
 from wallscope.views.path_figures import inner
+from wallscope.views.sections.fixes import describe_replay
 
 _MOST_WALLS, _MOST_PARTS, _MOST_SLACK, _LONGEST_NAME = 3, 8, 12, 120
 _LONGEST_HINT = 2_000
@@ -33,7 +33,7 @@ def path(report: Report, rank: Rank) -> Section | None:
     if fixes is not None:
         blocks.append(fixes)
     if analysis.replay is not None:
-        blocks.append(Lines((replay_line(analysis.replay),)))
+        blocks.append(Lines((describe_replay(analysis.replay),)))
     return Section("path", "What bounds it?", bound_by(told, whole), tuple(blocks))
 
 

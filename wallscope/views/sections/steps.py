@@ -1,80 +1,111 @@
-"""Is it every step?"""
+"""Is it every step, and where in the program? Steps by wall, and ranges of the typical one."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import polars as pl
 
 from wallscope import units
-from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.kinds import Wall
 from wallscope.model.report import StepTimeline
+from wallscope.model.section import Cell, Column, Grid, Limit, Section, tabulate
 from wallscope.views import figures
-from wallscope.views.blocks import Cell, Column, Grid, Section, text
-from wallscope.views.terminal import steps_found
+from wallscope.views.phrases import describe_steps
 
 _MOST_ROWS = 60
 
 
-def steps(analysis: Analysis, rank: Rank, drawn: Sequence[StepTimeline]) -> Section:
-    """Every step by wall, the worst first; which do not count, and why. Those in `drawn` lead there."""
-    unit = analysis.anchor.window
+def build_steps(analysis: Analysis, rank: Rank, drawn: Sequence[StepTimeline]) -> Section:
+    """Make every step by wall, the worst first; which do not count, and why. Those in `drawn` lead there."""
+    unit, diagnosis = analysis.anchor.window, analysis.diagnosis
     dropped = sum(not step.steady for step in rank.steps)
-    diagnosis = analysis.diagnosis
-    led = ""
+    led = left = ""
     has_steps = analysis.anchor.kind != "whole-trace"
     if diagnosis.led_steps is not None and has_steps and diagnosis.dominant_wall not in {"mixed", "unknown"}:
         led = f" The dominant wall leads on {diagnosis.led_steps} of {diagnosis.steady_steps} steady ones."
-    left = f" {units.plural(dropped, unit)} do not count." if dropped > 1 and has_steps else ""
-    left = f" One {unit} does not count." if dropped == 1 and has_steps else left
-    found = steps_found(analysis.anchor, rank).plain.replace("\n", ", ")
-    answer = f"{_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
+    if dropped and has_steps:
+        left = f" One {unit} does not" if dropped == 1 else f" {units.plural(dropped, unit)} do not"
+        left += " count."
+    found = ", ".join(describe_steps(analysis.anchor, rank))
+    answer = f"{_describe_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
     shown = {timeline.step for timeline in drawn} if has_steps else set()
     blocks = [figures.steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
     title = "Is it every step?" if has_steps else "What was looked at?"
-    return Section("steps", title, answer, (*blocks, _table(rank, unit, shown)))
+    return Section("steps", title, answer, (*blocks, _tabulate_steps(rank, unit, shown)))
 
 
-def _worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
-    """What the verdict says of the worst step, and the cause that grew most there; else empty."""
-    _, begins, told = verdict.partition(f"The longest steady {unit}, ")
-    said = [f"{begins}{told}"] if begins else []
+def _describe_worst(verdict: str, unit: str, drawn: Sequence[StepTimeline]) -> str:
+    """Repeat the verdict on the worst step, and name the cause that grew most there; else empty."""
+    _, begins, rest = verdict.partition(f"The longest steady {unit}, ")
+    sentences = [f"{begins}{rest}"] if begins else []
     role = {timeline.role: timeline for timeline in drawn}
     worst, typical = role.get("worst"), role.get("typical")
     if worst is not None and typical is not None:
         more_ns = (worst.end_ns - worst.start_ns) - (typical.end_ns - typical.start_ns)
-        if not said:
+        if not sentences:
             longer = f"{units.duration(more_ns)} longer than the typical one, {typical.step}"
-            said.append(f"The longest steady {unit} is {worst.step}, {longer}.")
-        usual, owned = _owned(typical), _owned(worst)
+            sentences.append(f"The longest steady {unit} is {worst.step}, {longer}.")
+        usual, owned = _sum_causes(typical), _sum_causes(worst)
         grown_ns, cause = max((time_ns - usual.get(cause, 0), cause) for cause, time_ns in owned.items())
-        said.append(f"There {cause} takes {units.duration(grown_ns)} more.")
-    return "".join(f"{sentence} " for sentence in said)
+        sentences.append(f"There {cause} takes {units.duration(grown_ns)} more.")
+    return "".join(f"{sentence} " for sentence in sentences)
 
 
-def _owned(shown: StepTimeline) -> dict[str, int]:
-    """What each cause owns of a step."""
+def _sum_causes(shown: StepTimeline) -> dict[str, int]:
+    """Sum what each cause owns of a step."""
     lengths = shown.slices.select("cause", length_ns=pl.col("end_ns") - pl.col("start_ns"))
     return dict(lengths.group_by("cause").agg(pl.col("length_ns").sum()).iter_rows())
 
 
-def _table(rank: Rank, unit: str, shown: set[int]) -> Grid:
+def _part_ns(entry: Step | RangeWork, wall: Wall) -> int | None:
+    return None if entry.walls is None else getattr(entry.walls, wall)
+
+
+def _wall_columns(meaning: str) -> tuple[Column, ...]:
+    return tuple(Column(wall, str(wall), "ms", meaning, partial(_part_ns, wall=wall)) for wall in Wall)
+
+
+def _tabulate_steps(rank: Rank, unit: str, shown: set[int]) -> Grid:
+    def number(step: Step) -> Cell:
+        return Cell(step.index, step=step.index if step.index in shown else None)
+
+    def counts(step: Step) -> str:
+        return "yes" if step.steady else f"no: {step.reason or 'unknown'}"
+
     columns = (
-        Column(unit, "number of the window, counted from the first one found"),
-        Column("start", "session time in seconds, as Nsight shows it"),
-        Column("length"),
-        *(Column(str(wall), "time of this window that the wall owns") for wall in Wall),
-        text("counts", "whether it counts as steady, or why not"),
+        Column("index", unit, "count", "number of the window, counted from the first one found", number),
+        Column("start_ns", "start", "seconds", "session time in seconds, as Nsight shows it"),
+        Column("length_ns", "length", "ms", value=lambda step: step.end_ns - step.start_ns),
+        *_wall_columns("time of this window that the wall owns"),
+        Column("steady", "counts", "text", "whether it counts as steady, or why not", counts),
     )
-    rows = tuple(
-        (
-            Cell(units.number(step.index), step=step.index if step.index in shown else None),
-            Cell(f"{units.seconds(step.start_ns)} s"),
-            Cell(units.milliseconds(step.end_ns - step.start_ns)),
-            *(Cell(units.milliseconds(part)) for part in step.walls.parts()),
-            Cell("yes" if step.steady else f"no: {step.reason or 'unknown'}"),
-        )
-        for step in rank.steps[:_MOST_ROWS]
+    limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope steps.")}
+    return tabulate("Who pays for each window", columns, rank.steps, limits=limits)
+
+
+def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
+    """Make ranges with host time, device time, work and walls; `None` without ranges."""
+    if not rank.ranges:
+        return None
+    whole = analysis.anchor.typical
+    columns = (
+        Column("path", "range", "text", "path of folded names, outermost first; like ranges are one row"),
+        Column("count", "count", "count", "ranges that begin in the host's time for the step", none=""),
+        Column("host_ns", "on the host", "ms", "their time on the host, added up", none=""),
+        Column(
+            "gpu_ns",
+            "on the device",
+            "ms",
+            "time in which operations issued inside ran, ranges inside included",
+        ),
+        Column("own_gpu_ns", "alone", "ms", "the same without the ranges inside"),
+        *_wall_columns("time that this wall owns of what was issued inside"),
     )
-    left_out = len(rank.steps) - len(rows)
-    note = f"{units.plural(left_out, 'more row')} in wallscope steps." if left_out > 0 else ""
-    return Grid("Who pays for each window", columns, rows, note)
+    answer = f"{units.plural(len(rank.ranges), 'range path')} issued the work of the {whole}."
+    has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
+    blocks = [figures.phases(rank.ranges)] if has_work else []
+    limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope ranges.")}
+    caption = f"Ranges of the {whole}, most device time first"
+    table = tabulate(caption, columns, rank.ranges, limits=limits, is_wordy=True)
+    return Section("phases", "Where in the program?", answer, (*blocks, table), is_open=False)

@@ -9,7 +9,7 @@ from wallscope.model.report import Report
 from wallscope.render.foreign import visible
 from wallscope.render.timeline_pack import Pack
 from wallscope.views.blocks import Canvas, Cell, Column, Grid, Section, text
-from wallscope.views.words import in_words
+from wallscope.views.words import explain_cause
 
 _LONGEST_NAME = 120
 
@@ -98,7 +98,7 @@ def _row(gap: Gap, *, is_shown: bool) -> tuple[Cell, ...]:
         Cell(
             f"{row['cause']} {units.duration(row['cause_ns'])}",
             Wall(row["cause"].split("/")[0]),
-            in_words(row["cause"]),
+            explain_cause(row["cause"]),
         ),
         Cell("none" if row["slack_ns"] is None else units.duration(row["slack_ns"])),
         Cell(

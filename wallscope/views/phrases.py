@@ -1,0 +1,121 @@
+"""Sentences about an analysis that all media share: what was captured, which steps and ranks are shown."""
+
+from collections.abc import Iterator, Sequence
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Anchor, Rank
+from wallscope.model.throughput import Throughput
+from wallscope.render.foreign import visible
+from wallscope.thresholds import ENOUGH_STEPS_COUNT
+
+
+def name_rank(rank: Rank) -> str:
+    """Tell a rank from the others: its number in the job if known, its process and device."""
+    place = name_process(rank, "process {}, device {}")
+    return place if rank.rank is None else f"rank {rank.rank} ({place})"
+
+
+def name_process(rank: Rank, template: str) -> str:
+    """Fill process and device of a rank into a template."""
+    return template.format(*("unknown" if value is None else value for value in (rank.pid, rank.device)))
+
+
+def explain_choice(analysis: Analysis) -> str:
+    """Say why this rank is shown."""
+    job = analysis.job
+    is_critical = (
+        job is not None and job.collectives.matched and job.critical_place == analysis.diagnosis.rank_index
+    )
+    return "which waits least for others" if is_critical else "which computed the smallest share"
+
+
+def describe_capture(analysis: Analysis, place: int) -> str:
+    """Say what was analysed: the export at that place, its version, GPUs, ranks."""
+    export = analysis.inputs[place]
+    used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
+    models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
+    parts = [
+        visible(export.name, most=60) if len(analysis.inputs) == 1 else count_exports(analysis),
+        f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
+        ", ".join(models) or "GPU unknown",
+        _count_ranks(analysis),
+    ]
+    return visible(" · ".join(parts))
+
+
+def count_exports(analysis: Analysis) -> str:
+    """Say how many exports there are, from how many hosts."""
+    hosts = {export.hostname for export in analysis.inputs if export.hostname}
+    where = f" of {units.plural(len(hosts), 'host')}" if hosts else ""
+    return f"{units.plural(len(analysis.inputs), 'export')}{where}"
+
+
+def _count_ranks(analysis: Analysis) -> str:
+    """Say how many ranks there are, of how many."""
+    supplied, of_all = len(analysis.ranks), analysis.capture.world_size
+    if of_all is None or of_all <= 1:
+        return units.plural(supplied, "rank")
+    number = analysis.ranks[0].rank
+    is_one = number is not None and supplied == 1
+    return f"rank {number} of {of_all}" if is_one else f"{supplied} of {of_all} ranks"
+
+
+def describe_steps(anchor: Anchor, rank: Rank) -> tuple[str, ...]:
+    """Say in one or two lines how long steps take, how many count, and by what they were found."""
+    if anchor.kind == "whole-trace":
+        whole = "whole capture" if anchor.selected_time_ns is None else "selected time"
+        return (f"No step found: the {whole} is one window",)
+    steady = sorted(step.end_ns - step.start_ns for step in rank.steps if step.steady)
+    counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
+    found, inner = f"found {_describe_anchor(anchor)}", anchor.inner
+    if len(steady) < ENOUGH_STEPS_COUNT and inner is not None:
+        spread = f"median {units.duration(inner.median_ns)}, {_describe_spread(inner.p10_ns, inner.p90_ns)}"
+        name = visible(inner.name, most=40)
+        return f"{counted}, {found}", f"{inner.count} times {name} inside ({inner.unit}): {spread}"
+    if not steady:
+        return (f"{counted}, {found}",)
+    low, median, high = (_decile(steady, tenths) for tenths in (1, 5, 9))
+    return f"{counted}: median {units.duration(median)}, {_describe_spread(low, high)}", found
+
+
+def _decile(ordered: Sequence[int], tenths: int) -> int:
+    """Find the time below which so many tenths of the sorted times lie, between neighbours in proportion.
+
+    >>> _decile([10, 20, 40], 5), _decile([10, 20, 40], 9), _decile([7], 1)
+    (20, 36, 7)
+    """
+    place, beyond = divmod((len(ordered) - 1) * tenths, 10)
+    if not beyond:
+        return ordered[place]
+    return ordered[place] + (ordered[place + 1] - ordered[place]) * beyond // 10
+
+
+def _describe_spread(low_ns: int, high_ns: int) -> str:
+    return f"p10-p90 {units.duration(low_ns)} to {units.duration(high_ns)}"
+
+
+def _describe_anchor(anchor: Anchor) -> str:
+    """Say by what steps were found."""
+    if anchor.name:
+        return f"by ranges {visible(anchor.name, most=60)}"
+    bursts = "by bursts of optimizer kernels"
+    return bursts if anchor.kind == "optimizer" else "by the repeating kernel sequence"
+
+
+def describe_throughput(found: Throughput | None) -> Iterator[str]:
+    """Compare the capture with an unprofiled step; tokens and FLOPs by the user's own count."""
+    if found is None:
+        return
+    if found.perturbation is not None:
+        unprofiled = units.duration(found.unprofiled_step_ns)
+        yield f"Unprofiled step {unprofiled}: in the capture it takes {found.perturbation:.2f}x as long"
+    parts = []
+    if found.tokens_per_s is not None:
+        parts.append(f"{units.number(round(found.tokens_per_s))} tokens/s of the job")
+    if found.flops_per_s is not None:
+        parts.append(f"{units.flops(found.flops_per_s)} a GPU by your count")
+    if parts:
+        yield f"Captured step: {', '.join(parts)}"
+    if found.mfu is not None and found.peak is not None:
+        peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
+        yield f"MFU {units.percent(found.mfu)} of {peak} ({found.peak.source})"

@@ -1,0 +1,105 @@
+"""What to do? Fixes, the most worth first, and what was replayed to tell what they would win."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from wallscope import units
+from wallscope.model.fixes import Fix, Met, Setting, System, first_screen
+from wallscope.model.section import Items, Line, Section, Span
+from wallscope.model.whatif import Answer, Replay
+from wallscope.thresholds import SHOWN_WIN_SHARE
+
+_MOST_SETTINGS = 3
+_MOST_QUESTIONS = 2
+_ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
+_STATUSES: tuple[Met, ...] = ("met", "unmet", "unknown")
+
+
+def build_fixes(found: tuple[Fix, ...], unit: str, replay: Replay | None = None) -> Section:
+    """Make what a terminal shows: a few fixes with settings and preconditions; the rest is counted.
+
+    `replay` is what was played again to tell what they would win; `None` where nothing was.
+    """
+    title = f"Do, by what the {unit} could win at most; ceilings do not add up"
+    return Section("fixes", title, "", (Items(tuple(_rows(found, replay)), ("mark", "fold", "right")),))
+
+
+def _rows(found: tuple[Fix, ...], replay: Replay | None) -> Iterator[tuple[Line, ...]]:
+    shown = first_screen(found)
+    for number, fix in enumerate(shown, start=1):
+        worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
+        yield f"{number}", (Span(fix.title, fix.wall),), worth
+        yield from (("", line, "") for line in _describe(fix))
+    for fix in _held_back(shown, found):
+        yield "-", (Span(f"Held back: {fix.title}", fix.wall),), ""
+        yield from (("", line, "") for line in _describe_obstacles(fix))
+    if replay is not None:
+        yield "", (Span(describe_replay(replay), "dim"),), ""
+    if left := len(found) - len(shown):
+        yield "", (Span(f"{left} more in the JSON; wallscope explain {shown[0].id}", "dim"),), ""
+
+
+def _held_back(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
+    """Find the first blocked fix that would win as much as any that is shown."""
+    most_ns = max((fix.recoverable_ns or 0 for fix in shown), default=0)
+    hidden = [fix for fix in found if fix.blocked and fix not in shown]
+    return [fix for fix in hidden if most_ns and (fix.recoverable_ns or 0) >= most_ns][:1]
+
+
+def _describe_obstacles(fix: Fix) -> Iterator[Line]:
+    """Say what blocks a fix, and what unblocks it."""
+    for entry in fix.preconditions:
+        if entry.status == "unmet":
+            cure = f" → {entry.unblock}" if entry.unblock else ""
+            yield (Span(f"blocked: {entry.text}{cure}", "warning"),)
+
+
+def _describe(fix: Fix) -> Iterator[Line]:
+    """Say what to set, what it would win, what blocks it."""
+    if fix.settings:
+        yield _list_settings(fix.settings)
+    if fix.replay is not None:
+        yield describe_answer(fix.replay)
+    yield from _describe_obstacles(fix)
+    parts = [f"preconditions: {count_preconditions(fix)}"] if fix.preconditions else []
+    parts += [f"then {fix.next_wall} is next"] if fix.next_wall and fix.replay is None else []
+    if parts:
+        yield (Span("; ".join(parts), "dim"),)
+
+
+def _list_settings(settings: tuple[Setting, ...]) -> str:
+    """List the settings of the first system, then the environment's; the rest is counted."""
+    first = settings[0].system
+    own = [entry for entry in settings if entry.system == first]
+    others = [entry for entry in settings if entry.system != first and entry.system in _ALSO_SHOWN]
+    lines = [entry.written() for entry in (*own, *others)]
+    more = f" and {units.number(len(lines) - _MOST_SETTINGS)} more" if len(lines) > _MOST_SETTINGS else ""
+    return " · ".join(lines[:_MOST_SETTINGS]) + more
+
+
+def describe_answer(answer: Answer) -> str:
+    """Say what the step would take if all that a fix is for came true, and what is the wall then."""
+    asked = " and ".join(one.text for one in answer.questions[:_MOST_QUESTIONS])
+    if len(answer.questions) > _MOST_QUESTIONS:
+        asked += f" and {len(answer.questions) - _MOST_QUESTIONS} more"
+    before_ns = answer.step_ns + answer.won_ns
+    if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
+        return f"replay: wins nothing, {answer.next_wall} is the wall ({asked})"
+    return f"replay: {units.change(before_ns, answer.step_ns)}, then {answer.next_wall} is the wall ({asked})"
+
+
+def describe_replay(replay: Replay) -> str:
+    """Say how good the replays of fixes are, or why there are none."""
+    if replay.refused is not None or replay.check is None:
+        return f"No replay beside the ceilings: {replay.refused}."
+    ranks = "" if replay.ranks == 1 else f" of {replay.ranks} ranks"
+    return (
+        f"Replay: {units.number(replay.operations)} operations{ranks} played again, all that a fix is for"
+        f" come true; told of the other steps alone {units.percent(replay.check.error_median)} off."
+    )
+
+
+def count_preconditions(fix: Fix) -> str:
+    """Count how many preconditions are met, unmet and unknown; empty without any."""
+    counts = Counter(entry.status for entry in fix.preconditions)
+    return ", ".join(f"{counts[status]} {status}" for status in _STATUSES if counts[status])

@@ -1,0 +1,227 @@
+"""Who pays for the step? Walls, causes, what the device did, and the same of each rank."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, CauseTime, Rank
+from wallscope.model.catalogue import meaning
+from wallscope.model.diagnosis import WallShare
+from wallscope.model.kinds import DeviceState, Wall
+from wallscope.model.section import (
+    MEDIA,
+    Cell,
+    Column,
+    Grid,
+    Limit,
+    Medium,
+    Section,
+    append_row,
+    on_markdown,
+    on_page,
+    on_terminal,
+    tabulate,
+)
+from wallscope.thresholds import SHOWN_LOSS_SHARE
+from wallscope.views import figures
+from wallscope.views.phrases import explain_choice, name_process, name_rank
+from wallscope.views.sections.job import MOST_RANKS, say_left_out, shown_places
+from wallscope.views.words import STATE_WORDS, explain_cause
+
+_MOST_LOSSES, _MOST_IN_MARKDOWN, _MOST_RANKS = 5, 10, 16
+_WIDE = (110, 1 << 30)
+_SHORT = {Wall.COMMUNICATION: "comm", Wall.UNATTRIBUTED: "unknown"}
+STATE_NAMES = {
+    DeviceState.COMPUTE: "compute",
+    DeviceState.OPAQUE_GRAPH: "opaque graphs",
+    DeviceState.EXPOSED_COMMUNICATION: "exposed communication",
+    DeviceState.EXPOSED_COPY: "exposed copies",
+    DeviceState.IDLE: "idle",
+}
+_STATE_WALLS = {
+    DeviceState.COMPUTE: Wall.COMPUTE,
+    DeviceState.OPAQUE_GRAPH: Wall.UNATTRIBUTED,
+    DeviceState.EXPOSED_COMMUNICATION: Wall.COMMUNICATION,
+    DeviceState.EXPOSED_COPY: Wall.MEMORY,
+    DeviceState.IDLE: None,
+}
+"""Whose colour shows what the device did."""
+_WITHOUT = "what the step would get shorter at most, next constraints heeded"
+_CEILING = "T / (T - R), the speed-up at best; ceilings do not add up"
+_UNRESOLVED = "part of it whose owner is not known"
+_NOTE = (
+    "A ceiling can win more than its cause owns: the step is played again without it, and the device may"
+    " wait less elsewhere too (docs/whatif.md). An empty ceiling was not worked out: removing compute is"
+    " no remedy, or it would win next to nothing."
+)
+
+
+def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
+    """Make a table of the walls of the typical step, each nanosecond once; Markdown adds their sum."""
+    step_ns, diagnosis = rank.typical.step_ns, analysis.diagnosis
+    total, whole = units.milliseconds(step_ns), analysis.anchor.typical
+    columns = (
+        on_terminal("wall", ""),
+        on_markdown("wall", "wall"),
+        on_terminal("bar", "", "bar"),
+        on_terminal("share", "share", "percent"),
+        Column("time_ns", "time", "ms"),
+        on_markdown("share", "share", "percent"),
+        on_terminal("mark", ""),
+        on_markdown("spread", "p10-p90 of steps", "plain"),
+    )
+    rows = []
+    for wall, time_ns in zip(Wall, rank.typical.walls.parts(), strict=True):
+        is_dominant = wall == diagnosis.dominant_wall
+        share = time_ns / step_ns if step_ns else None
+        name = Cell(str(wall), tone="strong" if is_dominant else None)
+        spread = describe_spread(None if diagnosis.walls is None else getattr(diagnosis.walls, wall))
+        bar = Cell(share or 0.0, wall)
+        rows.append((str(wall), name, bar, share or 0.0, time_ns, share, "◀" if is_dominant else "", spread))
+    return Grid(
+        f"Who pays for the {whole} of {total}, each nanosecond once", columns, tuple(rows), has_header=False
+    )
+
+
+def describe_spread(share: WallShare | None) -> str:
+    """Say between which shares a wall lies on most steps; empty where that is not known."""
+    if share is None or share.p10 is None or share.p90 is None:
+        return ""
+    return f"{units.percent(share.p10)} to {units.percent(share.p90)}"
+
+
+def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime], **settings: Any) -> Grid:
+    """Make a table of causes with what each owns, what it means, and what the step would win without it."""
+    ceilings = {entry.cause: entry.speedup_ceiling for entry in analysis.opportunities}
+    media: tuple[Medium, ...] = ("page", "markdown")
+    if any(entry.cause in ceilings for entry in causes):
+        media = MEDIA
+    whole = analysis.anchor.typical
+
+    def ceiling(entry: CauseTime) -> float | None:
+        return ceilings.get(entry.cause)
+
+    def recoverable(entry: CauseTime) -> str:
+        return "" if entry.recoverable_ns is None else f"-{units.milliseconds(entry.recoverable_ns)}"
+
+    columns = (
+        on_terminal("cause", "cause", value=lambda entry: Cell(entry.cause, entry.wall), most=60),
+        on_page("cause", "cause", "text", "wall/cause[/detail]", _explain),
+        on_markdown("cause", "cause", "code", most=120),
+        on_page("meaning", "what it is", value=_meaning),
+        on_terminal("typical_ns", "owns", "ms"),
+        on_page("typical_ns", "owns", "ms", f"time of the {whole} that bound it for this reason"),
+        on_markdown("typical_ns", "time", "ms"),
+        Column("share", "share", "percent", f"of the {whole}"),
+        on_page("recoverable_ns", "without it", "plain", _WITHOUT, recoverable),
+        Column("ceiling", "ceiling", "speedup", _CEILING, ceiling, none="", media=media),
+        on_terminal("meaning", "what it is", value=_meaning, widths=_WIDE),
+        on_markdown("meaning", "what it is", value=_meaning, most=300),
+        on_page("unresolved_ns", "unresolved", "ms", _UNRESOLVED, lambda entry: entry.unresolved_ns or ""),
+    )
+    return tabulate(title, columns, causes, is_wordy=True, **settings)
+
+
+def _explain(entry: CauseTime) -> Cell:
+    return Cell(entry.cause, entry.wall, explain_cause(entry.cause))
+
+
+def _meaning(entry: CauseTime) -> str:
+    return meaning(entry.cause)
+
+
+def build_causes(analysis: Analysis, rank: Rank) -> Section:
+    """Make every cause with what it owns, and the way from compute alone to the measured step."""
+    whole = analysis.anchor.typical
+    lost_ns = rank.typical.step_ns - rank.typical.walls.compute
+    answer = (
+        f"Compute alone owns {units.milliseconds(rank.typical.walls.compute)} of the {whole};"
+        f" the other causes add {units.milliseconds(lost_ns)}."
+    )
+    table = tabulate_causes(
+        analysis, f"Causes of the {whole}; they add up to it", rank.causes, notes=(_NOTE,)
+    )
+    return Section("causes", "What exactly?", answer, (figures.waterfall(rank, whole), table))
+
+
+def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
+    """Make what a terminal shows of the losses, those first that own or would win most."""
+    lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.share >= SHOWN_LOSS_SHARE]
+    lost.sort(key=lambda entry: (-max(entry.typical_ns, entry.recoverable_ns or 0), entry.cause))
+    won = {entry.cause for entry in analysis.opportunities}
+    says = "; ceiling: at best, without it" if any(one.cause in won for one in lost[:_MOST_LOSSES]) else ""
+    title = f"Losses of the {analysis.anchor.typical}{says}"
+    return tabulate_causes(analysis, title, lost[:_MOST_LOSSES]) if lost else None
+
+
+def tabulate_losses(analysis: Analysis, rank: Rank) -> Grid | None:
+    """Make what Markdown shows of the losses: by what they own, the rest added up."""
+    lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.typical_ns > 0]
+    lost.sort(key=lambda entry: (-entry.typical_ns, entry.cause))
+    table = tabulate_causes(analysis, f"Losses of the {analysis.anchor.typical}", lost[:_MOST_IN_MARKDOWN])
+    if rest := lost[_MOST_IN_MARKDOWN:]:
+        time_ns, share = sum(entry.typical_ns for entry in rest), sum(entry.share for entry in rest)
+        smaller = Cell(f"{len(rest)} smaller", tone="dim")
+        table = append_row(table, {"cause": smaller, "time": time_ns, "share": share})
+    return table if lost else None
+
+
+def tabulate_budget(analysis: Analysis, rank: Rank) -> Grid:
+    """Make a table of what the device did in the typical step."""
+    unseen = any(finding.code == "graph-replays-missing" for finding in analysis.capture.findings)
+    step_ns = rank.typical.step_ns
+    columns = (
+        on_terminal("state", ""),
+        on_page("state", "part"),
+        on_terminal("bar", "", "bar"),
+        on_terminal("share", "share", "percent"),
+        Column("time_ns", "time", "ms"),
+        on_page("share", "share", "percent"),
+    )
+    rows = []
+    for state in DeviceState:
+        time_ns = getattr(rank.typical.budget, state)
+        share = time_ns / step_ns if step_ns else 0.0
+        name = Cell(STATE_NAMES[state], hint=STATE_WORDS[state])
+        brief = "idle or unseen graphs" if state is DeviceState.IDLE and unseen else STATE_NAMES[state]
+        rows.append((brief, name, Cell(share, _STATE_WALLS[state]), share, time_ns, share))
+    title = f"What the device did in the {analysis.anchor.typical}, each nanosecond once"
+    return Grid(title, columns, tuple(rows), has_header=False)
+
+
+def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") -> Grid:
+    """Make a table of the walls of ranks, in shares of the typical step of each."""
+
+    def name(rank: Rank) -> str:
+        return name_process(rank, "pid {} dev {}") if rank.rank is None else f"{rank.rank}"
+
+    def share(rank: Rank, wall: Wall) -> float:
+        step_ns, part_ns = rank.typical.step_ns, getattr(rank.typical.walls, wall)
+        return part_ns / step_ns if step_ns else 0.0
+
+    whole = analysis.anchor.typical
+    columns = (
+        on_terminal("name", "rank", value=name),
+        on_page("name", "rank", value=name_rank),
+        Column("step_ns", "typical", "duration", f"length of its {whole}", lambda rank: rank.typical.step_ns),
+        *(
+            Column(wall, str(wall), "percent", "", partial(share, wall=wall), brief=_SHORT.get(wall))
+            for wall in Wall
+        ),
+    )
+    title = f"Who pays for the {whole} of each rank"
+    return tabulate(title, columns, ranks, limits={"terminal": Limit(_MOST_RANKS)}, rest=rest)
+
+
+def build_ranks(analysis: Analysis) -> Section | None:
+    """Make ranks side by side; `None` for a single one."""
+    count = len(analysis.ranks)
+    if count < 2:
+        return None
+    places = range(min(count, MOST_RANKS)) if analysis.job is None else shown_places(analysis.job)
+    shown = name_rank(analysis.ranks[analysis.diagnosis.rank_index])
+    answer = f"{count} ranks; the page speaks of {shown}, {explain_choice(analysis)}."
+    rest = say_left_out(count, len(places), "the JSON answer")
+    table = tabulate_ranks(analysis, [analysis.ranks[place] for place in places], rest)
+    return Section("ranks", "Is it every rank?", answer, (table,))
