@@ -18,8 +18,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.compare.comparing import verdict_of
-from wallscope.compare.intervals import Noise, Spread, of_both, of_steps
+from wallscope.compare.compare import decide_verdict
+from wallscope.compare.confidence import Noise, Spread, combine_sides, spread_of_steps
 
 SEED = 20_260_721
 STEP_NS = 100_000_000
@@ -90,7 +90,7 @@ def side(
     """What a comparison knows of the runs of a side."""
     nothing = np.empty((count, 0), np.int64)
     return [
-        of_steps(np.round(steps(program, count, jitter, random) * factor).astype(np.int64), nothing)
+        spread_of_steps(np.round(steps(program, count, jitter, random) * factor).astype(np.int64), nothing)
         for _ in range(program.runs)
     ]
 
@@ -104,9 +104,9 @@ def verdicts(program: Program, count: int, jitter: float, factor: float, pairs: 
     for _ in range(pairs):
         base = side(program, count, jitter, 1.0, random)
         head = side(program, count, jitter, factor, random)
-        both = of_both(base, head, (known, known))
+        both = combine_sides(base, head, (known, known))
         change = float(both.head.mean[0] - both.base.mean[0])
-        verdict = verdict_of(change, (both.half(), both.likeness), STEP_NS, log(1 + MARGIN), MARGIN_NS)
+        verdict = decide_verdict(change, (both.half(), both.likeness), STEP_NS, log(1 + MARGIN), MARGIN_NS)
         counted[verdict] = counted.get(verdict, 0.0) + 1 / pairs
     return counted
 

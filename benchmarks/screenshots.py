@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fixtures import example
 from wallscope.analysis import Options, accounted, report_of
-from wallscope.compare import Asked, Side, compared, comparison_report, gate_of
+from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
+from wallscope.compare.gates import parse_gate
 from wallscope.sides import runs_of
 from wallscope.views.comparison import comparison_page
 from wallscope.views.page import page
@@ -42,8 +43,8 @@ def main(folder: Path) -> None:
 
 def _comparison(base: Path, head: Path, options: Options) -> str:
     before, after = (Side(path.stem, runs_of((path,), options, _nothing)) for path in (base, head))
-    asked = Asked(gates=(gate_of("step>3%"), gate_of("communication>5%")))
-    return comparison_page(comparison_report(compared(before, after, asked), before, after, asked.rank))
+    asked = CompareOptions(gates=(parse_gate("step>3%"), parse_gate("communication>5%")))
+    return comparison_page(comparison_report(compare_sides(before, after, asked), before, after, asked.rank))
 
 
 def _pictures(pages: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.compare.test_comparing import steps as slower
+from tests.compare.test_compare import steps as slower
 from tests.profile.random_profiles import profile_of
 from wallscope.model.record import RECORD_SCHEMA
 

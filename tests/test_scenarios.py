@@ -5,7 +5,7 @@ import pytest
 
 from fixtures.scenario import Scenario, scenarios
 from wallscope.analysis import Options, analyze
-from wallscope.answers.reading import analysis_of
+from wallscope.cache.codec import decode_analysis
 from wallscope.render.document import document
 
 ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown", "one-rank"}
@@ -22,7 +22,7 @@ def answer(scenario: Scenario, folder: Path) -> dict:
     scenario.write(path)
     found = analyze(path, Options(), lambda _: None)
     text = document(found)
-    assert analysis_of(text) == found
+    assert decode_analysis(text) == found
     return json.loads(text)
 
 

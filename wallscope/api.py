@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from wallscope import analysis as pipeline
-from wallscope.compare import Asked, Side, compared, comparison_report
+from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.files import write_chunks
-from wallscope.jobs.inputs import exports_of, is_many
-from wallscope.jobs.joining import analyzed_job
-from wallscope.jobs.remote import fetched, source_of
-from wallscope.jobs.reporting import job_report, rejoined
+from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.jobs.merge import analyze_job, job_report, rematch_ranks
+from wallscope.jobs.remote import fetch_source, parse_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.exported import TABLES
@@ -110,7 +109,7 @@ class Result:
         from wallscope.views.page import page  # noqa: PLC0415  # jinja2 is for this alone
 
         if self._found is None:
-            return page(job_report(self.analysis, rejoined(self.analysis)))
+            return page(job_report(self.analysis, rematch_ranks(self.analysis)))
         return page(pipeline.report_of(self._found, lambda _: None))
 
     def to_html(self, path: AnyPath) -> None:
@@ -235,13 +234,13 @@ def analyze(  # noqa: PLR0913  # options are parameters
         configuration=_path(config),
     )
     named = [path] if isinstance(path, str | PathLike) else path
-    paths = [source_of(os.fspath(one)) for one in named]
+    paths = [parse_source(os.fspath(one)) for one in named]
     if not paths:
         raise OptionError("no path — names no export — give one or several")
     if dask is not None or is_many(paths):
-        job = analyzed_job(exports_of(paths), options, lambda _: None, jobs=jobs, dask=dask).analysis
+        job = analyze_job(find_exports(paths), options, lambda _: None, jobs=jobs, dask=dask).analysis
         return Result(job, None)
-    with fetched(paths[0]) as file:
+    with fetch_source(paths[0]) as file:
         found = pipeline.accounted(file, options, lambda _: None)
     return Result(found.analysis, found)
 
@@ -261,7 +260,7 @@ def diff(
         WallscopeError: one of its children, each with a line that says what to do.
     """
     sides = (_side(base), _side(head))
-    found = compared(*sides, Asked(rank=rank, margin_ratio=margin_ratio))
+    found = compare_sides(*sides, CompareOptions(rank=rank, margin_ratio=margin_ratio))
     return ComparisonResult(found, sides, rank)
 
 

@@ -9,7 +9,7 @@ from wallscope.model.capture import Progress
 from wallscope.model.options import Options
 
 if TYPE_CHECKING:
-    from wallscope.cache import Cache
+    from wallscope.cache_folder import Cache
     from wallscope.model.profile import Profile
 
 _EXPORT, _REPORT, _ANSWER = ".sqlite", ".nsys-rep", ".json"
@@ -55,7 +55,7 @@ def runs_of(
     Raises:
         WallscopeError: a capture cannot be read, or some ranks have more runs than others.
     """
-    from wallscope.answers import answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.cache.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile.codec import read_profiles, unpack_profile  # noqa: PLC0415  # keeps --help fast
 
     by_rank: dict[tuple[int | None, int | None], list[Profile]] = defaultdict(list)
@@ -63,7 +63,7 @@ def runs_of(
         if path.suffix == _ANSWER:
             found = read_profiles(path)
         else:
-            ranks = answered(path, options, progress, cache).analysis.ranks
+            ranks = load_or_analyze(path, options, progress, cache).analysis.ranks
             found = tuple(
                 unpack_profile(rank.profile, str(path)) for rank in ranks if rank.profile is not None
             )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.scenario import scenarios
-from tests.compare.test_comparing import steps
+from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of, work
 from wallscope.analysis import Options, analyze
 from wallscope.model.capture import GraphTracing

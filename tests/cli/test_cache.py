@@ -68,7 +68,7 @@ def test_no_cache_neither_reads_nor_keeps(called, export, own_cache, forbidden):
 
 def test_a_cache_that_cannot_be_is_told_with_verbose_alone(called, export, monkeypatch, caplog):
     monkeypatch.setenv("WALLSCOPE_CACHE_DIR", os.devnull)
-    caplog.set_level("INFO", logger="wallscope.cache")
+    caplog.set_level("INFO", logger="wallscope.cache_folder")
     ran = called("analyze", export)
 
     assert (ran.code, ran.err) == (0, "")

@@ -5,10 +5,10 @@ import jsonschema
 import pytest
 
 from fixtures.scenario import scenarios
-from tests.compare.test_comparing import assert_adds_up, steps
+from tests.compare.test_compare import assert_adds_up, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.analysis import Options
-from wallscope.compare import Asked, Side, compared
+from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.profile.codec import pack_profile
 from wallscope.shipped import report
@@ -129,7 +129,7 @@ def test_an_answer_of_another_version_is_one_line(answers, tmp_path):
 def test_the_real_pair_got_slower_on_the_host(traces, called):
     ends = ("nsysai_mfu_before.sqlite", "nsysai_mfu_after.sqlite")
     sides = [Side(name, runs_of((traces / name,), Options(), lambda _: None)) for name in ends]
-    found = compared(sides[0], sides[1], Asked())
+    found = compare_sides(sides[0], sides[1], CompareOptions())
 
     assert_adds_up(found)
     assert 1.13 < found.step.head_median_ns / found.step.base_median_ns < 1.16

@@ -3,13 +3,12 @@ from fractions import Fraction
 
 import pytest
 
-from tests.compare.test_comparing import diff, steps
+from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of, work
-from wallscope.compare.comparability import mismatches
-from wallscope.compare.explanations import explanations
-from wallscope.compare.pairing import pairs
-from wallscope.compare.traffic import communication_changes
-from wallscope.compare.typical import Key, Ran, TypicalStep, wall_of
+from wallscope.compare.comparability import find_mismatches
+from wallscope.compare.explanations import explain_changes
+from wallscope.compare.match_operations import communication_changes, pair_operations
+from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, wall_of
 from wallscope.model.kinds import Wall
 
 STEP = diff(profile_of("a", steps(9)), profile_of("b", steps(9, seed=2))).step
@@ -35,7 +34,7 @@ def step(*rows, graphs="none"):
         exposed, size = known or (None, None)
         if key.category != "host":
             exposed_ns = None if exposed is None else Fraction(exposed)
-            ran[key] = Ran(
+            ran[key] = OperationWork(
                 Fraction(count), Fraction(100), exposed_ns, None if size is None else Fraction(size)
             )
     walls = {wall: sum(ns for cause, ns in causes.items() if wall_of(cause) == wall) for wall in Wall}
@@ -43,9 +42,9 @@ def step(*rows, graphs="none"):
 
 
 def codes(base, head, of_step=STEP):
-    found = mismatches((base[1], base[0]), (head[1], head[0]), is_same=False)
+    found = find_mismatches((base[1], base[0]), (head[1], head[0]), is_same=False)
     traffic = communication_changes(base[0], head[0])
-    return [entry.code for entry in explanations(base[0], head[0], traffic, found, of_step)]
+    return [entry.code for entry in explain_changes(base[0], head[0], traffic, found, of_step)]
 
 
 PRODUCT = (GEMM, "compute/gemm", 500, 10)
@@ -157,11 +156,11 @@ def test_periodic_slow_steps_are_said_though_the_typical_step_leaves_them_out():
 def test_operations_are_matched_across_names_and_ranges(base, head, matched_by):
     ours, theirs = step((base, "compute/gemm", 10, 10))[0], step((head, "compute/gemm", 20, 10))[0]
 
-    assert [pair.matched_by for pair in pairs(ours, theirs)] == matched_by
+    assert [pair.matched_by for pair in pair_operations(ours, theirs)] == matched_by
 
 
 def test_what_runs_half_as_often_is_not_the_same_by_its_place_alone():
     ours = step((GEMM, "compute/gemm", 10, 10))[0]
     theirs = step((GEMM._replace(name="cutlass_gemm"), "compute/gemm", 10, 5))[0]
 
-    assert [pair.matched_by for pair in pairs(ours, theirs)] == ["only in base", "only in head"]
+    assert [pair.matched_by for pair in pair_operations(ours, theirs)] == ["only in base", "only in head"]

@@ -15,12 +15,11 @@ from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
 from tests.jobs.simulated import LATE, RANKS, thread, write_job
 from wallscope.analysis import accounted
-from wallscope.cache import Cache
+from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
-from wallscope.jobs.inputs import exports_of, is_many
-from wallscope.jobs.joining import analyzed_job
-from wallscope.jobs.reporting import job_report, rejoined
-from wallscope.jobs.workers import outcomes
+from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.jobs.merge import analyze_job, job_report, rematch_ranks
+from wallscope.jobs.run import analyze_in_processes
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
 from wallscope.profile.codec import unpack_profile
@@ -30,11 +29,11 @@ from wallscope.render.document import document
 
 @pytest.fixture(scope="module")
 def answer(job_folder):
-    return analyze(exports_of([job_folder]))
+    return analyze(find_exports([job_folder]))
 
 
 def analyze(paths, **told):
-    return analyzed_job(paths, Options(), lambda _: None, **told).analysis
+    return analyze_job(paths, Options(), lambda _: None, **told).analysis
 
 
 def codes(analysis):
@@ -63,7 +62,7 @@ def test_a_late_rank_of_one_export_is_the_same(answer, whole):
 
 
 def test_a_missing_rank_limits_the_verdict(job_folder):
-    found = analyze([path for path in exports_of([job_folder]) if "rank1" not in path.name])
+    found = analyze([path for path in find_exports([job_folder]) if "rank1" not in path.name])
 
     assert found.job.missing == (1,)
     assert "3 of 4 ranks supplied: 1 missing" in codes(found)["ranks-missing"]
@@ -72,7 +71,7 @@ def test_a_missing_rank_limits_the_verdict(job_folder):
 
 def test_an_export_given_twice_or_a_rank_told_twice_is_left_out(job_folder, tmp_path):
     shutil.copy(job_folder / "run_rank1.sqlite", tmp_path / "copy.sqlite")
-    exports = exports_of([job_folder, tmp_path / "copy.sqlite", job_folder / "run_rank0.sqlite"])
+    exports = find_exports([job_folder, tmp_path / "copy.sqlite", job_folder / "run_rank0.sqlite"])
     found = analyze(exports)
 
     assert len(exports) == RANKS + 1
@@ -85,7 +84,7 @@ def test_an_export_given_twice_or_a_rank_told_twice_is_left_out(job_folder, tmp_
 
 def test_exports_of_another_job_are_left_out(job_folder, tmp_path):
     other = write_job(tmp_path / "b", ranks=2)
-    found = analyze(exports_of([job_folder, other / "run_rank0.sqlite"]))
+    found = analyze(find_exports([job_folder, other / "run_rank0.sqlite"]))
 
     assert found.job.ranks == RANKS
     assert "it is of a job of 2 ranks, not 4" in codes(found)["export-left-out"]
@@ -114,18 +113,18 @@ def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
     answer = json.loads(document(analyze([whole])))
     answer["capture"]["world_size"] = RANKS
     (tmp_path / "all.json").write_text(json.dumps(answer))
-    found = analyze([*exports_of([other]), tmp_path / "all.json"])
+    found = analyze([*find_exports([other]), tmp_path / "all.json"])
 
     assert found.job.ranks == RANKS
     assert "it is of a job of 2 ranks, not 4" in codes(found)["export-left-out"]
 
 
 def test_an_error_that_names_no_file_is_told_with_it(job_folder):
-    exports = exports_of([job_folder])
+    exports = find_exports([job_folder])
     late = Options(selection=Selection(steps=(400, 500)))
 
     with pytest.raises(InputError, match=r"run_rank0.sqlite — --steps 400-500 — are not in this export"):
-        analyzed_job(exports[:1], late, lambda _: None)
+        analyze_job(exports[:1], late, lambda _: None)
 
 
 @pytest.fixture
@@ -139,11 +138,11 @@ def damaged(job_folder, tmp_path):
 
 def test_one_truncated_file_is_named_and_the_way_on(damaged):
     with pytest.raises(InputError, match=r"run_rank3.sqlite — .*--keep-going analyses the others"):
-        analyze(exports_of([damaged]))
+        analyze(find_exports([damaged]))
 
 
 def test_keep_going_leaves_it_out_and_says_so(damaged):
-    found = analyze(exports_of([damaged]), keep_going=True)
+    found = analyze(find_exports([damaged]), keep_going=True)
 
     assert codes(found)["export-left-out"].startswith("run_rank3.sqlite is left out: ")
     assert found.job.missing == (3,)
@@ -151,7 +150,7 @@ def test_keep_going_leaves_it_out_and_says_so(damaged):
 
 
 def test_processes_give_the_same_bytes(job_folder, answer):
-    assert document(analyze(exports_of([job_folder]), jobs=2)) == document(answer)
+    assert document(analyze(find_exports([job_folder]), jobs=2)) == document(answer)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,9 @@ def test_processes_give_the_same_bytes(job_folder, answer):
 )
 def test_a_killed_worker_takes_nothing_with_it(tmp_path, one, said):
     paths = [tmp_path / name for name in "abcd"]
-    found = [str(outcome) for _, outcome in sorted(outcomes(paths, Options(), 2, lambda _: None, one))]
+    found = [
+        str(outcome) for _, outcome in sorted(analyze_in_processes(paths, Options(), 2, lambda _: None, one))
+    ]
 
     assert [found[place] for place in (0, 2, 3)] == ["a", "c", "d"]
     assert said in found[1]
@@ -169,7 +170,7 @@ def test_a_killed_worker_takes_nothing_with_it(tmp_path, one, said):
 
 def test_what_is_done_is_in_the_cache(job_folder, answer, tmp_path, monkeypatch):
     cache = Cache(tmp_path / "kept")
-    exports = exports_of([job_folder])
+    exports = find_exports([job_folder])
     analyze(exports[:3], cache=cache)
     worked_out = []
 
@@ -232,7 +233,7 @@ def test_tables_and_trace_of_a_job(job_folder, called, tmp_path):
 
 
 def test_the_tracks_of_ranks_are_on_one_clock(answer):
-    drawn = job_tracks(rejoined(answer))
+    drawn = job_tracks(rematch_ranks(answer))
 
     assert [track.name for track in drawn if track.parent is None] == [
         f"rank {rank}" for rank in range(RANKS)
@@ -252,8 +253,8 @@ def test_the_tracks_of_ranks_are_on_one_clock(answer):
 
 
 def test_what_ranks_tell_together_is_told_again_by_the_answer_alone(job_folder):
-    job = analyzed_job(exports_of([job_folder]), Options(), lambda _: None)
-    again = rejoined(job.analysis)
+    job = analyze_job(find_exports([job_folder]), Options(), lambda _: None)
+    again = rematch_ranks(job.analysis)
 
     assert again.job == job.known.job
     assert_frame_equal(collective_lanes(again), collective_lanes(job.known))
@@ -262,7 +263,7 @@ def test_what_ranks_tell_together_is_told_again_by_the_answer_alone(job_folder):
 
 
 def test_lanes_show_who_came_last(answer):
-    drawn = job_report(answer, rejoined(answer)).lanes
+    drawn = job_report(answer, rematch_ranks(answer)).lanes
 
     assert drawn["member"].unique().sort().to_list() == list(range(RANKS))
     assert set(drawn["last"]) == {LATE}
@@ -302,12 +303,12 @@ def test_folders_and_patterns_stand_for_their_exports(tmp_path):
         (tmp_path / name).touch()
     named = ["r9.sqlite", "r10.sqlite"]
 
-    assert [path.name for path in exports_of([tmp_path])] == named
-    assert [path.name for path in exports_of([tmp_path / "r*.sqlite"])] == named
+    assert [path.name for path in find_exports([tmp_path])] == named
+    assert [path.name for path in find_exports([tmp_path / "r*.sqlite"])] == named
     assert is_many([tmp_path])
     assert not is_many([tmp_path / "r9.sqlite"])
     assert is_many([tmp_path / "r*.sqlite"])
     for wrong, said in ((tmp_path / "x*", "matches no file"), (tmp_path / "empty", "holds no export")):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(InputError, match=said):
-            exports_of([wrong])
+            find_exports([wrong])

@@ -9,12 +9,12 @@ import pytest
 
 from tests.jobs.dying import dies_always_later, dies_once_later, takes_long
 from tests.jobs.simulated import RANKS
-from wallscope.cache import Cache, Kind
+from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import OptionError
-from wallscope.jobs import cluster
-from wallscope.jobs.cluster import outcomes_on
-from wallscope.jobs.inputs import exports_of
-from wallscope.jobs.joining import analyzed_job
+from wallscope.jobs import run
+from wallscope.jobs.inputs import find_exports
+from wallscope.jobs.merge import analyze_job
+from wallscope.jobs.run import analyze_on_cluster
 from wallscope.model.options import Options
 from wallscope.render.document import document
 
@@ -40,17 +40,17 @@ def address():
 
 @pytest.fixture(scope="module")
 def exports(job_folder):
-    return exports_of([job_folder])
+    return find_exports([job_folder])
 
 
 @pytest.fixture(scope="module")
 def expected(exports):
-    return document(analyzed_job(exports, Options(), silent).analysis)
+    return document(analyze_job(exports, Options(), silent).analysis)
 
 
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(address, exports, expected):
-    assert document(analyzed_job(exports, Options(), silent, dask=address).analysis) == expected
+    assert document(analyze_job(exports, Options(), silent, dask=address).analysis) == expected
 
 
 @pytest.mark.slow
@@ -58,9 +58,9 @@ def test_what_cannot_be_analysed_is_said_in_the_same_words(address, job_folder, 
     shutil.copytree(job_folder, tmp_path / "cut")
     os.truncate(tmp_path / "cut" / "run_rank3.sqlite", 9_000)
     monkeypatch.chdir(tmp_path)
-    exports = exports_of([Path("cut")])
+    exports = find_exports([Path("cut")])
     one, other = (
-        analyzed_job(exports, Options(), silent, dask=dask, keep_going=True).analysis
+        analyze_job(exports, Options(), silent, dask=dask, keep_going=True).analysis
         for dask in (None, address)
     )
 
@@ -79,7 +79,7 @@ def test_so_it_does_when_a_worker_is_killed(address, exports, expected):
                 killed.append(workers.popitem()[1])
                 os.kill(killed[0], signal.SIGKILL)
 
-        found = analyzed_job(exports, Options(), kill_one, dask=address).analysis
+        found = analyze_job(exports, Options(), kill_one, dask=address).analysis
 
     assert killed
     assert document(found) == expected
@@ -93,7 +93,9 @@ def test_so_it_does_when_a_worker_is_killed(address, exports, expected):
 )
 def test_an_export_that_kills_its_workers_takes_nothing_with_it(address, tmp_path, one, said):
     paths = [tmp_path / name for name in "abcd"]
-    found = [str(outcome) for _, outcome in sorted(outcomes_on(address, paths, Options(), silent, one))]
+    found = [
+        str(outcome) for _, outcome in sorted(analyze_on_cluster(address, paths, Options(), silent, one))
+    ]
 
     assert [found[place] for place in (0, 2, 3)] == ["a", "c", "d"]
     assert said in found[1]
@@ -108,12 +110,12 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expec
             raise KeyboardInterrupt
 
     def kept():
-        return {entry.name: entry.stat().st_ino for entry in (cache.folder / Kind.ANSWERS).iterdir()}
+        return {entry.name: entry.stat().st_ino for entry in (cache.folder / EntryKind.ANSWERS).iterdir()}
 
     with pytest.raises(KeyboardInterrupt):
-        analyzed_job(exports, Options(), interrupt, dask=address, cache=cache)
+        analyze_job(exports, Options(), interrupt, dask=address, cache=cache)
     before = kept()
-    found = analyzed_job(exports, Options(), silent, dask=address, cache=cache).analysis
+    found = analyze_job(exports, Options(), silent, dask=address, cache=cache).analysis
 
     assert len(before) >= 2
     assert before.items() <= kept().items()
@@ -124,18 +126,18 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expec
 @pytest.mark.slow
 def test_a_cluster_that_stays_without_workers_is_given_up(exports, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
-    monkeypatch.setattr(cluster, "_WORKERLESS_S", 1)
+    monkeypatch.setattr(run, "_WORKERLESS_S", 1)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as empty,
         pytest.raises(OptionError, match=r"has had no worker for 1.000 s — start some, and run it again"),
     ):
-        analyzed_job(exports, Options(), silent, dask=empty.scheduler_address)
+        analyze_job(exports, Options(), silent, dask=empty.scheduler_address)
 
 
 @pytest.mark.slow
 def test_so_is_one_whose_last_worker_leaves(monkeypatch, tmp_path):
     distributed = pytest.importorskip("distributed", reason="no Dask here: pip install 'wallscope[dask]'")
-    monkeypatch.setattr(cluster, "_WORKERLESS_S", 1)
+    monkeypatch.setattr(run, "_WORKERLESS_S", 1)
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL"
     ) as last:
@@ -145,7 +147,7 @@ def test_so_is_one_whose_last_worker_leaves(monkeypatch, tmp_path):
                 last.scale(0)
 
         paths = [tmp_path / str(n) for n in range(9)]
-        coming = outcomes_on(last.scheduler_address, paths, Options(), leave, takes_long)
+        coming = analyze_on_cluster(last.scheduler_address, paths, Options(), leave, takes_long)
         with pytest.raises(OptionError, match="has had no worker"):
             list(coming)
 
@@ -167,5 +169,5 @@ def test_an_address_without_a_cluster_is_said_in_a_line(exports, tmp_path, monke
     (tmp_path / "scheduler.json").write_text('{"address": "tcp://127.0.0.1:1"}')
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionError, match=said) as told:
-        analyzed_job(exports, Options(), silent, dask=named)
+        analyze_job(exports, Options(), silent, dask=named)
     assert "\n" not in str(told.value)

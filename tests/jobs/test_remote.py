@@ -11,12 +11,12 @@ import fsspec
 import pytest
 
 from tests.jobs.simulated import RANKS
-from wallscope.cache import Cache
+from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.jobs import remote
-from wallscope.jobs.inputs import exports_of, is_many
-from wallscope.jobs.joining import analyzed_job
-from wallscope.jobs.remote import Url, fetched, source_of
+from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.jobs.merge import analyze_job
+from wallscope.jobs.remote import Url, fetch_source, parse_source
 from wallscope.model.options import Options
 from wallscope.render.document import document
 
@@ -46,7 +46,7 @@ def memory(job_folder):
 
 @pytest.fixture(scope="module")
 def expected(job_folder):
-    return document(analyzed_job(exports_of([job_folder]), Options(), silent).analysis)
+    return document(analyze_job(find_exports([job_folder]), Options(), silent).analysis)
 
 
 @pytest.mark.parametrize("named", ["memory://runs", "memory://runs/", "memory://runs/run_rank*.sqlite"])
@@ -54,7 +54,7 @@ def test_folders_and_patterns_of_urls_stand_for_their_exports(memory, named):
     memory.pipe_file("/runs/notes.txt", b"")
 
     assert is_many([Url(named)])
-    assert [str(url) for url in exports_of([Url(named)])] == [
+    assert [str(url) for url in find_exports([Url(named)])] == [
         f"memory://runs/run_rank{rank}.sqlite" for rank in range(RANKS)
     ]
 
@@ -66,7 +66,7 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
     def watched(_):
         sizes.append(len(list(scratch.iterdir())))
 
-    found = analyzed_job(exports_of([Url("memory://runs")]), Options(), watched).analysis
+    found = analyze_job(find_exports([Url("memory://runs")]), Options(), watched).analysis
 
     assert document(found) == expected
     assert list(scratch.iterdir()) == []
@@ -74,8 +74,8 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
 
 
 def test_processes_fetch_for_themselves(job_folder, expected):
-    found = analyzed_job(
-        exports_of([Url(f"simplecache::file://{job_folder}")]), Options(), silent, jobs=2
+    found = analyze_job(
+        find_exports([Url(f"simplecache::file://{job_folder}")]), Options(), silent, jobs=2
     ).analysis
 
     assert document(found) == expected
@@ -83,8 +83,8 @@ def test_processes_fetch_for_themselves(job_folder, expected):
 
 def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypatch):
     cache = Cache(tmp_path / "kept")
-    exports = exports_of([Url("memory://runs")])
-    analyzed_job(exports[:3], Options(), silent, cache=cache)
+    exports = find_exports([Url("memory://runs")])
+    analyze_job(exports[:3], Options(), silent, cache=cache)
     copied = []
     get_file = type(memory).get_file
 
@@ -93,17 +93,17 @@ def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypat
         return get_file(system, path, *rest)
 
     monkeypatch.setattr(type(memory), "get_file", noted)
-    found = analyzed_job(exports, Options(), silent, cache=cache).analysis
+    found = analyze_job(exports, Options(), silent, cache=cache).analysis
 
     assert copied == ["run_rank3.sqlite"]
     assert document(found) == expected
 
 
 def test_another_content_is_fetched_again(memory):
-    before = remote.version_of(Url("memory://runs/run_rank0.sqlite"))
+    before = remote.url_version(Url("memory://runs/run_rank0.sqlite"))
     memory.pipe_file("/runs/run_rank0.sqlite", b"x")
 
-    assert remote.version_of(Url("memory://runs/run_rank0.sqlite")) != before
+    assert remote.url_version(Url("memory://runs/run_rank0.sqlite")) != before
 
 
 @pytest.mark.usefixtures("memory")
@@ -132,7 +132,7 @@ def test_the_command_line_and_the_api_take_urls(called, expected, tmp_path):
 @pytest.mark.usefixtures("memory")
 def test_what_cannot_be_fetched_is_said_in_a_line(named, said):
     with pytest.raises(InputError, match=rf"^{named.replace('*', '.')} — {said}") as told:
-        analyzed_job(exports_of([Url(named)]), Options(), silent)
+        analyze_job(find_exports([Url(named)]), Options(), silent)
     assert "\n" not in str(told.value)
 
 
@@ -142,13 +142,13 @@ def test_an_error_that_only_names_the_url_is_told_by_what_it_came_of(memory, mon
 
     monkeypatch.setattr(type(memory), "info", refused)
     with pytest.raises(InputError, match=r"cannot be read: Connection refused — check the URL"):
-        analyzed_job([Url("memory://runs/a.sqlite")], Options(), silent)
+        analyze_job([Url("memory://runs/a.sqlite")], Options(), silent)
 
 
 def test_what_is_wrong_with_a_copy_is_said_of_its_url(memory, scratch):
     memory.pipe_file("/runs/cut.sqlite", memory.cat_file("/runs/run_rank0.sqlite")[:9_000])
     with pytest.raises(InputError, match=r"^memory://runs/cut.sqlite — is truncated: ") as told:
-        analyzed_job([Url("memory://runs/cut.sqlite")], Options(), silent)
+        analyze_job([Url("memory://runs/cut.sqlite")], Options(), silent)
 
     assert str(scratch) not in str(told.value)
 
@@ -158,7 +158,7 @@ def test_what_has_no_room_is_refused_before_it_is_fetched(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     with (
         pytest.raises(InputError, match=r"takes .* as long as it is read, 10 B are left .* or set TMPDIR"),
-        fetched(Url("memory://runs/run_rank0.sqlite")),
+        fetch_source(Url("memory://runs/run_rank0.sqlite")),
     ):
         pass
 
@@ -169,10 +169,10 @@ def test_what_a_killed_process_left_is_removed_and_what_is_held_stays(scratch):
     for folder in (left, mine):
         folder.mkdir()
         (folder / "run.sqlite").touch()
-    with fetched(Url("memory://runs/run_rank0.sqlite")) as held:
+    with fetch_source(Url("memory://runs/run_rank0.sqlite")) as held:
         for folder in (left, mine, held.parent):
             os.utime(folder, (time.time() - 3_600,) * 2)
-        with fetched(Url("memory://runs/run_rank1.sqlite")):
+        with fetch_source(Url("memory://runs/run_rank1.sqlite")):
             assert held.exists()
             assert not left.exists()
             assert (mine / "run.sqlite").exists()
@@ -191,5 +191,5 @@ def test_secrets_of_a_url_are_not_shown(named, shown):
 
 
 def test_local_urls_are_paths():
-    assert source_of("file:///a/b.sqlite") == Path("/a/b.sqlite")
-    assert source_of("a/b.sqlite") == Path("a/b.sqlite")
+    assert parse_source("file:///a/b.sqlite") == Path("/a/b.sqlite")
+    assert parse_source("a/b.sqlite") == Path("a/b.sqlite")

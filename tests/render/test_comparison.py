@@ -6,9 +6,10 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from tests.compare.test_comparing import steps
+from tests.compare.test_compare import steps
 from tests.profile.random_profiles import OPERATIONS, profile_of, work
-from wallscope.compare import Asked, Side, compared, gate_of
+from wallscope.compare.compare import CompareOptions, Side, compare_sides
+from wallscope.compare.gates import parse_gate
 from wallscope.render.document import document
 from wallscope.shipped import report
 from wallscope.views.comparison import comparison_markdown, comparison_summary
@@ -20,20 +21,20 @@ HOSTILE = "kern</details>|<img src=x>@all\x1b[31m`"
 @pytest.fixture(scope="module")
 def slower():
     hostile = (*OPERATIONS[:5], ("", "elementwise", HOSTILE, None, None, None, "compute/elementwise"))
-    gates = (gate_of("step>3%"), gate_of("communication>50%"))
-    return compared(
+    gates = (parse_gate("step>3%"), parse_gate("communication>50%"))
+    return compare_sides(
         Side("base.json", ((profile_of("a", steps(20)),),)),
         Side("head.json", ((profile_of("b", steps(20, 1.1, seed=2), operations=hostile),),)),
-        Asked(gates=gates),
+        CompareOptions(gates=gates),
     )
 
 
 @pytest.fixture(scope="module")
 def unlike():
-    return compared(
+    return compare_sides(
         Side("a", ((profile_of("a", steps(9)),),)),
         Side("b", ((profile_of("b", steps(9), work(gpu="NVIDIA A100")),),)),
-        Asked(),
+        CompareOptions(),
     )
 
 

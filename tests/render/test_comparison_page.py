@@ -7,23 +7,24 @@ from html import unescape
 import polars as pl
 import pytest
 
-from tests.compare.test_comparing import steps
+from tests.compare.test_compare import steps
 from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
-from wallscope.compare import Asked, Side, compared, comparison_report, gate_of
+from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
+from wallscope.compare.gates import parse_gate
 from wallscope.model.kinds import Wall
 from wallscope.render.document import document
 from wallscope.views.comparison import comparison_page
 
-GATES = (gate_of("step>3%"), gate_of("communication>50%"))
+GATES = (parse_gate("step>3%"), parse_gate("communication>50%"))
 
 
 def reported(base, head, asked=None, names=("base.json", "head.json")):
     """The report on two sides, each given by its runs."""
     sides = [Side(name, runs) for name, runs in zip(names, (base, head), strict=True)]
-    asked = asked or Asked()
-    return comparison_report(compared(*sides, asked), *sides, asked.rank)
+    asked = asked or CompareOptions()
+    return comparison_report(compare_sides(*sides, asked), *sides, asked.rank)
 
 
 def one(fingerprint, *arguments, **options):
@@ -32,13 +33,13 @@ def one(fingerprint, *arguments, **options):
 
 @pytest.fixture(scope="module")
 def slower():
-    return reported(one("a", steps(20)), one("b", steps(20, 1.1, seed=2)), Asked(gates=GATES))
+    return reported(one("a", steps(20)), one("b", steps(20, 1.1, seed=2)), CompareOptions(gates=GATES))
 
 
 @pytest.fixture(scope="module")
 def hostile():
     named = (*OPERATIONS[:5], (HOSTILE, "elementwise", HOSTILE, None, None, None, "compute/elementwise"))
-    asked = Asked(gates=GATES)
+    asked = CompareOptions(gates=GATES)
     return reported(
         one("a", steps(20)), one("b", steps(20, 1.1, seed=2), operations=named), asked, (HOSTILE, HOSTILE)
     )

@@ -5,7 +5,7 @@ import pytest
 from tests.profile.random_profiles import OPERATIONS
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import GATES, HOSTILE, one, reported, steps
-from wallscope.compare import Asked
+from wallscope.compare.compare import CompareOptions
 from wallscope.views.comparison import comparison_page
 
 pytestmark = needs_chromium
@@ -17,7 +17,7 @@ def file(tmp_path_factory):
     named = (*OPERATIONS[:5], (name, "elementwise", name, None, None, None, "compute/elementwise"))
     head = one("b", steps(20, 1.1, seed=2), operations=named)
     path = tmp_path_factory.mktemp("browser") / "diff.html"
-    report = reported(one("a", steps(20)), head, Asked(gates=GATES), (name, "head.json"))
+    report = reported(one("a", steps(20)), head, CompareOptions(gates=GATES), (name, "head.json"))
     path.write_text(comparison_page(report), encoding="utf-8")
     return path
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.compare.test_comparing import steps
+from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of
 from wallscope.errors import StoreError
 from wallscope.model import record as nouns

@@ -123,14 +123,14 @@ def analyze(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
-    from wallscope.answers import answer_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs.remote import answer_to, fetched, source_of  # noqa: PLC0415  # same
+    from wallscope.cache.answers import build_answer  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.remote import fetch_source, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.views.summary import summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
-    sources = tuple(map(source_of, files))
+    sources = tuple(map(parse_source, files))
     outputs.check(inputs=(*(source for source in sources if isinstance(source, Path)), kernels, config))
     check_one_way(jobs, dask)
     limits = read_gates(fail_on)
@@ -155,13 +155,13 @@ def analyze(  # noqa: PLR0913  # options are parameters
         if outputs.are_of_parts:
             from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
-            with fetched(source) as file:
+            with fetch_source(source) as file:
                 made = accounted(file, options, progress)
                 outputs.write_parts(made, progress)
-                found = answer_of(made, progress, with_page=html is not None)
+                found = build_answer(made, progress, with_page=html is not None)
         else:
             cache = cache_of(refused=no_cache)
-            found = answer_to(source, options, progress, cache, with_page=html is not None)
+            found = load_or_analyze_source(source, options, progress, cache, with_page=html is not None)
     outputs.write(found)
     if not outputs.takes_standard_output:
         print_out(summary(found.analysis))

@@ -11,7 +11,7 @@ from wallscope.cli.output import print_out
 from wallscope.cli.progress import reported, talkative
 
 if TYPE_CHECKING:
-    from wallscope.cache import Cache
+    from wallscope.cache_folder import Cache
     from wallscope.model.capture import Finding, Progress
 
 
@@ -40,14 +40,14 @@ def capture_help(
 
 def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":
     """What limits an export; also of one that holds nothing to analyse."""
-    from wallscope.answers import answered  # noqa: PLC0415  # keeps --help fast
+    from wallscope.cache.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
     from wallscope.errors import NothingToAnalyzeError  # noqa: PLC0415
     from wallscope.model.capture import Finding, Severity  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.nsys import read_contents  # noqa: PLC0415
 
     try:
-        return answered(file, Options(), progress, cache).analysis.capture.findings
+        return load_or_analyze(file, Options(), progress, cache).analysis.capture.findings
     except NothingToAnalyzeError:
         nothing = Finding(
             "no-device-operations", Severity.ERROR, "It holds no device operation of usable time."

@@ -58,7 +58,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
-    from wallscope.compare import Asked, Side, check_gated, compared  # noqa: PLC0415
+    from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import document  # noqa: PLC0415
     from wallscope.sides import captures, runs_of  # noqa: PLC0415
@@ -66,7 +66,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     from wallscope.views.comparison import comparison_markdown, comparison_summary  # noqa: PLC0415
 
     talkative(verbose=verbose)
-    asked = Asked(
+    asked = CompareOptions(
         rank=rank, margin_ratio=_margin(margin), overridden=override, gates=read_gates(fail_on, gates)
     )
     commits = range_of(base) if head is None else None
@@ -91,13 +91,13 @@ def diff(  # noqa: PLR0913  # options are parameters
                 for text, paths in zip(ends, named, strict=True)
             ]
             sides = (read[0], read[1])
-        found = compared(*sides, asked)
+        found = compare_sides(*sides, asked)
     if json is not None:
         write_whole(json, document.document(found))
     if markdown is not None:
         write_whole(markdown, comparison_markdown(found))
     if html is not None:
-        from wallscope.compare import comparison_report  # noqa: PLC0415  # only the page needs it
+        from wallscope.compare.compare import comparison_report  # noqa: PLC0415  # only the page needs it
         from wallscope.views.comparison import comparison_page  # noqa: PLC0415
 
         write_whole(html, comparison_page(comparison_report(found, *sides, asked.rank)))
@@ -105,7 +105,7 @@ def diff(  # noqa: PLR0913  # options are parameters
         write_whole(junit, xml.junit(found))
     if "-" not in {str(json), str(markdown), str(html), str(junit)}:
         print_out(comparison_summary(found))
-    check_gated(found, asked.gates)
+    require_comparable(found, asked.gates)
     fail(found.gates)
 
 

@@ -10,7 +10,7 @@ from wallscope.errors import OptionError
 from wallscope.render.foreign import visible
 
 if TYPE_CHECKING:
-    from wallscope.compare import Gate
+    from wallscope.compare.gates import Gate
     from wallscope.model.analysis import Analysis
     from wallscope.model.comparison import GateResult
 
@@ -36,7 +36,7 @@ def read_gates(texts: list[str] | None, file: Path | None = None) -> "tuple[Gate
     """
     if not texts and file is None:
         return ()
-    from wallscope.compare import gate_of  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.gates import parse_gate  # noqa: PLC0415  # keeps --help fast
 
     lines: list[str] = []
     if file is not None:
@@ -46,7 +46,7 @@ def read_gates(texts: list[str] | None, file: Path | None = None) -> "tuple[Gate
             raise OptionError(
                 f"--gates {file} — cannot be read — give a text file of one gate a line"
             ) from error
-    return tuple(gate_of(text) for text in (*(texts or []), *filter(None, lines)))
+    return tuple(parse_gate(text) for text in (*(texts or []), *filter(None, lines)))
 
 
 def fail(found: "tuple[GateResult, ...]") -> None:
@@ -66,6 +66,6 @@ def judge(gates: "tuple[Gate, ...]", analysis: "Analysis") -> None:
     """
     if not gates:
         return
-    from wallscope.compare import shares  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.gates import evaluate_gates_alone  # noqa: PLC0415  # keeps --help fast
 
-    fail(shares(gates, analysis))
+    fail(evaluate_gates_alone(gates, analysis))

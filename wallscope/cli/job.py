@@ -12,7 +12,7 @@ from wallscope.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wallscope.cache import Cache
+    from wallscope.cache_folder import Cache
     from wallscope.jobs.remote import Source
     from wallscope.model.analysis import Analysis
     from wallscope.model.options import Options
@@ -74,15 +74,15 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     Raises:
         WallscopeError: no export is meant, or one cannot be analysed.
     """
-    from wallscope.answers import Answer  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs.inputs import exports_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs.joining import analyzed_job  # noqa: PLC0415
+    from wallscope.cache.answers import Answer  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.merge import analyze_job  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.views.summary import summary  # noqa: PLC0415
 
     with reported() as progress:
-        exports = exports_of(files)
-        job = analyzed_job(
+        exports = find_exports(files)
+        job = analyze_job(
             exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
         page = outputs.write_parts_of_job(job, progress)

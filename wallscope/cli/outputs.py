@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wallscope.analysis import Accounted
-    from wallscope.answers import Answer
-    from wallscope.jobs.joining import JobAnswer
+    from wallscope.cache.answers import Answer
+    from wallscope.jobs.merge import JobAnswer
     from wallscope.model.capture import Progress
     from wallscope.model.trace import Track
     from wallscope.render.exported import Format
@@ -156,12 +156,12 @@ class Outputs:
         """
         if not self.are_of_parts and self.html is None:
             return None
-        from wallscope.jobs.reporting import job_report, tables_of  # noqa: PLC0415  # when asked for
+        from wallscope.jobs.merge import job_report, list_job_tables  # noqa: PLC0415  # when asked for
         from wallscope.ranks.tables import earliest_ns, job_tracks  # noqa: PLC0415  # same
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
         from wallscope.views.page import page  # noqa: PLC0415  # same
 
-        tables, frame = tables_of(job.analysis, job.known)
+        tables, frame = list_job_tables(job.analysis, job.known)
         source = f"{len(job.analysis.inputs)} exports"
         writer = partial(write_tables, source=source, frame=frame, tables=tables)
         wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))

@@ -89,8 +89,8 @@ def record(  # noqa: PLR0913  # options are parameters
 def _record(
     run: "tuple[Profile, ...]", commit: str, labels: dict[str, str], origin: str | None
 ) -> "tuple[Record, dict[str, PackedProfile]]":
-    from wallscope.compare import configuration_of  # noqa: PLC0415  # keeps --help fast
-    from wallscope.compare.typical import deciding, typical_step  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.comparability import describe_configuration  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.typical_steps import deciding_steps, typical_step  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.kinds import Wall  # noqa: PLC0415
     from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
     from wallscope.profile.codec import pack_profile  # noqa: PLC0415
@@ -111,7 +111,7 @@ def _record(
             work.unit,
             work.name,
             labels,
-            configuration_of(work, speaking),
+            describe_configuration(work, speaking),
         ),
         recorded_utc_ns=time.time_ns(),
         ranks=tuple(
@@ -120,7 +120,7 @@ def _record(
                 device=profile.header.device,
                 object=object_name(stored),
                 typical_ns=step.step_ns,
-                steps=len(deciding(profile)),
+                steps=len(deciding_steps(profile)),
                 causes=dict(sorted(step.causes.items())),
             )
             for profile, stored, step in zip(run, objects, steps, strict=True)

@@ -13,7 +13,7 @@ from wallscope.errors import OptionError, StoreError
 from wallscope.render.foreign import visible
 
 if TYPE_CHECKING:
-    from wallscope.compare import Side
+    from wallscope.compare.compare import Side
     from wallscope.model.record import Record, Testbed
     from wallscope.store import Store
 
@@ -139,7 +139,8 @@ def _side(
     testbed: "Testbed",
     every: "tuple[Record, ...]",
 ) -> "Side":
-    from wallscope.compare import Noise, Side  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.compare import Side  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.confidence import Noise  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile.codec import unpack_profile  # noqa: PLC0415
     from wallscope.store import run_noise  # noqa: PLC0415
 

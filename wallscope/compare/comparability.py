@@ -1,23 +1,29 @@
-"""Whether two sides can be compared at all, and what was tuned between them."""
+"""Whether two sides can be compared: what differs between them, and communication split alike on both."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
-from wallscope.compare.typical import Key, TypicalStep
+import polars as pl
+
+from wallscope.compare.typical_steps import Key, TypicalStep
+from wallscope.errors import ComparisonError
+from wallscope.model.catalogue import UNSPLIT, is_part, undivided
 from wallscope.model.comparison import Mismatch, MismatchSeverity
-from wallscope.model.profile import Work
-from wallscope.thresholds import LIKE_WORK_SHARE, OTHER_WORK_SHARE
+from wallscope.model.profile import Profile, Work
+from wallscope.profile.merge import join_split_causes
+from wallscope.thresholds import LIKE_WORK_SHARE, OTHER_WORK_SHARE, UNTOLD_PART_SHARE
 
 _UNKNOWN = "unknown"
 HIDDEN = "hidden in CUDA graphs"
 _SHOWN_CATEGORIES = 4
 
 
-def mismatches(
+def find_mismatches(
     base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep], *, is_same: bool
 ) -> tuple[Mismatch, ...]:
-    """What differs between the sides: what forbids a verdict first, then what was tuned, then notes.
+    """Return what differs between the sides: what forbids a verdict first, then what was tuned, then notes.
 
     Of unknown work is a side without steps, and one whose steps hold other kernels than those of the other
     without a word about tokens.
@@ -74,7 +80,7 @@ def _tuning(base: Work, head: Work) -> Iterator[Mismatch]:
 
 
 def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
-    """Every declared setting that differs; one that only one side declares is unknown on the other."""
+    """Yield every declared setting that differs; one that only one side declares is unknown on the other."""
     if bool(base) != bool(head):
         known = ["declared" if side else _UNKNOWN for side in (base, head)]
         yield Mismatch("run configuration", known[0], known[1], "note")
@@ -85,8 +91,8 @@ def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
             yield Mismatch(key, ours, theirs, "changed")
 
 
-def configuration_of(work: Work, step: TypicalStep) -> dict[str, str]:
-    """How a run was tuned, as far as its capture and its declared configuration tell, by name."""
+def describe_configuration(work: Work, step: TypicalStep) -> dict[str, str]:
+    """Return how a run was tuned, as far as its capture and its declared configuration tell, by name."""
     seen = {
         "CUDA graphs": str(work.graphs),
         "precision of matrix multiplication": _precision(step),
@@ -101,23 +107,23 @@ def configuration_of(work: Work, step: TypicalStep) -> dict[str, str]:
 
 
 def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> Iterator[Mismatch]:
-    for what, told in (("precision of matrix multiplication", _precision), ("EP transport", _transport)):
-        sides = [told(step) or (HIDDEN if is_opaque(step) else "none") for _, step in (base, head)]
+    for what, value_of in (("precision of matrix multiplication", _precision), ("EP transport", _transport)):
+        sides = [value_of(step) or (HIDDEN if is_opaque(step) else "none") for _, step in (base, head)]
         if sides[0] != sides[1] and set(sides) != {"none", HIDDEN}:
             yield Mismatch(what, sides[0], sides[1], "changed")
     counts = [_compute_counts(side[1]) for side in (base, head)]
-    alike = _alike(*counts)
+    alike = _common_shares(*counts)
     if alike >= LIKE_WORK_SHARE:
         return
     has_tokens = None not in {base[0].tokens_per_step, head[0].tokens_per_step}
     is_tuned = base[0].graphs != head[0].graphs
     is_other = alike < OTHER_WORK_SHARE and not has_tokens and not is_tuned
     severity: MismatchSeverity = "incomparable" if is_other else "changed"
-    yield Mismatch("kernels of the step", _spelled(counts[0]), _spelled(counts[1]), severity)
+    yield Mismatch("kernels of the step", _counts_as_text(counts[0]), _counts_as_text(counts[1]), severity)
 
 
-def _alike(base: dict[str, Fraction], head: dict[str, Fraction]) -> float:
-    """How much of the compute kernels both sides have in common, by category: 1 is all."""
+def _common_shares(base: dict[str, Fraction], head: dict[str, Fraction]) -> float:
+    """Return how much of the compute kernels both sides have in common, by category: 1 is all."""
     names = base.keys() | head.keys()
     both = sum(max(base.get(name, Fraction()), head.get(name, Fraction())) for name in names)
     common = sum(min(base.get(name, Fraction()), head.get(name, Fraction())) for name in names)
@@ -132,13 +138,13 @@ def _compute_counts(step: TypicalStep) -> dict[str, Fraction]:
     return counts
 
 
-def _spelled(counts: dict[str, Fraction]) -> str:
+def _counts_as_text(counts: dict[str, Fraction]) -> str:
     largest = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:_SHOWN_CATEGORIES]
     return ", ".join(f"{float(count):.0f} {category}" for category, count in largest) or "none"
 
 
 def _precision(step: TypicalStep) -> str:
-    """The precision in which most matrix multiplication runs, by work."""
+    """Return the precision in which most matrix multiplication runs, by work."""
     return _most(step, lambda key: None if key.precision == "unknown" else key.precision)
 
 
@@ -147,14 +153,70 @@ def _transport(step: TypicalStep) -> str:
 
 
 def is_opaque(step: TypicalStep) -> bool:
-    """Whether kernels of the step are hidden in CUDA graphs that were traced as a whole."""
+    """Return whether kernels of the step are hidden in CUDA graphs that were traced as a whole."""
     return any(cause.startswith("unattributed/opaque-graph") for cause in step.causes)
 
 
-def _most(step: TypicalStep, told: Callable[[Key], str | None]) -> str:
+def _most(step: TypicalStep, value_of: Callable[[Key], str | None]) -> str:
     sums: dict[str, Fraction] = defaultdict(Fraction)
     for key, ran in step.ran.items():
-        name = told(key)
+        name = value_of(key)
         if name is not None:
             sums[name] += ran.work_ns
     return max(sorted(sums), key=lambda name: sums[name]) if sums else ""
+
+
+_SPLIT, _NOT_SPLIT = "told from moving", "not told from moving"
+
+Profiles = tuple[Profile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedParts:
+    """The profiles of both sides with communication split alike, and which side did not split some."""
+
+    base: Profiles
+    head: Profiles
+    mismatches: tuple[Mismatch, ...]
+
+
+def align_parts(base: Profiles, head: Profiles, gated: Sequence[str]) -> AlignedParts:
+    """Both sides with the communication of an axis as one where a side leaves over 5 % of it undivided.
+
+    So it is where a gate asks for it as one.
+
+    Raises:
+        ComparisonError: a gate asks for a part that a side does not split.
+    """
+    shares = [_left_shares(side) for side in (base, head)]
+    divided = {name for side in shares for name, left in side.items() if left < 1}
+    untold = {name for name in divided for side in shares if side.get(name, 0.0) > UNTOLD_PART_SHARE}
+    for name in gated:
+        if is_part(name) and undivided(name) in untold:
+            raise ComparisonError(
+                f"--fail-on {name} — a side does not tell waiting from moving — gate {undivided(name)}, or"
+                " give the exports of all ranks on both sides"
+            )
+    whole = untold | (divided & set(gated))
+    if not whole:
+        return AlignedParts(base, head, ())
+    texts = [
+        _NOT_SPLIT if any(side.get(name, 0.0) > UNTOLD_PART_SHARE for name in untold) else _SPLIT
+        for side in shares
+    ]
+    found = (Mismatch("waiting for peers", texts[0], texts[1], "note"),) if untold else ()
+    ours, theirs = (tuple(join_split_causes(one, whole) for one in side) for side in (base, head))
+    return AlignedParts(ours, theirs, found)
+
+
+def _left_shares(profiles: Iterable[Profile]) -> dict[str, float]:
+    """Return the share of the communication of each axis, named as one, that is not divided into parts."""
+    sums: dict[str, int] = defaultdict(int)
+    left: dict[str, int] = defaultdict(int)
+    for profile in profiles:
+        own = profile.causes.filter(pl.col("cause").str.starts_with("communication/"))
+        for cause, ns in own.group_by("cause").agg(pl.col("ns").sum()).iter_rows():
+            if is_part(cause) or cause.endswith(f"/{UNSPLIT}"):
+                sums[undivided(cause)] += ns
+                left[undivided(cause)] += ns if not is_part(cause) else 0
+    return {name: left[name] / ns for name, ns in sums.items() if ns}

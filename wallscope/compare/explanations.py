@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from wallscope.compare.comparability import HIDDEN, is_opaque
-from wallscope.compare.typical import Key, TypicalStep
+from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.model.comparison import CommunicationChange, Explanation, Mismatch, StepChange
 from wallscope.thresholds import (
     EXPLAINED_SHARE,
@@ -21,14 +21,14 @@ _OVERLAPPED_PATH = "layer_#f-layer_#b"
 _LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4", "int8")
 
 
-def explanations(
+def explain_changes(
     base: TypicalStep,
     head: TypicalStep,
     traffic: Sequence[CommunicationChange],
     found: Sequence[Mismatch],
     step: StepChange,
 ) -> tuple[Explanation, ...]:
-    """What is recognised, fixes before the rest, each by the size of its change; nothing of like sides."""
+    """Return what is recognized, fixes first, each by the size of its change; nothing of like sides."""
     opaque = [*_opaque(base, head)]
     fixes = [
         *_overlap(base, head, traffic),
@@ -50,11 +50,11 @@ def _opaque(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     if is_opaque(base) == is_opaque(head):
         return
     side = "head" if is_opaque(head) else "base"
-    said = (
+    text = (
         f"Kernels of {side} are hidden in CUDA graphs traced as a whole, so the step can be compared and its"
         " walls cannot: capture both with --cuda-graph-trace=node"
     )
-    yield Explanation("opaque-graphs", said, None)
+    yield Explanation("opaque-graphs", text, None)
 
 
 def _overlap(
@@ -66,16 +66,16 @@ def _overlap(
         if abs(row.head_hidden_share - row.base_hidden_share) < HIDDEN_CHANGE_SHARE:
             continue
         is_lost = row.head_hidden_share < row.base_hidden_share
-        said = (
+        text = (
             f"{row.axis} communication is hidden {'less' if is_lost else 'more'}:"
             f" {percent(row.base_hidden_share)} of it in base, {percent(row.head_hidden_share)} in head"
         )
         gone = [side for side in (base, head) if not _has_path(side, _OVERLAPPED_PATH)]
         if row.axis == "ep" and len(gone) == 1:
             side = "head" if gone[0] is head else "base"
-            said += f"; {side} has no {_OVERLAPPED_PATH} ranges, so EP overlap is off there"
+            text += f"; {side} has no {_OVERLAPPED_PATH} ranges, so EP overlap is off there"
         code = f"{row.axis}-overlap-{'lost' if is_lost else 'gained'}"
-        yield Explanation(code, said, row.delta_ns)
+        yield Explanation(code, text, row.delta_ns)
 
 
 def _has_path(step: TypicalStep, part: str) -> bool:
@@ -88,10 +88,10 @@ def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> 
             is_gone = entry.head == "none"
             side = "base" if is_gone else "head"
             delta_ns = _sum(head, _is_launching) - _sum(base, _is_launching)
-            said = f"CUDA graphs are in {side} alone"
+            text = f"CUDA graphs are in {side} alone"
             if delta_ns:
-                said += "; this is the change of launching on the host"
-            yield Explanation(f"cuda-graphs-{'gone' if is_gone else 'new'}", said, delta_ns or None)
+                text += "; this is the change of launching on the host"
+            yield Explanation(f"cuda-graphs-{'gone' if is_gone else 'new'}", text, delta_ns or None)
 
 
 def _is_launching(cause: str, _: Key) -> bool:
@@ -115,11 +115,11 @@ def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
             }
         )
         if gone and more > MORE_KERNELS_RATIO * fewer:
-            said = (
+            text = (
                 f"{plural(len(gone), 'fused kernel')} in {side} alone ({gone[0][:60]}), and"
                 f" {float(fewer):.0f} elementwise kernels a step there, {float(more):.0f} on the other side"
             )
-            yield Explanation(code, said, delta_ns)
+            yield Explanation(code, text, delta_ns)
 
 
 def _is_elementwise(cause: str, _: Key) -> bool:
@@ -147,8 +147,8 @@ def _transport(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) 
     for entry in found:
         if entry.what == "EP transport" and HIDDEN not in {entry.base, entry.head}:
             delta_ns = _sum(head, _is_dispatching) - _sum(base, _is_dispatching)
-            said = f"The token dispatcher went from {entry.base} to {entry.head}"
-            yield Explanation("dispatcher-changed", said, delta_ns)
+            text = f"The token dispatcher went from {entry.base} to {entry.head}"
+            yield Explanation("dispatcher-changed", text, delta_ns)
 
 
 def _is_dispatching(cause: str, _: Key) -> bool:
@@ -164,8 +164,8 @@ def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         delta_ns = head.causes.get(cause, 0) - base.causes.get(cause, 0)
         if abs(delta_ns) >= EXPLAINED_SHARE * base.step_ns:
             side = "head" if delta_ns > 0 else "base"
-            said = f"{cause.rpartition('/')[2]} leaves the device without work in {side} alone"
-            yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", said, delta_ns)
+            text = f"{cause.rpartition('/')[2]} leaves the device without work in {side} alone"
+            yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", text, delta_ns)
 
 
 def _volume(traffic: Sequence[CommunicationChange]) -> Iterator[Explanation]:
@@ -174,8 +174,8 @@ def _volume(traffic: Sequence[CommunicationChange]) -> Iterator[Explanation]:
             continue
         ratio = row.head_bytes / row.base_bytes
         if max(ratio, 1 / ratio) > MORE_VOLUME_RATIO:
-            said = f"{row.axis} communication moves {ratio:.2f}x the bytes of base"
-            yield Explanation(f"{row.axis}-volume", said, row.delta_ns)
+            text = f"{row.axis} communication moves {ratio:.2f}x the bytes of base"
+            yield Explanation(f"{row.axis}-volume", text, row.delta_ns)
 
 
 def _slow_steps(step: StepChange) -> Iterator[Explanation]:
@@ -184,11 +184,11 @@ def _slow_steps(step: StepChange) -> Iterator[Explanation]:
     more = abs(step.head_slow_steps - step.base_slow_steps)
     if abs(shares[1] - shares[0]) < MORE_SLOW_STEPS_SHARE or more < MORE_SLOW_STEPS_COUNT:
         return
-    said = (
+    text = (
         f"Slow steps (over 1.25x the median): {step.base_slow_steps} of {step.base_steps} in base,"
         f" {step.head_slow_steps} of {step.head_steps} in head; the typical step leaves them out"
     )
-    yield Explanation("slow-steps", said, step.head_mean_ns - step.base_mean_ns)
+    yield Explanation("slow-steps", text, step.head_mean_ns - step.base_mean_ns)
 
 
 def _count(step: TypicalStep, is_meant: Callable[[Key], bool]) -> Fraction:

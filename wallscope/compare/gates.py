@@ -25,19 +25,19 @@ class Gate:
     limit_ns: int | None = None
 
     def is_past(self, time_ns: int, step_ns: int) -> bool:
-        """Whether a time is past the limit."""
+        """Return whether a time is past the limit."""
         if self.share is not None:
             return time_ns > self.share * step_ns
         return self.limit_ns is not None and time_ns > self.limit_ns
 
 
-def gate_of(text: str) -> Gate:
-    """The gate that a user wrote.
+def parse_gate(text: str) -> Gate:
+    """Parse a gate as a user writes it.
 
     Raises:
         OptionError: it cannot be read, or names no wall or cause.
 
-    >>> gate_of("communication>5%").share, gate_of("host/framework > 2ms").limit_ns
+    >>> parse_gate("communication>5%").share, parse_gate("host/framework > 2ms").limit_ns
     (0.05, 2000000)
     """
     if text.strip() in _WORDS:
@@ -55,12 +55,12 @@ def gate_of(text: str) -> Gate:
     return Gate(text.strip(), name, limit_ns=round(float(number) * _UNITS_NS[unit]))
 
 
-def results(gates: tuple[Gate, ...], comparison: Comparison) -> tuple[GateResult, ...]:
-    """What became of each gate. A gate fails by an increase past its limit that is surely none by chance."""
-    return tuple(_result(gate, comparison) for gate in gates)
+def evaluate_gates(gates: tuple[Gate, ...], comparison: Comparison) -> tuple[GateResult, ...]:
+    """Return the result of each gate: it fails if an increase past its limit is statistically significant."""
+    return tuple(_evaluate(gate, comparison) for gate in gates)
 
 
-def _result(gate: Gate, comparison: Comparison) -> GateResult:
+def _evaluate(gate: Gate, comparison: Comparison) -> GateResult:
     step = comparison.step
     if gate.name in _WORDS:
         return GateResult(
@@ -90,14 +90,14 @@ def _result(gate: Gate, comparison: Comparison) -> GateResult:
 
 
 def _step_evidence(step: StepChange) -> str:
-    said = (
+    text = (
         f"step {duration(step.base_typical_ns)} → {duration(step.head_typical_ns)},"
         f" {signed_percent(step.ratio - 1)}"
     )
     if step.ratio_low is None or step.ratio_high is None:
-        return f"{said} (no interval)"
+        return f"{text} (no interval)"
     return (
-        f"{said} (95 % interval {signed_percent(step.ratio_low - 1)} … {signed_percent(step.ratio_high - 1)})"
+        f"{text} (95 % interval {signed_percent(step.ratio_low - 1)} … {signed_percent(step.ratio_high - 1)})"
     )
 
 
@@ -107,17 +107,17 @@ def _value(gate: Gate, time_ns: int, step: StepChange) -> float:
     return time_ns / step.base_typical_ns if step.base_typical_ns else 0.0
 
 
-def shares(gates: tuple[Gate, ...], analysis: Analysis) -> tuple[GateResult, ...]:
-    """What became of gates on one answer: limits on the typical step, and on what walls and causes own.
+def evaluate_gates_alone(gates: tuple[Gate, ...], analysis: Analysis) -> tuple[GateResult, ...]:
+    """Return the result of gates on one analysis: limits on the typical step, its walls and causes.
 
     Raises:
         OptionError: a gate asks for a verdict that only a comparison has, or for a share of the whole step.
     """
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    return tuple(_share(gate, rank) for gate in gates)
+    return tuple(_evaluate_alone(gate, rank) for gate in gates)
 
 
-def _share(gate: Gate, rank: Rank) -> GateResult:
+def _evaluate_alone(gate: Gate, rank: Rank) -> GateResult:
     if gate.name in _WORDS or (gate.name == "step" and gate.share is not None):
         raise OptionError(
             f"--fail-on {gate.text} — needs two sides to compare — gate a share or a time of one step, as"

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from wallscope.errors import InputError
 from wallscope.files import real
-from wallscope.jobs.remote import Source, Url, listed
+from wallscope.jobs.remote import Source, Url, list_files
 
 _EXPORTS = (".sqlite", ".sqlite3")
 _REPORTS = (".nsys-rep", ".qdrep")
@@ -18,7 +18,7 @@ _Entry = TypeVar("_Entry", Path, Url)
 
 
 def is_many(paths: Sequence[Source]) -> bool:
-    """Whether several exports are asked for: several paths, a folder of exports, a pattern, or answers."""
+    """Return whether several exports are asked for: several paths, a folder, a pattern, or answers."""
     (first, *others) = paths
     if others or first.suffix in _ANSWERS:
         return True
@@ -27,8 +27,8 @@ def is_many(paths: Sequence[Source]) -> bool:
     return _holds_exports(first) or _is_pattern(first)
 
 
-def exports_of(paths: Sequence[Source]) -> tuple[Source, ...]:
-    """The exports, in the order given; those of a folder or pattern by name, numbers by value.
+def find_exports(paths: Sequence[Source]) -> tuple[Source, ...]:
+    """Return the exports, in the order given; those of a folder or pattern by name, numbers by value.
 
     A folder stands for the exports in it; for the reports where it has none, and for the answers in JSON
     where it has neither. The same file given twice counts once.
@@ -38,16 +38,16 @@ def exports_of(paths: Sequence[Source]) -> tuple[Source, ...]:
     """
     found: dict[Source, Source] = {}
     for path in paths:
-        for export in _behind(path) if isinstance(path, Url) else _exports(path):
+        for export in _url_exports(path) if isinstance(path, Url) else _exports(path):
             found.setdefault(export if isinstance(export, Url) else real(export), export)
     return tuple(found.values())
 
 
-def _behind(url: Url) -> list[Url]:
-    """The exports that a URL means: itself, what fits its pattern, or what lies in its folder."""
+def _url_exports(url: Url) -> list[Url]:
+    """Return the exports that a URL means: itself, what fits its pattern, or what lies in its folder."""
     if _is_file(url):
         return [url]
-    entries = sorted(listed(url), key=_natural)
+    entries = sorted(list_files(url), key=_natural)
     if url.is_pattern and not entries:
         raise InputError(f"{url} — matches no file — check the pattern")
     found = entries if url.is_pattern else _first_kind(entries)
@@ -93,13 +93,13 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _first_kind(entries: Sequence[_Entry]) -> list[_Entry]:
-    """The exports; the reports where there are none, the answers where there are neither."""
+    """Return the exports; the reports where there are none, the answers where there are neither."""
     kinds = ([entry for entry in entries if entry.suffix in kind] for kind in (_EXPORTS, _REPORTS, _ANSWERS))
     return next((found for found in kinds if found), [])
 
 
 def _natural(path: Source) -> tuple[list[tuple[int, str]], str]:
-    """Names in order, the numbers in them by value.
+    """Return names in order, the numbers in them by value.
 
     >>> sorted([Path("r10.sqlite"), Path("r9.sqlite")], key=_natural)[0].name
     'r9.sqlite'

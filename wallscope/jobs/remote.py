@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wallscope.cache import Cache
+from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, WallscopeError
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
@@ -26,7 +26,7 @@ from wallscope.units import size
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-    from wallscope.answers import Answer
+    from wallscope.cache.answers import Answer
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
 _LOCAL = ("file://", "local://")
@@ -73,10 +73,10 @@ class Url:
 Source = Path | Url
 
 
-def source_of(named: str) -> Source:
-    """The file or URL that a user names.
+def parse_source(named: str) -> Source:
+    """Return the file or URL that a user names.
 
-    >>> source_of("file:///runs/a.sqlite"), source_of("s3://runs/a.sqlite").name
+    >>> parse_source("file:///runs/a.sqlite"), parse_source("s3://runs/a.sqlite").name
     (PosixPath('/runs/a.sqlite'), 'a.sqlite')
     """
     for scheme in _LOCAL:
@@ -85,14 +85,14 @@ def source_of(named: str) -> Source:
     return Url(named) if _URL.match(named) else Path(named)
 
 
-def listed(url: Url) -> tuple[Url, ...]:
-    """The files that a pattern of URLs means, or that lie in a folder, in no order.
+def list_files(url: Url) -> tuple[Url, ...]:
+    """Return the files that a pattern of URLs means, or that lie in a folder, in no order.
 
     Raises:
         InputError: it cannot be listed.
     """
-    with _told(url, "cannot be listed"):
-        system, root = _opened(url)
+    with _explain_errors(url, "cannot be listed"):
+        system, root = _open_url(url)
         found = system.glob(root) if url.is_pattern else system.ls(root, detail=False)
         text = url.text.rstrip("/")
         prefix = text.removesuffix(root) if text.endswith(root) else None
@@ -102,14 +102,14 @@ def listed(url: Url) -> tuple[Url, ...]:
         )
 
 
-def version_of(url: Url) -> list[str] | None:
-    """What tells this content of a URL from others; `None` where its plugin tells but the size.
+def url_version(url: Url) -> list[str] | None:
+    """Return what tells this content of a URL from others; `None` where its plugin tells but the size.
 
     Raises:
         InputError: it cannot be asked.
     """
-    with _told(url, "cannot be read"):
-        system, root = _opened(url)
+    with _explain_errors(url, "cannot be read"):
+        system, root = _open_url(url)
         system.invalidate_cache()
         told: dict[str, Any] = system.info(root)
     known = [f"{name}={told[name]}" for name in _VERSIONS if told.get(name) is not None]
@@ -117,8 +117,8 @@ def version_of(url: Url) -> list[str] | None:
 
 
 @contextmanager
-def fetched(source: Source) -> Iterator[Path]:
-    """The file itself, or a copy of what is behind a URL, which is removed in the end.
+def fetch_source(source: Source) -> Iterator[Path]:
+    """Yield the file itself, or a copy of what is behind a URL, which is removed in the end.
 
     Raises:
         InputError: it cannot be fetched whole, or there is no room for it.
@@ -142,34 +142,34 @@ def fetched(source: Source) -> Iterator[Path]:
             os.close(held)
 
 
-def answer_to(
+def load_or_analyze_source(
     source: Source, options: Options, progress: Progress, cache: Cache | None, *, with_page: bool = False
 ) -> "Answer":
-    """The answer for one export, wherever it is; it is fetched only if its answer is not kept.
+    """Return the answer for one export, wherever it is; it is fetched only if its answer is not kept.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    from wallscope.answers import answered, answered_copy  # noqa: PLC0415  # workers load it, not who starts them
-    from wallscope.answers.naming import name_of_version  # noqa: PLC0415  # same
+    from wallscope.cache.answers import load_or_analyze, load_or_analyze_copy  # noqa: PLC0415  # workers load it, not who starts them
+    from wallscope.cache.key import answer_key_of_version  # noqa: PLC0415  # same
 
     if isinstance(source, Path):
-        return answered(source, options, progress, cache, with_page=with_page)
+        return load_or_analyze(source, options, progress, cache, with_page=with_page)
 
     def name() -> str | None:
-        version = version_of(source)
-        return None if version is None else name_of_version(source.name, version, options)
+        version = url_version(source)
+        return None if version is None else answer_key_of_version(source.name, version, options)
 
     def copied() -> AbstractContextManager[Path]:
         progress(f"fetching {source.name}")
-        return fetched(source)
+        return fetch_source(source)
 
-    return answered_copy(name, copied, options, progress, cache, with_page=with_page)
+    return load_or_analyze_copy(name, copied, options, progress, cache, with_page=with_page)
 
 
 def _fetch(url: Url, copy: Path) -> None:
-    with _told(url, "cannot be read"):
-        system, root = _opened(url)
+    with _explain_errors(url, "cannot be read"):
+        system, root = _open_url(url)
         size_bytes = system.info(root).get("size")
         if size_bytes is not None:
             _check_room(url, copy.parent, int(size_bytes))
@@ -208,7 +208,7 @@ def _sweep(scratch: Path) -> None:
                 os.close(held)
 
 
-def _opened(url: Url) -> "tuple[AbstractFileSystem, str]":
+def _open_url(url: Url) -> "tuple[AbstractFileSystem, str]":
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
     except ImportError as error:
@@ -220,7 +220,7 @@ def _opened(url: Url) -> "tuple[AbstractFileSystem, str]":
 
 
 @contextmanager
-def _told(url: Url, what: str) -> Iterator[None]:
+def _explain_errors(url: Url, what: str) -> Iterator[None]:
     """Whatever a plugin raises, in a line."""
     try:
         yield
@@ -232,11 +232,11 @@ def _told(url: Url, what: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException, url: Url) -> str:
-    """What an error says of a URL; what it came of where it says no more than the URL."""
-    said = " ".join(str(error).replace(url.text, "it").split())[:200]
+    """Return what an error says of a URL; what it came of where it says no more than the URL."""
+    text = " ".join(str(error).replace(url.text, "it").split())[:200]
     bare = url.text.partition("://")[2]
-    if said.strip("/") not in {"", "it", bare.strip("/")}:
-        return said
+    if text.strip("/") not in {"", "it", bare.strip("/")}:
+        return text
     if error.__cause__ is not None:
         return _reason(error.__cause__, url)
     return "it is not there" if isinstance(error, FileNotFoundError) else type(error).__name__

@@ -10,7 +10,7 @@ import re
 import stat
 from pathlib import Path
 
-from wallscope.cache import file_fingerprint
+from wallscope.cache_folder import fingerprint_file
 from wallscope.errors import InputError
 from wallscope.units import plural
 
@@ -213,10 +213,10 @@ def content_size_bytes(path: Path) -> int:
 
 
 def fingerprint(path: Path, size_bytes: int) -> str:
-    """Name of the content, of a folder by its tables; a file is looked at as `file_fingerprint` says."""
+    """Name of the content, of a folder by its tables; a file is looked at as `fingerprint_file` says."""
     if not is_folder(path):
-        return file_fingerprint(path, size_bytes)
+        return fingerprint_file(path, size_bytes)
     digest = hashlib.blake2b(size_bytes.to_bytes(8, "big"), digest_size=16)
     for file in _list_tables(path):
-        digest.update(f"{file.name} {file_fingerprint(file, file.stat().st_size)}\n".encode())
+        digest.update(f"{file.name} {fingerprint_file(file, file.stat().st_size)}\n".encode())
     return digest.hexdigest()

@@ -33,7 +33,7 @@ import numpy as np
 import polars as pl
 
 from wallscope import kernels
-from wallscope.cache import ASIDE, Kind, users_cache
+from wallscope.cache_folder import ASIDE, EntryKind, user_cache
 from wallscope.errors import InputError
 from wallscope.model.capture import Progress
 from wallscope.model.reader import Reader
@@ -341,19 +341,19 @@ def resolve_export(path: Path, progress: Progress) -> Path:
     if found is None or not is_report(path):
         return path
     nsys = Path(found).absolute()
-    cache = users_cache()
+    cache = user_cache()
     try:
         name = f"{fingerprint(path, content_size_bytes(path))}.sqlite"
-        kept = cache.private_folder(Kind.EXPORTS) / name
+        kept = cache.make_folder(EntryKind.EXPORTS) / name
         if not _is_whole(kept):
             progress(f"exporting {_make_harmless(path.name)} with nsys")
             _export(nsys, path, kept)
-            cache.trim(Kind.EXPORTS, name)
+            cache.trim(EntryKind.EXPORTS, name)
     except OSError as error:
         raise InputError(
             f"{path} — cannot be exported aside: {error.strerror} — export it: nsys export --type sqlite"
         ) from error
-    cache.used(Kind.EXPORTS, name)
+    cache.mark_used(EntryKind.EXPORTS, name)
     return kept
 
 

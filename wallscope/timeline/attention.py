@@ -11,7 +11,7 @@ import polars as pl
 
 from wallscope.arrays.columns import Flags, Rows
 from wallscope.arrays.lookup import places
-from wallscope.arrays.remembered import Remembered
+from wallscope.text_memo import TextMemo
 from wallscope.thresholds import FEWEST_ATTENTION_TURNS_COUNT
 from wallscope.timeline.spans import Times
 
@@ -69,7 +69,7 @@ def _asked(texts: pl.Series) -> Rows:
     return np.where(beside, 0, np.where(backward, _IS_BACKWARD, np.where(forward, _IS_FORWARD, 0)))
 
 
-_KINDS = Remembered(_asked)
+_KINDS = TextMemo(_asked)
 
 
 def _turns(forward: Flags) -> list[_Turn]:

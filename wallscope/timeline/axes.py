@@ -19,11 +19,11 @@ import polars as pl
 
 from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.lookup import at_places, places
-from wallscope.arrays.remembered import Remembered
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.frames import AXES, CATEGORY
 from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
+from wallscope.text_memo import TextMemo
 from wallscope.timeline.nesting import nearest
 from wallscope.timeline.sequences import turns
 
@@ -232,7 +232,7 @@ def _asked_of_kernels(texts: pl.Series) -> Rows:
     return texts.str.contains(_rules().expert).to_numpy().astype(np.int64)
 
 
-_MARKED, _EXPERTS = Remembered(_asked_of_ranges), Remembered(_asked_of_kernels)
+_MARKED, _EXPERTS = TextMemo(_asked_of_ranges), TextMemo(_asked_of_kernels)
 
 
 def _numbered(column: pl.Series) -> Rows:

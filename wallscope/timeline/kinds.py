@@ -16,7 +16,6 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.columns import filled
-from wallscope.arrays.remembered import Remembered
 from wallscope.errors import KernelRulesError
 from wallscope.model.frames import KERNEL_KINDS
 from wallscope.model.kinds import (
@@ -27,6 +26,7 @@ from wallscope.model.kinds import (
     OperationClass,
     OperationKind,
 )
+from wallscope.text_memo import TextMemo
 
 _KEYS = {"pattern", "category", "operation", "backend", "why"}
 _LONGEST_PATTERN = 2_000
@@ -126,7 +126,7 @@ def kernel_kinds(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataF
 
 
 @lru_cache(maxsize=4)
-def _deciding(rules: tuple[KernelRule, ...]) -> Remembered:
+def _deciding(rules: tuple[KernelRule, ...]) -> TextMemo:
     """The place of the rule that decides on each text, behind the last for one that no rule knows."""
 
     def asked(texts: pl.Series) -> npt.NDArray[np.int64]:
@@ -138,7 +138,7 @@ def _deciding(rules: tuple[KernelRule, ...]) -> Remembered:
         deciding: npt.NDArray[np.int64] = hits.to_numpy().argmax(axis=1)
         return deciding
 
-    return Remembered(asked)
+    return TextMemo(asked)
 
 
 @lru_cache(maxsize=4)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.remembered import Remembered
 from wallscope.model.kinds import Precision
+from wallscope.text_memo import TextMemo
 
 _PATTERNS = (
     (Precision.NVFP4, r"nvfp4|fp4|vec16ue4m3|e2m1|nvjet_(sm[0-9]+_)?oo"),
@@ -50,4 +50,4 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
 
 _EACH = pl.Series("precision", list(Precision), dtype=pl.Enum(Precision))
 _PLACES = {precision: place for place, precision in enumerate(Precision)}
-_TOLD = Remembered(_asked)
+_TOLD = TextMemo(_asked)

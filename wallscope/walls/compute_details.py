@@ -10,10 +10,10 @@ import polars as pl
 from wallscope.arrays.columns import Flags, Rows, filled
 from wallscope.arrays.groups import ordered_by, summed
 from wallscope.arrays.lookup import places
-from wallscope.arrays.remembered import Remembered
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
+from wallscope.text_memo import TextMemo
 from wallscope.thresholds import FEWEST_SMALL_RUN_COUNT, LOW_OCCUPANCY_SHARE, SMALL_GEMM_NS
 from wallscope.timeline.occupancy import fit
 from wallscope.timeline.precision import precisions
@@ -65,7 +65,7 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
     return marks
 
 
-_MARKED = Remembered(_asked)
+_MARKED = TextMemo(_asked)
 
 
 def compute_details(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> ComputeDetails | None:

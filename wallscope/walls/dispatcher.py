@@ -10,9 +10,9 @@ import polars as pl
 
 from wallscope.arrays.columns import Rows, filled, place
 from wallscope.arrays.lookup import rows_of
-from wallscope.arrays.remembered import Remembered
 from wallscope.model.communication import DispatcherWork
 from wallscope.model.kinds import Axis, Collective, ComputeCategory, OperationClass
+from wallscope.text_memo import TextMemo
 from wallscope.walls.typical import CATEGORIES, TypicalWork
 
 _PACKING, _UNPACKING, _ROUTING = range(3)
@@ -31,7 +31,7 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
     return np.where(unpacks, _UNPACKING, np.where(packs, _PACKING, _ROUTING))
 
 
-_TOLD = Remembered(_asked)
+_TOLD = TextMemo(_asked)
 
 
 def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:

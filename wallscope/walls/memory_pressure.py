@@ -13,11 +13,11 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.arrays.lookup import places
-from wallscope.arrays.remembered import Remembered
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, Pressure
 from wallscope.model.kinds import OperationClass, RecomputeSource
 from wallscope.model.memory import Memory, MemoryUse
+from wallscope.text_memo import TextMemo
 from wallscope.thresholds import (
     AMPLE_HEADROOM_SHARE,
     HIGH_HEADROOM_SHARE,
@@ -113,7 +113,7 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
     return letter
 
 
-_LETTERS = Remembered(_asked)
+_LETTERS = TextMemo(_asked)
 
 
 def _retries(letter: npt.NDArray[np.uint8], calls: pl.DataFrame, steps: Spans) -> int:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.ranks.simulated import US, Meet, Work, played, profiles
-from wallscope.compare.comparing import Asked, Side, compared
-from wallscope.compare.gates import gate_of
+from wallscope.compare.compare import CompareOptions, Side, compare_sides
+from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.ranks.job import match_ranks
 from wallscope.walls.diagnosis import decided
@@ -31,8 +31,8 @@ def other(told):
 
 
 def compare(base, head, gates=()):
-    asked = Asked(rank=0, gates=tuple(map(gate_of, gates)))
-    return compared(Side("a", (base,)), Side("b", (head,)), asked)
+    asked = CompareOptions(rank=0, gates=tuple(map(parse_gate, gates)))
+    return compare_sides(Side("a", (base,)), Side("b", (head,)), asked)
 
 
 def causes(comparison):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.cache import Cache, Kind, users_cache
+from wallscope.cache_folder import Cache, EntryKind, user_cache
 from wallscope.errors import OptionError
 
 NAMES = [f"{number:040x}" for number in range(8)]
@@ -18,21 +18,21 @@ def cache(tmp_path) -> Cache:
 
 
 def place(cache: Cache, name: str = ONE) -> Path:
-    return cache.folder / Kind.ANSWERS / name
+    return cache.folder / EntryKind.ANSWERS / name
 
 
 def test_what_was_kept_is_found_under_its_kind_and_name(cache):
-    cache.keep(Kind.ANSWERS, ONE, b"an answer\nof lines")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer\nof lines")
 
-    assert cache.kept(Kind.ANSWERS, ONE) == b"an answer\nof lines"
-    assert cache.kept(Kind.PAGES, ONE) is None
-    assert cache.kept(Kind.ANSWERS, NAMES[1]) is None
+    assert cache.read(EntryKind.ANSWERS, ONE) == b"an answer\nof lines"
+    assert cache.read(EntryKind.PAGES, ONE) is None
+    assert cache.read(EntryKind.ANSWERS, NAMES[1]) is None
 
 
 def test_folder_and_entries_are_the_users_alone(cache):
-    (cache.folder / Kind.ANSWERS).mkdir(parents=True)
-    (cache.folder / Kind.ANSWERS).chmod(0o755)
-    cache.keep(Kind.ANSWERS, ONE, b"private")
+    (cache.folder / EntryKind.ANSWERS).mkdir(parents=True)
+    (cache.folder / EntryKind.ANSWERS).chmod(0o755)
+    cache.write(EntryKind.ANSWERS, ONE, b"private")
 
     assert stat.S_IMODE(place(cache).parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(place(cache).stat().st_mode) == 0o600
@@ -51,32 +51,32 @@ def test_folder_and_entries_are_the_users_alone(cache):
     ],
 )
 def test_a_damaged_entry_counts_as_absent_and_is_replaced(cache, damage):
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
     place(cache).write_bytes(damage(place(cache).read_bytes()))
 
-    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert cache.read(EntryKind.ANSWERS, ONE) is None
 
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
 
-    assert cache.kept(Kind.ANSWERS, ONE) == b"an answer"
+    assert cache.read(EntryKind.ANSWERS, ONE) == b"an answer"
 
 
 def test_an_entry_under_the_name_of_another_counts_as_absent(cache):
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
     place(cache).rename(place(cache, NAMES[1]))
 
-    assert cache.kept(Kind.ANSWERS, NAMES[1]) is None
+    assert cache.read(EntryKind.ANSWERS, NAMES[1]) is None
 
 
 def test_the_longest_unused_go_first_once_the_limit_is_passed(tmp_path):
     sealed_bytes = 1_000 + 83
     cache = Cache(tmp_path, 3 * sealed_bytes)
     for number, name in enumerate(NAMES[:3]):
-        cache.keep(Kind.ANSWERS, name, bytes(1_000))
+        cache.write(EntryKind.ANSWERS, name, bytes(1_000))
         os.utime(place(cache, name), (number, number))
 
-    assert cache.kept(Kind.ANSWERS, ONE) == bytes(1_000)  # used now
-    cache.keep(Kind.PAGES, NAMES[3], bytes(1_000))
+    assert cache.read(EntryKind.ANSWERS, ONE) == bytes(1_000)  # used now
+    cache.write(EntryKind.PAGES, NAMES[3], bytes(1_000))
 
     assert {(entry.kind, entry.name) for entry in cache.entries()} == {
         ("answers", ONE),
@@ -87,15 +87,15 @@ def test_the_longest_unused_go_first_once_the_limit_is_passed(tmp_path):
 
 def test_what_is_larger_than_the_limit_is_not_kept_and_moves_nothing_out(tmp_path):
     cache = Cache(tmp_path, 2_000)
-    cache.keep(Kind.ANSWERS, ONE, bytes(1_000))
-    cache.keep(Kind.ANSWERS, NAMES[1], bytes(3_000))
+    cache.write(EntryKind.ANSWERS, ONE, bytes(1_000))
+    cache.write(EntryKind.ANSWERS, NAMES[1], bytes(3_000))
 
     assert [entry.name for entry in cache.entries()] == [ONE]
 
 
 def test_clearing_removes_the_entries_and_nothing_else(cache):
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
-    own = cache.folder / Kind.ANSWERS / "notes.txt"
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
+    own = cache.folder / EntryKind.ANSWERS / "notes.txt"
     own.write_text("the user's")
 
     assert [entry.name for entry in cache.clear()] == [ONE]
@@ -103,21 +103,21 @@ def test_clearing_removes_the_entries_and_nothing_else(cache):
     assert own.read_text() == "the user's"
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", EntryKind)
 def test_what_only_bears_the_name_of_an_entry_is_never_removed(tmp_path, kind):
     cache = Cache(tmp_path, 2_000)
-    own = tmp_path / kind / (f"{ONE}.sqlite" if kind is Kind.EXPORTS else ONE)
+    own = tmp_path / kind / (f"{ONE}.sqlite" if kind is EntryKind.EXPORTS else ONE)
     own.parent.mkdir()
     own.write_bytes(b"the user's" * 1_000)
     os.utime(own, (0, 0))
-    cache.keep(Kind.ANSWERS, NAMES[1], b"an answer")
+    cache.write(EntryKind.ANSWERS, NAMES[1], b"an answer")
 
     assert [entry.name for entry in cache.clear()] == [NAMES[1]]
     assert own.read_bytes() == b"the user's" * 1_000
 
 
 def test_an_export_that_is_one_is_removed(cache):
-    made = cache.private_folder(Kind.EXPORTS) / f"{ONE}.sqlite"
+    made = cache.make_folder(EntryKind.EXPORTS) / f"{ONE}.sqlite"
     made.write_bytes(b"SQLite format 3\0 and so on")
 
     assert [entry.name for entry in cache.clear()] == [made.name]
@@ -125,15 +125,15 @@ def test_an_export_that_is_one_is_removed(cache):
 
 
 def test_links_lead_nowhere(cache, tmp_path):
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
     elsewhere = tmp_path / "elsewhere"
     place(cache).rename(elsewhere)
     place(cache).symlink_to(elsewhere)
 
-    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert cache.read(EntryKind.ANSWERS, ONE) is None
     assert cache.clear() == ()
 
-    cache.keep(Kind.ANSWERS, ONE, b"another")
+    cache.write(EntryKind.ANSWERS, ONE, b"another")
 
     assert not place(cache).is_symlink()
     assert b"an answer" in elsewhere.read_bytes()
@@ -142,18 +142,18 @@ def test_links_lead_nowhere(cache, tmp_path):
 def test_a_folder_that_is_a_link_is_left_alone(cache, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     cache.folder.mkdir()
-    (cache.folder / Kind.ANSWERS).symlink_to(tmp_path / "elsewhere")
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    (cache.folder / EntryKind.ANSWERS).symlink_to(tmp_path / "elsewhere")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
 
     assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert cache.read(EntryKind.ANSWERS, ONE) is None
 
 
 def test_the_folder_of_another_user_is_left_alone(cache, monkeypatch):
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
     monkeypatch.setattr(os, "geteuid", lambda: 4_294_967_294)
 
-    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert cache.read(EntryKind.ANSWERS, ONE) is None
     assert cache.entries() == ()
 
 
@@ -161,9 +161,9 @@ def test_a_place_that_cannot_be_a_folder_is_no_reason_to_fail(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     caplog.set_level("INFO")
     cache = Cache(tmp_path / "file" / "below")
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
 
-    assert cache.kept(Kind.ANSWERS, ONE) is None
+    assert cache.read(EntryKind.ANSWERS, ONE) is None
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
     assert "going on without the cache" in caplog.text
 
@@ -173,8 +173,8 @@ def test_writers_at_once_leave_one_whole_entry(cache):
 
     def write(text: bytes) -> None:
         for _ in range(20):
-            cache.keep(Kind.ANSWERS, ONE, text)
-            assert cache.kept(Kind.ANSWERS, ONE) in texts
+            cache.write(EntryKind.ANSWERS, ONE, text)
+            assert cache.read(EntryKind.ANSWERS, ONE) in texts
 
     writers = [threading.Thread(target=write, args=(text,)) for text in texts]
     for writer in writers:
@@ -182,12 +182,12 @@ def test_writers_at_once_leave_one_whole_entry(cache):
     for writer in writers:
         writer.join()
 
-    assert cache.kept(Kind.ANSWERS, ONE) in texts
+    assert cache.read(EntryKind.ANSWERS, ONE) in texts
     assert [path.name for path in place(cache).parent.iterdir()] == [ONE]
 
 
 def test_what_a_killed_writer_left_goes_a_day_later(cache):
-    cache.keep(Kind.ANSWERS, ONE, b"an answer")
+    cache.write(EntryKind.ANSWERS, ONE, b"an answer")
     room = place(cache).parent
     for name, age_s in ((".aside-old", 90_000), (".aside-new", 0)):
         (room / name).write_bytes(b"half")
@@ -195,7 +195,7 @@ def test_what_a_killed_writer_left_goes_a_day_later(cache):
     (room / ".aside-folder").mkdir()
     (room / ".aside-folder" / "export.sqlite").write_bytes(b"half")
     os.utime(room / ".aside-folder", (0, 0))
-    cache.keep(Kind.ANSWERS, NAMES[1], b"another")
+    cache.write(EntryKind.ANSWERS, NAMES[1], b"another")
 
     assert sorted(path.name for path in room.iterdir()) == [".aside-new", ONE, NAMES[1]]
 
@@ -207,14 +207,14 @@ def test_the_size_can_be_set(monkeypatch, tmp_path, text, size_bytes):
     monkeypatch.setenv("WALLSCOPE_CACHE_DIR", str(tmp_path / "place"))
     monkeypatch.setenv("WALLSCOPE_CACHE_SIZE", text)
 
-    assert users_cache() == Cache(tmp_path / "place", size_bytes)
+    assert user_cache() == Cache(tmp_path / "place", size_bytes)
 
 
 def test_a_size_that_is_none_is_refused(monkeypatch):
     monkeypatch.setenv("WALLSCOPE_CACHE_SIZE", "much")
 
     with pytest.raises(OptionError, match=r"^WALLSCOPE_CACHE_SIZE=much — is no size — write"):
-        users_cache()
+        user_cache()
 
 
 def test_without_a_word_the_cache_is_where_the_system_keeps_them(monkeypatch, tmp_path):
@@ -222,4 +222,4 @@ def test_without_a_word_the_cache_is_where_the_system_keeps_them(monkeypatch, tm
     monkeypatch.delenv("WALLSCOPE_CACHE_SIZE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    assert users_cache() == Cache(tmp_path / "wallscope", 4 << 30)
+    assert user_cache() == Cache(tmp_path / "wallscope", 4 << 30)

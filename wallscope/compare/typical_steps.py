@@ -1,4 +1,7 @@
-"""The typical step of a side in whole nanoseconds by wall, cause and operation; each sums to the coarser."""
+"""The typical step of a side in whole nanoseconds by wall, cause and operation; which rank is compared.
+
+Each level sums to the coarser one.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.errors import ComparisonError
+from wallscope.model.comparison import RankChange
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile
 from wallscope.timeline.apportioning import apportioned
@@ -21,7 +26,7 @@ _WHOLE = Fraction(1)
 
 
 class Key(NamedTuple):
-    """What an operation is told apart by (`OPERATION_KEYS`)."""
+    """What identifies an operation (`OPERATION_KEYS`)."""
 
     path: str
     category: str
@@ -32,7 +37,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class OperationWork:
     """What operations of one kind did in the typical step; bytes and exposure are `None` where unknown."""
 
     count: Fraction
@@ -49,39 +54,39 @@ class TypicalStep:
     walls: dict[Wall, int]
     causes: dict[str, int]
     owned: dict[tuple[str, Key], int]
-    ran: dict[Key, Ran]
+    ran: dict[Key, OperationWork]
 
 
 def wall_of(cause: str) -> Wall:
-    """The wall that a cause belongs to."""
+    """Return the wall that a cause belongs to."""
     return Wall(cause.partition("/")[0])
 
 
-def deciding(profile: Profile) -> pl.DataFrame:
-    """The steps that decide, in order of time: the steady ones, all if none is."""
+def deciding_steps(profile: Profile) -> pl.DataFrame:
+    """Return the steps that decide, in order of time: the steady ones, all if none is."""
     steps = profile.steps.sort("input", "start_ns")
     return steps.filter(pl.col("steady")) if steps["steady"].any() else steps
 
 
 def lengths_ns(steps: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """How long each step takes."""
+    """Return how long each step takes."""
     return (steps["end_ns"] - steps["start_ns"]).to_numpy()
 
 
 def typical_step(profiles: Sequence[Profile], scale: Fraction = _WHOLE) -> TypicalStep:
-    """The mean over runs of the mean over the ordinary steps of each, times a scale."""
+    """Return the mean over runs of the mean over the ordinary steps of each, times a scale."""
     owned: dict[tuple[str, Key], Fraction] = defaultdict(Fraction)
-    ran: dict[Key, list[Ran]] = defaultdict(list)
+    ran: dict[Key, list[OperationWork]] = defaultdict(list)
     for profile in profiles:
         ordinary = _ordinary(profile)
         part = scale / (len(ordinary) * len(profiles))
         _add_owned(owned, profile, ordinary, part)
         _add_ran(ran, profile, ordinary, part)
-    return _rounded(owned, {key: total(parts) for key, parts in ran.items()})
+    return _round(owned, {key: total_work(parts) for key, parts in ran.items()})
 
 
 def typical_ns(profiles: Sequence[Profile], cause: str = "") -> Fraction:
-    """The time of the typical step, or what the causes that begin so own of it: the same means, no more."""
+    """Return the time of the typical step, or of the causes in it that begin so: the same means, no more."""
     whole = Fraction()
     for profile in profiles:
         ordinary = _ordinary(profile)
@@ -92,7 +97,7 @@ def typical_ns(profiles: Sequence[Profile], cause: str = "") -> Fraction:
 
 
 def _ordinary(profile: Profile) -> pl.DataFrame:
-    steps = deciding(profile)
+    steps = deciding_steps(profile)
     return steps.filter(pl.Series(is_ordinary(lengths_ns(steps))))
 
 
@@ -109,7 +114,9 @@ def _add_owned(
         owned[cause, Key(*key)] += owned_ns * part
 
 
-def _add_ran(ran: dict[Key, list[Ran]], profile: Profile, ordinary: pl.DataFrame, part: Fraction) -> None:
+def _add_ran(
+    ran: dict[Key, list[OperationWork]], profile: Profile, ordinary: pl.DataFrame, part: Fraction
+) -> None:
     measured = ("exposed_ns", "bytes")
     known = {name: pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()) for name in measured}
     sums = (
@@ -123,15 +130,15 @@ def _add_ran(ran: dict[Key, list[Ran]], profile: Profile, ordinary: pl.DataFrame
     ).iter_rows():
         exposed = None if exposed_ns is None else exposed_ns * part
         ran[Key(*key)].append(
-            Ran(count * part, work_ns * part, exposed, None if size is None else size * part)
+            OperationWork(count * part, work_ns * part, exposed, None if size is None else size * part)
         )
 
 
-def total(parts: Sequence[Ran]) -> Ran:
+def total_work(parts: Sequence[OperationWork]) -> OperationWork:
     """Several kinds of operations together."""
     exposed = [part.exposed_ns for part in parts if part.exposed_ns is not None]
     sizes = [part.bytes for part in parts if part.bytes is not None]
-    return Ran(
+    return OperationWork(
         sum((part.count for part in parts), Fraction()),
         sum((part.work_ns for part in parts), Fraction()),
         sum(exposed, Fraction()) if len(exposed) == len(parts) else None,
@@ -139,7 +146,7 @@ def total(parts: Sequence[Ran]) -> Ran:
     )
 
 
-def _rounded(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, Ran]) -> TypicalStep:
+def _round(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, OperationWork]) -> TypicalStep:
     by_cause: dict[str, Fraction] = defaultdict(Fraction)
     by_wall: dict[Wall, Fraction] = dict.fromkeys(Wall, Fraction())
     rows_of: dict[str, dict[tuple[str, Key], Fraction]] = defaultdict(dict)
@@ -156,3 +163,76 @@ def _rounded(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, Ran]) -> 
     for cause, cause_ns in causes.items():
         rows |= apportioned(rows_of[cause], cause_ns)
     return TypicalStep(step_ns, walls, causes, rows, ran)
+
+
+RankId = tuple[str, int]
+Runs = tuple[tuple[Profile, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankPair:
+    """The compared rank, with its profiles of each run."""
+
+    rank: RankId | None
+    base: tuple[Profile, ...]
+    head: tuple[Profile, ...]
+
+
+def pair_ranks(base: Runs, head: Runs, wanted: int | None) -> RankPair:
+    """Return the rank of both sides that computes the smallest share; the wanted one if any.
+
+    It is one that every run has. Sides of one rank each are compared whatever their numbers.
+
+    Raises:
+        ComparisonError: they have no rank in common, or not the wanted one.
+    """
+    sides = [[_by_id(run) for run in runs] for runs in (base, head)]
+    common = set.intersection(*(set(run) for runs in sides for run in runs))
+    if wanted is not None:
+        common &= {("rank", wanted)}
+        if not common:
+            raise ComparisonError(
+                f"--rank {wanted} — is not in every run of both sides — leave it out to see which are"
+            )
+    if not common:
+        if all(len(run) == 1 for runs in sides for run in runs):
+            return RankPair(None, *(tuple(run[0] for run in runs) for runs in (base, head)))
+        raise ComparisonError("base, head — have no rank in common — give the same ranks on both sides")
+    shares = {
+        rank: sum(_compute_share(tuple(run[rank] for run in runs)) for runs in sides)
+        for rank in sorted(common)
+    }
+    chosen = min(shares, key=lambda rank: (shares[rank], rank))
+    return RankPair(chosen, *(tuple(run[chosen] for run in runs) for runs in sides))
+
+
+def rank_changes(base: Runs, head: Runs, chosen: RankId | None) -> tuple[RankChange, ...]:
+    """Return the typical steps of the other ranks that every run of both sides has."""
+    sides = [[_by_id(run) for run in runs] for runs in (base, head)]
+    common = set.intersection(*(set(run) for runs in sides for run in runs)) - {chosen}
+    listed = []
+    for rank in sorted(common) if chosen is not None else ():
+        base_ns, head_ns = (round(typical_ns(tuple(run[rank] for run in runs))) for runs in sides)
+        header = sides[0][0][rank].header
+        listed.append(
+            RankChange(header.rank, header.device, base_ns, head_ns, head_ns / base_ns if base_ns else 1.0)
+        )
+    return tuple(listed)
+
+
+def _by_id(run: tuple[Profile, ...]) -> dict[RankId, Profile]:
+    """Return the ranks of a run by number, by device where the number is not known, else by place."""
+    for ids in (
+        [None if profile.header.rank is None else ("rank", profile.header.rank) for profile in run],
+        [None if profile.header.device is None else ("device", profile.header.device) for profile in run],
+        [("place", place) for place in range(len(run))],
+    ):
+        known = [rank for rank in ids if rank is not None]
+        if len(set(known)) == len(run):
+            return dict(zip(known, run, strict=True))
+    raise AssertionError
+
+
+def _compute_share(profiles: tuple[Profile, ...]) -> float:
+    step_ns = typical_ns(profiles)
+    return float(typical_ns(profiles, f"{Wall.COMPUTE}/") / step_ns) if step_ns else 0.0

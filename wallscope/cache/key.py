@@ -1,4 +1,4 @@
-"""The name of an answer: all that decides it, in one digest.
+"""The key of an answer: all that decides it, in one digest.
 
 The program itself (all its files), the libraries it works with, the export, and the options with the content
 of the files that they name.
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from wallscope._version import __version__
-from wallscope.cache import file_fingerprint
+from wallscope.cache_folder import fingerprint_file
 from wallscope.model.analysis import SCHEMA
 from wallscope.model.options import Options
 
@@ -26,7 +26,7 @@ _LIBRARIES = ("jinja2", "numpy", "plotly", "polars", "pydantic", "pyyaml")
 _MOST_TABLES, _LARGEST_TEXT = 1_000, 64 << 20
 
 
-def name_of(path: Path, options: Options) -> str | None:
+def answer_key(path: Path, options: Options) -> str | None:
     """Name of the answer to `options` about the export at `path`; `None` where no file says what it is.
 
     Of a file count: base name, size, time of change to the nanosecond, up to 64 blocks of the content, and a
@@ -39,8 +39,8 @@ def name_of(path: Path, options: Options) -> str | None:
         return None
 
 
-def name_of_version(name: str, version: list[str], options: Options) -> str | None:
-    """The same for an export that is not on this machine, of which its place tells a version."""
+def answer_key_of_version(name: str, version: list[str], options: Options) -> str | None:
+    """Return the same for an export that is not on this machine, of which its place tells a version."""
     try:
         return _digest(name, version, options)
     except (OSError, ValueError):
@@ -58,17 +58,17 @@ def _digest(name: str, content: Sequence[object], options: Options) -> str:
         sorted(options.streams.items()),
         asdict(options.step_facts),
         options.reader,
-        *(_named(file) for file in (options.kernels, options.configuration)),
+        *(_named_file(file) for file in (options.kernels, options.configuration)),
     ]
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=20).hexdigest()
 
 
 def _file(path: Path) -> list[object]:
-    """What tells a file from others, what lies beside it, and for a report the nsys that exports it."""
+    """Return what identifies a file, what lies next to it, and for a report the nsys that exports it."""
     known = _regular(path)
     for companion in _COMPANIONS:
-        beside = Path(f"{path}{companion}")
-        known.append(_regular(beside) if beside.is_file() else beside.exists())
+        companion_file = Path(f"{path}{companion}")
+        known.append(_regular(companion_file) if companion_file.is_file() else companion_file.exists())
     with path.open("rb") as stream:
         is_database = stream.read(len(_SQLITE)) == _SQLITE
     nsys = None if is_database else shutil.which("nsys")
@@ -76,7 +76,7 @@ def _file(path: Path) -> list[object]:
 
 
 def _folder(path: Path) -> list[object]:
-    """Each file of a folder, by name.
+    """Return each file of a folder, by name.
 
     Raises:
         ValueError: there are more than an export has, or it holds folders.
@@ -91,11 +91,11 @@ def _regular(path: Path) -> list[object]:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError
-    return [status.st_size, status.st_mtime_ns, file_fingerprint(path, status.st_size)]
+    return [status.st_size, status.st_mtime_ns, fingerprint_file(path, status.st_size)]
 
 
-def _named(path: Path | None) -> list[str] | None:
-    """A file that an option names, with all of its content: findings may quote either."""
+def _named_file(path: Path | None) -> list[str] | None:
+    """Return a file that an option names, with all of its content: findings may quote either."""
     if path is None:
         return None
     status = path.stat()
@@ -109,8 +109,8 @@ def _program() -> list[str]:
     """Version, schema, Python, and a digest of the program's files: a checkout changes between versions."""
     digest = hashlib.blake2b(digest_size=20)
     package = Path(__file__).resolve().parent.parent
-    beside = [package.parent / name for name in ("queries", "reports")]
-    for root in (package, *(folder for folder in beside if folder.is_dir())):
+    companion_file = [package.parent / name for name in ("queries", "reports")]
+    for root in (package, *(folder for folder in companion_file if folder.is_dir())):
         for file in _sources(root):
             content = file.read_bytes()
             digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode())
@@ -126,7 +126,7 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 @cache
 def _libraries() -> list[str]:
-    """Names and versions of the libraries that an answer passes through, as their folders tell."""
+    """Return names and versions of the libraries that an answer passes through, as their folders tell."""
     found = set()
     for place in sys.path:
         if os.path.isdir(place):  # noqa: PTH112  # an entry may be empty, or an archive

@@ -1,6 +1,6 @@
-"""What texts were found to tell, remembered: patterns are asked of a text once in the life of a process.
+"""Numbers of texts, remembered: each text is matched against patterns once in the life of a process.
 
-To compile the patterns costs more than to ask them, and the ranks of an export, and exports of one program,
+Matching costs more than looking up, and the ranks of an export, and exports of one program,
 have the same names.
 """
 
@@ -13,7 +13,7 @@ import polars as pl
 _MOST = 20_000
 
 
-class Remembered:
+class TextMemo:
     """Numbers that texts are told by, each asked for once.
 
     Args:
@@ -25,7 +25,7 @@ class Remembered:
         self._known: dict[str, int] = {}
 
     def of(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The number of each text."""
+        """Return the number of each text."""
         known = self._known
         asked = set(texts)
         unknown = [text for text in asked if text not in known]

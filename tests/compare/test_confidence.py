@@ -3,13 +3,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.compare.intervals import Noise, Spread, half_width, noise_of, of_both, of_runs, of_steps
-from wallscope.compare.quantiles import student
+from wallscope.compare.confidence import (
+    Noise,
+    Spread,
+    combine_sides,
+    half_width,
+    noise_between_runs,
+    spread_of_runs,
+    spread_of_steps,
+    student_quantile,
+)
 from wallscope.timeline.ordinary import is_ordinary
 
 
 def spread(*length_ns):
-    return of_steps(np.array(length_ns), np.empty((len(length_ns), 0), np.int64))
+    return spread_of_steps(np.array(length_ns), np.empty((len(length_ns), 0), np.int64))
 
 
 @pytest.mark.parametrize(
@@ -17,12 +25,12 @@ def spread(*length_ns):
     [(1, 12.7062), (2, 4.3027), (2.2, 3.9487), (3, 3.1824), (4.4, 2.6797), (7, 2.3646), (20, 2.0860)],
 )
 def test_quantiles_of_student_are_those_of_the_tables(freedom, quantile):
-    assert student(0.975, freedom) == pytest.approx(quantile, rel=2e-4)
+    assert student_quantile(0.975, freedom) == pytest.approx(quantile, rel=2e-4)
 
 
 @given(st.floats(1, 2))
 def test_below_two_degrees_quantiles_err_on_the_wide_side(freedom):
-    assert student(0.975, freedom) >= student(0.975, 2) * 0.999
+    assert student_quantile(0.975, freedom) >= student_quantile(0.975, 2) * 0.999
 
 
 def test_fewer_than_five_steps_tell_nothing():
@@ -57,14 +65,14 @@ def side(mean, error, freedom=9.0):
 
 
 def test_runs_that_agree_by_chance_differ_as_much_as_their_steps_let_them():
-    found = of_runs([side(1.0, 0.1), side(1.0, 0.1), side(1.0, 0.1), side(1.0, 0.1)], None)
+    found = spread_of_runs([side(1.0, 0.1), side(1.0, 0.1), side(1.0, 0.1), side(1.0, 0.1)], None)
 
     assert found.of(0) == (1.0, pytest.approx(0.05), 3.0)
-    assert noise_of([side(1.0, 0.1)]) is None
+    assert noise_between_runs([side(1.0, 0.1)]) is None
 
 
 def test_noise_between_runs_widens_one_run():
-    found = of_runs([side(1.0, 0.03)], Noise(0.04, 4.0))
+    found = spread_of_runs([side(1.0, 0.03)], Noise(0.04, 4.0))
 
     assert found.error[0] == pytest.approx(0.05)
     assert 4 <= found.freedom <= 13
@@ -80,7 +88,7 @@ def test_ordinary_steps_are_those_within_the_quartiles(length_ns):
 
 @given(st.floats(0, 0.2), st.floats(1, 40), st.floats(1, 40))
 def test_noise_between_runs_never_narrows_an_interval(error, freedom, other):
-    both = of_both([side(1.0, error, freedom)], [side(1.1, 0.02, other)])
+    both = combine_sides([side(1.0, error, freedom)], [side(1.1, 0.02, other)])
 
     assert both.half() >= both.alone
 

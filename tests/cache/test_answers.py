@@ -10,9 +10,10 @@ import pytest
 
 import wallscope.analysis
 from fixtures.scenario import scenarios
-from wallscope.answers import Answer, answered, naming
-from wallscope.answers.naming import name_of
-from wallscope.cache import Cache
+from wallscope.cache import key
+from wallscope.cache.answers import Answer, load_or_analyze
+from wallscope.cache.key import answer_key
+from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.model.kinds import Axis
 from wallscope.model.options import Options
@@ -55,7 +56,7 @@ def runs(monkeypatch) -> list[str]:
 
 
 def asked(path: Path, cache: Cache | None, *, with_page: bool = False) -> Answer:
-    return answered(path, Options(), lambda _: None, cache, with_page=with_page)
+    return load_or_analyze(path, Options(), lambda _: None, cache, with_page=with_page)
 
 
 def test_the_second_answer_is_the_first_one_out_of_the_cache(export, cache, runs):
@@ -157,10 +158,10 @@ def patched(path: Path) -> None:
     ],
 )
 def test_a_change_of_the_export_gives_another_name(export, change: Callable[[Path], object]):
-    before = name_of(export, Options())
+    before = answer_key(export, Options())
     change(export)
 
-    assert name_of(export, Options()) not in {None, before}
+    assert answer_key(export, Options()) not in {None, before}
 
 
 OPTIONS = {
@@ -178,21 +179,21 @@ OPTIONS = {
 
 
 def test_each_option_gives_another_name(export):
-    assert len({name_of(export, options) for options in OPTIONS.values()}) == len(OPTIONS)
+    assert len({answer_key(export, options) for options in OPTIONS.values()}) == len(OPTIONS)
 
 
 @pytest.mark.parametrize("option", ["kernels", "configuration"])
 def test_files_of_options_count_with_their_content(export, tmp_path, option):
     file = tmp_path / "file.toml"
     options = replace(Options(), **{option: file})
-    names = [name_of(export, Options())]
+    names = [answer_key(export, Options())]
     for text in ("a = 1", "a = 2"):
         file.write_text(text)
-        names.append(name_of(export, options))
+        names.append(answer_key(export, options))
     file.unlink()
 
     assert len({*names, None}) == 4
-    assert name_of(export, options) is None
+    assert answer_key(export, options) is None
 
 
 def test_where_the_export_lies_does_not_count_and_what_it_is_called_does(export, tmp_path):
@@ -201,15 +202,15 @@ def test_where_the_export_lies_does_not_count_and_what_it_is_called_does(export,
     for copy in (moved, renamed):
         shutil.copy2(export, copy)
 
-    assert name_of(moved, Options()) == name_of(export, Options())
-    assert name_of(renamed, Options()) != name_of(export, Options())
+    assert answer_key(moved, Options()) == answer_key(export, Options())
+    assert answer_key(renamed, Options()) != answer_key(export, Options())
 
 
 def test_another_program_or_library_gives_another_name(export, monkeypatch):
-    names = {name_of(export, Options())}
+    names = {answer_key(export, Options())}
     for told in ("_program", "_libraries"):
-        monkeypatch.setattr(naming, told, lambda: ["another"])
-        names.add(name_of(export, Options()))
+        monkeypatch.setattr(key, told, lambda: ["another"])
+        names.add(answer_key(export, Options()))
 
     assert len(names) == 3
 
@@ -219,11 +220,11 @@ def test_the_nsys_that_exports_a_report_counts(tmp_path, monkeypatch):
     report.write_bytes(b"NVIDIA Tegra Profiler Report")
     nsys.parent.mkdir()
     monkeypatch.setenv("PATH", str(nsys.parent))
-    names = [name_of(report, Options())]
+    names = [answer_key(report, Options())]
     for version in ("1", "2"):
         nsys.write_text(version)
         nsys.chmod(0o755)
-        names.append(name_of(report, Options()))
+        names.append(answer_key(report, Options()))
 
     assert len({*names, None}) == 4
 
@@ -234,15 +235,15 @@ def test_a_folder_counts_with_all_its_files(tmp_path):
     names = []
     for file, content in (("A.parquet", b"1"), ("B.parquet", b"1"), ("B.parquet", b"2")):
         (folder / file).write_bytes(content)
-        names.append(name_of(folder, Options()))
+        names.append(answer_key(folder, Options()))
     (folder / "inside").mkdir()
 
     assert len({*names, None}) == 4
-    assert name_of(folder, Options()) is None
+    assert answer_key(folder, Options()) is None
 
 
 def test_what_is_no_file_has_no_name(tmp_path):
     os.mkfifo(tmp_path / "pipe")
 
-    assert name_of(tmp_path / "pipe", Options()) is None
-    assert name_of(tmp_path / "absent", Options()) is None
+    assert answer_key(tmp_path / "pipe", Options()) is None
+    assert answer_key(tmp_path / "absent", Options()) is None

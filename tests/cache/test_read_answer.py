@@ -6,9 +6,9 @@ import pytest
 
 from fixtures.scenario import scenarios
 from wallscope.analysis import analyze
-from wallscope.answers.given import given_answer
+from wallscope.cache.answers import read_answer
 from wallscope.errors import InputError, WallscopeError
-from wallscope.jobs.joining import analyzed_job
+from wallscope.jobs.merge import analyze_job
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
 from wallscope.render.document import document
@@ -33,11 +33,11 @@ def written(export):
 
 
 def test_an_answer_is_read_as_it_was_written(written):
-    assert document(given_answer(written)) == written.read_text()
+    assert document(read_answer(written)) == written.read_text()
 
 
 def test_a_job_of_answers_is_that_of_their_exports(export, written):
-    jobs = [analyzed_job([path], Options(), silent).analysis for path in (export, written)]
+    jobs = [analyze_job([path], Options(), silent).analysis for path in (export, written)]
 
     assert document(jobs[0]) == document(jobs[1])
 
@@ -81,7 +81,7 @@ def test_what_is_no_such_answer_is_refused_in_a_line(written, tmp_path, change, 
     path.write_text(json.dumps(answer))
 
     with pytest.raises(WallscopeError, match=rf"changed.json — {said}.* — .*") as told:
-        given_answer(path)
+        read_answer(path)
     assert "\n" not in str(told.value)
 
 
@@ -91,16 +91,16 @@ def test_what_is_no_json_is_refused_in_a_line(tmp_path, content):
     path.write_bytes(content)
 
     with pytest.raises(InputError, match=r"odd.json — is no answer in JSON — make it with"):
-        given_answer(path)
+        read_answer(path)
 
 
 def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(InputError, match=r"absent.json — cannot be read: No such file"):
-        given_answer(tmp_path / "absent.json")
+        read_answer(tmp_path / "absent.json")
 
 
 def test_what_selects_comes_too_late_for_an_answer(written):
     with pytest.raises(
         WallscopeError, match=r"run.json — is an answer: what selects or explains comes too late"
     ):
-        analyzed_job([written], Options(selection=Selection(rank=1)), silent)
+        analyze_job([written], Options(selection=Selection(rank=1)), silent)

@@ -1,4 +1,4 @@
-"""A kept answer as the noun that it was: what `render.document` wrote, read back without loss."""
+"""A kept answer as the analysis that it was: what `render.document` wrote, read back without loss."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,15 +13,15 @@ from wallscope.model.analysis import Analysis
 _Reader = Callable[[Any], Any]
 
 
-def analysis_of(text: str) -> Analysis:
-    """The answer that the text spells, which this very program wrote: nothing is checked."""
+def decode_analysis(text: str) -> Analysis:
+    """Return the answer that the text spells, which this very program wrote: nothing is checked."""
     found: Analysis = _reader(Analysis)(json.loads(text))
     return found
 
 
 @cache
 def _reader(kind: Any) -> _Reader:
-    """What makes a value of a type from its JSON.
+    """Return what makes a value of a type from its JSON.
 
     >>> _reader(tuple[int, ...])([1, 2]), _reader(tuple[int, str] | None)(None)
     ((1, 2), None)

@@ -1,22 +1,22 @@
-"""How sure a typical step is: the spread of its mean over blocks of steps, or over runs.
+"""How sure a typical step is: the spread of its mean over blocks of steps, or over runs; quantiles.
 
 Steps of one run follow each other: a slow one is followed by a slow one. Blocks of consecutive steps are
-drawn with replacement (Künsch 1989, the moving-block bootstrap), as long as the correlation of neighbours
-asks for. Of few steps that is still too narrow, so the spread is widened by what blocks of that length miss
-of an autoregressive series, and the interval is Student's with as many degrees of freedom as there are
-steps that are worth one. What runs differ by is added (`docs/diff.md` shows what that achieves).
+drawn with replacement (Künsch 1989, the moving-block bootstrap), as long as the correlation of neighbors asks
+for. Of few steps that is still too narrow, so the spread is widened by what blocks of that length miss of an
+autoregressive series, and the interval is Student's with as many degrees of freedom as there are steps that
+are worth one. What runs differ by is added (`docs/diff.md` shows what that achieves).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import ceil, inf, sqrt
+from math import ceil, expm1, inf, pi, sqrt, tan
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 from wallscope.arrays.columns import Flags
-from wallscope.compare.quantiles import normal, student
 from wallscope.model.comparison import NoiseSource
 from wallscope.thresholds import (
     ASSUMED_OFF_SHARE,
@@ -32,6 +32,50 @@ from wallscope.thresholds import (
 )
 from wallscope.timeline.ordinary import is_ordinary
 
+
+def normal_quantile(probability: float) -> float:
+    """Return the quantile of the normal distribution.
+
+    >>> round(normal_quantile(0.975), 4)
+    1.96
+    """
+    return NormalDist().inv_cdf(probability)
+
+
+def student_quantile(probability: float, freedom: float) -> float:
+    """Return the quantile of Student's t above the median, also of broken degrees of freedom, not below 1.
+
+    Hill's expansion (Communications of the ACM 13, 1970, algorithm 396).
+
+    >>> [round(student_quantile(0.975, freedom), 3) for freedom in (1, 2, 5, 30)]
+    [12.706, 4.303, 2.571, 2.042]
+    """
+    tails = 2 * (1 - probability)
+    n = max(freedom, 1.0)
+    if n == 1:
+        return 1 / tan(tails * pi / 2)
+    if n == 2:
+        return sqrt(2 / (tails * (2 - tails)) - 2)
+    a = 1 / (n - 0.5)
+    b = 48 / a**2
+    c = ((20700 * a / b - 98) * a - 16) * a + 96.36
+    d = ((94.5 / (b + c) - 3) / b + 1) * sqrt(a * pi / 2) * n
+    y = (d * tails) ** (2 / n)
+    if y > 0.05 + a:
+        x = normal_quantile(tails / 2)
+        y = x * x
+        if n < 5:
+            c += 0.3 * (n - 4.5) * (x + 0.6)
+        c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c
+        y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x
+        y = expm1(a * y * y)
+    else:
+        y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) * (
+            n + 1
+        ) / (n + 2) + 1 / y
+    return sqrt(n * y)
+
+
 Floats = npt.NDArray[np.float64]
 
 _NORMAL_DEVIATION = 1.4826  # one deviation in medians of the absolute difference
@@ -41,7 +85,7 @@ _NORMAL_DEVIATION = 1.4826  # one deviation in medians of the absolute differenc
 class Spread:
     """Means of some columns over the ordinary steps, their standard errors, and degrees of freedom.
 
-    `error` is infinite where nothing tells it. The first column is the logarithm of the mean length.
+    `error` is infinite where it is unknown. The first column is the logarithm of the mean length.
     """
 
     mean: Floats
@@ -55,21 +99,21 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How much the logarithm of the typical step differs from run to run, and how many runs told it."""
+    """How much the logarithm of the typical step differs between runs, and from how many that is known."""
 
     deviation: float
     freedom: float
 
 
 ASSUMED = Noise(ASSUMED_OFF_SHARE / sqrt(3), inf)
-"""Where nothing tells how much runs differ: each is off by anything up to `ASSUMED_OFF_SHARE`, evenly."""
+"""Where nothing is known of how runs differ: each is off by anything up to `ASSUMED_OFF_SHARE`, evenly."""
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class BothSides:
     """Both sides as far as they tell of other runs (`base`, `head`), and of these alone (`steps`).
 
-    `noise` is what was taken for the difference between runs, and `source` who told it.
+    `noise` is what was taken for the difference between runs, and `source` where it comes from.
     """
 
     base: Spread
@@ -85,7 +129,7 @@ class Both:
         though more degrees of freedom come with it.
         """
         halves = [
-            half_width(_scaled(base.of(column), scales[0]), _scaled(head.of(column), scales[1]))
+            half_width(_scale(base.of(column), scales[0]), _scale(head.of(column), scales[1]))
             for base, head in ((self.base, self.head), self.steps)
         ]
         known = [half for half in halves if half is not None]
@@ -106,48 +150,48 @@ class Both:
         return half_width(*(side.of(0) for side in self.steps))
 
     def detectable(self, margin: float) -> float | None:
-        """The difference that is past the margin, and told from nothing, in four of five comparisons."""
+        """Return the difference that is past the margin, and detected, in four of five comparisons."""
         half = self.half()
-        error, _ = _joined(self.base.of(0), self.head.of(0))
-        return None if half is None else max(half, margin) + normal(DETECTED_SHARE) * error
+        error, _ = _combine(self.base.of(0), self.head.of(0))
+        return None if half is None else max(half, margin) + normal_quantile(DETECTED_SHARE) * error
 
 
-def _scaled(told: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
-    mean, error, freedom = told
+def _scale(measured: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
+    mean, error, freedom = measured
     return mean, error * scale, freedom
 
 
-def of_both(
+def combine_sides(
     base: Sequence[Spread], head: Sequence[Spread], known: tuple[Noise | None, Noise | None] = (None, None)
-) -> Both:
-    """What the runs of both sides tell together; `known` is what is recorded of the noise between them.
+) -> BothSides:
+    """Combine the runs of both sides; `known` is what is recorded of the noise between runs.
 
     A side of one run differs as recorded, else as the runs of the other side do, else as is assumed.
     """
     sides = (base, head)
-    seen = tuple(noise_of(runs) for runs in sides)
-    told = [noise for noise in (*seen, *known) if noise is not None]
+    seen = tuple(noise_between_runs(runs) for runs in sides)
+    measured = [noise for noise in (*seen, *known) if noise is not None]
     widened = []
     for number, runs in enumerate(sides):
         noise = seen[number] or known[number] or seen[1 - number] or known[1 - number] or ASSUMED
-        widened.append(of_runs(runs, noise))
+        widened.append(spread_of_runs(runs, noise))
     source: NoiseSource = "runs" if any(seen) else "recorded" if any(known) else "assumed"
-    return Both(
+    return BothSides(
         widened[0],
         widened[1],
-        (of_runs(base, None), of_runs(head, None)),
-        max(told, key=lambda noise: noise.deviation) if told else ASSUMED,
+        (spread_of_runs(base, None), spread_of_runs(head, None)),
+        max(measured, key=lambda noise: noise.deviation) if measured else ASSUMED,
         source,
     )
 
 
-def of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Spread:
-    """The spread over the steps of one run, in order of time; a row of `columns` is a step."""
+def spread_of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Spread:
+    """Return the spread over the steps of one run, in order of time; a row of `columns` is a step."""
     values = np.column_stack((length_ns, columns)).astype(np.float64)
     count = length_ns.size
     mean = _ordinary_means(values[None])[0]
     if count < FEWEST_STEPS_FOR_SPREAD_COUNT:
-        return Spread(_logged(mean), np.full(mean.size, np.inf), 1.0)
+        return Spread(_log_ratios(mean), np.full(mean.size, np.inf), 1.0)
     kept = _usual(length_ns)
     length_ns, values, count = length_ns[kept], values[kept], int(kept.sum())
     correlation = _correlation(length_ns)
@@ -156,14 +200,14 @@ def of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -
     starts = random.integers(0, count - block + 1, (RESAMPLES_COUNT, ceil(count / block)))
     drawn = (starts[:, :, None] + np.arange(block)).reshape(RESAMPLES_COUNT, -1)[:, :count]
     means = _ordinary_means(values[drawn])
-    error = _logged(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
+    error = _log_ratios(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
     whole = _inflation(count, correlation, count)
     missed = max(whole / _inflation(count, correlation, block), 1.0) * count / max(count - block, 1)
-    return Spread(_logged(mean), error * sqrt(missed), max(count / whole - 1, 1.0))
+    return Spread(_log_ratios(mean), error * sqrt(missed), max(count / whole - 1, 1.0))
 
 
-def of_runs(runs: Sequence[Spread], noise: Noise | None) -> Spread:
-    """The spread of a side: over its runs; of one run over its steps, widened by the noise between runs.
+def spread_of_runs(runs: Sequence[Spread], noise: Noise | None) -> Spread:
+    """Return the spread of a side: over its runs; of one run over its steps, widened by noise between runs.
 
     Runs differ at least as much as their own steps let them, so few runs that agree by chance do not
     narrow it.
@@ -186,8 +230,8 @@ def of_runs(runs: Sequence[Spread], noise: Noise | None) -> Spread:
     return Spread(means.mean(axis=0), error, len(runs) - 1.0)
 
 
-def noise_of(runs: Sequence[Spread]) -> Noise | None:
-    """How much the runs of one side differ."""
+def noise_between_runs(runs: Sequence[Spread]) -> Noise | None:
+    """Return how much the runs of one side differ."""
     if len(runs) < 2:
         return None
     return Noise(float(np.std([run.mean[0] for run in runs], ddof=1)), len(runs) - 1.0)
@@ -195,13 +239,13 @@ def noise_of(runs: Sequence[Spread]) -> Noise | None:
 
 def half_width(base: tuple[float, float, float], head: tuple[float, float, float]) -> float | None:
     """Half the interval of the difference of two means (mean, error, freedom); `None` where unknown."""
-    error, freedom = _joined(base, head)
+    error, freedom = _combine(base, head)
     if not np.isfinite(error):
         return None
-    return student((1 + CONFIDENCE_SHARE) / 2, freedom) * error
+    return student_quantile((1 + CONFIDENCE_SHARE) / 2, freedom) * error
 
 
-def _joined(base: tuple[float, float, float], head: tuple[float, float, float]) -> tuple[float, float]:
+def _combine(base: tuple[float, float, float], head: tuple[float, float, float]) -> tuple[float, float]:
     """Error of the difference, and Welch's degrees of freedom."""
     left, right = base[1] ** 2, head[1] ** 2
     if not np.isfinite(left + right):
@@ -211,7 +255,7 @@ def _joined(base: tuple[float, float, float], head: tuple[float, float, float]) 
 
 
 def _usual(length_ns: npt.NDArray[np.int64]) -> Flags:
-    """All steps but slow ones, which the typical step leaves out: drawn often, they would be in it."""
+    """Return all steps but slow ones, which the typical step leaves out: drawn often, they would be in it."""
     median = float(np.median(length_ns))
     deviation = _NORMAL_DEVIATION * float(np.median(np.abs(length_ns - median)))
     usual: Flags = length_ns <= max(SLOW_STEP_RATIO * median, median + OUTLYING_DEVIATIONS_COUNT * deviation)
@@ -229,14 +273,14 @@ def _ordinary_means(values: Floats) -> Floats:
     return means
 
 
-def _logged(means: Floats) -> Floats:
+def _log_ratios(means: Floats) -> Floats:
     logged = means.copy()
     logged[..., 0] = np.log(np.maximum(means[..., 0], 1e-9))
     return logged
 
 
 def _correlation(length_ns: npt.NDArray[np.int64]) -> float:
-    """How alike neighbours are, by rank, so that one slow step does not decide.
+    """Return how alike neighbours are, by rank, so that one slow step does not decide.
 
     In a short series they seem less alike than they are: the mean is its own. What that hides on average is
     put back (Kendall 1954).
@@ -249,13 +293,13 @@ def _correlation(length_ns: npt.NDArray[np.int64]) -> float:
 
 
 def _block_length(count: int, correlation: float) -> int:
-    """The best block of an autoregressive series (Carlstein 1986), at most a third of it."""
+    """Return the best block of an autoregressive series (Carlstein 1986), at most a third of it."""
     odds = 2 * correlation**2 / (1 - correlation**2) ** 2
     best = ceil(float(np.cbrt(count * odds)))
     return max(1, min(count // 3, best))
 
 
 def _inflation(count: int, correlation: float, block: int) -> float:
-    """How much more the mean of correlated steps varies than that of free ones, as blocks see it."""
+    """Return how much more the mean of correlated steps varies than that of free ones, as blocks see it."""
     apart = 2 * correlation * (1 - correlation**block) / (block * (1 - correlation) ** 2)
     return max((1 + correlation) / (1 - correlation) - apart, 1 / count)

@@ -1,4 +1,4 @@
-"""The comparison of two sides: one rank speaks, the step decides, walls, causes and operations explain."""
+"""The comparison of two sides: the step of one rank decides; walls, causes and operations explain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,21 +10,26 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope._version import __version__
-from wallscope.compare.comparability import mismatches
-from wallscope.compare.explanations import explanations
-from wallscope.compare.gates import Gate, results
-from wallscope.compare.intervals import (
-    Both,
+from wallscope.compare.comparability import align_parts, find_mismatches
+from wallscope.compare.confidence import (
+    BothSides,
     Noise,
     Spread,
-    of_both,
-    of_steps,
+    combine_sides,
+    spread_of_steps,
 )
-from wallscope.compare.pairing import operation_deltas
-from wallscope.compare.parts import alike
-from wallscope.compare.ranks import paired, rank_changes
-from wallscope.compare.traffic import communication_changes
-from wallscope.compare.typical import TypicalStep, deciding, lengths_ns, typical_step, wall_of
+from wallscope.compare.explanations import explain_changes
+from wallscope.compare.gates import Gate, evaluate_gates
+from wallscope.compare.match_operations import communication_changes, operation_deltas
+from wallscope.compare.typical_steps import (
+    TypicalStep,
+    deciding_steps,
+    lengths_ns,
+    pair_ranks,
+    rank_changes,
+    typical_step,
+    wall_of,
+)
 from wallscope.errors import ComparisonError
 from wallscope.model.comparison import (
     COMPARISON_SCHEMA,
@@ -40,6 +45,7 @@ from wallscope.model.comparison import (
 )
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
+from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
 from wallscope.thresholds import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 
 
@@ -58,7 +64,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompareOptions:
     """What the user asks for: the rank, the margin below which nothing changed, a verdict in any case."""
 
     rank: int | None = None
@@ -70,7 +76,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One side of the rank that speaks."""
+    """One side of the rank that is compared."""
 
     profiles: tuple[Profile, ...]
     typical: TypicalStep
@@ -79,22 +85,22 @@ class _Measured:
     runs: tuple[Spread, ...]
 
 
-def compared(base: Side, head: Side, asked: Asked) -> Comparison:
-    """Compare two sides; swapping them mirrors everything that is said.
+def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
+    """Compare two sides; swapping them mirrors the whole result.
 
     Raises:
         ComparisonError: they have no rank in common, or gates are set on what cannot be compared.
     """
-    pairing = paired(base.runs, head.runs, asked.rank)
-    sides = alike(pairing.base, pairing.head, [gate.name for gate in asked.gates])
+    pairing = pair_ranks(base.runs, head.runs, asked.rank)
+    sides = align_parts(pairing.base, pairing.head, [gate.name for gate in asked.gates])
     tokens = _tokens(sides.base, sides.head)
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
-    ours, theirs = (_measured(profiles, causes, tokens) for profiles in (sides.base, sides.head))
-    both = of_both(ours.runs, theirs.runs, (base.noise, head.noise))
+    ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
+    both = combine_sides(ours.runs, theirs.runs, (base.noise, head.noise))
     is_same = _content(pairing.base) == _content(pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
-        *mismatches((works[0], ours.typical), (works[1], theirs.typical), is_same=is_same),
+        *find_mismatches((works[0], ours.typical), (works[1], theirs.typical), is_same=is_same),
         *_ranks_apart(pairing.base[0], pairing.head[0]),
         *sides.mismatches,
     )
@@ -114,20 +120,20 @@ def compared(base: Side, head: Side, asked: Asked) -> Comparison:
         window=works[0].unit if works[0].kind != "whole-trace" else "capture",
         step=step,
         deltas=Deltas(
-            *_coarse(ours, theirs, None if is_same else both, causes),
+            *_coarse_deltas(ours, theirs, None if is_same else both, causes),
             operation_deltas(ours.typical, theirs.typical),
         ),
         communication=traffic,
-        explanations=() if is_same else explanations(ours.typical, theirs.typical, traffic, found, step),
+        explanations=() if is_same else explain_changes(ours.typical, theirs.typical, traffic, found, step),
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
         gates=(),
     )
     if comparison.verdict == "incomparable":
         return comparison
-    return replace(comparison, gates=results(asked.gates, comparison))
+    return replace(comparison, gates=evaluate_gates(asked.gates, comparison))
 
 
-def check_gated(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
+def require_comparable(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
     """Refuse gates on what cannot be compared.
 
     Raises:
@@ -147,24 +153,24 @@ def _tokens(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[int, int]
     return None if ours is None or theirs is None or ours == theirs else (ours, theirs)
 
 
-def _measured(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int, int] | None) -> _Measured:
+def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int, int] | None) -> _Measured:
     own = profiles[0].header.work.tokens_per_step
     scale = Fraction(1) if tokens is None or own is None else Fraction(min(tokens), own)
-    steps = [deciding(profile) for profile in profiles]
+    steps = [deciding_steps(profile) for profile in profiles]
     return _Measured(
         profiles=profiles,
         typical=typical_step(profiles, scale),
         scale=scale,
         lengths_ns=np.concatenate([lengths_ns(chosen) for chosen in steps]) * float(scale),
         runs=tuple(
-            of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
+            spread_of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
             for profile, chosen in zip(profiles, steps, strict=True)
         ),
     )
 
 
 def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.NDArray[np.int64]:
-    """What each wall and each cause owns of each step: a row a step."""
+    """Return the time of each wall and each cause in each step, int64 ns: a row a step."""
     columns = np.zeros((len(steps), len(Wall) + len(causes)), np.int64)
     row = {at: number for number, at in enumerate(steps.select("input", "step").iter_rows())}
     place = {cause: len(Wall) + number for number, cause in enumerate(causes)}
@@ -205,9 +211,13 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
 
 
 def _step(
-    base: _Measured, head: _Measured, both: Both | None, asked: Asked, tokens: tuple[int, int] | None
+    base: _Measured,
+    head: _Measured,
+    both: BothSides | None,
+    asked: CompareOptions,
+    tokens: tuple[int, int] | None,
 ) -> StepChange:
-    """The step; `both` is `None` where both sides are the same capture."""
+    """Return the step; `both` is `None` where both sides are the same capture."""
     change = (
         log(head.typical.step_ns / base.typical.step_ns)
         if base.typical.step_ns and head.typical.step_ns
@@ -222,7 +232,7 @@ def _step(
     if both is not None:
         alone = both.alone if max(runs) == 1 else None
         least = both.detectable(log(1 + asked.margin_ratio))
-    counts = [_described(side.lengths_ns) for side in (base, head)]
+    counts = [_summarize_lengths(side.lengths_ns) for side in (base, head)]
     return StepChange(
         base_typical_ns=base.typical.step_ns,
         head_typical_ns=head.typical.step_ns,
@@ -262,14 +272,14 @@ class _Lengths:
     slow: int
 
 
-def _described(length_ns: npt.NDArray[np.float64]) -> _Lengths:
+def _summarize_lengths(length_ns: npt.NDArray[np.float64]) -> _Lengths:
     median, p90 = np.percentile(length_ns, [50, 90])
     return _Lengths(
         round(median), round(p90), round(length_ns.mean()), int((length_ns > SLOW_STEP_RATIO * median).sum())
     )
 
 
-def verdict_of(
+def decide_verdict(
     change: float, halves: tuple[float | None, float | None], step_ns: int, margin: float, margin_ns: int
 ) -> Verdict:
     """Surely past the margin, surely inside it, or neither.
@@ -287,16 +297,16 @@ def verdict_of(
     return "no-change" if is_nothing else "inconclusive"
 
 
-def _verdict(step: StepChange, both: Both, *, is_same: bool) -> Verdict:
+def _verdict(step: StepChange, both: BothSides, *, is_same: bool) -> Verdict:
     halves = (0.0, 0.0) if is_same else (both.half(), both.likeness)
     shorter_ns = min(step.base_typical_ns, step.head_typical_ns)
-    return verdict_of(log(step.ratio), halves, shorter_ns, log(1 + step.margin_ratio), step.margin_ns)
+    return decide_verdict(log(step.ratio), halves, shorter_ns, log(1 + step.margin_ratio), step.margin_ns)
 
 
-def _coarse(
-    base: _Measured, head: _Measured, both: Both | None, causes: list[str]
+def _coarse_deltas(
+    base: _Measured, head: _Measured, both: BothSides | None, causes: list[str]
 ) -> tuple[tuple[WallDelta, ...], tuple[CauseDelta, ...]]:
-    """How walls and causes changed; all walls, and the causes that did."""
+    """Return how walls and causes changed; all walls, and the causes that did."""
 
     def bounds(column: int, delta_ns: int) -> tuple[int | None, int | None]:
         if both is None:
@@ -316,3 +326,43 @@ def _coarse(
             low_ns, high_ns = bounds(1 + len(Wall) + number, delta_ns)
             listed.append(CauseDelta(wall_of(cause), cause, base_ns, head_ns, delta_ns, low_ns, high_ns))
     return tuple(walls), tuple(sorted(listed, key=lambda row: (-abs(row.delta_ns), row.cause)))
+
+
+_WALLS = tuple(f"{wall}_wall_ns" for wall in Wall)
+
+
+def comparison_report(found: Comparison, base: Side, head: Side, rank: int | None) -> ComparisonReport:
+    """Return the comparison with the steps of the compared rank; `rank` is the one that was asked for."""
+    pairing = pair_ranks(base.runs, head.runs, rank)
+    return ComparisonReport(
+        found, _side_steps(pairing.base, found.step.tokens), _side_steps(pairing.head, found.step.tokens)
+    )
+
+
+def _side_steps(profiles: Sequence[Profile], tokens: int | None) -> SideSteps:
+    header = profiles[0].header
+    own = header.work.tokens_per_step
+    scale = Fraction(1) if tokens is None or own is None else Fraction(tokens, own)
+    return SideSteps(
+        header.work,
+        tuple(entry for profile in profiles for entry in profile.header.inputs),
+        pl.concat([_run_steps(run, profile, scale) for run, profile in enumerate(profiles)]),
+    )
+
+
+def _run_steps(run: int, profile: Profile, scale: Fraction) -> pl.DataFrame:
+    chosen = deciding_steps(profile).select("input", "step", counts=pl.lit(True))
+    steps = profile.steps.join(chosen, on=["input", "step"], how="left").sort("input", "start_ns")
+    scaled = (
+        steps if scale == 1 else steps.with_columns((pl.col(_WALLS) * float(scale)).round().cast(pl.Int64))
+    )
+    return (
+        scaled.with_columns(
+            run=pl.lit(run),
+            length_ns=pl.sum_horizontal(_WALLS),
+            counts=pl.col("counts").fill_null(value=False),
+        )
+        .with_columns(reason=pl.when(~pl.col("counts")).then(pl.col("reason").fill_null("unknown")))
+        .select(SIDE_STEPS.names())
+        .cast(SIDE_STEPS)
+    )

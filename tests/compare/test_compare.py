@@ -6,16 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.profile.random_profiles import OPERATIONS, captured, profile_of, profiles, work
-from wallscope.compare import Asked, Side, check_gated, compared, gate_of
+from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable
+from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.model.kinds import Wall
 
 MIRRORED = {"regression": "improvement", "improvement": "regression"}
-ASKED = Asked(overridden=True)
+ASKED = CompareOptions(overridden=True)
 
 
 def diff(base, head, asked=ASKED):
-    return compared(Side("base", ((base,),)), Side("head", ((head,),)), asked)
+    return compare_sides(Side("base", ((base,),)), Side("head", ((head,),)), asked)
 
 
 def sums(rows, by, of="delta_ns"):
@@ -42,7 +43,7 @@ def test_deltas_sum_to_the_change_of_the_step_at_each_level(base, head):
 
 @given(profiles())
 def test_a_capture_compared_with_itself_has_no_difference(profile):
-    found = diff(profile, profile, Asked())
+    found = diff(profile, profile, CompareOptions())
 
     assert (found.verdict, found.step.ratio, found.step.replication) == ("no-change", 1.0, "same")
     assert (found.deltas.causes, found.deltas.operations, found.explanations) == ((), (), ())
@@ -77,13 +78,13 @@ def steps(count, factor=1.0, seed=1, jitter=0.02, gemm_ns=60_000_000):
 
 @pytest.mark.parametrize("count", [18, 20, 22], ids=["fewer steps", "as many", "more steps"])
 def test_the_same_work_in_more_or_fewer_steps_is_no_regression(count):
-    found = diff(profile_of("a", steps(20)), profile_of("b", steps(count, seed=2)), Asked())
+    found = diff(profile_of("a", steps(20)), profile_of("b", steps(count, seed=2)), CompareOptions())
 
     assert found.verdict in {"no-change", "inconclusive"}
 
 
 def test_a_step_ten_per_cent_slower_is_a_regression_though_the_capture_is_as_long():
-    found = diff(profile_of("a", steps(22)), profile_of("b", steps(20, 1.1, seed=2)), Asked())
+    found = diff(profile_of("a", steps(22)), profile_of("b", steps(20, 1.1, seed=2)), CompareOptions())
 
     assert found.verdict == "regression"
     assert found.step.ratio == pytest.approx(1.1, abs=0.02)
@@ -105,7 +106,7 @@ def test_a_step_ten_per_cent_slower_is_a_regression_though_the_capture_is_as_lon
     ],
 )
 def test_gates_fail_by_what_surely_grew_past_them(gates, held):
-    asked = Asked(gates=(gate_of(gates),))
+    asked = CompareOptions(gates=(parse_gate(gates),))
     found = diff(profile_of("a", steps(20)), profile_of("b", steps(20, 1.1, seed=2)), asked)
 
     (gate,) = found.gates
@@ -114,7 +115,7 @@ def test_gates_fail_by_what_surely_grew_past_them(gates, held):
 
 
 def test_a_gate_does_not_fail_by_what_may_be_chance():
-    asked = Asked(gates=(gate_of("step>3%"),))
+    asked = CompareOptions(gates=(parse_gate("step>3%"),))
     found = diff(
         profile_of("a", steps(6, jitter=0.2)), profile_of("b", steps(6, 1.1, seed=4, jitter=0.2)), asked
     )
@@ -123,14 +124,14 @@ def test_a_gate_does_not_fail_by_what_may_be_chance():
 
 
 def test_recorded_noise_between_runs_keeps_a_gate_from_failing():
-    from wallscope.compare.intervals import Noise
+    from wallscope.compare.confidence import Noise
 
     base, head = profile_of("a", steps(20)), profile_of("b", steps(20, 1.05, seed=2))
     noisy = Side("base", ((base,),), noise=Noise(0.03, 6))
-    gate = Asked(gates=(gate_of("step>3%"),))
+    gate = CompareOptions(gates=(parse_gate("step>3%"),))
 
     assert not diff(base, head, gate).gates[0].held
-    found = compared(noisy, Side("head", ((head,),), noise=Noise(0.03, 6)), gate)
+    found = compare_sides(noisy, Side("head", ((head,),), noise=Noise(0.03, 6)), gate)
     assert (found.gates[0].held, found.step.run_noise) == (True, 0.03)
 
 
@@ -144,7 +145,7 @@ def test_recorded_noise_between_runs_keeps_a_gate_from_failing():
     ],
 )
 def test_one_run_a_side_is_told_from_what_runs_are_taken_to_differ_by(factor, verdict):
-    gate = Asked(gates=(gate_of("step>1%"),))
+    gate = CompareOptions(gates=(parse_gate("step>1%"),))
     found = diff(
         profile_of("a", steps(20, jitter=0.005)),
         profile_of("b", steps(20, factor, seed=2, jitter=0.005)),
@@ -159,7 +160,7 @@ def test_one_run_a_side_is_told_from_what_runs_are_taken_to_differ_by(factor, ve
 def test_runs_of_one_side_tell_how_much_those_of_the_other_differ():
     runs = tuple((profile_of(f"a{run}", steps(20, 1 + 0.02 * run, seed=run)),) for run in range(3))
     one = ((profile_of("b", steps(20, seed=8)),),)
-    found = compared(Side("base", runs), Side("head", one), Asked())
+    found = compare_sides(Side("base", runs), Side("head", one), CompareOptions())
 
     assert (found.step.replication, found.step.run_noise_source) == ("steps", "runs")
     assert found.step.pair_ratio_low is None
@@ -172,7 +173,7 @@ def test_runs_are_what_varies_where_there_are_several():
     head = Side(
         "head", tuple((profile_of(f"b{run}", steps(20, 1 + 0.02 * run, seed=run + 9)),) for run in range(4))
     )
-    found = compared(base, head, Asked())
+    found = compare_sides(base, head, CompareOptions())
 
     assert (found.verdict, found.step.replication) == ("inconclusive", "runs")
     assert (found.step.base_runs, found.step.base_steps) == (4, 80)
@@ -193,13 +194,13 @@ def test_runs_are_what_varies_where_there_are_several():
 )
 def test_unlike_work_gets_no_verdict(base, head, what):
     ours, theirs = profile_of("a", steps(9), base), profile_of("b", steps(9), head)
-    found = diff(ours, theirs, Asked(gates=(gate_of("step>3%"),)))
+    found = diff(ours, theirs, CompareOptions(gates=(parse_gate("step>3%"),)))
 
     assert (found.comparable, found.verdict, found.gates) == (False, "incomparable", ())
     assert found.mismatches[0].what == what
     with pytest.raises(ComparisonError, match="no gate can be judged"):
-        check_gated(found, (gate_of("step>3%"),))
-    assert diff(ours, theirs, Asked(overridden=True)).verdict != "incomparable"
+        require_comparable(found, (parse_gate("step>3%"),))
+    assert diff(ours, theirs, CompareOptions(overridden=True)).verdict != "incomparable"
 
 
 def test_steps_of_other_kernels_are_other_work():
@@ -207,7 +208,7 @@ def test_steps_of_other_kernels_are_other_work():
         (f"part{n}", "norm", f"norm_kernel_{letter}", None, None, None, "compute/norm")
         for n, letter in enumerate("abcdef")
     )
-    found = diff(profile_of("a", steps(9)), profile_of("b", steps(9), operations=other), Asked())
+    found = diff(profile_of("a", steps(9)), profile_of("b", steps(9), operations=other), CompareOptions())
 
     assert (found.verdict, found.mismatches[0].what) == ("incomparable", "kernels of the step")
 
@@ -215,7 +216,7 @@ def test_steps_of_other_kernels_are_other_work():
 def test_sides_of_known_tokens_are_compared_by_the_token():
     ours = profile_of("a", steps(20), work(tokens=1_000))
     theirs = profile_of("b", steps(20, 2.0, seed=2), work(tokens=2_000))
-    found = diff(ours, theirs, Asked())
+    found = diff(ours, theirs, CompareOptions())
 
     assert found.step.ratio == pytest.approx(1, abs=0.02)
     assert (found.step.tokens, found.comparable) == (1_000, True)
@@ -244,7 +245,7 @@ def test_what_is_no_gate_is_refused(text):
     from wallscope.errors import OptionError
 
     with pytest.raises(OptionError, match="is no gate"):
-        gate_of(text)
+        parse_gate(text)
 
 
 def test_the_rank_that_computes_least_speaks_for_both_sides():
@@ -259,14 +260,16 @@ def test_the_rank_that_computes_least_speaks_for_both_sides():
             for rank, factor in enumerate(factors)
         )
 
-    found = compared(Side("base", (run("a", 1, 0.5),)), Side("head", (run("b", 1, 0.6),)), Asked())
+    found = compare_sides(
+        Side("base", (run("a", 1, 0.5),)), Side("head", (run("b", 1, 0.6),)), CompareOptions()
+    )
     assert (found.base.rank, [row.rank for row in found.ranks]) == (1, [0])
     with pytest.raises(ComparisonError, match="--rank 7"):
-        compared(Side("base", (run("a", 1),)), Side("head", (run("b", 1),)), Asked(rank=7))
+        compare_sides(Side("base", (run("a", 1),)), Side("head", (run("b", 1),)), CompareOptions(rank=7))
 
 
 def test_walls_have_intervals_that_hold_their_change():
-    found = diff(profile_of("a", steps(20)), profile_of("b", steps(20, 1.1, seed=2)), Asked())
+    found = diff(profile_of("a", steps(20)), profile_of("b", steps(20, 1.1, seed=2)), CompareOptions())
 
     for row in found.deltas.walls:
         assert row.low_ns <= row.delta_ns <= row.high_ns

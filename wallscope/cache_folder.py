@@ -1,8 +1,12 @@
-"""The cache folder: private, never followed out of, and never a reason to fail.
+"""The user's cache folder, under one size limit: private, never followed out of, and never a reason to fail.
 
-An entry is written aside and renamed, so that a reader sees all of one or none, however many write. Its
-first line holds a digest of name and content: what is damaged, cut or renamed counts as absent, and the next
-writer replaces it.
+    answers/<name>          a sealed answer
+    pages/<name>            a sealed page
+    exports/<name>.sqlite   the export that nsys made of a report
+
+A name holds all that decides the content, so an entry is right or it is not there. An entry is written aside
+and renamed, so that a reader sees all of one or none, however many write. Its first line holds a digest of
+name and content: what is damaged, cut or renamed counts as absent, and the next writer replaces it.
 """
 
 import hashlib
@@ -10,14 +14,106 @@ import logging
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from wallscope.cache.listing import ASIDE, Entry, entries_in, remove, sweep
 from wallscope.errors import OptionError
+
+_BLOCK_BYTES, _MOST_BLOCKS = 65_536, 64
+
+
+def fingerprint_file(path: Path, size_bytes: int) -> str:
+    """BLAKE2 of the size and of up to 64 evenly spaced blocks of 64 KiB, the first and the last among them.
+
+    Files up to 4 MiB are read whole. Of larger ones it notices another size and whatever SQLite writes: the
+    first block holds the change counter, the page count and the schema's version. It does not notice bytes
+    that something else than SQLite patched between the blocks.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    digest = hashlib.blake2b(size_bytes.to_bytes(8, "big"), digest_size=16)
+    blocks = -(-size_bytes // _BLOCK_BYTES)
+    with path.open("rb", buffering=0) as stream:
+        for index in range(min(blocks, _MOST_BLOCKS)):
+            block = index if blocks <= _MOST_BLOCKS else index * (blocks - 1) // (_MOST_BLOCKS - 1)
+            stream.seek(block * _BLOCK_BYTES, os.SEEK_SET)
+            digest.update(stream.read(_BLOCK_BYTES))
+    return digest.hexdigest()
+
+
+ASIDE = ".aside-"
+_ENTRY = re.compile(r"[0-9a-f]{32,64}(?:\.sqlite)?")
+_GRACE_S = 24 * 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of the cache: its kind, name and size; when it was last used."""
+
+    kind: str
+    name: str
+    size_bytes: int
+    used_ns: int
+
+
+def entries_in(room: int, kind: str) -> list[Entry]:
+    """Return the entries in an open folder: regular files that bear a name of ours; links are none."""
+    found = []
+    with os.scandir(room) as listed:
+        for entry in listed:
+            if _ENTRY.fullmatch(entry.name) is None or not entry.is_file(follow_symlinks=False):
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # another process removed it just now
+            found.append(Entry(kind, entry.name, status.st_size, status.st_mtime_ns))
+    return found
+
+
+def remove(room: int, name: str) -> bool:
+    """Remove a file of an open folder; whether it was there."""
+    try:
+        os.unlink(name, dir_fd=room)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def sweep(room: int) -> None:
+    """Remove what killed writers left in an open folder, a day later."""
+    with os.scandir(room) as listed:
+        left = [entry.name for entry in listed if entry.name.startswith(ASIDE)]
+    for name in left:
+        try:
+            status = os.stat(name, dir_fd=room, follow_symlinks=False)
+            if time.time() - status.st_mtime < _GRACE_S:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                _remove_folder(room, name)
+            else:
+                remove(room, name)
+        except OSError:
+            continue  # it is in use, or gone
+
+
+def _remove_folder(room: int, name: str) -> None:
+    """Remove a folder of files; one that holds folders stays."""
+    inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=room)
+    try:
+        with os.scandir(inside) as listed:
+            names = [held.name for held in listed]
+        for held in names:
+            os.unlink(held, dir_fd=inside)
+    finally:
+        os.close(inside)
+    os.rmdir(name, dir_fd=room)
+
 
 _FOLDER, _SIZE = "WALLSCOPE_CACHE_DIR", "WALLSCOPE_CACHE_SIZE"
 _DEFAULT_BYTES = 4 << 30
@@ -27,7 +123,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What is kept; the name of its folder."""
 
     ANSWERS = "answers"
@@ -36,7 +132,7 @@ class Kind(StrEnum):
 
 
 _SEAL = b"wallscope cache "
-_HEADS = {Kind.ANSWERS: _SEAL, Kind.PAGES: _SEAL, Kind.EXPORTS: b"SQLite format 3\0"}
+_HEADS = {EntryKind.ANSWERS: _SEAL, EntryKind.PAGES: _SEAL, EntryKind.EXPORTS: b"SQLite format 3\0"}
 """How the entries of a kind begin; what does not is somebody else's."""
 
 
@@ -47,36 +143,36 @@ class Cache:
     folder: Path
     limit_bytes: int = _DEFAULT_BYTES
 
-    def kept(self, kind: Kind, name: str) -> bytes | None:
-        """The content of an entry; `None` where there is none, or none that can be trusted."""
+    def read(self, kind: EntryKind, name: str) -> bytes | None:
+        """Return the content of an entry; `None` where there is none, or none that can be trusted."""
         try:
             with self._room(kind) as room:
                 content = _content(room, name)
         except FileNotFoundError:
             return None
         except OSError as error:
-            _say(self.folder, error)
+            _log(self.folder, error)
             return None
-        found = _unsealed(content, f"{kind}/{name}")
+        found = _unseal(content, f"{kind}/{name}")
         if found is None:
             logging.getLogger(__name__).info("a damaged entry of the cache is left out: %s/%s", kind, name)
         return found
 
-    def keep(self, kind: Kind, name: str, content: bytes) -> None:
+    def write(self, kind: EntryKind, name: str, content: bytes) -> None:
         """Put an entry into the cache, or go on without where that cannot be."""
-        sealed = _sealed(content, f"{kind}/{name}")
+        sealed = _seal(content, f"{kind}/{name}")
         if len(sealed) > min(self.limit_bytes, _MOST_BYTES):
             return
         try:
-            self.private_folder(kind)
+            self.make_folder(kind)
             with self._room(kind) as room:
                 _write(room, name, sealed)
             self.trim(kind, name)
         except OSError as error:
-            _say(self.folder, error)
+            _log(self.folder, error)
 
-    def private_folder(self, kind: Kind) -> Path:
-        """The folder of a kind, made where it is absent, readable by the user alone.
+    def make_folder(self, kind: EntryKind) -> Path:
+        """Return the folder of a kind, made where it is absent, readable by the user alone.
 
         Raises:
             OSError: it cannot be made, or is not the user's own.
@@ -89,20 +185,20 @@ class Cache:
                 os.fchmod(room, 0o700)
         return place
 
-    def used(self, kind: Kind, name: str) -> None:
+    def mark_used(self, kind: EntryKind, name: str) -> None:
         """Note that an entry is of use, so that others go first."""
         with suppress(OSError), self._room(kind) as room:
             os.utime(name, dir_fd=room, follow_symlinks=False)
 
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, the longest unused first."""
+        """Return all entries, the longest unused first."""
         found: list[Entry] = []
-        for kind in Kind:
+        for kind in EntryKind:
             with suppress(OSError), self._room(kind) as room:
                 found += entries_in(room, kind)
         return tuple(sorted(found, key=lambda entry: (entry.used_ns, entry.kind, entry.name)))
 
-    def trim(self, kind: Kind, name: str) -> None:
+    def trim(self, kind: EntryKind, name: str) -> None:
         """Cut the cache back to its limit; the entry that is named stays."""
         found = self.entries()
         excess_bytes = sum(entry.size_bytes for entry in found) - self.limit_bytes
@@ -121,14 +217,14 @@ class Cache:
 
     def _remove(self, entry: Entry) -> bool:
         """Remove an entry, unless it only bears the name of one; whether it is gone by this."""
-        kind = Kind(entry.kind)
+        kind = EntryKind(entry.kind)
         with suppress(OSError), self._room(kind) as room:
-            return _begins(room, entry.name, _HEADS[kind]) and remove(room, entry.name)
+            return _begins_with(room, entry.name, _HEADS[kind]) and remove(room, entry.name)
         return False
 
     @contextmanager
-    def _room(self, kind: Kind) -> Iterator[int]:
-        """The folder of a kind, open; a link or the folder of another user is refused."""
+    def _room(self, kind: EntryKind) -> Iterator[int]:
+        """Yield the folder of a kind, open; a link or the folder of another user is refused."""
         room = os.open(self.folder / kind, _OPENED | os.O_DIRECTORY)
         try:
             if os.fstat(room).st_uid != os.geteuid():
@@ -138,8 +234,8 @@ class Cache:
             os.close(room)
 
 
-def users_cache() -> Cache:
-    """The cache of the user: $WALLSCOPE_CACHE_DIR, else where the system keeps caches; $WALLSCOPE_CACHE_SIZE.
+def user_cache() -> Cache:
+    """Return the cache of the user, at $WALLSCOPE_CACHE_DIR or where the system keeps caches, with its limit.
 
     Raises:
         OptionError: the size cannot be read.
@@ -156,7 +252,7 @@ def users_cache() -> Cache:
 
 
 def _size_bytes(text: str) -> int:
-    """Bytes from a spelling: `500M`, `4 GiB`, `0`."""
+    """Return bytes from a spelling: `500M`, `4 GiB`, `0`."""
     found = re.fullmatch(r"\s*(\d{1,15})\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if found is None:
         raise OptionError(f"{_SIZE}={text[:40]} — is no size — write {_SIZE}=4G")
@@ -164,7 +260,7 @@ def _size_bytes(text: str) -> int:
 
 
 def _content(room: int, name: str) -> bytes:
-    """All of a regular file of an open folder, which is marked as used."""
+    """Return all of a regular file of an open folder, which is marked as used."""
     with os.fdopen(os.open(name, _OPENED, dir_fd=room), "rb") as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
@@ -174,8 +270,8 @@ def _content(room: int, name: str) -> bytes:
         return stream.read()
 
 
-def _begins(room: int, name: str, head: bytes) -> bool:
-    """Whether a file of an open folder begins so."""
+def _begins_with(room: int, name: str, head: bytes) -> bool:
+    """Return whether a file of an open folder begins so."""
     with os.fdopen(os.open(name, _OPENED, dir_fd=room), "rb") as stream:
         return stream.read(len(head)) == head
 
@@ -192,11 +288,11 @@ def _write(room: int, name: str, content: bytes) -> None:
         raise
 
 
-def _sealed(content: bytes, name: str) -> bytes:
+def _seal(content: bytes, name: str) -> bytes:
     return _MAGIC + _digest(content, name) + b"\n" + content
 
 
-def _unsealed(sealed: bytes, name: str) -> bytes | None:
+def _unseal(sealed: bytes, name: str) -> bytes | None:
     head, newline, content = sealed.partition(b"\n")
     return content if newline and head == _MAGIC + _digest(content, name) else None
 
@@ -207,5 +303,5 @@ def _digest(content: bytes, name: str) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _say(folder: Path, error: OSError) -> None:
+def _log(folder: Path, error: OSError) -> None:
     logging.getLogger(__name__).info("going on without the cache %s: %s", folder, error.strerror)

@@ -1,0 +1,165 @@
+"""An answer out of the cache, or worked out and kept there with the same bytes; or one from a user's file."""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wallscope.cache.codec import decode_analysis
+from wallscope.cache.key import answer_key
+from wallscope.cache_folder import Cache, EntryKind
+from wallscope.errors import InputError
+from wallscope.model.analysis import SCHEMA, Analysis
+from wallscope.model.capture import Progress
+from wallscope.model.options import Options
+from wallscope.profile.codec import unpack_profile
+from wallscope.render.document import document
+
+if TYPE_CHECKING:
+    from wallscope.analysis import Accounted
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An analysis, the same as JSON text, and its page as HTML where one was asked for."""
+
+    analysis: Analysis
+    text: str
+    page: str | None = None
+
+
+def load_or_analyze(
+    path: Path, options: Options, progress: Progress, cache: Cache | None, *, with_page: bool = False
+) -> Answer:
+    """Return the answer for one export, from the cache or worked out and kept; the page only if asked for.
+
+    Nothing is kept of an input that changed meanwhile, nor of one that cannot be analysed.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+    return _load_or_make(
+        partial(answer_key, path, options),
+        partial(_analyze, path, options, progress, with_page=with_page),
+        progress,
+        cache,
+        with_page=with_page,
+    )
+
+
+def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is named and got
+    name: Callable[[], str | None],
+    copied: Callable[[], AbstractContextManager[Path]],
+    options: Options,
+    progress: Progress,
+    cache: Cache | None,
+    *,
+    with_page: bool = False,
+) -> Answer:
+    """Return the answer for an export elsewhere: it is copied only if its answer is not in the cache.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+
+    def made() -> Answer:
+        with copied() as path:
+            return _analyze(path, options, progress, with_page=with_page)
+
+    return _load_or_make(name, made, progress, cache, with_page=with_page)
+
+
+def _load_or_make(
+    key_of_input: Callable[[], str | None],
+    make: Callable[[], Answer],
+    progress: Progress,
+    cache: Cache | None,
+    *,
+    with_page: bool,
+) -> Answer:
+    """Return the answer in the cache; else the one made, kept if its key is the same afterwards."""
+    name = None if cache is None else key_of_input()
+    if cache is None or name is None:
+        return make()
+    found = _load(cache, name, with_page=with_page)
+    if found is not None:
+        progress("the answer is in the cache")
+        return found
+    made = make()
+    if key_of_input() == name:
+        cache.write(EntryKind.ANSWERS, name, made.text.encode())
+        if made.page is not None:
+            cache.write(EntryKind.PAGES, name, made.page.encode())
+    return made
+
+
+def _load(cache: Cache, name: str, *, with_page: bool) -> Answer | None:
+    page = cache.read(EntryKind.PAGES, name) if with_page else None
+    if with_page and page is None:
+        return None
+    content = cache.read(EntryKind.ANSWERS, name)
+    if content is None:
+        return None
+    text = content.decode()
+    return Answer(decode_analysis(text), text, None if page is None else page.decode())
+
+
+def _analyze(path: Path, options: Options, progress: Progress, *, with_page: bool) -> Answer:
+    from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
+
+    return build_answer(accounted(path, options, progress), progress, with_page=with_page)
+
+
+def build_answer(made: "Accounted", progress: Progress, *, with_page: bool) -> Answer:
+    """Return the answer that was worked out, with its page where one is asked for."""
+    text = document(made.analysis)
+    if not with_page:
+        return Answer(made.analysis, text)
+    from wallscope.analysis import report_of  # noqa: PLC0415  # only the page needs it
+    from wallscope.views.page import page  # noqa: PLC0415  # same
+
+    return Answer(made.analysis, text, page(report_of(made, progress)))
+
+
+ANSWER_SUFFIX = ".json"
+_AGAIN = "make it with `wallscope analyze … --json`"
+
+
+def read_answer(path: Path) -> Analysis:
+    """Return the answer about one export that a file holds.
+
+    Raises:
+        InputError: it cannot be read, is none of this version, or is about a job already.
+        ProfileError: the profile of a rank is damaged, or of another version.
+    """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # heavy, and only answers need it
+
+    try:
+        content = path.read_bytes()
+        schema = json.loads(content)["schema"]
+        if schema != SCHEMA:
+            raise InputError(f"{path} — is {str(schema)[:60]}, not {SCHEMA} — {_AGAIN}")
+        found: Analysis = TypeAdapter(Analysis).validate_json(content)
+    except OSError as error:
+        raise InputError(f"{path} — cannot be read: {error.strerror} — check the path") from error
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
+        raise InputError(
+            f"{path} — is no whole answer: {where[:100]} is not as it should be — {_AGAIN}"
+        ) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path} — is no answer in JSON — {_AGAIN}") from error
+    if len(found.inputs) != 1:
+        raise InputError(
+            f"{path} — is about {len(found.inputs)} exports — give the answers about each of them"
+        )
+    if not found.ranks:
+        raise InputError(f"{path} — is about no rank — {_AGAIN}")
+    for rank in found.ranks:
+        if rank.profile is None:
+            raise InputError(f"{path} — lacks the profile of a rank — {_AGAIN}")
+        unpack_profile(rank.profile, str(path))
+    return found

@@ -1,0 +1,394 @@
+"""The analyses of single exports joined to one job: what does not belong to it is left out and named.
+
+The diagnosis is that of the critical rank, with its causes after waiting was split; findings limit what is
+claimed about the job; reports and tables come from the profiles of the ranks alone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import polars as pl
+
+from wallscope.advice.advise import update_fixes
+from wallscope.cache_folder import Cache
+from wallscope.errors import InputError, ProfileError, WallscopeError
+from wallscope.jobs.remote import Source
+from wallscope.jobs.run import Outcome, analyze_export, analyze_in_processes, analyze_on_cluster
+from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Finding, Progress, Severity
+from wallscope.model.diagnosis import Diagnosis
+from wallscope.model.exported import TABLES, Table
+from wallscope.model.exported_job import JOB_TABLES
+from wallscope.model.job import Job
+from wallscope.model.options import Options
+from wallscope.model.profile import Profile
+from wallscope.model.report import Report
+from wallscope.profile.build import add_profiles
+from wallscope.profile.codec import unpack_profile
+from wallscope.ranks.job import MatchedJob, match_ranks
+from wallscope.ranks.tables import collective_lanes, job_table
+from wallscope.thresholds import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
+from wallscope.units import duration, number, plural
+from wallscope.walls.diagnosis import decided, dominant_wall, wall_shares
+from wallscope.walls.exported import ANSWER_TABLES, answer_frame
+from wallscope.walls.opportunities import divided
+from wallscope.walls.verdict import verdict, working
+
+_MOST_NAMED = 12
+_OF_ONE = {"one-rank"}
+
+
+def job_findings(job: Job) -> tuple[Finding, ...]:
+    """Return findings about the job as a whole, the gravest first."""
+    return (*_find_missing_ranks(job), *_find_unmatched(job), *_find_clocks_apart(job))
+
+
+def merge_findings(analyses: Sequence[Analysis]) -> tuple[Finding, ...]:
+    """Return the findings of all exports, one a code: the message of the first, and how many have it.
+
+    What one rank alone cannot tell is left out where there are more.
+    """
+    of_code: dict[str, list[Finding]] = {}
+    for one in analyses:
+        for finding in one.capture.findings:
+            if finding.code not in _OF_ONE or len(analyses) == 1:
+                of_code.setdefault(finding.code, []).append(finding)
+    return tuple(_join_alike(own, len(analyses)) for own in of_code.values())
+
+
+def _join_alike(findings: list[Finding], count: int) -> Finding:
+    first = findings[0]
+    covered = [finding.covers_ns for finding in findings if finding.covers_ns is not None]
+    alike = f" (so or alike in {len(findings)} of {count} exports)" if len(findings) > 1 else ""
+    return Finding(
+        first.code, first.severity, f"{first.message}{alike}", first.cure, sum(covered) if covered else None
+    )
+
+
+def _find_missing_ranks(job: Job) -> tuple[Finding, ...]:
+    if job.world_size is None or job.ranks >= job.world_size:
+        return ()
+    named = ", ".join(map(str, job.missing[:_MOST_NAMED])) + (" …" if len(job.missing) > _MOST_NAMED else "")
+    which = f": {named} missing" if job.missing else ""
+    return (
+        Finding(
+            "ranks-missing",
+            Severity.WARNING,
+            f"{job.ranks} of {plural(job.world_size, 'rank')} supplied{which}. Who is late among the"
+            " others is not known, and collectives that lack a participant are not split.",
+            "Capture all ranks.",
+        ),
+    )
+
+
+def _find_unmatched(job: Job) -> tuple[Finding, ...]:
+    own = job.collectives
+    alone = own.unmatched + own.partial
+    if job.ranks < 2 or not alone or alone < UNMATCHED_COLLECTIVES_SHARE * (own.matched + alone):
+        return ()
+    return (
+        Finding(
+            "collectives-unmatched",
+            Severity.INFO,
+            f"{number(own.unmatched)} collectives have no partner and {number(own.partial)} lack a"
+            f" participant, beside {number(own.matched)} matched: there waiting is not told from transfer.",
+            "Capture the same steps on all ranks, and export with --include-blobs=true.",
+        ),
+    )
+
+
+def _find_clocks_apart(job: Job) -> tuple[Finding, ...]:
+    clock = job.clock
+    if clock.method == "unaligned":
+        loose = [host.hostname or "unknown host" for host in clock.hosts if host.offset_ns is None]
+        return (
+            Finding(
+                "clocks-apart",
+                Severity.WARNING,
+                f"The clocks of {plural(len(loose), 'host')} cannot be tied to the others ({loose[0]}): no"
+                " collective of both was matched.",
+                "Capture the same steps on all ranks.",
+            ),
+        )
+    low_ns, high_ns = clock.residual_p05_ns or 0, clock.residual_p95_ns or 0
+    if max(-low_ns, high_ns) < ENDS_FAR_APART_NS:
+        return ()
+    return (
+        Finding(
+            "clocks-apart",
+            Severity.INFO,
+            f"Ends of one collective lie apart by {duration(low_ns)} to {duration(high_ns)} (p05 to p95): no"
+            " lateness below that is claimed.",
+        ),
+    )
+
+
+_BETWEEN_RANGES = " / "
+
+
+def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
+    """Return the answer about a job with verdict, ceilings and fixes by the causes that its ranks have now.
+
+    It speaks of the critical rank, also where an export of several told of another one; then what comes next
+    and memory pressure are not known, and of fixes those are listed that answered the other rank too.
+    """
+    shown = _diagnose_critical_rank(analysis, known)
+    place = shown.diagnosis.rank_index
+    rank, profile, steps = shown.ranks[place], known.profiles[place], known.steps[place]
+    won = divided(analysis.opportunities, rank)
+    decision = decided(steps.walls, steps.open_ns(profile))
+    text = verdict(rank, shown.anchor, decision, won, shown.diagnosis.next_wall)
+    again = replace(shown, diagnosis=replace(shown.diagnosis, verdict=text), opportunities=won)
+    return update_fixes(again, _names(profile))
+
+
+def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
+    """Return the answer with the diagnosis of the critical rank, if that one works."""
+    place = known.job.critical_place
+    rank, steps = analysis.ranks[place], known.steps[place]
+    if place == analysis.diagnosis.rank_index or not any(rank is one for one in working(analysis.ranks)):
+        return analysis
+    decision = decided(steps.walls, steps.open_ns(known.profiles[place]))
+    diagnosis = Diagnosis(
+        dominant_wall=decision.dominant,
+        verdict="",
+        runner_up=str(decision.runner_up),
+        margin=decision.margin,
+        led_steps=decision.led_steps,
+        steady_steps=steps.steady,
+        walls=wall_shares(steps.walls, rank.typical.walls, steady=steps.steady > 0),
+        rank_index=place,
+    )
+    return replace(analysis, diagnosis=diagnosis)
+
+
+def _names(profile: Profile) -> pl.Series:
+    """Return names of the kernels and ranges that a profile knows."""
+    ranges = profile.keys["path"].unique().str.split(_BETWEEN_RANGES).explode()
+    return pl.concat([profile.keys["name"], ranges.alias("name")]).unique().sort()
+
+
+@dataclass(frozen=True, slots=True)
+class _Analyzed:
+    path: Source
+    analysis: Analysis
+    profiles: tuple[Profile, ...]
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        return frozenset(rank.rank for rank in self.analysis.ranks if rank.rank is not None)
+
+    @property
+    def processes(self) -> frozenset[tuple[str | int | None, ...]]:
+        """What one capture alone holds: processes on devices, with the host and start of the session."""
+        export = self.analysis.inputs[0]
+        if export.hostname is None or export.session_start_utc_ns is None:
+            return frozenset()
+        session = (export.hostname, export.session_start_utc_ns)
+        return frozenset(
+            (*session, rank.pid, rank.device) for rank in self.analysis.ranks if rank.pid is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobAnswer:
+    """The answer about a job, and what its ranks tell together."""
+
+    analysis: Analysis
+    known: MatchedJob
+
+
+def analyze_job(  # noqa: PLR0913  # what the user may ask for
+    paths: Sequence[Source],
+    options: Options,
+    progress: Progress,
+    *,
+    jobs: int = 1,
+    dask: str | None = None,
+    keep_going: bool = False,
+    cache: Cache | None = None,
+) -> JobAnswer:
+    """Return the answer about the job that some exports are of.
+
+    They are analysed by `jobs` processes at once, or by the cluster at `dask`. Exports that tell a rank
+    again, or are of another job than most, are left out and named.
+
+    Raises:
+        WallscopeError: an export cannot be analysed; with `keep_going` only if none can; no cluster.
+    """
+    one = partial(analyze_export, cache=cache)
+    if dask is None:
+        coming = analyze_in_processes(paths, options, jobs, progress, one)
+    else:
+        coming = analyze_on_cluster(dask, paths, options, progress, one)
+    read = {place: _read_outcome(paths[place], outcome) for place, outcome in coming}
+    found = [read[place] for place in range(len(paths))]
+    failed = [one for one in found if not isinstance(one, _Analyzed)]
+    if failed and (not keep_going or len(failed) == len(paths)):
+        raise _with_hint(failed, len(paths), keep_going=keep_going)
+    progress("matching collectives")
+    left_out = [_left_out(path.name, _why(path, error)) for path, error in failed]
+    kept, others = _keep_one_job([one for one in found if isinstance(one, _Analyzed)])
+    kept, again = _drop_duplicates(kept)
+    return _join(kept, (*left_out, *others, *again))
+
+
+def _read_outcome(path: Source, outcome: Outcome) -> _Analyzed | tuple[Source, WallscopeError]:
+    """Return an answer with its profiles, read while others are being worked out, or why there is none."""
+    if isinstance(outcome, WallscopeError):
+        return path, outcome
+    try:
+        packed = [rank.profile for rank in outcome.ranks if rank.profile is not None]
+        return _Analyzed(path, outcome, tuple(unpack_profile(one, str(path)) for one in packed))
+    except ProfileError as error:
+        return path, error
+
+
+def _with_hint(
+    failed: Sequence[tuple[Source, WallscopeError]], count: int, *, keep_going: bool
+) -> WallscopeError:
+    path, first = failed[0]
+    named = str(first) if str(first).startswith(str(path)) else f"{path} — {first}"
+    more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
+    hint = "" if keep_going else "; --keep-going analyses the others"
+    return InputError(f"{named}{more}{hint}")
+
+
+def _why(path: Source, error: WallscopeError) -> str:
+    """Return what an error says of an export, without its name where it begins with it."""
+    return str(error).removeprefix(f"{path} — ")
+
+
+def _left_out(name: str, why: str) -> Finding:
+    return Finding("export-left-out", Severity.WARNING, f"{name} is left out: {why}.")
+
+
+def _keep_one_job(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[Finding]]:
+    """Return the exports of the job that most ranks are of, and findings about the others."""
+    sizes: Counter[int] = Counter()
+    for one in analyzed:
+        if one.analysis.capture.world_size:
+            sizes[one.analysis.capture.world_size] += len(one.analysis.ranks)
+    kept, findings = list(analyzed), []
+    if len(sizes) > 1:
+        (size, _) = max(sizes.items(), key=lambda entry: (entry[1], entry[0]))
+        for one in analyzed:
+            own = one.analysis.capture.world_size
+            if own not in {None, size}:
+                kept.remove(one)
+                findings.append(_left_out(one.path.name, f"it is of a job of {own} ranks, not {size}"))
+    starts = {id(one): start for one in kept if (start := one.analysis.inputs[0].session_start_utc_ns)}
+    if starts:
+        near = max(
+            starts.values(),
+            key=lambda at: (sum(abs(at - other) <= CAPTURES_APART_NS for other in starts.values()), -at),
+        )
+        for one in tuple(kept):
+            start = starts.get(id(one))
+            if start is not None and abs(start - near) > CAPTURES_APART_NS:
+                kept.remove(one)
+                minutes = round(abs(start - near) / 60e9)
+                when = "after" if start > near else "before"
+                findings.append(
+                    _left_out(one.path.name, f"it was captured {minutes} minutes {when} the others")
+                )
+    return kept, findings
+
+
+def _drop_duplicates(analyzed: Sequence[_Analyzed]) -> tuple[list[_Analyzed], list[Finding]]:
+    """Drop exports that hold a rank again: of two, the one with more ranks stays, or the first."""
+    kept: list[_Analyzed] = []
+    findings: list[Finding] = []
+    for one in sorted(analyzed, key=lambda one: -len(one.analysis.ranks)):
+        print_of = one.analysis.inputs[0].fingerprint
+        same = next((other for other in kept if other.analysis.inputs[0].fingerprint == print_of), None)
+        taken = next((other for other in kept if one.numbers & other.numbers), None)
+        again = next((other for other in kept if one.processes & other.processes), None)
+        if same is not None:
+            findings.append(_left_out(one.path.name, f"it has the content of {same.path.name}"))
+        elif taken is not None:
+            ranks = ", ".join(map(str, sorted(one.numbers & taken.numbers)))
+            findings.append(_left_out(one.path.name, f"rank {ranks} is told by {taken.path.name} already"))
+        elif again is not None:
+            findings.append(_left_out(one.path.name, f"{again.path.name} is of the same capture"))
+        else:
+            kept.append(one)
+    return [one for one in analyzed if any(one is other for other in kept)], findings
+
+
+def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAnswer:
+    """Join the analyses of the exports of one job; the diagnosis is that of the critical rank."""
+    analyzed = sorted(analyzed, key=lambda one: _first_rank(one.analysis))
+    ordered = [one.analysis for one in analyzed]
+    ranks = tuple(replace(rank, input=number) for number, one in enumerate(ordered) for rank in one.ranks)
+    owner = [number for number, one in enumerate(ordered) for _ in one.ranks]
+    first_place = [owner.index(number) for number in range(len(ordered))]
+    world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
+    profiles = tuple(profile for one in analyzed for profile in one.profiles)
+    known = match_ranks(profiles, dominant_wall, world_size)
+    job, ranks = known.job, known.split_ranks(ranks, [len(ordered[number].ranks) for number in owner])
+    critical = ordered[owner[job.critical_place]]
+    place = first_place[owner[job.critical_place]] + critical.diagnosis.rank_index
+    found = replace(
+        critical,
+        inputs=tuple(one.inputs[0] for one in ordered),
+        capture=replace(
+            critical.capture,
+            findings=(*findings, *job_findings(job), *merge_findings(ordered)),
+            ranks_supplied=len(ranks),
+            world_size=world_size,
+        ),
+        ranks=ranks,
+        diagnosis=replace(critical.diagnosis, rank_index=place),
+        job=_add_left_out(job, findings),
+    )
+    merged = (
+        add_profiles(update_diagnosis(found, known), known.profiles) if job.collectives.matched else found
+    )
+    return JobAnswer(merged, known)
+
+
+def _first_rank(one: Analysis) -> tuple[bool, int]:
+    known = [rank.rank for rank in one.ranks if rank.rank is not None]
+    return not known, min(known, default=0)
+
+
+def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
+    """Return the job with what was left out said in its verdict."""
+    count = sum(finding.code == "export-left-out" for finding in findings)
+    if not count:
+        return job
+    return replace(job, verdict=f"{job.verdict} {plural(count, 'export')} left out: see the limits.")
+
+
+def rematch_ranks(analysis: Analysis) -> MatchedJob:
+    """Return what the ranks of an answer tell together, out of the profiles in it.
+
+    Raises:
+        ProfileError: one is of another version.
+    """
+    profiles = [
+        unpack_profile(rank.profile, analysis.inputs[rank.input].name)
+        for rank in analysis.ranks
+        if rank.profile is not None
+    ]
+    return match_ranks(profiles, dominant_wall, analysis.capture.world_size)
+
+
+def list_job_tables(
+    analysis: Analysis, known: MatchedJob
+) -> tuple[tuple[Table, ...], Callable[[str], pl.DataFrame]]:
+    """Return the tables that tell of a job, and what makes each: of its answer, and of its ranks together."""
+    of_job = {table.name for table in JOB_TABLES}
+
+    def frame(name: str) -> pl.DataFrame:
+        return job_table(known, name) if name in of_job else answer_frame(analysis, name)
+
+    return (*(table for table in TABLES if table.name in ANSWER_TABLES), *JOB_TABLES), frame
+
+
+def job_report(analysis: Analysis, known: MatchedJob) -> Report:
+    """Return the answer about a job with how its ranks met; timelines and gaps are of one export alone."""
+    return Report(analysis, (), (), lanes=collective_lanes(known))

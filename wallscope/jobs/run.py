@@ -1,0 +1,332 @@
+"""Exports analyzed side by side: in processes of this machine, or on a Dask cluster that is there already.
+
+Each process holds one export at a time, so that memory is bounded by the largest one and their number; a
+worker that dies takes nothing but its own export with it. What is done goes into the cache: a job that was
+interrupted goes on where it was. The cluster is the engine of `nsys recipe`, on Slurm and others: exports of
+a lost worker go to the others; one whose workers are killed time and again is tried once more, the others
+done, and then named.
+"""
+
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from pkgutil import resolve_name
+from threading import Lock
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from wallscope._version import __version__
+from wallscope.cache_folder import Cache
+from wallscope.errors import InputError, OptionError, WallscopeError
+from wallscope.jobs.remote import Source, fetch_source, load_or_analyze_source
+from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Progress
+from wallscope.model.options import Options
+from wallscope.tuning import tune
+from wallscope.units import duration
+
+Outcome = Analysis | WallscopeError
+One = Callable[[Source, Options], Outcome]
+_MOST_TRIES = 2
+_THREADS = "POLARS_MAX_THREADS"
+
+
+def analyze_export(source: Source, options: Options, cache: Cache | None = None) -> Outcome:
+    """Return the answer about one export, out of the cache if it is there, or why there is none.
+
+    An answer in JSON is itself.
+    """
+    from wallscope.cache.answers import ANSWER_SUFFIX, read_answer  # noqa: PLC0415  # workers load it, not who starts them
+
+    try:
+        if source.suffix != ANSWER_SUFFIX:
+            return load_or_analyze_source(source, options, _silent, cache).analysis
+        if options != Options(reader=options.reader):
+            raise OptionError(
+                f"{source} — is an answer: what selects or explains comes too late — analyse its export again"
+            )
+        with fetch_source(source) as path:
+            return read_answer(path)
+    except WallscopeError as error:
+        return error
+
+
+def analyze_in_processes(
+    paths: Sequence[Source], options: Options, jobs: int, progress: Progress, one: One = analyze_export
+) -> Iterator[tuple[int, Outcome]]:
+    """Yield what became of each export, as it comes, by `jobs` processes at once; by this one alone for 1."""
+    if jobs == 1 or len(paths) == 1:
+        for place, path in enumerate(paths):
+            progress(f"export {place + 1} of {len(paths)}: {path.name}")
+            yield place, one(path, options)
+    else:
+        with _threads(jobs):
+            found = _analyze_side_by_side(paths, options, min(jobs, len(paths)), one)
+            for count, (place, outcome) in enumerate(found, start=1):
+                progress(f"{count} of {len(paths)} exports done")
+                yield place, outcome
+
+
+def _analyze_side_by_side(
+    paths: Sequence[Source], options: Options, jobs: int, one: One
+) -> Iterator[tuple[int, Outcome]]:
+    """Outcomes as they come. Those whose pool broke are tried again, each alone: one of them broke it.
+
+    Each process has its next export waiting, so that none is idle while an outcome is looked at.
+    """
+    pending = list(range(len(paths)))
+    suspects: list[int] = []
+    while pending:
+        pool = _pool(jobs)
+        running: dict[Future[Outcome], int] = {}
+        try:
+            while pending or running:
+                while pending and len(running) < 2 * jobs:
+                    place = pending[0]
+                    running[pool.submit(one, paths[place], options)] = place
+                    del pending[0]
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    place = running[future]
+                    outcome = future.result()
+                    del running[future]
+                    yield place, outcome
+        except BrokenProcessPool:
+            suspects += sorted(running.values())
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    for place in suspects:
+        yield place, _analyze_alone(paths[place], options, one)
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=tune)
+
+
+def _analyze_alone(path: Source, options: Options, one: One) -> Outcome:
+    for _ in range(_MOST_TRIES):
+        with _pool(1) as pool:
+            try:
+                return pool.submit(one, path, options).result()
+            except BrokenProcessPool:
+                continue
+    return InputError(
+        f"{path} — its worker was killed {_MOST_TRIES} times — give it more memory, or fewer --jobs"
+    )
+
+
+@contextmanager
+def _threads(jobs: int) -> Iterator[None]:
+    """Share the processors: the workers read the number of their threads when they start."""
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = before or str(max(1, (os.cpu_count() or 1) // jobs))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+
+
+def _silent(_: str) -> None:
+    """Nobody watches a worker."""
+
+
+if TYPE_CHECKING:
+    from distributed import Client, as_completed
+    from distributed import Future as DaskFuture
+
+_PATIENCE_S = 10
+_WORKERLESS_S = 600
+"""How long a cluster may be without workers: they queue, and are started anew."""
+_POLL_S, _ASK_S = 0.1, 1.0
+_VERSION = "wallscope:__version__"
+_ONE_AT_A_TIME = Lock()
+
+
+def analyze_on_cluster(
+    address: str, paths: Sequence[Source], options: Options, progress: Progress, one: One
+) -> Iterator[tuple[int, Outcome]]:
+    """Yield what became of each export, as it comes; workers see the exports by the same absolute paths.
+
+    Raises:
+        OptionError: no cluster can be reached, it lacks this wallscope, or it went away.
+    """
+    with _client(address) as client:
+        from distributed import as_completed  # noqa: PLC0415  # an extra
+
+        def submitted(place: int) -> "DaskFuture":
+            return client.submit(_alone_in_process, one, paths[place].absolute(), options, pure=False)
+
+        progress("waiting for a worker")
+        _await_worker(client, address)
+        _check_versions(client, address)
+        places = {submitted(place): place for place in range(len(paths))}
+        killed = []
+        for count, future in enumerate(
+            _iterate_done(as_completed(places, loop=client.loop), client, address), start=1
+        ):
+            place, outcome = places[future], _outcome(future, address)
+            future.release()
+            progress(f"{count} of {len(paths)} exports done")
+            if outcome is None:
+                killed.append(place)
+            else:
+                yield place, _name_as_given(outcome, paths[place])
+        for place in sorted(killed):
+            again = as_completed([submitted(place)], loop=client.loop)
+            for future in _iterate_done(again, client, address):
+                path = paths[place]
+                yield place, _name_as_given(_outcome(future, address) or _killed(path), path)
+
+
+def _await_worker(client: "Client", address: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_WORKERLESS_S)
+    except TimeoutError as error:
+        raise _workerless(address) from error
+
+
+def _iterate_done(ready: "as_completed", client: "Client", address: str) -> "Iterator[DaskFuture]":
+    """Futures as they are done, for as long as there is a worker, or one may come."""
+    seen_s = asked_s = time.monotonic()
+    while not ready.is_empty():
+        if ready.has_ready():
+            yield next(ready)
+            seen_s = time.monotonic()
+            continue
+        time.sleep(_POLL_S)
+        if time.monotonic() - asked_s > _ASK_S:
+            asked_s = time.monotonic()
+            seen_s = asked_s if client.scheduler_info()["workers"] else seen_s
+            if asked_s - seen_s > _WORKERLESS_S:
+                raise _workerless(address)
+
+
+def _workerless(address: str) -> OptionError:
+    return OptionError(
+        f"--dask {address} — has had no worker for {duration(_WORKERLESS_S * 10**9)} — start some, and run it"
+        " again: what is done is in the cache"
+    )
+
+
+def _alone_in_process(one: One, path: Source, options: Options) -> Outcome:
+    with _ONE_AT_A_TIME:
+        return one(path, options)
+
+
+def _check_versions(client: "Client", address: str) -> None:
+    """Refuse a cluster of another wallscope: its answers would be others.
+
+    They are asked by what every Python has: a worker that lacks the code of its task would shut down.
+    """
+    try:
+        versions = {client.run_on_scheduler(resolve_name, _VERSION)}
+    except (ImportError, AttributeError):
+        versions = {None}
+    except OSError as error:
+        raise _unreachable(address, str(error)) from error
+    found = client.run(resolve_name, _VERSION, on_error="return").values()
+    versions |= {version if isinstance(version, str) else None for version in found}
+    for other in sorted(versions - {__version__}, key=str):
+        held = "no wallscope" if other is None else f"wallscope {other}"
+        raise OptionError(
+            f"--dask {address} — its scheduler or a worker has {held} — install wallscope {__version__} there"
+        )
+
+
+def _outcome(future: "DaskFuture", address: str) -> Outcome | None:
+    """Return what became of an export; `None` where its workers were killed."""
+    from distributed import KilledWorker  # noqa: PLC0415  # an extra
+
+    try:
+        outcome: Outcome = future.result()
+    except KilledWorker:
+        return None
+    except CancelledError as error:
+        raise OptionError(
+            f"--dask {address} — the cluster went away — run it again: what is done is in the cache"
+        ) from error
+    return outcome
+
+
+def _name_as_given(outcome: Outcome, path: Source) -> Outcome:
+    """Return an error speaks of the export as the user named it."""
+    if not isinstance(outcome, WallscopeError):
+        return outcome
+    return type(outcome)(str(outcome).replace(str(path.absolute()), str(path)))
+
+
+def _killed(path: Source) -> InputError:
+    return InputError(f"{path} — its workers were killed, time and again — give workers more memory")
+
+
+@contextmanager
+def _client(address: str) -> "Iterator[Client]":
+    try:
+        from distributed import Client  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise OptionError(
+            f"--dask {address} — a cluster needs distributed — pip install 'wallscope[dask]'"
+        ) from error
+    scheduler = _scheduler(address)
+    logger = logging.getLogger("distributed.client")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what goes wrong is told in our words
+    try:
+        try:
+            client = Client(scheduler, timeout=_PATIENCE_S, set_as_default=False)
+        except OSError as error:
+            raise _unreachable(address, str(error)) from error
+        with client:
+            yield client
+    finally:
+        logger.setLevel(level)
+
+
+def _scheduler(address: str) -> str:
+    """Return the address that is meant, `tcp://` where no scheme is told, or that a scheduler's file holds.
+
+    A client that cannot connect leaves threads and complaints: whether somebody listens is asked before.
+
+    Raises:
+        OptionError: it is no address, or nobody listens there.
+    """
+    try:
+        path = Path(address)
+        found = str(json.loads(path.read_bytes())["address"]) if path.is_file() else address
+        versions = urlsplit(found if "://" in found else f"tcp://{found}")
+        host, port = versions.hostname, versions.port
+    except OSError as error:
+        raise OptionError(
+            f"--dask {address} — cannot be read: {error.strerror} — name another file"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_address(address) from error
+    if versions.scheme not in {"tcp", "tls"} or host is None or port is None:
+        raise _no_address(address)
+    try:
+        socket.create_connection((host, port), _PATIENCE_S).close()
+    except OSError as error:
+        raise _unreachable(address, error.strerror or str(error)) from error
+    return versions.geturl()
+
+
+def _no_address(address: str) -> OptionError:
+    return OptionError(
+        f"--dask {address} — is no address of a scheduler — write tcp://HOST:PORT, or name its file"
+    )
+
+
+def _unreachable(address: str, why: str) -> OptionError:
+    reason = " ".join(why.split())[:200]
+    return OptionError(
+        f"--dask {address} — cannot be reached: {reason} — start the scheduler, or mend the address"
+    )
