@@ -93,11 +93,11 @@ def test_the_readme_names_every_option_of_analyze(wallscope):
     assert options - {"--help", "--verbose"} <= set(re.findall(r"--[a-z-]+", README))
 
 
-def test_no_file_outgrows_four_hundred_lines():
+def test_no_file_outgrows_five_hundred_lines():
     lengths = {
         path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
         for folder in ("wallscope", "fixtures", "tests")
         for path in (ROOT / folder).rglob("*.py")
     }
 
-    assert {path: length for path, length in lengths.items() if length > 400} == {}
+    assert {path: length for path, length in lengths.items() if length > 500} == {}

@@ -259,8 +259,7 @@ def decode_records(
         records: uint8[n], bytes that hold the records.
         place: int64[m, 5], of each record: its row of the columns of `values`, start in `records`, size in
             bytes, number of the row; what is behind that does not count.
-        wanted: as for `decode_leaves`.
-        null: the same.
+        wanted, null: as for `decode_leaves`.
         values: the same; positions of texts are those in `records`.
     """
     record: i64

@@ -26,22 +26,16 @@ from wallscope.timeline.spans import covered_ns, length_ns, ordered, spans, unio
 from wallscope.units import duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_MIGRATIONS = (
-    CopyDirection.MIGRATION_TO_DEVICE,
-    CopyDirection.MIGRATION_TO_HOST,
-    CopyDirection.MIGRATION_BETWEEN_DEVICES,
-)
-_EVENT_WAIT = r"StreamWaitEvent|EventSynchronize"
-_NO_KERNEL = r"LaunchHostFunc"
+_MIGRATIONS = tuple(direction for direction in CopyDirection if direction.startswith("migration"))
+_EVENT_WAIT, _NO_KERNEL = r"StreamWaitEvent|EventSynchronize", r"LaunchHostFunc"
 _CAPTURE_BEGINS, _CAPTURE_ENDS = r"StreamBeginCapture", r"StreamEndCapture"
-FOR_FINDINGS = ("start", "eventType", "text", "textId")
-"""The columns of NVTX_EVENTS that findings need."""
+FOR_FINDINGS = ("start", "eventType", "text", "textId")  # columns of NVTX_EVENTS
 _MARK, _DOMAIN = 34, 75
 _OF_LIBRARIES = (
     r"(?i)^(MPI|UCX|NVSHMEM|NCCL|OpenACC|CCCL|CUB|Thrust|TensorRT|myelin.*"
     r"|cu(BLAS|DNN|FFT|RAND|SOLVER|SPARSE|TENSOR|StateVec|File)\w*)$"
 )
-"""Domains that a library or the profiler makes whether or not it then marks anything."""
+# Domains that a library or the profiler makes, whether or not it then marks anything.
 _AUTOGRAD = r"^(aten|autograd|c10d)::"
 _MARK_STEPS = "Mark steps and phases with NVTX (Megatron Bridge: profiling.nvtx_ranges=true)."
 _WHO_AND_WHEN = ("start", "end", "globalTid")
@@ -502,6 +496,5 @@ def check_overhead(
 
 def _device_window(capture: Capture) -> tuple[int, int]:
     """From the first device operation to the last."""
-    bounds = capture.operations.select(pl.col("start_ns").min(), pl.col("end_ns").max())
-    start_ns, end_ns = bounds.row(0)
+    start_ns, end_ns = capture.operations.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
     return int(start_ns), int(end_ns)
