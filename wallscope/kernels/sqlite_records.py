@@ -16,7 +16,7 @@ if cython.compiled:
 else:
     i64, u8 = cython.longlong, cython.uchar
 
-# what is refused; -1 is left to Cython, which means by it that there may be an exception
+# what is refused; -1 means to Cython that there may be an exception
 WRONG_PAGE = cython.declare(i64, -2)
 OUTSIDE_OF_PAGE = cython.declare(i64, -3)
 WRONG_RECORD = cython.declare(i64, -4)
@@ -257,9 +257,9 @@ def decode_records(
 
     Args:
         records: uint8[n], bytes that hold the records.
-        place: int64[m, 5], of each record: its row of the columns of `values`, start in `records`, size in
-            bytes, number of the row; what is behind that does not count.
-        wanted, null: as for `decode_leaves`.
+        place: int64[m, 5], of each record: row of `values`, start and size in `records`, number of the row.
+        wanted: as for `decode_leaves`.
+        null: the same.
         values: the same; positions of texts are those in `records`.
     """
     record: i64
