@@ -9,10 +9,10 @@ from wallscope import units
 from wallscope.model.kinds import Wall
 from wallscope.model.section import Cell, Column, Grid, Lines, Section, Span
 from wallscope.model.whatif import WhatIf
+from wallscope.render.figures import name_changes
 from wallscope.render.foreign import visible
 from wallscope.render.grids import render_sections
 from wallscope.render.offline import offline
-from wallscope.views.path_figures import changed
 from wallscope.views.sections import whatif as sections
 from wallscope.views.sections.path import list_parts, list_slack
 from wallscope.views.words import WALL_WORDS
@@ -72,7 +72,7 @@ def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
         "origin": " · ".join((name, *rank, captured)),
         "headline": f"The typical {found.unit} takes {units.duration(found.step_ns)}, bound by {found.wall}",
         "checked": sections.describe_check(found),
-        "answers": [(changed(answer), answer) for answer in best[:_MOST_ANSWERS]],
+        "answers": [(name_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
         "more": max(len(best) - _MOST_ANSWERS, 0),
         "walls": _tabulate_walls(found),
     }

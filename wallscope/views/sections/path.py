@@ -19,9 +19,8 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
-from wallscope.render.foreign import visible
-from wallscope.views import path_figures
-from wallscope.views.path_figures import inner
+from wallscope.render import figures
+from wallscope.render.foreign import shorten_path, visible
 from wallscope.views.sections.fixes import describe_replay
 
 _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
@@ -44,7 +43,7 @@ def build_path(report: Report, rank: Rank) -> Section | None:
     whole, path = analysis.anchor.typical, found.told
     drawn = {each.step for each in report.timelines if len(each.path)}
     blocks = build_path_blocks(path, whole, analysis.anchor.window, is_drawn=path.shown_step in drawn)
-    fixes = path_figures.with_fixes(rank, first_screen(analysis.fixes or ()), whole)
+    fixes = figures.draw_fixes(rank, first_screen(analysis.fixes or ()), whole)
     blocks += [] if fixes is None else [fixes]
     blocks += [] if analysis.replay is None else [Lines((describe_replay(analysis.replay),))]
     return Section("path", "What bounds it?", describe_path(path, whole), tuple(blocks))
@@ -62,7 +61,7 @@ def describe_path(path: CriticalPath, whole: str) -> str:
 def build_path_blocks(path: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
     """Make what the path is made of, where it is longest, and what is not on it."""
     return [
-        path_figures.composition(path, whole),
+        figures.draw_path(path, whole),
         Lines((_APART,)),
         _tabulate_parts(path, whole),
         _tabulate_segments(path, unit, is_drawn=is_drawn),
@@ -111,7 +110,7 @@ def _tabulate_parts(path: CriticalPath, whole: str) -> Grid:
 def _name_part(entry: tuple[str, PathPart]) -> Cell:
     kind, part = entry
     name = part.name or {"range": "in no range", "operation": "time outside calls"}[kind]
-    shown = inner(name) if kind == "range" else visible(name, most=_LONGEST_NAME)
+    shown = shorten_path(name) if kind == "range" else visible(name, most=_LONGEST_NAME)
     return Cell(shown, part.wall, name[:_LONGEST_HINT])
 
 
@@ -138,7 +137,7 @@ def _hint_name(one: PathSegment | OperationSlack) -> Cell:
 
 
 def _hint_path(one: PathSegment) -> Cell:
-    return Cell(inner(one.path or ""), hint=(one.path or "")[:_LONGEST_HINT])
+    return Cell(shorten_path(one.path or ""), hint=(one.path or "")[:_LONGEST_HINT])
 
 
 def list_slack(path: CriticalPath) -> Grid | None:

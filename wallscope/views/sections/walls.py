@@ -23,8 +23,8 @@ from wallscope.model.section import (
     on_terminal,
     tabulate,
 )
+from wallscope.render import figures
 from wallscope.thresholds import SHOWN_LOSS_SHARE
-from wallscope.views import figures
 from wallscope.views.phrases import explain_choice, name_process, name_rank
 from wallscope.views.sections.job import MOST_RANKS, say_left_out, shown_places
 from wallscope.views.words import STATE_WORDS, WALL_WORDS, explain_cause
@@ -171,7 +171,7 @@ def build_causes(analysis: Analysis, rank: Rank) -> Section:
     table = tabulate_causes(
         analysis, f"Causes of the {whole}; they add up to it", rank.causes, notes=(_NOTE,)
     )
-    return Section("causes", "What exactly?", answer, (figures.waterfall(rank, whole), table))
+    return Section("causes", "What exactly?", answer, (figures.draw_waterfall(rank, whole), table))
 
 
 def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:

@@ -17,9 +17,9 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.model.whatif import Answer, WhatIf
+from wallscope.render import figures
+from wallscope.render.figures import name_changes
 from wallscope.render.foreign import visible
-from wallscope.views import path_figures
-from wallscope.views.path_figures import changed
 from wallscope.views.sections.path import build_path_blocks, describe_path
 
 NOTHING = "No usual change wins a thousandth of it."
@@ -33,12 +33,12 @@ def build_changes(found: WhatIf) -> Section:
         return Section("changes", title, NOTHING, ())
     best = max(found.answers, key=lambda answer: answer.won_ns)
     answer = (
-        f"{units.duration(best.step_ns)} with {changed(best)}, {units.signed_duration(-best.won_ns)};"
+        f"{units.duration(best.step_ns)} with {name_changes(best)}, {units.signed_duration(-best.won_ns)};"
         f" then {best.next_wall} is the wall."
     )
     notes = tuple(f"{asked}: {note}" for asked, note in list_notes(found.answers))
     blocks: tuple[Block, ...] = (
-        path_figures.with_changes(found, found.answers, "changes"),
+        figures.draw_changes(found, found.answers, "changes"),
         tabulate_answers(found, found.answers, f"The typical {found.unit} with each change"),
         *((Lines(notes),) if notes else ()),
     )
@@ -50,9 +50,11 @@ def build_sweep(found: WhatIf) -> Section | None:
     if not found.sweep:
         return None
     least, most = (pick(found.sweep, key=lambda one: one.step_ns) for pick in (min, max))
-    answer = f"From {units.duration(least.step_ns)} with {changed(least)} to {units.duration(most.step_ns)}."
+    answer = (
+        f"From {units.duration(least.step_ns)} with {name_changes(least)} to {units.duration(most.step_ns)}."
+    )
     table = tabulate_answers(found, found.sweep, f"The typical {found.unit} with each degree")
-    figure = path_figures.with_changes(found, found.sweep, "sweep")
+    figure = figures.draw_changes(found, found.sweep, "sweep")
     return Section("sweep", "And in degrees?", answer, (figure, table))
 
 
@@ -116,9 +118,9 @@ def tabulate_answers(found: WhatIf, answers: Sequence[Answer], title: str, brief
 
     wide = (_WIDE, 1 << 30)
     columns = (
-        on_terminal("change", "", value=changed, most=36, widths=(0, _WIDE)),
-        on_terminal("change", "", value=changed, most=60, widths=wide),
-        on_page("change", "change", value=changed, most=120),
+        on_terminal("change", "", value=name_changes, most=36, widths=(0, _WIDE)),
+        on_terminal("change", "", value=name_changes, most=60, widths=wide),
+        on_page("change", "change", value=name_changes, most=120),
         on_terminal("step_ns", "step", "duration"),
         on_page("step_ns", found.unit, "ms"),
         on_terminal("won_ns", "change", "signed_duration", "", lambda one: -one.won_ns),
