@@ -16,7 +16,7 @@ from wallscope import units
 from wallscope.analysis import Options, what_if
 from wallscope.model.kinds import Wall
 from wallscope.model.whatif import Asked, Question
-from wallscope.views.whatif_page import whatif_page
+from wallscope.views.whatif import whatif_page
 
 STORY = "late host beside a long all-to-all"
 QUESTIONS = (Question("scale", "communication", 0.0), Question("scale", "think", 0.5), Question("graph", "*"))

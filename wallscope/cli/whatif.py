@@ -139,7 +139,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     if json is not None:
         write_whole(json, document(found))
     if html is not None:
-        from wallscope.views.whatif_page import whatif_page  # noqa: PLC0415  # keeps the others fast
+        from wallscope.views.whatif import whatif_page  # noqa: PLC0415  # keeps the others fast
 
         write_whole(html, whatif_page(found))
     if "-" not in {str(json), str(html)}:

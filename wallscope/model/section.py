@@ -162,10 +162,14 @@ Line = str | tuple[str | Span, ...]
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Sentences, one beneath the other; all in one tone where `tone` is set."""
+    """Sentences, one beneath the other; all in one tone where `tone` is set.
+
+    On a terminal they are set in with what is around them, or stand at the margin beneath it.
+    """
 
     lines: tuple[Line, ...]
     tone: Tone | None = None
+    is_set_in: bool = True
     kind: str = "lines"
 
 

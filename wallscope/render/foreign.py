@@ -2,6 +2,7 @@
 
 import unicodedata
 
+_MOST_NAME, _LONGEST_PATH = 40, 120
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -19,6 +20,21 @@ def spelled(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(_spelled(letter) if unicodedata.category(letter) in _UNSAFE else letter for letter in text)
+
+
+def shorten_path(path: str) -> str:
+    """Keep the end of a written path of ranges, which tells most of it.
+
+    >>> shorten_path("train_step / forward / layer_#"), shorten_path("a" * 30 + " / " + "b" * 30 + " / c")
+    ('train_step / forward / layer_#', '… / bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb / c')
+    """
+    names = path.split(" / ")
+    kept = names[-1]
+    for name in reversed(names[:-1]):
+        if len(kept) + len(name) > _MOST_NAME:
+            return visible(f"… / {kept}", most=_LONGEST_PATH)
+        kept = f"{name} / {kept}"
+    return visible(kept, most=_LONGEST_PATH)
 
 
 def _spelled(letter: str) -> str:

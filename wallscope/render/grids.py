@@ -77,8 +77,10 @@ def render_section(part: Section | Grid) -> Group:
     """A title with what it is of, set in; without a title all stands at the margin."""
     if isinstance(part, Grid):
         return titled(part.brief or part.title, DrawnGrid(part))
-    body = Group(*(shown for block in part.blocks for shown in _draw(block)))
-    return titled(part.title, body) if part.title else body
+    beneath = [block for block in part.blocks if isinstance(block, Lines) and not block.is_set_in]
+    body = Group(*(shown for block in part.blocks if block not in beneath for shown in _draw(block)))
+    set_in = titled(part.title, body) if part.title else body
+    return Group(set_in, *(shown for block in beneath for shown in _draw(block))) if beneath else set_in
 
 
 def _draw(block: object) -> Iterator[RenderableType]:

@@ -9,9 +9,9 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.comparison import Comparison
 from wallscope.model.fixes import Fix, first_screen
 from wallscope.model.kinds import Wall
+from wallscope.render import figures
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.foreign import visible
-from wallscope.views import figures
 from wallscope.views.blocks import Figure
 from wallscope.views.comparison_phrases import describe_change, name_verdict
 from wallscope.views.phrases import describe_capture
@@ -24,9 +24,9 @@ _LEFT = "text-align:left"
 _DOT = "display:inline-block;width:.8em;height:.8em;margin-right:.4em"
 
 FIGURES: Final[Mapping[str, Callable[[Analysis, Rank], Figure]]] = {
-    "steps": lambda analysis, rank: figures.steps(rank.steps, analysis.anchor.window),
-    "waterfall": lambda analysis, rank: figures.waterfall(rank, analysis.anchor.typical),
-    "phases": lambda _, rank: figures.phases(rank.ranges),
+    "steps": lambda analysis, rank: figures.draw_steps(rank.steps, analysis.anchor.window),
+    "waterfall": lambda analysis, rank: figures.draw_waterfall(rank, analysis.anchor.typical),
+    "phases": lambda _, rank: figures.draw_phases(rank.ranges),
 }
 """Figures of the rank that the diagnosis speaks of."""
 

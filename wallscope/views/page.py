@@ -23,17 +23,14 @@ from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits, build_methods, sort_findings
 from wallscope.views.sections.fixes import count_preconditions, describe_answer, describe_replay
 from wallscope.views.sections.job import build_clocks, build_job, build_survey
-from wallscope.views.sections.path import path
+from wallscope.views.sections.path import build_path
 from wallscope.views.sections.steps import build_phases, build_steps
 from wallscope.views.sections.timeline import timeline
-from wallscope.views.sections.walls import build_causes, build_ranks
-from wallscope.views.words import WALL_WORDS
+from wallscope.views.sections.walls import build_bar_part, build_causes, build_ranks, tabulate_walls
 
 _MOST_OPPORTUNITIES = 4
 _MOST_FIXES = 3
 _MOST_LIMITS = 3
-_WIDE, _BROAD = 0.08, 0.3
-"""Shares of the wall bar from which its text fits on a screen, and on a phone."""
 
 
 def page(report: Report) -> str:
@@ -61,7 +58,7 @@ def _sections(report: Report, rank: Rank, packed: Pack) -> tuple[Section | None,
         build_survey(analysis),
         build_clocks(analysis),
         build_causes(analysis, rank),
-        path(report, rank),
+        build_path(report, rank),
         timeline(report, packed) if report.timelines else None,
         *build_walls_in_depth(analysis, rank),
         build_phases(analysis, rank),
@@ -80,7 +77,8 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     speaking = "" if _leading(analysis) == diagnosis.verdict else diagnosis.verdict
     told += describe_throughput(diagnosis.throughput)
     graded = sort_findings(analysis.capture.findings)
-    shown = [_wall(analysis, rank, wall) for wall in Wall]
+    step_ns, typical = rank.typical.step_ns, rank.typical.walls
+    shares = [(wall, getattr(typical, wall) / step_ns if step_ns else 0.0) for wall in Wall]
     fixes = _in_order(analysis.fixes or ())
     return {
         "headline": describe_capture(analysis, 0),
@@ -92,9 +90,9 @@ def _first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "whole": analysis.anchor.typical,
         "unit": analysis.anchor.window,
         "step": units.milliseconds(rank.typical.step_ns),
-        "walls": shown,
+        "bar": [build_bar_part(wall, share, units.percent(share)) for wall, share in shares],
+        "walls": tabulate_walls(analysis, rank),
         "wall_is": _wall_is(diagnosis.dominant_wall),
-        "has_spread": any(wall["spread"] for wall in shown),
         "pressure": diagnosis.memory_pressure,
         "opportunities": analysis.opportunities[:_MOST_OPPORTUNITIES],
         "more_opportunities": max(len(analysis.opportunities) - _MOST_OPPORTUNITIES, 0),
@@ -136,27 +134,6 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "checked": count_preconditions(fix),
         "replayed": "" if fix.replay is None else describe_answer(fix.replay),
         "asked": "" if fix.replay is None else " ".join(one.option for one in fix.replay.questions),
-    }
-
-
-def _wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Any]:
-    time_ns = getattr(rank.typical.walls, wall)
-    share = time_ns / rank.typical.step_ns if rank.typical.step_ns else 0.0
-    told = None if analysis.diagnosis.walls is None else getattr(analysis.diagnosis.walls, wall)
-    spread = ""
-    if told is not None and told.p10 is not None and told.p90 is not None:
-        spread = f"{units.percent(told.p10).removesuffix(' %')} to {units.percent(told.p90)}"
-    return {
-        "name": str(wall),
-        "meaning": WALL_WORDS[wall],
-        "share": units.percent(share),
-        "width": f"{100 * share:.4f}",
-        "time": units.milliseconds(time_ns),
-        "median": "" if told is None or not spread else units.percent(told.share),
-        "spread": spread,
-        "is_dominant": wall == analysis.diagnosis.dominant_wall,
-        "is_wide": share >= _WIDE,
-        "is_broad": share >= _BROAD,
     }
 
 

@@ -29,7 +29,7 @@ from wallscope.model.section import (
     on_terminal,
     tabulate,
 )
-from wallscope.views.comparison_figures import both_steps, way
+from wallscope.render.figures import draw_both_steps, draw_way
 from wallscope.views.comparison_phrases import name_operation
 from wallscope.views.sections.findings import list_pairs
 from wallscope.views.words import COMPARISON_WORDS, WALL_WORDS
@@ -126,7 +126,7 @@ def build_causes(comparison: Comparison) -> Section:
         f" those that shrank {units.signed_duration(shrank)}:"
         f" {units.signed_duration(step.head_typical_ns - step.base_typical_ns)} together."
     )
-    return Section("causes", "What exactly?", answer, (way(comparison), _tabulate_causes(comparison)))
+    return Section("causes", "What exactly?", answer, (draw_way(comparison), _tabulate_causes(comparison)))
 
 
 def list_causes(comparison: Comparison) -> Grid:
@@ -367,7 +367,7 @@ def build_steps(report: ComparisonReport) -> Section:
         ),
     )
     table = Grid(f"Lengths of the {unit}s that count", columns, rows)
-    return Section("steps", "Is it every step?", answer, (both_steps(report), table))
+    return Section("steps", "Is it every step?", answer, (draw_both_steps(report), table))
 
 
 def build_comparability(report: ComparisonReport) -> Section:

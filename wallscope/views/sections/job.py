@@ -30,8 +30,8 @@ from wallscope.model.section import (
     on_terminal,
     tabulate,
 )
+from wallscope.render.figures import draw_heat, draw_meeting
 from wallscope.render.foreign import visible
-from wallscope.views.job_figures import heat, meeting
 
 MOST_RANKS = 64
 _MOST_WAITS, _MOST_LATE = 12, 6
@@ -83,7 +83,7 @@ def build_job(report: Report) -> Section | None:
     waits = _tabulate_waits(
         [job.members[place] for place in places], say_left_out(len(job.members), len(places), where)
     )
-    drawn = (heat(report.analysis, job), meeting(report.lanes, job))
+    drawn = (draw_heat(report.analysis, job), draw_meeting(report.lanes, job))
     blocks: tuple[Block, ...] = (
         *((_tabulate_late(job),) if job.stragglers else ()),
         *(figure for figure in drawn if figure is not None),

@@ -1,143 +1,167 @@
-"""What bounds the step, moment by moment, and what it would take with the fixes."""
+"""What bounds the step, moment by moment? And what would it take with the fixes?"""
+
+from collections.abc import Sequence
 
 from wallscope import units
 from wallscope.model.analysis import Rank
 from wallscope.model.fixes import first_screen
 from wallscope.model.report import Report
-from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart
-from wallscope.render.foreign import visible
-from wallscope.views import path_figures
-from wallscope.views.blocks import Block, Cell, Column, Grid, Lines, Section, text
-from wallscope.views.path_figures import inner
+from wallscope.model.section import (
+    Block,
+    Cell,
+    Column,
+    Grid,
+    Lines,
+    Section,
+    Value,
+    on_page,
+    on_terminal,
+    tabulate,
+)
+from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
+from wallscope.render import figures
+from wallscope.render.foreign import shorten_path, visible
 from wallscope.views.sections.fixes import describe_replay
 
-_MOST_WALLS, _MOST_PARTS, _MOST_SLACK, _LONGEST_NAME = 3, 8, 12, 120
-_LONGEST_HINT = 2_000
+_MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
+_MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
+_LONGEST_NAME, _LONGEST_HINT = 120, 2_000
+_WIDE = 120
 _APART = (
     "The walls give a moment to compute wherever any runs; the path gives it to what the end of the step"
     " waited for. So communication that compute hides has a share here where the step depends on it."
 )
 
 
-def path(report: Report, rank: Rank) -> Section | None:
-    """The critical path of the typical step; `None` where there is no step to have one."""
+def build_path(report: Report, rank: Rank) -> Section | None:
+    """Make the critical path of the typical step; `None` where there is no step to have one."""
     analysis, found = report.analysis, report.path
     if isinstance(found, str):
         if not found or analysis.anchor.kind == "whole-trace":
             return None
         return Section("path", "What bounds it?", f"Not known: {found}.", (), is_open=False)
-    whole, told = analysis.anchor.typical, found.told
+    whole, path = analysis.anchor.typical, found.told
     drawn = {each.step for each in report.timelines if len(each.path)}
-    blocks = path_blocks(told, whole, analysis.anchor.window, is_drawn=told.shown_step in drawn)
-    fixes = path_figures.with_fixes(rank, first_screen(analysis.fixes or ()), whole)
-    if fixes is not None:
-        blocks.append(fixes)
-    if analysis.replay is not None:
-        blocks.append(Lines((describe_replay(analysis.replay),)))
-    return Section("path", "What bounds it?", bound_by(told, whole), tuple(blocks))
+    blocks = build_path_blocks(path, whole, analysis.anchor.window, is_drawn=path.shown_step in drawn)
+    fixes = figures.draw_fixes(rank, first_screen(analysis.fixes or ()), whole)
+    blocks += [] if fixes is None else [fixes]
+    blocks += [] if analysis.replay is None else [Lines((describe_replay(analysis.replay),))]
+    return Section("path", "What bounds it?", describe_path(path, whole), tuple(blocks))
 
 
-def bound_by(told: CriticalPath, whole: str) -> str:
-    """The largest walls of the path, in a sentence."""
-    owned = [f"{one.name} {_time(one)} ({units.percent(one.share)})" for one in told.walls[:_MOST_WALLS]]
-    return f"Moment by moment, back from its end, the {whole} is bound by {', '.join(owned)}."
+def describe_path(path: CriticalPath, whole: str) -> str:
+    """Name the largest walls of the path."""
+    parts = [
+        f"{one.name} {units.milliseconds(one.time_ns)} ({units.percent(one.share)})"
+        for one in path.walls[:_MOST_WALLS]
+    ]
+    return f"Moment by moment, back from its end, the {whole} is bound by {', '.join(parts)}."
 
 
-def path_blocks(told: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
-    """What the path is made of, where it is longest, and what is not on it."""
+def build_path_blocks(path: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
+    """Make what the path is made of, where it is longest, and what is not on it."""
     return [
-        path_figures.composition(told, whole),
+        figures.draw_path(path, whole),
         Lines((_APART,)),
-        _parts(told, whole),
-        _segments(told, unit, is_drawn=is_drawn),
-        _slack(told, whole),
+        _tabulate_parts(path, whole),
+        _tabulate_segments(path, unit, is_drawn=is_drawn),
+        tabulate_slack(path.slack[:_MOST_SLACK_ON_PAGE], whole),
     ]
 
 
-def _parts(told: CriticalPath, whole: str) -> Grid:
-    """The largest causes, ranges and operations."""
+def list_parts(path: CriticalPath) -> Grid:
+    """Make what a terminal shows of the path: its walls with bars, and its largest causes."""
+
+    def part(one: PathPart) -> Cell:
+        name = one.name if one in path.walls else visible(one.name, most=44)
+        return Cell(name, one.wall, tone=None if one.wall else "dim")
+
+    def bar(one: PathPart) -> Value | Cell:
+        return Cell(one.share, one.wall, tone=None if one.wall else "dim") if one in path.walls else ""
+
     columns = (
-        text("by"),
-        text("part"),
-        Column("time", f"of the {whole} that the path spends on it"),
-        Column("share", f"of the {whole}"),
-        Column("stretches", "how often the path comes there in a step"),
+        on_terminal("name", "", value=part),
+        on_terminal("bar", "", "bar", "", bar),
+        on_terminal("share", "share", "percent"),
+        on_terminal("time_ns", "time", "duration"),
     )
-    kinds = (("cause", told.causes), ("range", told.ranges), ("operation", told.operations))
-    rows = tuple(_part(kind, part) for kind, parts in kinds for part in parts[:_MOST_PARTS])
+    parts = (*path.walls, *path.causes[:_MOST_CAUSES])
+    return tabulate("The critical path, moment by moment", columns, parts)
+
+
+def _tabulate_parts(path: CriticalPath, whole: str) -> Grid:
+    """Make the largest causes, ranges and operations."""
+    spent = f"of the {whole} that the path spends on it"
+    often = "how often the path comes there in a step"
+    columns = (
+        Column("by", "by", value=lambda entry: entry[0]),
+        Column("part", "part", value=_name_part),
+        Column("time", "time", "ms", spent, lambda one: one[1].time_ns),
+        Column("share", "share", "percent", f"of the {whole}", lambda one: one[1].share),
+        Column("count", "stretches", "rounded", often, lambda one: one[1].count),
+    )
+    kinds = (("cause", path.causes), ("range", path.ranges), ("operation", path.operations))
+    entries = [(kind, part) for kind, parts in kinds for part in parts[:_MOST_PARTS]]
     note = "Each list sums to the step with what is too small for it; the figure has the rest."
-    return Grid(f"The largest parts of the critical path of the {whole}", columns, rows, note, is_wordy=True)
+    title = f"The largest parts of the critical path of the {whole}"
+    return tabulate(title, columns, entries, notes=(note,), is_wordy=True)
 
 
-def _time(part: PathPart) -> str:
-    return units.milliseconds(part.time_ns)
-
-
-def _part(kind: str, part: PathPart) -> tuple[Cell, ...]:
+def _name_part(entry: tuple[str, PathPart]) -> Cell:
+    kind, part = entry
     name = part.name or {"range": "in no range", "operation": "time outside calls"}[kind]
-    shown = inner(name) if kind == "range" else visible(name, most=_LONGEST_NAME)
-    return (
-        Cell(kind),
-        Cell(shown, part.wall, name[:_LONGEST_HINT]),
-        Cell(_time(part)),
-        Cell(units.percent(part.share)),
-        Cell(f"{part.count:,.0f}"),
-    )
+    shown = shorten_path(name) if kind == "range" else visible(name, most=_LONGEST_NAME)
+    return Cell(shown, part.wall, name[:_LONGEST_HINT])
 
 
-def _segments(told: CriticalPath, unit: str, *, is_drawn: bool) -> Grid:
-    """The longest stretches of one step; those of a step that is drawn lead there."""
+def _tabulate_segments(path: CriticalPath, unit: str, *, is_drawn: bool) -> Grid:
+    """Make the longest stretches of one step; those of a step that is drawn lead there."""
+
+    def start(one: PathSegment) -> Cell:
+        middle_ns = one.at_ns + one.time_ns // 2
+        return Cell(one.at_ns, step=path.shown_step, at_ns=middle_ns) if is_drawn else Cell(one.at_ns)
+
     columns = (
-        Column("start", "session time in seconds, as Nsight shows it"),
-        Column("length"),
-        text("cause"),
-        text("what"),
-        text("in", "NVTX ranges around what it led to"),
+        Column("at_ns", "start", "seconds", "session time in seconds, as Nsight shows it", start),
+        Column("time_ns", "length", "duration"),
+        Column("cause", "cause"),
+        Column("name", "what", value=_hint_name, most=_LONGEST_NAME),
+        Column("path", "in", "text", "NVTX ranges around what it led to", _hint_path),
     )
-    rows = tuple(
-        (
-            Cell(
-                f"{units.seconds(one.at_ns)} s",
-                step=told.shown_step if is_drawn else None,
-                at_ns=one.at_ns + one.time_ns // 2 if is_drawn else None,
-            ),
-            Cell(units.duration(one.time_ns)),
-            Cell(one.cause),
-            Cell(visible(one.name, most=_LONGEST_NAME), hint=one.name[:_LONGEST_HINT]),
-            Cell(inner(one.path or ""), hint=(one.path or "")[:_LONGEST_HINT]),
-        )
-        for one in told.segments
-    )
-    return Grid(
-        f"The longest stretches of the path of {unit} {told.shown_step}", columns, rows, is_wordy=True
-    )
+    title = f"The longest stretches of the path of {unit} {path.shown_step}"
+    return tabulate(title, columns, path.segments, is_wordy=True)
 
 
-def _slack(told: CriticalPath, whole: str) -> Grid:
-    """What could take longer without the step ending later."""
+def _hint_name(one: PathSegment | OperationSlack) -> Cell:
+    return Cell(one.name, hint=one.name[:_LONGEST_HINT])
+
+
+def _hint_path(one: PathSegment) -> Cell:
+    return Cell(shorten_path(one.path or ""), hint=(one.path or "")[:_LONGEST_HINT])
+
+
+def list_slack(path: CriticalPath) -> Grid | None:
+    """Make what a terminal shows of what could take longer; `None` where nothing could."""
+    loose = [row for row in path.slack if row.slack_ns]
+    return tabulate_slack(loose[:_MOST_SLACK], "") if loose else None
+
+
+def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
+    """Make what could take longer without the step ending later."""
+    longer = "how much longer one could take, alone, without the step ending later; median"
     columns = (
-        text("operation"),
-        text("cause"),
-        Column("a step", f"how many begin in the {whole}"),
-        Column("takes", "median"),
-        Column("longer by", "how much longer one could take, alone, without the step ending later; median"),
-        Column("least", "the same of the one that has least"),
-        Column("binding", "how many a step have none at all"),
+        on_terminal("name", "", most=36, widths=(0, _WIDE)),
+        on_terminal("name", "", most=90, widths=(_WIDE, 1 << 30)),
+        on_page("name", "operation", value=_hint_name, most=_LONGEST_NAME),
+        on_page("cause", "cause"),
+        on_page("count", "a step", "rounded", f"how many begin in the {whole}"),
+        Column("duration_ns", "takes", "duration", "median"),
+        Column("slack_ns", "longer by", "duration", longer),
+        on_terminal("count", "times a step", "plain", "", lambda one: f"{one.count:.0f}"),
+        on_page("least_slack_ns", "least", "duration", "the same of the one that has least"),
+        on_page("binding", "binding", "rounded", "how many a step have none at all"),
     )
-    rows = tuple(_loose(one) for one in told.slack[:_MOST_SLACK])
-    note = "Slack is of one operation at a time: two in a row share theirs."
-    return Grid(
-        "How much longer operations could take for free, most work first", columns, rows, note, is_wordy=True
-    )
-
-
-def _loose(one: OperationSlack) -> tuple[Cell, ...]:
-    return (
-        Cell(visible(one.name, most=_LONGEST_NAME), hint=one.name[:_LONGEST_HINT]),
-        Cell(one.cause),
-        Cell(f"{one.count:,.0f}"),
-        Cell(units.duration(one.duration_ns)),
-        Cell(units.duration(one.slack_ns)),
-        Cell(units.duration(one.least_slack_ns)),
-        Cell(f"{one.binding:,.0f}"),
-    )
+    note = ("Slack is of one operation at a time: two in a row share theirs.",) if whole else ()
+    title = "How much longer operations could take for free, most work first"
+    brief = "What could take longer for free, each"
+    return tabulate(title, columns, rows, brief=brief, notes=note, is_wordy=True)

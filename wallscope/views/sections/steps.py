@@ -10,7 +10,7 @@ from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.kinds import Wall
 from wallscope.model.report import StepTimeline
 from wallscope.model.section import Cell, Column, Grid, Limit, Section, tabulate
-from wallscope.views import figures
+from wallscope.render import figures
 from wallscope.views.phrases import describe_steps
 
 _MOST_ROWS = 60
@@ -30,7 +30,7 @@ def build_steps(analysis: Analysis, rank: Rank, drawn: Sequence[StepTimeline]) -
     found = ", ".join(describe_steps(analysis.anchor, rank))
     answer = f"{_describe_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
     shown = {timeline.step for timeline in drawn} if has_steps else set()
-    blocks = [figures.steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
+    blocks = [figures.draw_steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
     title = "Is it every step?" if has_steps else "What was looked at?"
     return Section("steps", title, answer, (*blocks, _tabulate_steps(rank, unit, shown)))
 
@@ -104,7 +104,7 @@ def build_phases(analysis: Analysis, rank: Rank) -> Section | None:
     )
     answer = f"{units.plural(len(rank.ranges), 'range path')} issued the work of the {whole}."
     has_work = any(entry.work_ns for entry in rank.ranges[:_MOST_ROWS])
-    blocks = [figures.phases(rank.ranges)] if has_work else []
+    blocks = [figures.draw_phases(rank.ranges)] if has_work else []
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope ranges.")}
     caption = f"Ranges of the {whole}, most device time first"
     table = tabulate(caption, columns, rank.ranges, limits=limits, is_wordy=True)

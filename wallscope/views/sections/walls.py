@@ -7,7 +7,6 @@ from typing import Any
 from wallscope import units
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.catalogue import meaning
-from wallscope.model.diagnosis import WallShare
 from wallscope.model.kinds import DeviceState, Wall
 from wallscope.model.section import (
     MEDIA,
@@ -17,17 +16,18 @@ from wallscope.model.section import (
     Limit,
     Medium,
     Section,
+    Value,
     append_row,
     on_markdown,
     on_page,
     on_terminal,
     tabulate,
 )
+from wallscope.render import figures
 from wallscope.thresholds import SHOWN_LOSS_SHARE
-from wallscope.views import figures
 from wallscope.views.phrases import explain_choice, name_process, name_rank
 from wallscope.views.sections.job import MOST_RANKS, say_left_out, shown_places
-from wallscope.views.words import STATE_WORDS, explain_cause
+from wallscope.views.words import STATE_WORDS, WALL_WORDS, explain_cause
 
 _MOST_LOSSES, _MOST_IN_MARKDOWN, _MOST_RANKS = 5, 10, 16
 _WIDE = (110, 1 << 30)
@@ -48,6 +48,7 @@ _STATE_WALLS = {
     DeviceState.IDLE: None,
 }
 """Whose colour shows what the device did."""
+_MEDIAN = "median of its share over the steady steps; the verdict rests on it"
 _WITHOUT = "what the step would get shorter at most, next constraints heeded"
 _CEILING = "T / (T - R), the speed-up at best; ceilings do not add up"
 _UNRESOLVED = "part of it whose owner is not known"
@@ -60,29 +61,52 @@ _NOTE = (
 
 def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
     """Make a table of the walls of the typical step, each nanosecond once; Markdown adds their sum."""
-    step_ns, diagnosis = rank.typical.step_ns, analysis.diagnosis
-    total, whole = units.milliseconds(step_ns), analysis.anchor.typical
-    columns = (
+    step_ns, whole = rank.typical.step_ns, analysis.anchor.typical
+    rows = [_describe_wall(analysis, rank, wall) for wall in Wall]
+    has_spread = any(row["spread"] for row in rows)
+    columns: tuple[Column, ...] = (
         on_terminal("wall", ""),
-        on_markdown("wall", "wall"),
         on_terminal("bar", "", "bar"),
-        on_terminal("share", "share", "percent"),
-        Column("time_ns", "time", "ms"),
-        on_markdown("share", "share", "percent"),
+        on_terminal("part", "share", "percent"),
+        on_terminal("time", "time", "ms"),
         on_terminal("mark", ""),
-        on_markdown("spread", "p10-p90 of steps", "plain"),
+        on_markdown("name", "wall"),
+        on_markdown("time", "time", "ms"),
+        on_markdown("share", "share", "percent"),
+        on_markdown("range", "p10-p90 of steps", "plain"),
+        on_page("name", "wall"),
+        on_page("time", "time", "ms", f"time of the {whole} that the wall owns"),
+        on_page("part", "share", "percent", f"of the {whole}"),
+        on_page("median", "median", "percent", _MEDIAN, widths=(1, 1), none=""),
+        on_page("spread", "p10 to p90", "plain", "spread of its share over the steady steps"),
     )
-    rows = []
-    for wall, time_ns in zip(Wall, rank.typical.walls.parts(), strict=True):
-        is_dominant = wall == diagnosis.dominant_wall
-        share = time_ns / step_ns if step_ns else None
-        name = Cell(str(wall), tone="strong" if is_dominant else None)
-        spread = describe_spread(None if diagnosis.walls is None else getattr(diagnosis.walls, wall))
-        bar = Cell(share or 0.0, wall)
-        rows.append((str(wall), name, bar, share or 0.0, time_ns, share, "◀" if is_dominant else "", spread))
-    return Grid(
-        f"Who pays for the {whole} of {total}, each nanosecond once", columns, tuple(rows), has_header=False
-    )
+    columns = columns if has_spread else columns[:-2]
+    title = f"Who pays for the {whole} of {units.milliseconds(step_ns)}, each nanosecond once"
+    cells = tuple(tuple(row[column.key] for column in columns) for row in rows)
+    return Grid(title, columns, cells, has_header=False)
+
+
+def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Value | Cell]:
+    """Describe a wall of the typical step, with its share of the steady steps where that is known."""
+    time_ns, step_ns = getattr(rank.typical.walls, wall), rank.typical.step_ns
+    told = None if analysis.diagnosis.walls is None else getattr(analysis.diagnosis.walls, wall)
+    share = time_ns / step_ns if step_ns else None
+    is_dominant = wall == analysis.diagnosis.dominant_wall
+    low = high = ""
+    if told is not None and told.p10 is not None and told.p90 is not None:
+        low, high = units.percent(told.p10), units.percent(told.p90)
+    return {
+        "wall": str(wall),
+        "name": Cell(str(wall), wall, WALL_WORDS[wall], tone="strong" if is_dominant else None),
+        "time": time_ns,
+        "share": share,
+        "part": share or 0.0,
+        "bar": Cell(share or 0.0, wall),
+        "mark": "◀" if is_dominant else "",
+        "median": told.share if told is not None and low else None,
+        "range": f"{low} to {high}" if low else "",
+        "spread": f"{low.removesuffix(' %')} to {high}" if low else "",
+    }
 
 
 def build_bar_part(wall: Wall, share: float, text: str) -> dict[str, Any]:
@@ -94,13 +118,6 @@ def build_bar_part(wall: Wall, share: float, text: str) -> dict[str, Any]:
         "is_wide": share >= _WIDE_PART,
         "is_broad": share >= _BROAD_PART,
     }
-
-
-def describe_spread(share: WallShare | None) -> str:
-    """Say between which shares a wall lies on most steps; empty where that is not known."""
-    if share is None or share.p10 is None or share.p90 is None:
-        return ""
-    return f"{units.percent(share.p10)} to {units.percent(share.p90)}"
 
 
 def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime], **settings: Any) -> Grid:
@@ -154,7 +171,7 @@ def build_causes(analysis: Analysis, rank: Rank) -> Section:
     table = tabulate_causes(
         analysis, f"Causes of the {whole}; they add up to it", rank.causes, notes=(_NOTE,)
     )
-    return Section("causes", "What exactly?", answer, (figures.waterfall(rank, whole), table))
+    return Section("causes", "What exactly?", answer, (figures.draw_waterfall(rank, whole), table))
 
 
 def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:

@@ -1,0 +1,504 @@
+"""Figures as plotly reads them: plain traces and layouts, times in milliseconds, harmless names."""
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
+from wallscope.model.catalogue import meaning
+from wallscope.model.comparison import CauseDelta, Comparison
+from wallscope.model.fixes import Fix
+from wallscope.model.job import Job
+from wallscope.model.kinds import Wall
+from wallscope.model.report import ComparisonReport
+from wallscope.model.section import Figure
+from wallscope.model.walls import Walls
+from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
+from wallscope.render.colours import WALL_COLOURS
+from wallscope.render.foreign import shorten_path, visible
+
+_MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
+_MOST_CAUSES, _MOST_RANGES, _MOST_CELLS = 14, 150, 40_000
+_ROW_PX, _LANE_PX, _FRAME_PX = 26, 26, 110
+_HEAT_ROW_PX, _THIN_PX, _TALL_PX = 16, 2, 1_600
+_SHORT_NAME = 24
+_SPACE = 1.5
+_ROOM = 0.18
+"""Of the axis, on either side, for the numbers beside bars."""
+_ROOT = "<"  # no range has this id, theirs are escaped
+_PATTERNS = {
+    Wall.COMPUTE: "",
+    Wall.COMMUNICATION: "/",
+    Wall.MEMORY: "x",
+    Wall.HOST: ".",
+    Wall.UNATTRIBUTED: "-",
+}
+"""A wall is told by its pattern too, not by its colour alone."""
+_STRIPES, _DARK_STRIPES = "rgba(255,255,255,0.55)", "rgba(90,60,0,0.55)"
+_WAITING, _UNMATCHED, _NO_WALL = "#F6D58A", "rgba(128,128,128,0.45)", "rgba(128,128,128,0.35)"
+_ON_WALL = {Wall.COMPUTE: "#fff"}
+"""Colours of letters on a wall's colour; black where none is named."""
+_LEGEND = {"orientation": "h", "y": 1.12, "x": 0, "traceorder": "normal"}
+_MS, _ROWS = {"text": "ms"}, {"autorange": "reversed", "automargin": True, "showgrid": False}
+
+
+def label(name: str, most: int = 60) -> str:
+    """Write a name as plotly may show it: it reads some markup."""
+    return escape(visible(name, most=most))
+
+
+def _mark(wall: Wall | None) -> dict[str, Any]:
+    """Make colour and pattern of a wall, or of what stands for all."""
+    if wall is None:
+        return {"color": _NO_WALL}
+    pattern = {"shape": _PATTERNS[wall], "fgcolor": _STRIPES, "fillmode": "overlay", "size": 6}
+    return {"color": WALL_COLOURS[wall], "pattern": pattern}
+
+
+def _stack(
+    wall: Wall, parts_ns: Sequence[int], steps: Sequence[tuple[float, bool, tuple[str, ...]]], hover: str
+) -> dict[str, Any]:
+    """Make the part of a wall of upright bars: of steps by place, whether they count, and notes."""
+    parts = zip(parts_ns, steps, strict=True)
+    return {
+        "type": "bar",
+        "name": str(wall),
+        "x": [place for place, _, _ in steps],
+        "y": [time_ns / 1e6 for time_ns in parts_ns],
+        "customdata": [[units.milliseconds(time_ns), *notes] for time_ns, (_, _, notes) in parts],
+        "hovertemplate": f"{hover}<extra></extra>",
+        "marker": {**_mark(wall), "opacity": [1.0 if counts else 0.35 for _, counts, _ in steps]},
+    }
+
+
+def _stacked_layout(xaxis: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "barmode": "stack",
+        "bargap": 0.15,
+        "xaxis": xaxis,
+        "yaxis": {"title": _MS, "rangemode": "tozero"},
+        "legend": _LEGEND,
+    }
+
+
+def draw_steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figure:
+    """Draw steps stacked by wall; those that do not count are pale. Whether a click leads to the timeline."""
+    listed = shown[:_MOST_STEPS]
+    described = [
+        (step.index, step.steady, (units.duration(step.end_ns - step.start_ns), step.reason or "counts"))
+        for step in listed
+    ]
+    hover = (
+        f"{unit} %{{{{x}}}}: {{}} %{{{{customdata[0]}}}} of %{{{{customdata[1]}}}}<br>%{{{{customdata[2]}}}}"
+    )
+    traces = tuple(
+        _stack(wall, [getattr(step.walls, wall) for step in listed], described, hover.format(wall))
+        for wall in Wall
+    )
+    axis = {"title": {"text": unit}, "dtick": None if len(listed) > 24 else 1, "type": "linear"}
+    left_out = "" if len(shown) <= _MOST_STEPS else f"; the first {_MOST_STEPS} of {len(shown)}"
+    click = "; a click leads into the timeline" if leads else ""
+    caption = f"Each {unit} by wall, in ms; pale ones do not count as steady{left_out}{click}"
+    return Figure("steps", caption, traces, _stacked_layout(axis), 320)
+
+
+def draw_both_steps(report: ComparisonReport) -> Figure:
+    """Draw the steps of base beside those of head, stacked by wall; those that do not count are pale."""
+    unit, most = report.comparison.window, _MOST_STEPS_OF_A_SIDE
+    base, head = report.base.steps.head(most), report.head.steps.head(most)
+    places = [*range(len(base)), *(len(base) + _SPACE + number for number in range(len(head)))]
+    both = pl.concat([base.with_columns(side=pl.lit("base")), head.with_columns(side=pl.lit("head"))])
+    described = [
+        (place, row["counts"], (_describe_step(row, unit),))
+        for place, row in zip(places, both.iter_rows(named=True), strict=True)
+    ]
+    hover = "%{{customdata[1]}}<br>{} %{{customdata[0]}}"
+    traces = tuple(
+        _stack(wall, both[f"{wall}_wall_ns"].to_list(), described, hover.format(wall)) for wall in Wall
+    )
+    axis = {
+        "tickmode": "array",
+        "tickvals": [(len(base) - 1) / 2, len(base) + _SPACE + (len(head) - 1) / 2],
+        "ticktext": [f"base: {len(base)}", f"head: {len(head)}"],
+        "showgrid": False,
+        "zeroline": False,
+    }
+    caption = f"Each {unit} of both sides by wall, in ms; pale ones do not count"
+    if max(len(report.base.steps), len(report.head.steps)) > most:
+        caption += f"; the first {most} of a side"
+    return Figure("both-steps", caption, traces, _stacked_layout(axis), 320)
+
+
+def _describe_step(row: Mapping[str, Any], unit: str) -> str:
+    counts = "counts" if row["counts"] else label(f"does not count: {row['reason']}")
+    return (
+        f"{row['side']}, run {row['run']}, {unit} {row['step']}: {units.duration(row['length_ns'])}, {counts}"
+    )
+
+
+class _Bar(NamedTuple):
+    """A bar of a waterfall, of a wall or of what stands for all."""
+
+    name: str
+    from_ns: int
+    length_ns: int
+    wall: Wall | None
+    text: str
+    hint: str | None = None
+
+
+def _fall(bars: Sequence[_Bar], wall: Wall | None) -> dict[str, Any]:
+    """Make the bars of one wall; where they have hints, these are shown over them."""
+    hinted = (
+        {"customdata": [[bar.hint, bar.length_ns] for bar in bars]} if any(bar.hint for bar in bars) else {}
+    )
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": [label(bar.name) for bar in bars],
+        "base": [bar.from_ns / 1e6 for bar in bars],
+        "x": [bar.length_ns / 1e6 for bar in bars],
+        "text": [bar.text for bar in bars],
+        **hinted,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": f"%{{y}}: %{{text}}{'<br>%{customdata[0]}' if hinted else ''}<extra></extra>",
+        "marker": _mark(wall),
+    }
+
+
+def _fall_layout(bars: Sequence[_Bar], xaxis: Mapping[str, Any]) -> dict[str, Any]:
+    order = {"categoryorder": "array", "categoryarray": [label(bar.name) for bar in bars]}
+    return {
+        "xaxis": {"title": _MS, **xaxis},
+        "yaxis": {**_ROWS, **order},
+        "barmode": "overlay",
+        "showlegend": False,
+    }
+
+
+def draw_waterfall(rank: Rank, whole: str) -> Figure:
+    """Draw the way from compute alone to the measured step, a cause at a time."""
+    lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.typical_ns > 0]
+    lost.sort(key=lambda entry: (-entry.typical_ns, entry.cause))
+    step_ns, at_ns = rank.typical.step_ns, rank.typical.walls.compute
+    bars = [_Bar("compute alone", 0, at_ns, Wall.COMPUTE, units.milliseconds(at_ns))]
+    for entry in lost[:_MOST_CAUSES]:
+        text = units.milliseconds(entry.typical_ns)
+        bars.append(_Bar(entry.cause, at_ns, entry.typical_ns, entry.wall, text))
+        at_ns += entry.typical_ns
+    if at_ns < step_ns:
+        rest = f"{len(lost[_MOST_CAUSES:])} smaller causes"
+        bars.append(_Bar(rest, at_ns, step_ns - at_ns, None, units.milliseconds(step_ns - at_ns)))
+    bars.append(_Bar(f"measured {whole}", 0, step_ns, None, units.milliseconds(step_ns)))
+    traces = tuple(_fall([bar for bar in bars if bar.wall == wall], wall) for wall in (*Wall, None))
+    layout = _fall_layout(bars, {"rangemode": "tozero", "range": [0, step_ns / 1e6 * 1.16]})
+    caption = f"From compute alone to the measured {whole}, what each cause adds; patterns tell walls"
+    return Figure("waterfall", caption, traces, layout, _ROW_PX * len(bars) + 70)
+
+
+def draw_way(comparison: Comparison) -> Figure:
+    """Draw the way from base's typical step to head's, what each cause adds or takes."""
+    bars = _list_changes(comparison)
+    own = {wall: [bar for bar in bars if bar.wall == wall] for wall in (*Wall, None)}
+    traces = tuple(_fall(shown, wall) for wall, shown in own.items() if shown)
+    reached = [at_ns for bar in bars for at_ns in (bar.from_ns, bar.from_ns + bar.length_ns) if at_ns]
+    low_ns, high_ns = min(reached, default=0), max(reached, default=1)
+    room_ns = max((high_ns - low_ns) * _ROOM, high_ns * 0.005)
+    is_cut = low_ns - room_ns > high_ns * 0.1
+    ends = [(low_ns - room_ns) / 1e6 if is_cut else 0, (high_ns + room_ns) / 1e6]
+    caption = "From base to head, what each cause adds or takes; patterns tell walls"
+    caption += "; the axis does not begin at 0" if is_cut else ""
+    layout = _fall_layout(bars, {"range": ends})
+    return Figure("way", caption, traces, layout, _ROW_PX * (len(bars) + 1) + 70)
+
+
+def _list_changes(comparison: Comparison) -> list[_Bar]:
+    step, causes = comparison.step, comparison.deltas.causes
+    at_ns = step.base_typical_ns
+    bars = [_draw_whole(f"base {comparison.window}", at_ns)]
+    for row in causes[:_MOST_CAUSES]:
+        text = units.signed_milliseconds(row.delta_ns)
+        bars.append(_Bar(row.cause, at_ns, row.delta_ns, row.wall, text, _hint(row)))
+        at_ns += row.delta_ns
+    if rest := causes[_MOST_CAUSES:]:
+        left_ns = sum(row.delta_ns for row in rest)
+        text = units.signed_milliseconds(left_ns)
+        bars.append(_Bar(units.plural(len(rest), "smaller cause"), at_ns, left_ns, None, text, text))
+    return [*bars, _draw_whole(f"head {comparison.window}", step.head_typical_ns)]
+
+
+def _draw_whole(name: str, time_ns: int) -> _Bar:
+    text = units.milliseconds(time_ns)
+    return _Bar(name, 0, time_ns, None, text, text)
+
+
+def _hint(row: CauseDelta) -> str:
+    return (
+        f"{label(meaning(row.cause))}: {units.milliseconds(row.base_ns)} → {units.milliseconds(row.head_ns)}"
+    )
+
+
+def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
+    """Draw ranges inside ranges, as wide as the work they issued; coloured by the wall that owns most."""
+    listed = [entry for entry in ranges[:_MOST_RANGES] if entry.work_ns > 0]
+    known = {entry.path for entry in listed}
+    parents = [_find_parent(entry) for entry in listed]
+    top_ns = sum(entry.work_ns for entry, parent in zip(listed, parents, strict=True) if parent not in known)
+    trace = {
+        "type": "icicle",
+        "ids": [_ROOT, *(escape(entry.path) for entry in listed)],
+        "parents": ["", *(escape(parent) if parent in known else _ROOT for parent in parents)],
+        "labels": ["work inside ranges", *(_shorten(entry.name) for entry in listed)],
+        "values": [0, *(entry.own_work_ns / 1e6 for entry in listed)],
+        "branchvalues": "remainder",
+        "customdata": [
+            [units.milliseconds(top_ns), "work: durations added up", "", "all ranges"],
+            *(
+                [
+                    units.milliseconds(entry.work_ns),
+                    _list_walls(entry),
+                    str(_find_wall(entry)),
+                    label(entry.name),
+                ]
+                for entry in listed
+            ),
+        ],
+        "hovertemplate": "%{customdata[3]}<br>work %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
+        "texttemplate": "%{label}<br>%{customdata[0]} %{customdata[2]}",
+        "textposition": "middle center",
+        "leaf": {"opacity": 1},
+        "tiling": {"orientation": "v"},
+        "pathbar": {"visible": True},
+        "marker": {
+            "colors": ["#d5d9dd", *(WALL_COLOURS[_find_wall(entry)] for entry in listed)],
+            "line": {"width": 1},
+        },
+        "maxdepth": 6,
+    }
+    caption = (
+        "Ranges by the work issued inside them, coloured by the wall that owns most; a click goes into one"
+    )
+    layout = {"uniformtext": {"minsize": 9, "mode": "hide"}}
+    return Figure("phases", caption, (trace,), layout, 420)
+
+
+def _shorten(name: str) -> str:
+    """Keep the end of a dotted name, which tells most of it.
+
+    >>> _shorten("megatron.core.transformer.mlp"), _shorten("autograd::engine::function: MulBackward0")
+    ('mlp', 'MulBackward0')
+    """
+    parts = [part for part in re.split(r"::|[.:/ ]+", name) if part]
+    tail = parts[-1] if parts else name
+    return label(tail if len(name) > _SHORT_NAME else name, _SHORT_NAME)
+
+
+def _find_parent(entry: RangeWork) -> str:
+    return entry.path[: -len(entry.name) - 3] if entry.path.endswith(f" / {entry.name}") else ""
+
+
+def _find_wall(entry: RangeWork) -> Wall:
+    """Find the wall that owns most of a range."""
+    if entry.walls is None:
+        return Wall.UNATTRIBUTED
+    return max(zip(entry.walls.parts(), Wall, strict=True), key=lambda part: part[0])[1]
+
+
+def _list_walls(entry: RangeWork) -> str:
+    if entry.walls is None:
+        return "walls unknown"
+    parts = zip(Wall, entry.walls.parts(), strict=True)
+    return ", ".join(f"{wall} {units.milliseconds(time_ns)}" for wall, time_ns in parts if time_ns)
+
+
+def draw_path(path: CriticalPath, whole: str) -> Figure:
+    """Draw the path four times, a bar each: by wall, cause, range, operation; each sums to the step."""
+    kinds = {
+        "walls": path.walls,
+        "causes": path.causes,
+        "ranges": path.ranges,
+        "operations": path.operations,
+    }
+    traces = tuple(_draw_part(kind, part) for kind, parts in kinds.items() for part in parts)
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.25,
+        "xaxis": {"title": _MS, "range": [0, path.step_ns / 1e6]},
+        "yaxis": _ROWS,
+        "showlegend": False,
+        "uniformtext": {"minsize": 10, "mode": "hide"},
+    }
+    caption = f"The critical path of the {whole} by wall, cause, range and operation; each bar is the {whole}"
+    return Figure("path", caption, traces, layout, 4 * 2 * _ROW_PX + 70)
+
+
+def _draw_part(kind: str, part: PathPart) -> dict[str, Any]:
+    name = label(shorten_path(part.name) or "no range or call")
+    colour = {"color": _UNMATCHED} if part.wall is None else _mark(part.wall)
+    letters = {} if part.wall is None else {"insidetextfont": {"color": _ON_WALL.get(part.wall, "#000")}}
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": [kind],
+        "x": [part.time_ns / 1e6],
+        "customdata": [[name, units.milliseconds(part.time_ns), units.percent(part.share)]],
+        "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}, %{customdata[2]}<extra></extra>",
+        "text": [name],
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "marker": colour | {"line": {"width": 1, "color": "rgba(255,255,255,0.8)"}},
+    } | letters
+
+
+def draw_fixes(rank: Rank, fixes: Sequence[Fix], whole: str) -> Figure | None:
+    """Draw what the step takes as it is and with each fix that was replayed; `None` without any."""
+    won = [(fix.title, fix.replay) for fix in fixes if fix.replay is not None]
+    caption = f"The {whole} played again with all that each fix is for come true, by wall, in ms"
+    return _draw_answers("fixes", caption, rank.typical.step_ns, rank.typical.walls, won) if won else None
+
+
+def draw_changes(found: WhatIf, answers: Sequence[Answer], name: str) -> Figure:
+    """Draw what the step takes as it is and with each change, by wall."""
+    caption = f"The typical {found.unit} as captured, and played again with each change, by wall, in ms"
+    won = [(name_changes(one), one) for one in answers]
+    return _draw_answers(name, caption, found.step_ns, found.walls, won)
+
+
+def name_changes(answer: Answer) -> str:
+    """Say what was changed, in few words."""
+    return " + ".join(one.text for one in answer.questions)
+
+
+def _draw_answers(
+    name: str, caption: str, step_ns: int, walls: Walls, answers: Sequence[tuple[str, Answer]]
+) -> Figure:
+    """Draw a bar for the captured step and one for each answer, stacked by wall."""
+    names = ["as captured", *(label(title) for title, _ in answers)]
+    steps = [step_ns, *(answer.step_ns for _, answer in answers)]
+    owned = [walls, *(answer.walls for _, answer in answers)]
+    asked = ["", *(" and ".join(label(one.text) for one in answer.questions) for _, answer in answers)]
+    traces = tuple(
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": str(wall),
+            "y": names,
+            "x": [getattr(parts, wall) / 1e6 for parts in owned],
+            "customdata": [
+                [units.milliseconds(getattr(parts, wall)), units.milliseconds(whole_ns), question]
+                for parts, whole_ns, question in zip(owned, steps, asked, strict=True)
+            ],
+            "hovertemplate": f"{wall} %{{customdata[0]}} of %{{customdata[1]}}"
+            "<br>%{customdata[2]}<extra></extra>",
+            "marker": _mark(wall),
+        }
+        for wall in Wall
+    )
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.25,
+        "xaxis": {"title": _MS, "range": [0, max(steps) / 1e6]},
+        "yaxis": {**_ROWS, "categoryorder": "array", "categoryarray": names},
+        "legend": _LEGEND,
+    }
+    return Figure(name, caption, traces, layout, _ROW_PX * (len(names) + 1) + 100)
+
+
+def draw_heat(analysis: Analysis, job: Job) -> Figure:
+    """Draw communication of each rank in each step: who waits is dark, whom all wait for is pale."""
+    names = [label(one.name, 20) for one in job.members]
+    unit, most = analysis.anchor.window, max(min(_MOST_STEPS_OF_RANKS, _MOST_CELLS // max(len(names), 1)), 1)
+    every = sorted({step.index for rank in analysis.ranks for step in rank.steps})
+    steps = every[:most]
+    owned = [{step.index: step.walls.communication for step in rank.steps} for rank in analysis.ranks]
+    trace = {
+        "type": "heatmap",
+        "x": steps,
+        "y": names,
+        "z": [[round(own[step] / 1e6, 3) if step in own else None for step in steps] for own in owned],
+        "colorscale": [[0, "#fff6e0"], [1, "#8a4b00"]],
+        "colorbar": {"title": _MS},
+        "hovertemplate": f"%{{y}}, {unit} %{{x}}: %{{z:.3f}} ms<extra></extra>",
+    }
+    layout = {
+        "xaxis": {"title": {"text": unit}, "type": "category"},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+    }
+    left_out = f"; the first {len(steps)} of {len(every)}" if len(steps) < len(every) else ""
+    caption = f"Communication by rank and {unit}: those that wait are dark, a late one is pale{left_out}"
+    row_px = min(max(_TALL_PX // len(names), _THIN_PX), _HEAT_ROW_PX)
+    return Figure("job", caption, (trace,), layout, row_px * len(names) + _FRAME_PX)
+
+
+def draw_meeting(lanes: pl.DataFrame, job: Job) -> Figure | None:
+    """Draw a lane a rank: when it came to each collective, what it waited, when bytes moved."""
+    if lanes.is_empty():
+        return None
+    names = [label(job.members[place].name, 20) for place in lanes["member"].unique().sort()]
+    matched, is_pipeline = lanes.filter(pl.col("wait_ns").is_not_null()), pl.col("is_pipeline")
+    waiting = matched.filter(pl.col("wait_ns") > 0)
+    moving = matched.with_columns(start_ns=pl.col("end_ns") - pl.col("transfer_ns"))
+    parts = (
+        ("waits for peers", waiting.filter(~is_pipeline), "wait_ns", _hatch("/")),
+        ("waits for the pipeline", waiting.filter(is_pipeline), "wait_ns", _hatch(".")),
+        ("bytes move", moving, "transfer_ns", {"color": WALL_COLOURS[Wall.COMMUNICATION]}),
+        ("not matched", lanes.filter(pl.col("wait_ns").is_null()), None, {"color": _UNMATCHED}),
+    )
+    order = {
+        "type": "bar", "orientation": "h", "y": names, "x": [0] * len(names), "base": [0] * len(names),
+        "showlegend": False, "hoverinfo": "skip", "marker": {"color": _UNMATCHED},
+    }  # fmt: skip
+    traces = [_draw_lanes(name, rows, column, mark, job) for name, rows, column, mark in parts if len(rows)]
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0.3,
+        "xaxis": {"title": {"text": "ms, on one clock"}, "rangemode": "tozero"},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "showgrid": False},
+        "legend": {"orientation": "h", "y": 1.06, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+    }
+    more = job.ranks - len(names)
+    left_out = f"; {units.plural(more, 'more rank')} not drawn" if more else ""
+    caption = f"How ranks met in one step: a bar begins when its rank came in, and shows who waits{left_out}"
+    return Figure("meetings", caption, (order, *traces), layout, _LANE_PX * len(names) + _FRAME_PX)
+
+
+def _hatch(shape: str) -> dict[str, Any]:
+    pattern = {"shape": shape, "fgcolor": _DARK_STRIPES, "fillmode": "overlay", "size": 5, "solidity": 0.2}
+    return {"color": _WAITING, "pattern": pattern}
+
+
+def _draw_lanes(
+    name: str, rows: pl.DataFrame, column: str | None, mark: Mapping[str, Any], job: Job
+) -> dict[str, Any]:
+    width = pl.col("end_ns") - pl.col("start_ns") if column is None else pl.col(column)
+    listed = list(rows.with_columns(width=width).iter_rows(named=True))
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": [label(job.members[row["member"]].name, 20) for row in listed],
+        "base": [round(row["start_ns"] / 1e6, 4) for row in listed],
+        "x": [round(row["width"] / 1e6, 4) for row in listed],
+        "customdata": [
+            [_name_collective(row), _name_last(row, job), units.duration(row["width"])] for row in listed
+        ],
+        "hovertemplate": f"%{{y}}: %{{customdata[0]}}<br>{name} %{{customdata[2]}}%{{customdata[1]}}"
+        "<extra></extra>",
+        "marker": mark,
+    }
+
+
+def _name_collective(row: Mapping[str, Any]) -> str:
+    axis = "" if row["axis"] == "unknown" else f"{row['axis']} "
+    ranks = "" if row["ranks"] is None else f" of {units.plural(row['ranks'], 'rank')}"
+    return f"{axis}{row['operation']}{ranks}"
+
+
+def _name_last(row: Mapping[str, Any], job: Job) -> str:
+    return "" if row["last"] is None else f"<br>last to come: {label(job.members[row['last']].name, 20)}"
