@@ -30,14 +30,8 @@ _SPACE = 1.5
 _ROOM = 0.18
 """Of the axis, on either side, for the numbers beside bars."""
 _ROOT = "<"  # no range has this id, theirs are escaped
-_PATTERNS = {
-    Wall.COMPUTE: "",
-    Wall.COMMUNICATION: "/",
-    Wall.MEMORY: "x",
-    Wall.HOST: ".",
-    Wall.UNATTRIBUTED: "-",
-}
-"""A wall is told by its pattern too, not by its colour alone."""
+_PATTERNS = dict(zip(Wall, ("", "/", "x", ".", "-"), strict=True))
+"""Patterns of the five walls in their order: color alone does not mark a wall."""
 _STRIPES, _DARK_STRIPES = "rgba(255,255,255,0.55)", "rgba(90,60,0,0.55)"
 _WAITING, _UNMATCHED, _NO_WALL = "#F6D58A", "rgba(128,128,128,0.45)", "rgba(128,128,128,0.35)"
 _ON_WALL = {Wall.COMPUTE: "#fff"}
