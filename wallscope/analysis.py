@@ -159,9 +159,9 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
 
 def _have_rules() -> None:
     """Read the rules for fixes before they are asked; they need pydantic, which takes long to load."""
-    from wallscope.advice.rules import shipped_rules  # noqa: PLC0415
+    from wallscope.advice.rules import fix_rules  # noqa: PLC0415
 
-    shipped_rules()
+    fix_rules()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides, compa
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
 from wallscope.files import write_chunks
 from wallscope.jobs.inputs import find_exports, is_many
-from wallscope.jobs.merge import analyze_job, job_report, rematch_ranks
+from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.remote import fetch_source, parse_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
@@ -238,7 +238,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     if not paths:
         raise OptionError("no path — names no export — give one or several")
     if dask is not None or is_many(paths):
-        job = analyze_job(find_exports(paths), options, lambda _: None, jobs=jobs, dask=dask).analysis
+        job = run_job(find_exports(paths), options, lambda _: None, jobs=jobs, dask=dask).analysis
         return Result(job, None)
     with fetch_source(paths[0]) as file:
         found = pipeline.accounted(file, options, lambda _: None)

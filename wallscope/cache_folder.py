@@ -27,7 +27,9 @@ _BLOCK_BYTES, _MOST_BLOCKS = 65_536, 64
 
 
 def fingerprint_file(path: Path, size_bytes: int) -> str:
-    """BLAKE2 of the size and of up to 64 evenly spaced blocks of 64 KiB, the first and the last among them.
+    """Return the BLAKE2 digest of the size and of up to 64 evenly spaced blocks of 64 KiB.
+
+    The first and the last block are among them.
 
     Files up to 4 MiB are read whole. Of larger ones it notices another size and whatever SQLite writes: the
     first block holds the change counter, the page count and the schema's version. It does not notice bytes
@@ -61,7 +63,7 @@ class Entry:
     used_ns: int
 
 
-def entries_in(room: int, kind: str) -> list[Entry]:
+def _entries_in(room: int, kind: str) -> list[Entry]:
     """Return the entries in an open folder: regular files that bear a name of ours; links are none."""
     found = []
     with os.scandir(room) as listed:
@@ -76,7 +78,7 @@ def entries_in(room: int, kind: str) -> list[Entry]:
     return found
 
 
-def remove(room: int, name: str) -> bool:
+def _remove(room: int, name: str) -> bool:
     """Remove a file of an open folder; whether it was there."""
     try:
         os.unlink(name, dir_fd=room)
@@ -85,7 +87,7 @@ def remove(room: int, name: str) -> bool:
     return True
 
 
-def sweep(room: int) -> None:
+def _sweep(room: int) -> None:
     """Remove what killed writers left in an open folder, a day later."""
     with os.scandir(room) as listed:
         left = [entry.name for entry in listed if entry.name.startswith(ASIDE)]
@@ -97,7 +99,7 @@ def sweep(room: int) -> None:
             if stat.S_ISDIR(status.st_mode):
                 _remove_folder(room, name)
             else:
-                remove(room, name)
+                _remove(room, name)
         except OSError:
             continue  # it is in use, or gone
 
@@ -195,7 +197,7 @@ class Cache:
         found: list[Entry] = []
         for kind in EntryKind:
             with suppress(OSError), self._room(kind) as room:
-                found += entries_in(room, kind)
+                found += _entries_in(room, kind)
         return tuple(sorted(found, key=lambda entry: (entry.used_ns, entry.kind, entry.name)))
 
     def trim(self, kind: EntryKind, name: str) -> None:
@@ -209,7 +211,7 @@ class Cache:
                 self._remove(entry)
                 excess_bytes -= entry.size_bytes
         with suppress(OSError), self._room(kind) as room:
-            sweep(room)
+            _sweep(room)
 
     def clear(self) -> tuple[Entry, ...]:
         """Remove all entries; those that are gone."""
@@ -219,7 +221,7 @@ class Cache:
         """Remove an entry, unless it only bears the name of one; whether it is gone by this."""
         kind = EntryKind(entry.kind)
         with suppress(OSError), self._room(kind) as room:
-            return _begins_with(room, entry.name, _HEADS[kind]) and remove(room, entry.name)
+            return _begins_with(room, entry.name, _HEADS[kind]) and _remove(room, entry.name)
         return False
 
     @contextmanager
@@ -284,7 +286,7 @@ def _write(room: int, name: str, content: bytes) -> None:
             stream.write(content)
         os.replace(aside, name, src_dir_fd=room, dst_dir_fd=room)
     except BaseException:
-        remove(room, aside)
+        _remove(room, aside)
         raise
 
 

@@ -19,7 +19,7 @@ def _folder(name: str) -> Traversable:
 
 @cache
 def query(name: str) -> str:
-    """Text of `queries/<name>.sql`.
+    """Return the text of `queries/<name>.sql`.
 
     Raises:
         FileNotFoundError: no such query is shipped.
@@ -44,7 +44,7 @@ def toml_paths(folder: str) -> list[str]:
 
 
 def report(name: str) -> str:
-    """Text of the file `name` in `reports/`.
+    """Return the text of the file `name` in `reports/`.
 
     Raises:
         FileNotFoundError: no such file is shipped.

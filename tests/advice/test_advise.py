@@ -8,8 +8,8 @@ import pytest
 
 from tests.advice.runs import MS, RANGES, run
 from wallscope.advice.advise import rank_fixes
-from wallscope.advice.measurements import Run
-from wallscope.advice.rules import read_rules, shipped_rules
+from wallscope.advice.measurements import MeasuredRun
+from wallscope.advice.rules import fix_rules, read_rules
 from wallscope.model.configuration import KnownSetting, RunConfiguration
 from wallscope.model.fixes import Precondition
 
@@ -59,7 +59,7 @@ UNKNOWN = told()
 
 def order(causes, *wanted, checked=UNKNOWN, **facts):
     found = rank_fixes(
-        Run(run(causes, **facts), RunConfiguration(), pl.Series(["x"])), rules(*wanted), checked
+        MeasuredRun(run(causes, **facts), RunConfiguration(), pl.Series(["x"])), rules(*wanted), checked
     )
     return [fix.id for fix in found]
 
@@ -73,7 +73,7 @@ def test_the_cause_that_could_win_most_comes_first():
 
 def test_of_equals_the_open_one_comes_before_the_blocked_one_which_says_what_unblocks_it():
     wanted = rules(("a", ["host/lock"], {"needs": ["A"]}), ("b", ["host/lock"], {"needs": ["B"]}))
-    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
+    view = MeasuredRun(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
 
     first, second = rank_fixes(view, wanted, told("met", A="unmet"))
 
@@ -126,7 +126,7 @@ def test_what_refills_a_drained_queue_is_worth_no_more_than_not_draining_it():
     causes = {"host/queue-drained/cudaStreamSynchronize": (12, 8), "host/framework": (2, 11)}
     (wanted,) = rules(("a", ["host/queue-drained/*", "host/framework"], {}))
 
-    (fix,) = rank_fixes(Run(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
+    (fix,) = rank_fixes(MeasuredRun(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
 
     assert fix.recoverable_ns == 8 * MS
     assert fix.causes == ("host/framework", "host/queue-drained/cudaStreamSynchronize")
@@ -143,7 +143,7 @@ def test_what_refills_a_drained_queue_is_worth_no_more_than_not_draining_it():
 def test_each_fix_tells_the_wall_that_comes_next(causes, following):
     (wanted,) = rules(("a", ["host/lock"], {}))
 
-    (fix,) = rank_fixes(Run(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
+    (fix,) = rank_fixes(MeasuredRun(run(causes), RunConfiguration(), pl.Series(["x"])), [wanted], told())
 
     assert fix.next_wall == following
 
@@ -162,7 +162,7 @@ def test_a_fix_without_a_ceiling_tells_none():
     (wanted,) = rules(("a", ["compute/gemm"], {}))
 
     (fix,) = rank_fixes(
-        Run(run({"compute/gemm": 95}), RunConfiguration(), pl.Series(["x"])), [wanted], told()
+        MeasuredRun(run({"compute/gemm": 95}), RunConfiguration(), pl.Series(["x"])), [wanted], told()
     )
 
     assert (fix.recoverable_ns, fix.speedup_ceiling, fix.next_wall) == (None, None, None)
@@ -175,9 +175,9 @@ def test_nothing_of_experts_is_said_to_a_model_without_them(story):
     facts = dict(story.get("run", {}))
     names = pl.Series([RANGES[facts.pop("framework", "megatron")]])
     settings = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
-    view = Run(run(story["causes"], **facts), RunConfiguration(settings), names)
+    view = MeasuredRun(run(story["causes"], **facts), RunConfiguration(settings), names)
 
-    for fix in rank_fixes(view, shipped_rules(), told()):
+    for fix in rank_fixes(view, fix_rules(), told()):
         of_experts = [entry.key for entry in fix.settings if "moe" in entry.key or "expert" in entry.key]
         assert view.measure("experts", ()) or not of_experts
         assert fix.source

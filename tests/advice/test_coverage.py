@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wallscope.advice.explain import cause_notes, fixes_page, notes, reached_facts
-from wallscope.advice.rules import shipped_rules
+from wallscope.advice.rules import fix_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT.parent / "shared" / "facts"
@@ -38,7 +38,7 @@ def test_the_page_on_fixes_is_made_from_the_rules(request):
 def test_figures_and_words_of_withdrawn_claims_are_not_promised():
     historic = {"CG-45", "EPO-M7"}
 
-    assert not historic & {fact for rule in shipped_rules() for fact in rule.facts}
+    assert not historic & {fact for rule in fix_rules() for fact in rule.facts}
 
 
 def test_every_query_that_an_explanation_names_is_there():
@@ -48,7 +48,7 @@ def test_every_query_that_an_explanation_names_is_there():
 
 
 def test_topics_that_look_like_fixes_or_causes_are_some():
-    ids = {rule.id for rule in shipped_rules()}
+    ids = {rule.id for rule in fix_rules()}
     causes = [topic for note in notes() for topic in note.topics if "/" in topic]
 
     assert causes == ["communication/ep"]

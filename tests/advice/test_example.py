@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.example import write_example
-from wallscope.advice.rules import shipped_rules
+from wallscope.advice.rules import fix_rules
 from wallscope.analysis import Options, analyze
 
 
@@ -39,7 +39,7 @@ def test_each_opportunity_names_the_fixes_that_answer_it(answer):
 
 
 def test_fixes_carry_what_their_rules_say(answer):
-    rules = {rule.id: rule for rule in shipped_rules()}
+    rules = {rule.id: rule for rule in fix_rules()}
     overlap = answer.fixes[0]
 
     assert overlap.title == rules["ep-overlap"].title

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from wallscope.advice.explain import explain_word, finding_notes, notes, reached_facts
-from wallscope.advice.rules import shipped_rules
+from wallscope.advice.rules import fix_rules
 from wallscope.errors import UnknownWordError
 from wallscope.model.catalogue import catalogue
 from wallscope.model.kinds import Wall
@@ -27,7 +27,7 @@ def test_every_cause_tells_meaning_computation_fixes_and_sql(cause):
     assert any(heading.startswith("queries/") for heading in headings(cause))
 
 
-@pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", fix_rules(), ids=lambda rule: rule.id)
 def test_every_fix_tells_why_what_and_where_from(rule):
     told = {section.heading: section.lines for section in explain_word(rule.id).sections}
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from wallscope.advice.conditions import evaluate, parse_clause, parse_condition
-from wallscope.advice.preconditions import features, judge_preconditions, rows
+from wallscope.advice.preconditions import features, judge_preconditions, precondition_rows
 from wallscope.advice.settings import add_settings, parse_value, vocabulary
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.fixes import Setting
@@ -31,12 +31,12 @@ def test_a_row_trips_on_one_configuration_and_not_on_another_and_is_unknown_with
 
 
 def test_every_row_has_a_case_and_a_feature():
-    assert {case[0] for case in CASES} == set(rows())
-    assert {row.feature for row in rows().values()} == {feature.id for feature in features()}
+    assert {case[0] for case in CASES} == set(precondition_rows())
+    assert {row.feature for row in precondition_rows().values()} == {feature.id for feature in features()}
 
 
 def test_rows_ask_for_settings_that_can_be_read_and_say_what_to_do():
-    for row in rows().values():
+    for row in precondition_rows().values():
         assert row.keys(), row.id
         assert len(row.unblock) > 10
         for part in (*row.when, *row.needs):

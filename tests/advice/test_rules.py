@@ -5,8 +5,8 @@ import pytest
 
 from tests.advice.runs import run
 from wallscope.advice.conditions import parse_clause
-from wallscope.advice.measurements import MEASUREMENTS, Run
-from wallscope.advice.rules import read_rules, shipped_rules
+from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
+from wallscope.advice.rules import fix_rules, read_rules
 from wallscope.model.configuration import KnownSetting, RunConfiguration
 from wallscope.model.fixes import Setting
 
@@ -67,7 +67,7 @@ def test_a_wrong_rule_is_refused(changed, says):
         read_rules(table(**changed), "bad.toml")
 
 
-@pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", fix_rules(), ids=lambda rule: rule.id)
 def test_rules_of_megatron_name_both_systems_or_only_what_exists(rule):
     lm_only = {"fp16"}
     bridge_only = {
@@ -84,23 +84,23 @@ def test_rules_of_megatron_name_both_systems_or_only_what_exists(rule):
 
 
 def test_a_published_gain_is_a_ratio_above_one_with_its_context():
-    for rule in shipped_rules():
+    for rule in fix_rules():
         if rule.gain is not None:
             assert (rule.gain.low is None) == (rule.gain.high is None)
             assert rule.gain.low is None or 1 < rule.gain.low <= rule.gain.high < 2
 
 
 def test_ids_are_unique_and_titles_are_short_imperatives():
-    rules = shipped_rules()
+    rules = fix_rules()
 
     assert len({rule.id for rule in rules}) == len(rules)
     assert all(len(rule.title) <= 80 and rule.title[0].isupper() and rule.title[-1] != "." for rule in rules)
 
 
 def test_every_measurement_is_asked_for_and_has_its_words():
-    conditions = [one for rule in shipped_rules() for clause in rule.when for one in clause]
+    conditions = [one for rule in fix_rules() for clause in rule.when for one in clause]
     asked = {name for one in conditions for name in one.names()} & set(MEASUREMENTS)
-    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
+    view = MeasuredRun(run({"host/lock": 20}), RunConfiguration(), pl.Series(["x"]))
 
     assert asked == set(MEASUREMENTS)
     assert all(view.measure(name, ("host/lock",)) is not None for name in ("share", "experts", "window"))
@@ -139,7 +139,7 @@ def test_every_measurement_is_asked_for_and_has_its_words():
 )
 def test_conditions_hold_or_not(conditions, expected):
     configuration = RunConfiguration({"a": KnownSetting(1, "test"), "off": KnownSetting(False, "test")})
-    view = Run(run({"host/lock": 20}), configuration, pl.Series(["x"]))
+    view = MeasuredRun(run({"host/lock": 20}), configuration, pl.Series(["x"]))
 
     assert view.meets(tuple(map(parse_clause, conditions)), ("host/lock",)) is expected
 
@@ -158,6 +158,6 @@ def test_conditions_hold_or_not(conditions, expected):
     ],
 )
 def test_names_tell_the_framework(names, framework):
-    view = Run(run({"host/lock": 20}), RunConfiguration(), pl.Series(names, dtype=pl.String))
+    view = MeasuredRun(run({"host/lock": 20}), RunConfiguration(), pl.Series(names, dtype=pl.String))
 
     assert view.framework == framework

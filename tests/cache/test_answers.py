@@ -11,7 +11,7 @@ import pytest
 import wallscope.analysis
 from fixtures.scenario import scenarios
 from wallscope.cache import key
-from wallscope.cache.answers import Answer, load_or_analyze
+from wallscope.cache.answers import RenderedAnalysis, load_or_analyze
 from wallscope.cache.key import answer_key
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
@@ -55,7 +55,7 @@ def runs(monkeypatch) -> list[str]:
     return ran
 
 
-def asked(path: Path, cache: Cache | None, *, with_page: bool = False) -> Answer:
+def asked(path: Path, cache: Cache | None, *, with_page: bool = False) -> RenderedAnalysis:
     return load_or_analyze(path, Options(), lambda _: None, cache, with_page=with_page)
 
 

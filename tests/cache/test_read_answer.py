@@ -8,7 +8,7 @@ from fixtures.scenario import scenarios
 from wallscope.analysis import analyze
 from wallscope.cache.answers import read_answer
 from wallscope.errors import InputError, WallscopeError
-from wallscope.jobs.merge import analyze_job
+from wallscope.jobs.merge import run_job
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
 from wallscope.render.document import document
@@ -37,7 +37,7 @@ def test_an_answer_is_read_as_it_was_written(written):
 
 
 def test_a_job_of_answers_is_that_of_their_exports(export, written):
-    jobs = [analyze_job([path], Options(), silent).analysis for path in (export, written)]
+    jobs = [run_job([path], Options(), silent).analysis for path in (export, written)]
 
     assert document(jobs[0]) == document(jobs[1])
 
@@ -103,4 +103,4 @@ def test_what_selects_comes_too_late_for_an_answer(written):
     with pytest.raises(
         WallscopeError, match=r"run.json — is an answer: what selects or explains comes too late"
     ):
-        analyze_job([written], Options(selection=Selection(rank=1)), silent)
+        run_job([written], Options(selection=Selection(rank=1)), silent)

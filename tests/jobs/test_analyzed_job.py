@@ -18,7 +18,7 @@ from wallscope.analysis import accounted
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.jobs.inputs import find_exports, is_many
-from wallscope.jobs.merge import analyze_job, job_report, rematch_ranks
+from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.run import analyze_in_processes
 from wallscope.model.options import Options
 from wallscope.model.selection import Selection
@@ -33,7 +33,7 @@ def answer(job_folder):
 
 
 def analyze(paths, **told):
-    return analyze_job(paths, Options(), lambda _: None, **told).analysis
+    return run_job(paths, Options(), lambda _: None, **told).analysis
 
 
 def codes(analysis):
@@ -124,7 +124,7 @@ def test_an_error_that_names_no_file_is_told_with_it(job_folder):
     late = Options(selection=Selection(steps=(400, 500)))
 
     with pytest.raises(InputError, match=r"run_rank0.sqlite — --steps 400-500 — are not in this export"):
-        analyze_job(exports[:1], late, lambda _: None)
+        run_job(exports[:1], late, lambda _: None)
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_the_tracks_of_ranks_are_on_one_clock(answer):
 
 
 def test_what_ranks_tell_together_is_told_again_by_the_answer_alone(job_folder):
-    job = analyze_job(find_exports([job_folder]), Options(), lambda _: None)
+    job = run_job(find_exports([job_folder]), Options(), lambda _: None)
     again = rematch_ranks(job.analysis)
 
     assert again.job == job.known.job

@@ -13,7 +13,7 @@ from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import OptionError
 from wallscope.jobs import run
 from wallscope.jobs.inputs import find_exports
-from wallscope.jobs.merge import analyze_job
+from wallscope.jobs.merge import run_job
 from wallscope.jobs.run import analyze_on_cluster
 from wallscope.model.options import Options
 from wallscope.render.document import document
@@ -45,12 +45,12 @@ def exports(job_folder):
 
 @pytest.fixture(scope="module")
 def expected(exports):
-    return document(analyze_job(exports, Options(), silent).analysis)
+    return document(run_job(exports, Options(), silent).analysis)
 
 
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(address, exports, expected):
-    assert document(analyze_job(exports, Options(), silent, dask=address).analysis) == expected
+    assert document(run_job(exports, Options(), silent, dask=address).analysis) == expected
 
 
 @pytest.mark.slow
@@ -60,8 +60,7 @@ def test_what_cannot_be_analysed_is_said_in_the_same_words(address, job_folder, 
     monkeypatch.chdir(tmp_path)
     exports = find_exports([Path("cut")])
     one, other = (
-        analyze_job(exports, Options(), silent, dask=dask, keep_going=True).analysis
-        for dask in (None, address)
+        run_job(exports, Options(), silent, dask=dask, keep_going=True).analysis for dask in (None, address)
     )
 
     assert document(one) == document(other)
@@ -79,7 +78,7 @@ def test_so_it_does_when_a_worker_is_killed(address, exports, expected):
                 killed.append(workers.popitem()[1])
                 os.kill(killed[0], signal.SIGKILL)
 
-        found = analyze_job(exports, Options(), kill_one, dask=address).analysis
+        found = run_job(exports, Options(), kill_one, dask=address).analysis
 
     assert killed
     assert document(found) == expected
@@ -113,9 +112,9 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expec
         return {entry.name: entry.stat().st_ino for entry in (cache.folder / EntryKind.ANSWERS).iterdir()}
 
     with pytest.raises(KeyboardInterrupt):
-        analyze_job(exports, Options(), interrupt, dask=address, cache=cache)
+        run_job(exports, Options(), interrupt, dask=address, cache=cache)
     before = kept()
-    found = analyze_job(exports, Options(), silent, dask=address, cache=cache).analysis
+    found = run_job(exports, Options(), silent, dask=address, cache=cache).analysis
 
     assert len(before) >= 2
     assert before.items() <= kept().items()
@@ -131,7 +130,7 @@ def test_a_cluster_that_stays_without_workers_is_given_up(exports, monkeypatch):
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs="CRITICAL") as empty,
         pytest.raises(OptionError, match=r"has had no worker for 1.000 s — start some, and run it again"),
     ):
-        analyze_job(exports, Options(), silent, dask=empty.scheduler_address)
+        run_job(exports, Options(), silent, dask=empty.scheduler_address)
 
 
 @pytest.mark.slow
@@ -169,5 +168,5 @@ def test_an_address_without_a_cluster_is_said_in_a_line(exports, tmp_path, monke
     (tmp_path / "scheduler.json").write_text('{"address": "tcp://127.0.0.1:1"}')
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionError, match=said) as told:
-        analyze_job(exports, Options(), silent, dask=named)
+        run_job(exports, Options(), silent, dask=named)
     assert "\n" not in str(told.value)

@@ -15,7 +15,7 @@ from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.jobs import remote
 from wallscope.jobs.inputs import find_exports, is_many
-from wallscope.jobs.merge import analyze_job
+from wallscope.jobs.merge import run_job
 from wallscope.jobs.remote import Url, fetch_source, parse_source
 from wallscope.model.options import Options
 from wallscope.render.document import document
@@ -46,7 +46,7 @@ def memory(job_folder):
 
 @pytest.fixture(scope="module")
 def expected(job_folder):
-    return document(analyze_job(find_exports([job_folder]), Options(), silent).analysis)
+    return document(run_job(find_exports([job_folder]), Options(), silent).analysis)
 
 
 @pytest.mark.parametrize("named", ["memory://runs", "memory://runs/", "memory://runs/run_rank*.sqlite"])
@@ -66,7 +66,7 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
     def watched(_):
         sizes.append(len(list(scratch.iterdir())))
 
-    found = analyze_job(find_exports([Url("memory://runs")]), Options(), watched).analysis
+    found = run_job(find_exports([Url("memory://runs")]), Options(), watched).analysis
 
     assert document(found) == expected
     assert list(scratch.iterdir()) == []
@@ -74,7 +74,7 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
 
 
 def test_processes_fetch_for_themselves(job_folder, expected):
-    found = analyze_job(
+    found = run_job(
         find_exports([Url(f"simplecache::file://{job_folder}")]), Options(), silent, jobs=2
     ).analysis
 
@@ -84,7 +84,7 @@ def test_processes_fetch_for_themselves(job_folder, expected):
 def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypatch):
     cache = Cache(tmp_path / "kept")
     exports = find_exports([Url("memory://runs")])
-    analyze_job(exports[:3], Options(), silent, cache=cache)
+    run_job(exports[:3], Options(), silent, cache=cache)
     copied = []
     get_file = type(memory).get_file
 
@@ -93,7 +93,7 @@ def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypat
         return get_file(system, path, *rest)
 
     monkeypatch.setattr(type(memory), "get_file", noted)
-    found = analyze_job(exports, Options(), silent, cache=cache).analysis
+    found = run_job(exports, Options(), silent, cache=cache).analysis
 
     assert copied == ["run_rank3.sqlite"]
     assert document(found) == expected
@@ -132,7 +132,7 @@ def test_the_command_line_and_the_api_take_urls(called, expected, tmp_path):
 @pytest.mark.usefixtures("memory")
 def test_what_cannot_be_fetched_is_said_in_a_line(named, said):
     with pytest.raises(InputError, match=rf"^{named.replace('*', '.')} — {said}") as told:
-        analyze_job(find_exports([Url(named)]), Options(), silent)
+        run_job(find_exports([Url(named)]), Options(), silent)
     assert "\n" not in str(told.value)
 
 
@@ -142,13 +142,13 @@ def test_an_error_that_only_names_the_url_is_told_by_what_it_came_of(memory, mon
 
     monkeypatch.setattr(type(memory), "info", refused)
     with pytest.raises(InputError, match=r"cannot be read: Connection refused — check the URL"):
-        analyze_job([Url("memory://runs/a.sqlite")], Options(), silent)
+        run_job([Url("memory://runs/a.sqlite")], Options(), silent)
 
 
 def test_what_is_wrong_with_a_copy_is_said_of_its_url(memory, scratch):
     memory.pipe_file("/runs/cut.sqlite", memory.cat_file("/runs/run_rank0.sqlite")[:9_000])
     with pytest.raises(InputError, match=r"^memory://runs/cut.sqlite — is truncated: ") as told:
-        analyze_job([Url("memory://runs/cut.sqlite")], Options(), silent)
+        run_job([Url("memory://runs/cut.sqlite")], Options(), silent)
 
     assert str(scratch) not in str(told.value)
 

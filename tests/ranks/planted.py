@@ -24,7 +24,7 @@ from fixtures.simulation.program import (
 from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, GRADIENTS, behind_compute
 from fixtures.simulation.writing import HostClock, write_run
-from wallscope.jobs.merge import analyze_job
+from wallscope.jobs.merge import run_job
 from wallscope.model.options import Options
 
 US, MS = 1_000, 1_000_000
@@ -166,4 +166,4 @@ def captured_by_node(planted, folder, clocks, a_node):
 
 def judged(planted, folder, clocks=None):
     """What the whole tool says of the job, exports read one by one."""
-    return analyze_job(captured(planted, folder, clocks), Options(), lambda _: None).analysis
+    return run_job(captured(planted, folder, clocks), Options(), lambda _: None).analysis

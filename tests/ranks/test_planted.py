@@ -15,7 +15,7 @@ from tests.ranks.planted import (
     judged,
     pipelined,
 )
-from wallscope.jobs.merge import analyze_job
+from wallscope.jobs.merge import run_job
 from wallscope.model.options import Options
 
 SIZES = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 16))]
@@ -132,8 +132,8 @@ def test_exports_of_whole_nodes_are_one_job(tmp_path):
     late = Rank(tokens=1.3)
     planted = data_parallel(4, lambda rank, _: late if rank == 3 else USUAL)
     exports = captured_by_node(planted, tmp_path, clocks, 2)
-    alone = analyze_job(exports[:1], Options(), lambda _: None).analysis
-    found = analyze_job(exports, Options(), lambda _: None).analysis
+    alone = run_job(exports[:1], Options(), lambda _: None).analysis
+    found = run_job(exports, Options(), lambda _: None).analysis
 
     assert {one.cause for rank in alone.ranks for one in rank.causes if one.cause.endswith("wait")} == set()
     assert [(one.place, str(one.reason)) for one in found.job.stragglers] == [(3, "more-tokens")]

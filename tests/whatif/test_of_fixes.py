@@ -9,7 +9,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
 from wallscope.advice.advise import replay_questions
-from wallscope.advice.rules import read_rules, shipped_rules
+from wallscope.advice.rules import fix_rules, read_rules
 from wallscope.analysis import Options, accounted, what_if
 from wallscope.model.catalogue import catalogue
 from wallscope.model.kinds import Axis, ComputeCategory
@@ -90,7 +90,7 @@ def test_rules_ask_for_what_a_replay_knows():
     scaled = {"launch", "think", "communication", "copies", "compute", "CAUSES"}
     scaled |= {f"communication:{axis}" for axis in Axis} | {f"category:{one}" for one in ComputeCategory}
     scaled |= {cause for cause, _ in catalogue()}
-    for rule in shipped_rules():
+    for rule in fix_rules():
         for question in rule.questions(("CAUSES",)):
             match question.kind:
                 case "without":

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 
-from wallscope.advice.measurements import LAUNCHING, Run
+from wallscope.advice.measurements import LAUNCHING, MeasuredRun
 from wallscope.advice.preconditions import judge_preconditions
-from wallscope.advice.rules import PRESSURE, Rule, shipped_rules
+from wallscope.advice.rules import PRESSURE, Rule, fix_rules
 from wallscope.advice.settings import add_settings
 from wallscope.advice.trace_facts import merge_trace_facts
 from wallscope.model.advice import PHASES
@@ -39,7 +39,7 @@ Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
 
 def replay_questions(fix: Fix) -> tuple[Question, ...]:
     """Return what a replay of the steps is asked, together, for what a fix would win; may be nothing."""
-    rule = next(rule for rule in shipped_rules() if rule.id == fix.id)
+    rule = next(rule for rule in fix_rules() if rule.id == fix.id)
     return rule.questions(fix.causes)
 
 
@@ -54,7 +54,7 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
     def judge(ids: Sequence[str], settings: tuple[Setting, ...]) -> tuple[Precondition, ...]:
         return judge_preconditions(ids, add_settings(configuration, settings), trace)
 
-    fixes = rank_fixes(Run(analysis, configuration, names, written), shipped_rules(), judge)
+    fixes = rank_fixes(MeasuredRun(analysis, configuration, names, written), fix_rules(), judge)
     findings = (*contradictions, *analysis.capture.findings)
     return _replace_fixes(replace(analysis, capture=replace(analysis.capture, findings=findings)), fixes)
 
@@ -65,8 +65,8 @@ def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
     Fixes that answer moving or waiting stay where these matter, with settings and preconditions as they
     were; those that answer waiting alone are new. `names` are those of kernels and ranges.
     """
-    run = Run(analysis, RunConfiguration(), names)
-    return _replace_fixes(analysis, rerank_fixes(run, shipped_rules(), analysis.fixes or ()))
+    run = MeasuredRun(analysis, RunConfiguration(), names)
+    return _replace_fixes(analysis, rerank_fixes(run, fix_rules(), analysis.fixes or ()))
 
 
 def _replace_fixes(analysis: Analysis, fixes: tuple[Fix, ...]) -> Analysis:
@@ -78,7 +78,7 @@ def _replace_fixes(analysis: Analysis, fixes: tuple[Fix, ...]) -> Analysis:
     return replace(analysis, fixes=fixes, opportunities=opportunities)
 
 
-def rank_fixes(run: Run, rules: tuple[Rule, ...], judge: Judge) -> tuple[Fix, ...]:
+def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple[Fix, ...]:
     """Return the fixes that answer the material causes of a run, the most worth first."""
     found = []
     for rule in rules:
@@ -89,7 +89,7 @@ def rank_fixes(run: Run, rules: tuple[Rule, ...], judge: Judge) -> tuple[Fix, ..
     return _sort(found, run)
 
 
-def rerank_fixes(run: Run, rules: tuple[Rule, ...], before: tuple[Fix, ...]) -> tuple[Fix, ...]:
+def rerank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], before: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """Return the fixes of before causes were split, by what they answer now, and those that answer waiting.
 
     Conditions other than the share were evaluated when a fix was found, with more at hand.
@@ -108,7 +108,7 @@ def rerank_fixes(run: Run, rules: tuple[Rule, ...], before: tuple[Fix, ...]) -> 
     return _sort(found, run)
 
 
-def _sort(found: list[tuple[Rule, Fix]], run: Run) -> tuple[Fix, ...]:
+def _sort(found: list[tuple[Rule, Fix]], run: MeasuredRun) -> tuple[Fix, ...]:
     return tuple(fix for _, fix in sorted(found, key=lambda entry: _order(entry[1], entry[0], run)))
 
 
@@ -116,14 +116,14 @@ def _answers_waiting(rule: Rule) -> bool:
     return not rule.preconditions and all(cause.endswith(PEER_WAIT) for cause in rule.causes)
 
 
-def _answered(rule: Rule, run: Run) -> tuple[str, ...]:
+def _answered(rule: Rule, run: MeasuredRun) -> tuple[str, ...]:
     """Return the material causes of the run that a rule answers, the weightiest first."""
     material = tuple(cause for cause in run.material if rule.answers(cause))
     pressed = PRESSURE in rule.causes and run.analysis.diagnosis.memory_pressure.level in {"near", "high"}
     return (*material, PRESSURE) if pressed else material
 
 
-def _order(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
+def _order(fix: Fix, rule: Rule, run: MeasuredRun) -> tuple[object, ...]:
     """Return the sort key of a fix: kind, worth, status, whether blocked, the order of rules, the workflow.
 
     What has no ceiling counts by the time of its causes. It comes behind what has one: compute last, unless
@@ -152,7 +152,7 @@ def _order(fix: Fix, rule: Rule, run: Run) -> tuple[object, ...]:
 
 def _fix(
     rule: Rule,
-    run: Run,
+    run: MeasuredRun,
     causes: tuple[str, ...],
     settings: tuple[Setting, ...],
     preconditions: tuple[Precondition, ...],
@@ -180,7 +180,7 @@ def _fix(
     )
 
 
-def _counted(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
+def _counted(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
     """Return the causes whose ceilings are what a fix is worth.
 
     What refills a drained queue is not worth more than not draining it, while both are answered.
@@ -189,7 +189,7 @@ def _counted(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
     return draining if draining and run.measure("drained", ()) else causes
 
 
-def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
+def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
     """Return the settings of a rule, those of the run's own framework first.
 
     A program without a framework gets none of theirs, a model without experts none of experts, and what
@@ -206,7 +206,7 @@ def _settings(rule: Rule, run: Run) -> tuple[Setting, ...]:
     )
 
 
-def _why(rule: Rule, run: Run, causes: tuple[str, ...]) -> str:
+def _why(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> str:
     """Return what was measured, and why the fix answers it, as text."""
     owned = [_entry(run, cause) for cause in causes[:2]]
     lines = [f"{entry.cause} owns {duration(entry.typical_ns)} ({percent(entry.share)})" for entry in owned]
@@ -216,11 +216,11 @@ def _why(rule: Rule, run: Run, causes: tuple[str, ...]) -> str:
     return f"{', '.join(lines)}. {rule.because}"
 
 
-def _entry(run: Run, cause: str) -> CauseTime:
+def _entry(run: MeasuredRun, cause: str) -> CauseTime:
     return next(entry for entry in run.rank.causes if entry.cause == cause)
 
 
-def _next_wall(run: Run, wall: Wall, won_ns: int) -> str:
+def _next_wall(run: MeasuredRun, wall: Wall, won_ns: int) -> str:
     """Return the largest loss once a fix won all that it could, if a tenth of what is left, else compute."""
     left_ns = max(run.step_ns - won_ns, 1)
     losses = {loss: getattr(run.rank.typical.walls, loss) for loss in _LOSSES}

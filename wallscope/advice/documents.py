@@ -178,7 +178,7 @@ def _flatten(document: object, prefix: str) -> Iterator[Entry]:
 
 
 def _member(document: dict[object, object]) -> str | None:
-    """The last part of an object that a dump names; `None` of one that it has called with a number."""
+    """Return the last part of an object that a dump names; `None` of one called with a number."""
     if document.get("_call_") is not False or "_target_" not in document:
         return None
     return str(document["_target_"]).rpartition(".")[2]

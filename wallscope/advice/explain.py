@@ -15,8 +15,8 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from wallscope.advice.conditions import Clause
 from wallscope.advice.measurements import MEASUREMENTS
-from wallscope.advice.preconditions import rows
-from wallscope.advice.rules import Rule, shipped_rules
+from wallscope.advice.preconditions import precondition_rows
+from wallscope.advice.rules import Rule, fix_rules
 from wallscope.errors import UnknownWordError
 from wallscope.model.catalogue import CALL, catalogue, meaning
 from wallscope.model.explanation import Explanation, Section
@@ -115,7 +115,7 @@ def explain_word(word: str) -> Explanation:
         UnknownWordError: nothing explains it; near words are named.
     """
     causes = dict(catalogue())
-    if rule := next((rule for rule in shipped_rules() if rule.id == word), None):
+    if rule := next((rule for rule in fix_rules() if rule.id == word), None):
         return _fix(rule)
     if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
         return _cause(word)
@@ -134,7 +134,7 @@ def explain_word(word: str) -> Explanation:
 
 def _near(word: str, causes: Iterable[str]) -> str:
     """Return what may have been meant, as text."""
-    words = {*causes, *(rule.id for rule in shipped_rules()), *(entry.code for entry in finding_notes())}
+    words = {*causes, *(rule.id for rule in fix_rules()), *(entry.code for entry in finding_notes())}
     words |= {topic for note in notes() for topic in note.topics} | set(Wall)
     inside = sorted(entry for entry in words if word and word.lower() in entry.lower())
     near = list(dict.fromkeys([*get_close_matches(word, sorted(words), n=_NEAR, cutoff=0.5), *inside]))
@@ -146,7 +146,7 @@ def _near(word: str, causes: Iterable[str]) -> str:
 def _cause(word: str) -> Explanation:
     known = word.replace(CALL, "cudaStreamSynchronize")
     note = next(note for note in cause_notes() if fnmatchcase(known, note.pattern))
-    fixes = sorted((rule for rule in shipped_rules() if rule.answers(known)), key=lambda rule: rule.order)
+    fixes = sorted((rule for rule in fix_rules() if rule.answers(known)), key=lambda rule: rule.order)
     related = [entry for entry in notes() if any(_is_of(topic, known) for topic in entry.topics)]
     sections = [
         Section("How it is computed", (note.computed,)),
@@ -199,7 +199,7 @@ def _fix(rule: Rule) -> Explanation:
 
 def _needed(name: str) -> str:
     """Return a precondition with what it asks for."""
-    return f"{name}: {rows()[name].text}" if name in rows() else name
+    return f"{name}: {precondition_rows()[name].text}" if name in precondition_rows() else name
 
 
 def _settings(settings: tuple[Setting, ...]) -> list[Section]:
@@ -225,22 +225,27 @@ def _conditions(when: Iterable[Clause]) -> Iterator[str]:
 
 
 def _facts() -> set[str]:
-    of_rules = {fact for rule in shipped_rules() for fact in (*rule.facts, *rule.preconditions)}
+    of_rules = {fact for rule in fix_rules() for fact in (*rule.facts, *rule.preconditions)}
     of_findings = {fact for entry in finding_notes() for fact in entry.facts}
-    return of_rules | of_findings | set(rows()) | {fact for entry in notes() for fact in entry.facts}
+    return (
+        of_rules
+        | of_findings
+        | set(precondition_rows())
+        | {fact for entry in notes() for fact in entry.facts}
+    )
 
 
 def _fact(word: str) -> Explanation:
     """Return everything that rests on a fact."""
     related = [note for note in notes() if word in note.facts]
-    rules = [rule for rule in shipped_rules() if word in (*rule.facts, *rule.preconditions)]
+    rules = [rule for rule in fix_rules() if word in (*rule.facts, *rule.preconditions)]
     codes = tuple(f"{entry.code}: {entry.means}" for entry in finding_notes() if word in entry.facts)
     sections = [
         *_notes(related),
         *(Section(f"fix {rule.id}: {rule.title}", _reasons(rule)) for rule in rules),
         Section("Findings", codes),
     ]
-    if row := rows().get(word):
+    if row := precondition_rows().get(word):
         sections = [
             Section("Checked", (row.text,)),
             Section("If it does not hold", (row.unblock,)),
@@ -310,17 +315,22 @@ def _order(fact: str) -> tuple[str, str, int]:
 
 def fixes_page() -> str:
     """Return docs/fixes.md: all fixes by wall, and the facts."""
-    rules = shipped_rules()
+    rules = fix_rules()
     walls = dict.fromkeys(sorted(rule.wall for rule in rules))
     parts = [_HEAD, *(_wall_table(wall, [rule for rule in rules if rule.wall == wall]) for wall in walls)]
-    rows = [f"| {fact} | {', '.join(places)} |" for fact, places in reached_facts().items()]
-    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | reached by |", "|---|---|", *rows]) + "\n"
+    lines = [f"| {fact} | {', '.join(places)} |" for fact, places in reached_facts().items()]
+    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | reached by |", "|---|---|", *lines]) + "\n"
 
 
 def _wall_table(wall: str, rules: list[Rule]) -> str:
-    rows = [f"| `{rule.id}` | {rule.title} | {_cause_cell(rule)} | {_cell(rule.source)} |" for rule in rules]
+    lines = [f"| `{rule.id}` | {rule.title} | {_cause_cell(rule)} | {_cell(rule.source)} |" for rule in rules]
     return "\n".join(
-        [f"\n## {wall.capitalize()}\n", "| fix | what | answers | source |", "|---|---|---|---|", *rows]
+        [
+            f"\n## {wall.capitalize()}\n",
+            "| fix | what | answers | source |",
+            "|---|---|---|---|",
+            *lines,
+        ]
     )
 
 

@@ -38,7 +38,7 @@ _ARCHITECTURES = {
 }
 
 
-class Run:
+class MeasuredRun:
     """One run as conditions see it: its representative rank, and how the run was configured.
 
     `names` are those of its kernels and ranges. `written` is the part of the configuration that a file
@@ -93,25 +93,25 @@ class Run:
         return (entry.typical_ns if won_ns is None else won_ns) / self.step_ns
 
 
-def _share(run: Run, causes: tuple[str, ...]) -> float:
+def _share(run: MeasuredRun, causes: tuple[str, ...]) -> float:
     return max(map(run.weight, causes), default=0.0)
 
 
-def _axis_operations(run: Run, causes: tuple[str, ...]) -> list[CommunicationOperation]:
+def _axis_operations(run: MeasuredRun, causes: tuple[str, ...]) -> list[CommunicationOperation]:
     """Return what communicated along the axes of the causes."""
     axes = {cause.split("/")[1] for cause in causes if cause.startswith("communication/")}
     return [operation for operation in run.rank.communication.operations if operation.axis in axes]
 
 
-def _axis_backends(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
+def _axis_backends(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(entry.backend) for entry in _axis_operations(run, causes))
 
 
-def _axis_collectives(run: Run, causes: tuple[str, ...]) -> tuple[str, ...]:
+def _axis_collectives(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(entry.operation) for entry in _axis_operations(run, causes))
 
 
-def _experts(run: Run) -> bool:
+def _experts(run: MeasuredRun) -> bool:
     """Return whether anything shows that the model has experts."""
     operations = run.rank.communication.operations
     details = run.rank.compute_details
@@ -131,7 +131,7 @@ def detect_framework(names: pl.Series, configuration: RunConfiguration) -> str |
     return "pytorch" if names.str.contains(_PYTORCH).any() else None
 
 
-def _architecture(run: Run) -> str | None:
+def _architecture(run: MeasuredRun) -> str | None:
     known = re.fullmatch(r"sm_(\d+)(\d)a?", run.gpu.architecture or "") if run.gpu is not None else None
     if known is None:
         return None
@@ -140,14 +140,14 @@ def _architecture(run: Run) -> str | None:
     return "ada" if known.groups() == ("8", "9") else _ARCHITECTURES.get(known[1])
 
 
-def _nvlink_domain(run: Run) -> int | None:
+def _nvlink_domain(run: MeasuredRun) -> int | None:
     """Return how many GPUs NVLink joins: those of a rack, else those of a node."""
     if run.gpu is None or not run.gpu.name:
         return None
     return 72 if _RACK_GPUS.search(run.gpu.name) else 8
 
 
-def _graphed_share(run: Run) -> float | None:
+def _graphed_share(run: MeasuredRun) -> float | None:
     """Return how much of the compute graphs launched: by time where they are opaque, else by count."""
     budget = run.rank.typical.budget
     if budget.opaque_graph:
@@ -161,7 +161,7 @@ def _graphed_share(run: Run) -> float | None:
     return max(1 - host.launches.calls / kernels, 0.0)
 
 
-def _precision(run: Run) -> str | None:
+def _precision(run: MeasuredRun) -> str | None:
     """Return the precision of most matrix multiplications."""
     details = run.rank.compute_details
     if details is None or not details.precisions:
@@ -169,19 +169,19 @@ def _precision(run: Run) -> str | None:
     return str(max(details.precisions, key=lambda entry: entry.share).precision)
 
 
-def _low_precision_share(run: Run) -> float | None:
+def _low_precision_share(run: MeasuredRun) -> float | None:
     details = run.rank.compute_details
     if details is None or not details.precisions:
         return None
     return sum(entry.share for entry in details.precisions if entry.precision in _LOW_PRECISIONS)
 
 
-def _pageable(run: Run) -> tuple[str, ...]:
+def _pageable(run: MeasuredRun) -> tuple[str, ...]:
     """Return the directions in which bulk copies from or to pageable memory went."""
     return tuple(str(entry.direction) for entry in run.rank.memory.copies if entry.pinned is False)
 
 
-def _launch_gap_ns(run: Run) -> float | None:
+def _launch_gap_ns(run: MeasuredRun) -> float | None:
     """Return the framework time of a step for each launch call, in ns."""
     host = run.rank.host_details
     if host is None or host.launches is None or not host.launches.calls:
@@ -190,7 +190,7 @@ def _launch_gap_ns(run: Run) -> float | None:
     return framework / host.launches.calls
 
 
-def _drained(run: Run) -> bool:
+def _drained(run: MeasuredRun) -> bool:
     """Return whether calls that drain the queue matter, and take more than the launching between them."""
     owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
     draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
@@ -198,7 +198,7 @@ def _drained(run: Run) -> bool:
     return matters and sum(map(owned.__getitem__, draining)) > sum(owned.get(cause, 0) for cause in LAUNCHING)
 
 
-def _blocking_in_experts(run: Run) -> bool | None:
+def _blocking_in_experts(run: MeasuredRun) -> bool | None:
     """Return whether the costliest blocking call of a model with experts is in their or in each layer."""
     host = run.rank.host_details
     if host is None or not host.blocking_calls or not _experts(run):
@@ -214,17 +214,17 @@ class Measurement:
     """What a name of a condition measures, and how, given a run and the causes that a rule answers."""
 
     meaning: str
-    measure: Callable[[Run, tuple[str, ...]], Value]
+    measure: Callable[[MeasuredRun, tuple[str, ...]], Value]
 
 
-def _of_run(meaning: str, measure: Callable[[Run], Value]) -> Measurement:
+def _of_run(meaning: str, measure: Callable[[MeasuredRun], Value]) -> Measurement:
     return Measurement(meaning, lambda run, _: measure(run))
 
 
 def _of_details(meaning: str, field: str) -> Measurement:
     """Return the measurement that reads a field of the compute details; `None` where these are unknown."""
 
-    def measure(run: Run) -> Value:
+    def measure(run: MeasuredRun) -> Value:
         value: Value = (
             None if run.rank.compute_details is None else attrgetter(field)(run.rank.compute_details)
         )

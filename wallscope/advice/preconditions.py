@@ -64,7 +64,7 @@ class Feature:
 
 @cache
 def features() -> tuple[Feature, ...]:
-    """What rows are about, in the order in which they are shown."""
+    """Return what rows are about, in the order in which they are shown."""
     return tuple(
         Feature(
             table["id"],
@@ -77,8 +77,8 @@ def features() -> tuple[Feature, ...]:
 
 
 @cache
-def rows() -> Mapping[str, Row]:
-    """All rows by id, in the order of their table."""
+def precondition_rows() -> Mapping[str, Row]:
+    """Return all rows by id, in the order of their table."""
     return {table["id"]: _parse_row(table) for table in toml(_TABLES)["precondition"]}
 
 
@@ -119,7 +119,7 @@ def judge_preconditions(
         KeyError: there is no such row.
     """
     lookup = lookup_in(configuration, trace)
-    return tuple(rows()[each].judge(lookup) for each in ids)
+    return tuple(precondition_rows()[each].judge(lookup) for each in ids)
 
 
 def check_configuration(
@@ -143,7 +143,7 @@ def _check_feature(feature: Feature, configuration: RunConfiguration, trace: Tra
     on = evaluate(feature.on, lookup_in(configuration, trace))
     lookup = lookup_in(configuration if on else feature.switch_on(configuration), trace)
     found = []
-    for row in rows().values():
+    for row in precondition_rows().values():
         if row.feature == feature.id:
             judged = row.judge(lookup)
             missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # no mapping

@@ -128,7 +128,7 @@ def _setting(system: System, line: str) -> Setting:
 
 
 @cache
-def shipped_rules() -> tuple[Rule, ...]:
+def fix_rules() -> tuple[Rule, ...]:
     """Return all shipped rules, by topic and in the order of the files."""
     found = [rule for path in toml_paths("advice/rules") for rule in _check_rules(toml(path), path)]
     if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RenderedAnalysis:
     """An analysis, the same as JSON text, and its page as HTML where one was asked for."""
 
     analysis: Analysis
@@ -33,7 +33,7 @@ class Answer:
 
 def load_or_analyze(
     path: Path, options: Options, progress: Progress, cache: Cache | None, *, with_page: bool = False
-) -> Answer:
+) -> RenderedAnalysis:
     """Return the answer for one export, from the cache or worked out and kept; the page only if asked for.
 
     Nothing is kept of an input that changed meanwhile, nor of one that cannot be analysed.
@@ -58,14 +58,14 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
     cache: Cache | None,
     *,
     with_page: bool = False,
-) -> Answer:
+) -> RenderedAnalysis:
     """Return the answer for an export elsewhere: it is copied only if its answer is not in the cache.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
 
-    def made() -> Answer:
+    def made() -> RenderedAnalysis:
         with copied() as path:
             return _analyze(path, options, progress, with_page=with_page)
 
@@ -74,12 +74,12 @@ def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is name
 
 def _load_or_make(
     key_of_input: Callable[[], str | None],
-    make: Callable[[], Answer],
+    make: Callable[[], RenderedAnalysis],
     progress: Progress,
     cache: Cache | None,
     *,
     with_page: bool,
-) -> Answer:
+) -> RenderedAnalysis:
     """Return the answer in the cache; else the one made, kept if its key is the same afterwards."""
     name = None if cache is None else key_of_input()
     if cache is None or name is None:
@@ -96,7 +96,7 @@ def _load_or_make(
     return made
 
 
-def _load(cache: Cache, name: str, *, with_page: bool) -> Answer | None:
+def _load(cache: Cache, name: str, *, with_page: bool) -> RenderedAnalysis | None:
     page = cache.read(EntryKind.PAGES, name) if with_page else None
     if with_page and page is None:
         return None
@@ -104,24 +104,24 @@ def _load(cache: Cache, name: str, *, with_page: bool) -> Answer | None:
     if content is None:
         return None
     text = content.decode()
-    return Answer(decode_analysis(text), text, None if page is None else page.decode())
+    return RenderedAnalysis(decode_analysis(text), text, None if page is None else page.decode())
 
 
-def _analyze(path: Path, options: Options, progress: Progress, *, with_page: bool) -> Answer:
+def _analyze(path: Path, options: Options, progress: Progress, *, with_page: bool) -> RenderedAnalysis:
     from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
     return build_answer(accounted(path, options, progress), progress, with_page=with_page)
 
 
-def build_answer(made: "Accounted", progress: Progress, *, with_page: bool) -> Answer:
+def build_answer(made: "Accounted", progress: Progress, *, with_page: bool) -> RenderedAnalysis:
     """Return the answer that was worked out, with its page where one is asked for."""
     text = document(made.analysis)
     if not with_page:
-        return Answer(made.analysis, text)
+        return RenderedAnalysis(made.analysis, text)
     from wallscope.analysis import report_of  # noqa: PLC0415  # only the page needs it
     from wallscope.views.page import page  # noqa: PLC0415  # same
 
-    return Answer(made.analysis, text, page(report_of(made, progress)))
+    return RenderedAnalysis(made.analysis, text, page(report_of(made, progress)))
 
 
 ANSWER_SUFFIX = ".json"

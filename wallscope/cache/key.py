@@ -27,7 +27,7 @@ _MOST_TABLES, _LARGEST_TEXT = 1_000, 64 << 20
 
 
 def answer_key(path: Path, options: Options) -> str | None:
-    """Name of the answer to `options` about the export at `path`; `None` where no file says what it is.
+    """Return the key of the answer to `options` about the export at `path`; `None` without a readable file.
 
     Of a file count: base name, size, time of change to the nanosecond, up to 64 blocks of the content, and a
     log or journal beside it; its folder does not. What leaves size, time and those blocks as they are is not
@@ -106,7 +106,7 @@ def _named_file(path: Path | None) -> list[str] | None:
 
 @cache
 def _program() -> list[str]:
-    """Version, schema, Python, and a digest of the program's files: a checkout changes between versions."""
+    """Return version, schema, Python, and a digest of the program's files: a checkout changes in between."""
     digest = hashlib.blake2b(digest_size=20)
     package = Path(__file__).resolve().parent.parent
     companion_file = [package.parent / name for name in ("queries", "reports")]

@@ -74,19 +74,17 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     Raises:
         WallscopeError: no export is meant, or one cannot be analysed.
     """
-    from wallscope.cache.answers import Answer  # noqa: PLC0415  # keeps --help fast
+    from wallscope.cache.answers import RenderedAnalysis  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs.merge import analyze_job  # noqa: PLC0415
+    from wallscope.jobs.merge import run_job  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.views.summary import summary  # noqa: PLC0415
 
     with reported() as progress:
         exports = find_exports(files)
-        job = analyze_job(
-            exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
-        )
+        job = run_job(exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache)
         page = outputs.write_parts_of_job(job, progress)
-    outputs.write(Answer(job.analysis, document(job.analysis), page))
+    outputs.write(RenderedAnalysis(job.analysis, document(job.analysis), page))
     if not outputs.takes_standard_output:
         print_out(summary(job.analysis))
     return job.analysis

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wallscope.analysis import Accounted
-    from wallscope.cache.answers import Answer
+    from wallscope.cache.answers import RenderedAnalysis
     from wallscope.jobs.merge import JobAnswer
     from wallscope.model.capture import Progress
     from wallscope.model.trace import Track
@@ -109,7 +109,7 @@ class Outputs:
         """Whether something is made from more than the answer: tables, or the trace."""
         return any(place is not None for place in (self.csv, self.parquet, self.perfetto))
 
-    def write(self, found: "Answer") -> None:
+    def write(self, found: "RenderedAnalysis") -> None:
         """Write what is made from the answer.
 
         Raises:

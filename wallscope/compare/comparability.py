@@ -181,7 +181,7 @@ class AlignedParts:
 
 
 def align_parts(base: Profiles, head: Profiles, gated: Sequence[str]) -> AlignedParts:
-    """Both sides with the communication of an axis as one where a side leaves over 5 % of it undivided.
+    """Join the communication of an axis on both sides where one leaves over 5 % of it undivided.
 
     So it is where a gate asks for it as one.
 

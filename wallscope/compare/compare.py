@@ -148,7 +148,7 @@ def require_comparable(comparison: Comparison, gates: tuple[Gate, ...]) -> None:
 
 
 def _tokens(base: Sequence[Profile], head: Sequence[Profile]) -> tuple[int, int] | None:
-    """Tokens a step of both sides, where both are known and differ."""
+    """Return tokens a step of both sides, where both are known and differ."""
     ours, theirs = (side[0].header.work.tokens_per_step for side in (base, head))
     return None if ours is None or theirs is None or ours == theirs else (ours, theirs)
 
@@ -282,7 +282,7 @@ def _summarize_lengths(length_ns: npt.NDArray[np.float64]) -> _Lengths:
 def decide_verdict(
     change: float, halves: tuple[float | None, float | None], step_ns: int, margin: float, margin_ns: int
 ) -> Verdict:
-    """Surely past the margin, surely inside it, or neither.
+    """Decide whether a change is surely past the margin, surely inside it, or neither.
 
     `change` is the logarithm of the ratio, `margin` one too; `halves` are half its interval and half that
     which must be inside the margin where nothing changed; `step_ns` is the shorter of both typical steps.

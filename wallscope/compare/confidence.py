@@ -93,7 +93,7 @@ class Spread:
     freedom: float
 
     def of(self, column: int) -> tuple[float, float, float]:
-        """Mean, standard error and degrees of freedom of one column."""
+        """Return mean, standard error and degrees of freedom of one column."""
         return float(self.mean[column]), float(self.error[column]), self.freedom
 
 
@@ -123,7 +123,7 @@ class BothSides:
     source: NoiseSource
 
     def half(self, column: int = 0, scales: tuple[float, float] = (1.0, 1.0)) -> float | None:
-        """Half the interval of the difference of a column, each side times a scale.
+        """Return half the interval of the difference of a column, each side times a scale.
 
         The first is the logarithm of the ratio of the typical steps. Noise between runs never narrows it,
         though more degrees of freedom come with it.
@@ -238,7 +238,7 @@ def noise_between_runs(runs: Sequence[Spread]) -> Noise | None:
 
 
 def half_width(base: tuple[float, float, float], head: tuple[float, float, float]) -> float | None:
-    """Half the interval of the difference of two means (mean, error, freedom); `None` where unknown."""
+    """Return half the interval of the difference of two means (mean, error, freedom), or `None`."""
     error, freedom = _combine(base, head)
     if not np.isfinite(error):
         return None
@@ -246,7 +246,7 @@ def half_width(base: tuple[float, float, float], head: tuple[float, float, float
 
 
 def _combine(base: tuple[float, float, float], head: tuple[float, float, float]) -> tuple[float, float]:
-    """Error of the difference, and Welch's degrees of freedom."""
+    """Return the error of the difference, and Welch's degrees of freedom."""
     left, right = base[1] ** 2, head[1] ** 2
     if not np.isfinite(left + right):
         return inf, 1.0
@@ -267,7 +267,7 @@ def _usual(length_ns: npt.NDArray[np.int64]) -> Flags:
 
 
 def _ordinary_means(values: Floats) -> Floats:
-    """Means over the steps of ordinary length; the shape is draw, step, column."""
+    """Return means over the steps of ordinary length; the shape is draw, step, column."""
     kept = is_ordinary(values[:, :, 0])
     means: Floats = np.einsum("ds,dsc->dc", kept, values) / kept.sum(axis=1)[:, None]
     return means

@@ -46,7 +46,7 @@ def _size(entry: Explanation) -> int:
 
 
 def _opaque(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
-    """Graphs traced as a whole on one side: its kernels are not told apart, so walls cannot be compared."""
+    """Explain graphs traced as a whole on one side: its kernels are unknown, so walls cannot be compared."""
     if is_opaque(base) == is_opaque(head):
         return
     side = "head" if is_opaque(head) else "base"
@@ -99,7 +99,7 @@ def _is_launching(cause: str, _: Key) -> bool:
 
 
 def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
-    """Fused kernels of one side alone, where the other has more elementwise ones instead."""
+    """Explain fused kernels of one side alone, where the other has more elementwise ones instead."""
     delta_ns = _sum(head, _is_elementwise) - _sum(base, _is_elementwise)
     for code, side, ours, theirs in (
         ("fusion-lost", "base", base, head),
@@ -156,7 +156,7 @@ def _is_dispatching(cause: str, _: Key) -> bool:
 
 
 def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
-    """Calls that drain the queue on one side alone."""
+    """Explain calls that drain the queue on one side alone."""
     drains = [
         {cause for cause in step.causes if cause.startswith("host/queue-drained/")} for step in (base, head)
     ]
@@ -179,7 +179,7 @@ def _volume(traffic: Sequence[CommunicationChange]) -> Iterator[Explanation]:
 
 
 def _slow_steps(step: StepChange) -> Iterator[Explanation]:
-    """Slow steps that the typical step leaves out."""
+    """Explain slow steps that the typical step leaves out."""
     shares = (step.base_slow_steps / step.base_steps, step.head_slow_steps / step.head_steps)
     more = abs(step.head_slow_steps - step.base_slow_steps)
     if abs(shares[1] - shares[0]) < MORE_SLOW_STEPS_SHARE or more < MORE_SLOW_STEPS_COUNT:

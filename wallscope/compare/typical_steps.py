@@ -135,7 +135,7 @@ def _add_ran(
 
 
 def total_work(parts: Sequence[OperationWork]) -> OperationWork:
-    """Several kinds of operations together."""
+    """Return the sums over several kinds of operations."""
     exposed = [part.exposed_ns for part in parts if part.exposed_ns is not None]
     sizes = [part.bytes for part in parts if part.bytes is not None]
     return OperationWork(

@@ -200,7 +200,7 @@ class JobAnswer:
     known: MatchedJob
 
 
-def analyze_job(  # noqa: PLR0913  # what the user may ask for
+def run_job(  # noqa: PLR0913  # what the user may ask for
     paths: Sequence[Source],
     options: Options,
     progress: Progress,

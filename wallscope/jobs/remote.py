@@ -26,7 +26,8 @@ from wallscope.units import size
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-    from wallscope.cache.answers import Answer
+    from wallscope.cache.answers import RenderedAnalysis
+
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
 _LOCAL = ("file://", "local://")
@@ -62,7 +63,7 @@ class Url:
         return glob.has_magic(str(self).partition("://")[2].partition("/")[2])
 
     def absolute(self) -> "Url":
-        """Itself: it does not depend on the folder that one is in."""
+        """Return itself: it does not depend on the folder that one is in."""
         return self
 
     def __str__(self) -> str:
@@ -144,7 +145,7 @@ def fetch_source(source: Source) -> Iterator[Path]:
 
 def load_or_analyze_source(
     source: Source, options: Options, progress: Progress, cache: Cache | None, *, with_page: bool = False
-) -> "Answer":
+) -> "RenderedAnalysis":
     """Return the answer for one export, wherever it is; it is fetched only if its answer is not kept.
 
     Raises:
@@ -221,7 +222,7 @@ def _open_url(url: Url) -> "tuple[AbstractFileSystem, str]":
 
 @contextmanager
 def _explain_errors(url: Url, what: str) -> Iterator[None]:
-    """Whatever a plugin raises, in a line."""
+    """Turn whatever a plugin raises into an error of one line."""
     try:
         yield
     except InputError:

@@ -78,7 +78,7 @@ def analyze_in_processes(
 def _analyze_side_by_side(
     paths: Sequence[Source], options: Options, jobs: int, one: One
 ) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes as they come. Those whose pool broke are tried again, each alone: one of them broke it.
+    """Yield outcomes as they come; exports whose pool broke are tried again, each alone: one broke it.
 
     Each process has its next export waiting, so that none is idle while an outcome is looked at.
     """
@@ -136,7 +136,7 @@ def _threads(jobs: int) -> Iterator[None]:
 
 
 def _silent(_: str) -> None:
-    """Nobody watches a worker."""
+    """Report no progress: nobody watches a worker."""
 
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _await_worker(client: "Client", address: str) -> None:
 
 
 def _iterate_done(ready: "as_completed", client: "Client", address: str) -> "Iterator[DaskFuture]":
-    """Futures as they are done, for as long as there is a worker, or one may come."""
+    """Yield futures as they are done, for as long as there is a worker, or one may come."""
     seen_s = asked_s = time.monotonic()
     while not ready.is_empty():
         if ready.has_ready():

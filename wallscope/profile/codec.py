@@ -129,7 +129,7 @@ def _inflate(data: str) -> bytes:
 
 
 def _encode_table(frame: pl.DataFrame) -> str:
-    """Return a table as JSON: numbers as lists, text as codes into the distinct texts."""
+    """Encode a table as JSON: numbers as lists, text as codes into the distinct texts."""
     return _object({column.name: _encode_column(column) for column in frame})
 
 
@@ -152,7 +152,7 @@ def _encode_texts(values: list[str | None]) -> dict[str, Any]:
 
 
 def _encode_numbers(numbers: pl.Series) -> str:
-    """Integers and truth values as JSON: polars spells them in a quarter of the time."""
+    """Encode integers and truth values as JSON: polars takes a quarter of the time."""
     texts = numbers.cast(pl.String)
     if texts.has_nulls():
         texts = texts.fill_null("null")

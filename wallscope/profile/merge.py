@@ -202,7 +202,7 @@ def _move_owned(
 def _apply_moves(
     place: Rows, owned: pl.DataFrame, moves: _Moves, causes: pl.Series
 ) -> tuple[Rows, Rows, Times, Times]:
-    """Place, cause, time owned and time blocking after moves; of what blocked, moves take the first part."""
+    """Return place, cause, owned and blocking time after moves, which take the first part of what blocked."""
     cause = _numbers(causes, owned["cause"])
     own_ns, blocking_ns = (owned[name].to_numpy() for name in ("owned_ns", "blocking_ns"))
     own, wanted = place * len(causes) + cause, moves.place * len(causes) + moves.cause

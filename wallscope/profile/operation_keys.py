@@ -146,7 +146,7 @@ def number_kinds(
 
 
 def _kernel_columns(operations: pl.DataFrame, names: int) -> tuple[Rows, ...]:
-    """Kernel name, category and backend of each operation; `names` stands for no kernel."""
+    """Return kernel name, category and backend of each operation; `names` stands for no kernel."""
     return (
         filled(operations["name"], names),
         filled(operations["category"], len(_CATEGORIES)),
@@ -165,7 +165,7 @@ def _axis_columns(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, R
 
 
 def key_table(rows: Rows, known: OperationTexts) -> pl.DataFrame:
-    """`OPERATION_KEYS` of kinds, numbered in their order."""
+    """Return `OPERATION_KEYS` of kinds, numbered in their order."""
     return pl.DataFrame(
         {
             "key": np.arange(len(rows)),

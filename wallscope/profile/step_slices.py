@@ -86,7 +86,7 @@ def describe_operations(
 
 @dataclass(frozen=True, slots=True)
 class CutOperations:
-    """Operations cut at the borders of steps: a row for each step that one touches.
+    """Cut operations at the borders of steps: a row for each step that one touches.
 
     `step` is the index of the step, `row` that of the operation in its frame; `exposed_ns` is time without
     compute on the device, 0 of what computes itself.
@@ -118,7 +118,7 @@ class NumberedSlices:
 
 
 def cut_operations(operations: pl.DataFrame, windows: pl.DataFrame, computes: Flags) -> CutOperations:
-    """Operations cut at the borders of the windows, which are in order of time."""
+    """Cut operations at the borders of the windows, which are in order of time."""
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     first = np.searchsorted(bounds.end_ns, start_ns, side="right")

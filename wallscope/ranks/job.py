@@ -30,7 +30,7 @@ from wallscope.model.walls import Walls
 from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.match_collectives import gather_collectives, match_meetings
 from wallscope.ranks.step_sums import Steps, rows_in_steps, select_steps
-from wallscope.ranks.stragglers import Ranks, charge_lateness, find_slow_stages, find_stragglers
+from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
 from wallscope.ranks.wait_split import find_stages, split_profile, split_rank, split_waits, summarize_pipeline
 from wallscope.thresholds import MATERIAL_KERNEL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
 from wallscope.timeline.spans import Times
@@ -85,7 +85,7 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
     steps = [select_steps(profile) for profile in profiles]
     alike = group_ranks(profiles, steps)
     low_ns, high_ns = found.clocks.residual_p05_ns or 0, found.clocks.residual_p95_ns or 0
-    ranks = Ranks(
+    ranks = JobRanks(
         profiles,
         steps,
         alike,
@@ -158,7 +158,9 @@ def _missing_ranks(profiles: Sequence[Profile], world_size: int | None) -> tuple
     return tuple(rank for rank in range(world_size) if rank not in known)
 
 
-def _summarize_members(rows: pl.DataFrame, ranks: Ranks, stage_of: dict[int, int]) -> tuple[RankWaits, ...]:
+def _summarize_members(
+    rows: pl.DataFrame, ranks: JobRanks, stage_of: dict[int, int]
+) -> tuple[RankWaits, ...]:
     group_of = {place: number for number, group in enumerate(ranks.groups) for place in group.places}
     own_rows = _by_member(rows)
     nothing = rows.clear()
@@ -173,7 +175,7 @@ def _by_member(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
 
 
 def _summarize_member(
-    ranks: Ranks, place: int, rows: pl.DataFrame, group: int, stage: int | None
+    ranks: JobRanks, place: int, rows: pl.DataFrame, group: int, stage: int | None
 ) -> RankWaits:
     profile, steps = ranks.profiles[place], ranks.steps[place]
     is_typical = flags(rows_in_steps(steps.ordinary, rows), len(rows))
@@ -208,7 +210,7 @@ def _summarize_member(
     )
 
 
-def _charge_walls(rows: pl.DataFrame, ranks: Ranks, late: tuple[Straggler, ...]) -> list[Times]:
+def _charge_walls(rows: pl.DataFrame, ranks: JobRanks, late: tuple[Straggler, ...]) -> list[Times]:
     """Return the walls of deciding steps by rank, waits for a late rank moved to what made that one late."""
     charged = [own.walls.copy() for own in ranks.steps]
     wall_of = {one.place: one.cause_wall for one in late if one.cause_wall is not None}

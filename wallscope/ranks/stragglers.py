@@ -276,7 +276,7 @@ def _exchanged(side: RankSteps) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class JobRanks:
     """What is known of ranks: profiles, their steps, groups of like ones, who met whom, `CHARGES`.
 
     `names` are for people; `noise_ns` is how far the clocks leave the ends of one collective apart.
@@ -303,7 +303,7 @@ class Ranks:
         return [other for other in same if other in met] or same or sorted(met)
 
 
-def find_stragglers(ranks: Ranks) -> tuple[Straggler, ...]:
+def find_stragglers(ranks: JobRanks) -> tuple[Straggler, ...]:
     """Return the ranks that others wait for, the worst first.
 
     Repeated: net lateness is at least 1 % of the step on two thirds of the steps. In turn: at least 5 % on
@@ -313,7 +313,7 @@ def find_stragglers(ranks: Ranks) -> tuple[Straggler, ...]:
     return tuple(sorted(found, key=lambda one: (not one.repeated, -one.late_ns_median, one.place)))
 
 
-def _judge(ranks: Ranks, place: int) -> Straggler | None:
+def _judge(ranks: JobRanks, place: int) -> Straggler | None:
     steps = ranks.steps[place]
     own = ranks.charges.filter(pl.col("member") == place)
     table = steps.deciding.join(own, on=["input", "step"], how="left", maintain_order="left")
@@ -348,7 +348,7 @@ def _judge(ranks: Ranks, place: int) -> Straggler | None:
 
 
 def _reason(
-    ranks: Ranks, place: int, late: pl.DataFrame, more_ns: Mapping[Wall, int], *, repeated: bool
+    ranks: JobRanks, place: int, late: pl.DataFrame, more_ns: Mapping[Wall, int], *, repeated: bool
 ) -> LateReason:
     """Explain a rank that is always late by its peers, one that is late in turn by its other steps.
 
@@ -380,7 +380,7 @@ def _steps_before(steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     return found.select("input", "step") if len(found) else steps
 
 
-def find_slow_stages(ranks: Ranks, pipeline: tuple[PipelineStage, ...]) -> tuple[Straggler, ...]:
+def find_slow_stages(ranks: JobRanks, pipeline: tuple[PipelineStage, ...]) -> tuple[Straggler, ...]:
     """Return the ranks of a stage that computes 3 % of the step more than the others, and waits least."""
     if len(pipeline) < 2:
         return ()

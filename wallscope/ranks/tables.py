@@ -104,7 +104,7 @@ def earliest_ns(found: Sequence[Track]) -> int:
 
 
 def _collective_slices(known: MatchedJob, rows: pl.DataFrame) -> pl.DataFrame:
-    """The collectives of a rank, and inside each that was matched what it waited and when bytes moved."""
+    """Return the collectives of a rank, and inside each matched one its waiting and its transfer."""
     last = known.rows.filter("is_last").select("meeting", last="member")
     names = pl.Series([one.name for one in known.job.members])
     own = rows.join(last, on="meeting", how="left", maintain_order="left").with_columns(
@@ -134,7 +134,7 @@ def _collective_slices(known: MatchedJob, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(known: MatchedJob, member: int, rows: pl.DataFrame) -> pl.DataFrame:
-    """The steps of a rank, laid on the clock of its collectives."""
+    """Return the steps of a rank on the clock of its collectives."""
     steps = known.profiles[member].steps
     walls = [pl.col(f"{wall}_wall_ns").alias(f"{wall} ns") for wall in Wall]
     both = [_on_one_clock(steps[name].to_numpy(), rows) for name in ("start_ns", "end_ns")]

@@ -94,7 +94,7 @@ def _transfer_ns() -> pl.Expr:
 
 
 def _tolerance() -> pl.Expr:
-    """Senders may be through a little before a receiver's clock says that it began."""
+    """Return a tolerance: senders may be through a little before a receiver's clock says that it began."""
     return pl.lit(EARLY_RECEIVER_NS, _NS)
 
 
