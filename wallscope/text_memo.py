@@ -14,7 +14,7 @@ _MOST = 20_000
 
 
 class TextMemo:
-    """Numbers that texts are told by, each asked for once.
+    """Numbers of texts, each computed once.
 
     Args:
         ask: a number for each of some distinct texts.

@@ -139,7 +139,7 @@ def _with_implied(written: str, name: str, value: Value) -> Iterator[tuple[str, 
 
 
 def _resolve(path: Path, known: list[_Written]) -> tuple[dict[str, KnownSetting], list[Finding]]:
-    """Return one value a setting: of the section that decides, unless it says nothing."""
+    """Return one value a setting: of the section that decides, unless it has none."""
     by_name: dict[str, list[_Written]] = {}
     for each in known:
         by_name.setdefault(each.name, []).append(each)

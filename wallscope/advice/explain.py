@@ -18,8 +18,8 @@ from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.errors import UnknownWordError
+from wallscope.model.advice import Explanation, ExplanationSection
 from wallscope.model.catalogue import CALL, catalogue, meaning
-from wallscope.model.explanation import Explanation, Section
 from wallscope.model.fixes import Setting
 from wallscope.model.kinds import Wall
 from wallscope.shipped import query, toml, toml_paths
@@ -122,8 +122,8 @@ def explain_word(word: str) -> Explanation:
     if word in set(Wall):
         return _wall(word, causes)
     if finding := next((finding for finding in finding_notes() if finding.code == word), None):
-        sections = [Section("Told by", (finding.told_by,))]
-        sections += [Section("Cure", (finding.cure,))] if finding.cure else []
+        sections = [ExplanationSection("Told by", (finding.told_by,))]
+        sections += [ExplanationSection("Cure", (finding.cure,))] if finding.cure else []
         return Explanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
     if word.upper() in _facts():
         return _fact(word.upper())
@@ -149,16 +149,16 @@ def _cause(word: str) -> Explanation:
     fixes = sorted((rule for rule in fix_rules() if rule.answers(known)), key=lambda rule: rule.order)
     related = [entry for entry in notes() if any(_is_of(topic, known) for topic in entry.topics)]
     sections = [
-        Section("How it is computed", (note.computed,)),
-        Section("Fixes, where they fit", tuple(f"{rule.id}: {rule.title}" for rule in fixes)),
+        ExplanationSection("How it is computed", (note.computed,)),
+        ExplanationSection("Fixes, where they fit", tuple(f"{rule.id}: {rule.title}" for rule in fixes)),
         *_notes(related),
         *(_sql(name) for name in note.sql),
     ]
     return Explanation(word, "cause", meaning(word), tuple(section for section in sections if section.lines))
 
 
-def _sql(name: str) -> Section:
-    return Section(f"queries/{name}.sql", tuple(query(name).splitlines()), verbatim=True)
+def _sql(name: str) -> ExplanationSection:
+    return ExplanationSection(f"queries/{name}.sql", tuple(query(name).splitlines()), verbatim=True)
 
 
 def _is_of(topic: str, cause: str) -> bool:
@@ -173,25 +173,25 @@ def _wall(word: str, causes: dict[str, str]) -> Explanation:
         word,
         "wall",
         "one of the five parts of a step that add up to it; its causes add up to it in turn",
-        (Section("Causes", own), *_notes(related)),
+        (ExplanationSection("Causes", own), *_notes(related)),
     )
 
 
 def _fix(rule: Rule) -> Explanation:
     sections = [
-        Section("Why", (rule.because,)),
-        Section("Answers", rule.causes),
-        Section("Where", tuple(_conditions(rule.when))),
+        ExplanationSection("Why", (rule.because,)),
+        ExplanationSection("Answers", rule.causes),
+        ExplanationSection("Where", tuple(_conditions(rule.when))),
         *_settings(rule.all_settings()),
-        Section("Needs", tuple(map(_needed, rule.preconditions))),
-        Section(
+        ExplanationSection("Needs", tuple(map(_needed, rule.preconditions))),
+        ExplanationSection(
             "Measured by others, no promise",
             (f"{rule.gain.text}: {rule.gain.context}",) if rule.gain else (),
         ),
-        Section("Mind", rule.caveats),
-        Section("Seen by", (rule.active,)),
+        ExplanationSection("Mind", rule.caveats),
+        ExplanationSection("Seen by", (rule.active,)),
         *_notes([note for note in notes() if rule.id in note.topics]),
-        Section("Source", (rule.source,)),
+        ExplanationSection("Source", (rule.source,)),
         *_rests_on(rule.facts),
     ]
     return Explanation(rule.id, "fix", rule.title, tuple(section for section in sections if section.lines))
@@ -202,10 +202,12 @@ def _needed(name: str) -> str:
     return f"{name}: {precondition_rows()[name].text}" if name in precondition_rows() else name
 
 
-def _settings(settings: tuple[Setting, ...]) -> list[Section]:
+def _settings(settings: tuple[Setting, ...]) -> list[ExplanationSection]:
     systems = dict.fromkeys(entry.system for entry in settings)
     return [
-        Section(system, tuple(entry.written() for entry in settings if entry.system == system), verbatim=True)
+        ExplanationSection(
+            system, tuple(entry.written() for entry in settings if entry.system == system), verbatim=True
+        )
         for system in systems
     ]
 
@@ -242,13 +244,13 @@ def _fact(word: str) -> Explanation:
     codes = tuple(f"{entry.code}: {entry.means}" for entry in finding_notes() if word in entry.facts)
     sections = [
         *_notes(related),
-        *(Section(f"fix {rule.id}: {rule.title}", _reasons(rule)) for rule in rules),
-        Section("Findings", codes),
+        *(ExplanationSection(f"fix {rule.id}: {rule.title}", _reasons(rule)) for rule in rules),
+        ExplanationSection("Findings", codes),
     ]
     if row := precondition_rows().get(word):
         sections = [
-            Section("Checked", (row.text,)),
-            Section("If it does not hold", (row.unblock,)),
+            ExplanationSection("Checked", (row.text,)),
+            ExplanationSection("If it does not hold", (row.unblock,)),
             *sections,
         ]
     kept = tuple(section for section in sections if section.lines)
@@ -260,13 +262,13 @@ def _reasons(rule: Rule) -> tuple[str, ...]:
     return (rule.because, *gain, *rule.caveats)
 
 
-def _notes(found: Iterable[Note]) -> tuple[Section, ...]:
+def _notes(found: Iterable[Note]) -> tuple[ExplanationSection, ...]:
     lines = tuple(f"{note.text} [{', '.join(note.facts)}]" for note in found)
-    return (Section("Notes", lines),) if lines else ()
+    return (ExplanationSection("Notes", lines),) if lines else ()
 
 
-def _rests_on(facts: tuple[str, ...]) -> tuple[Section, ...]:
-    return (Section("Rests on", (", ".join(facts),)),) if facts else ()
+def _rests_on(facts: tuple[str, ...]) -> tuple[ExplanationSection, ...]:
+    return (ExplanationSection("Rests on", (", ".join(facts),)),) if facts else ()
 
 
 def reached_facts() -> Mapping[str, tuple[str, ...]]:

@@ -27,7 +27,7 @@ from wallscope.model.whatif import Question, QuestionKind
 from wallscope.shipped import toml, toml_paths
 
 PRESSURE = "memory-pressure"
-"""Stands among the causes of a rule that answers memory running out, which owns no time."""
+"""Stands among the causes of a rule that answers memory running out, to which no time is attributed."""
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 _Text = Annotated[str, Field(min_length=3)]

@@ -40,7 +40,7 @@ def answer_key(path: Path, options: Options) -> str | None:
 
 
 def answer_key_of_version(name: str, version: list[str], options: Options) -> str | None:
-    """Return the same for an export that is not on this machine, of which its place tells a version."""
+    """Return the same for an export that is not on this machine, with the version that its URL has."""
     try:
         return _digest(name, version, options)
     except (OSError, ValueError):
@@ -126,7 +126,7 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 @cache
 def _libraries() -> list[str]:
-    """Return names and versions of the libraries that an answer passes through, as their folders tell."""
+    """Return names and versions of the libraries that an answer passes through, by their folders."""
     found = set()
     for place in sys.path:
         if os.path.isdir(place):  # noqa: PTH112  # an entry may be empty, or an archive

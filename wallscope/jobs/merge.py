@@ -48,7 +48,7 @@ def job_findings(job: Job) -> tuple[Finding, ...]:
 def merge_findings(analyses: Sequence[Analysis]) -> tuple[Finding, ...]:
     """Return the findings of all exports, one a code: the message of the first, and how many have it.
 
-    What one rank alone cannot tell is left out where there are more.
+    What limits one rank alone is left out where there are more.
     """
     of_code: dict[str, list[Finding]] = {}
     for one in analyses:
@@ -131,7 +131,7 @@ _BETWEEN_RANGES = " / "
 def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
     """Return the answer about a job with verdict, ceilings and fixes by the causes that its ranks have now.
 
-    It speaks of the critical rank, also where an export of several told of another one; then what comes next
+    It is that of the critical rank, also where an export of several chose another one; then what comes next
     and memory pressure are not known, and of fixes those are listed that answered the other rank too.
     """
     shown = _diagnose_critical_rank(analysis, known)
@@ -194,7 +194,7 @@ class _Analyzed:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """The answer about a job, and what its ranks tell together."""
+    """The analysis of a job, and its matched ranks."""
 
     analysis: Analysis
     known: MatchedJob
@@ -212,7 +212,7 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
 ) -> JobAnswer:
     """Return the answer about the job that some exports are of.
 
-    They are analysed by `jobs` processes at once, or by the cluster at `dask`. Exports that tell a rank
+    They are analyzed by `jobs` processes at once, or by the cluster at `dask`. Exports that hold a rank
     again, or are of another job than most, are left out and named.
 
     Raises:
@@ -257,7 +257,7 @@ def _with_hint(
 
 
 def _why(path: Source, error: WallscopeError) -> str:
-    """Return what an error says of an export, without its name where it begins with it."""
+    """Return the text of an error without the name of the export that it begins with."""
     return str(error).removeprefix(f"{path} — ")
 
 
@@ -356,7 +356,7 @@ def _first_rank(one: Analysis) -> tuple[bool, int]:
 
 
 def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
-    """Return the job with what was left out said in its verdict."""
+    """Return the job with the number of exports left out in its verdict."""
     count = sum(finding.code == "export-left-out" for finding in findings)
     if not count:
         return job
@@ -364,7 +364,7 @@ def _add_left_out(job: Job, findings: tuple[Finding, ...]) -> Job:
 
 
 def rematch_ranks(analysis: Analysis) -> MatchedJob:
-    """Return what the ranks of an answer tell together, out of the profiles in it.
+    """Match the ranks of an analysis again, from the profiles in it.
 
     Raises:
         ProfileError: one is of another version.
@@ -380,7 +380,7 @@ def rematch_ranks(analysis: Analysis) -> MatchedJob:
 def list_job_tables(
     analysis: Analysis, known: MatchedJob
 ) -> tuple[tuple[Table, ...], Callable[[str], pl.DataFrame]]:
-    """Return the tables that tell of a job, and what makes each: of its answer, and of its ranks together."""
+    """Return the tables of a job, and a function that makes each: of its analysis or of its matched ranks."""
     of_job = {table.name for table in JOB_TABLES}
 
     def frame(name: str) -> pl.DataFrame:

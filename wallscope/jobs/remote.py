@@ -104,7 +104,7 @@ def list_files(url: Url) -> tuple[Url, ...]:
 
 
 def url_version(url: Url) -> list[str] | None:
-    """Return what tells this content of a URL from others; `None` where its plugin tells but the size.
+    """Return what identifies the content of a URL; `None` where its plugin knows the size alone.
 
     Raises:
         InputError: it cannot be asked.
@@ -112,9 +112,9 @@ def url_version(url: Url) -> list[str] | None:
     with _explain_errors(url, "cannot be read"):
         system, root = _open_url(url)
         system.invalidate_cache()
-        told: dict[str, Any] = system.info(root)
-    known = [f"{name}={told[name]}" for name in _VERSIONS if told.get(name) is not None]
-    return [url.text, f"size={told.get('size')}", *known] if known else None
+        found: dict[str, Any] = system.info(root)
+    known = [f"{name}={found[name]}" for name in _VERSIONS if found.get(name) is not None]
+    return [url.text, f"size={found.get('size')}", *known] if known else None
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def _explain_errors(url: Url, what: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException, url: Url) -> str:
-    """Return what an error says of a URL; what it came of where it says no more than the URL."""
+    """Return the text of an error about a URL; of its cause where it names the URL alone."""
     text = " ".join(str(error).replace(url.text, "it").split())[:200]
     bare = url.text.partition("://")[2]
     if text.strip("/") not in {"", "it", bare.strip("/")}:

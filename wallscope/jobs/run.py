@@ -258,7 +258,7 @@ def _outcome(future: "DaskFuture", address: str) -> Outcome | None:
 
 
 def _name_as_given(outcome: Outcome, path: Source) -> Outcome:
-    """Return an error speaks of the export as the user named it."""
+    """Return the outcome with the export named in errors as the user named it."""
     if not isinstance(outcome, WallscopeError):
         return outcome
     return type(outcome)(str(outcome).replace(str(path.absolute()), str(path)))
@@ -279,7 +279,7 @@ def _client(address: str) -> "Iterator[Client]":
     scheduler = _scheduler(address)
     logger = logging.getLogger("distributed.client")
     level = logger.level
-    logger.setLevel(logging.CRITICAL)  # what goes wrong is told in our words
+    logger.setLevel(logging.CRITICAL)  # errors are reported in our words
     try:
         try:
             client = Client(scheduler, timeout=_PATIENCE_S, set_as_default=False)
@@ -292,7 +292,7 @@ def _client(address: str) -> "Iterator[Client]":
 
 
 def _scheduler(address: str) -> str:
-    """Return the address that is meant, `tcp://` where no scheme is told, or that a scheduler's file holds.
+    """Return the address that is meant, `tcp://` without a scheme, or that a scheduler's file holds.
 
     A client that cannot connect leaves threads and complaints: whether somebody listens is asked before.
 

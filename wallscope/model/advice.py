@@ -1,4 +1,4 @@
-"""What is said without a trace: a checked configuration, and a plan for a run that is yet to be."""
+"""What is answered without a trace: a checked configuration, a plan for a run, and what a word means."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -151,3 +151,25 @@ class Advice:
     items: tuple[Item, ...]
     presets: tuple[Preset, ...]
     bands: tuple[Band, ...]
+
+
+WordKind = Literal["cause", "wall", "fix", "finding", "fact", "topic"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationSection:
+    """Lines under a heading; `verbatim` ones keep their spaces and breaks."""
+
+    heading: str
+    lines: tuple[str, ...]
+    verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A word, what kind of word it is, what it means in a sentence, and the rest."""
+
+    word: str
+    kind: WordKind
+    meaning: str
+    sections: tuple[ExplanationSection, ...]

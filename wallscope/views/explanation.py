@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from wallscope.model.explanation import Explanation, Section
+from wallscope.model.advice import Explanation, ExplanationSection
 from wallscope.render.foreign import visible
 from wallscope.render.grids import titled
 
@@ -15,7 +15,7 @@ def explanation(told: Explanation) -> RenderableType:
     return Group(head, *(part for section in told.sections for part in (Text(), _section(section))))
 
 
-def _section(section: Section) -> RenderableType:
+def _section(section: ExplanationSection) -> RenderableType:
     if section.verbatim:
         return titled(section.heading, Text("\n".join(section.lines)))
     return titled(section.heading, Group(*(Padding(Text(line), 0) for line in section.lines)))
