@@ -35,7 +35,7 @@ def test_an_operation_may_end_as_late_and_not_a_nanosecond_later(kernel_of, seed
     with patch.object(wallscope.timeline.critical_path, "latest_ends", kernel_of("latest_ends")):
         latest_ns = latest_ends_ns(run, target)
 
-    for one in range(graph.op.size):
+    for one in random.sample(range(graph.op.size), min(graph.op.size, 8)):
         if one == target:
             continue
         slack_ns = int(latest_ns[one] - run.end_ns[one])
