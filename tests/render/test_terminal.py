@@ -10,7 +10,8 @@ from wallscope.analysis import Options, analyze
 from wallscope.cli.output import print_out
 from wallscope.model.capture import Finding, Severity
 from wallscope.nsys import read_contents
-from wallscope.views.contents import contents_listing
+from wallscope.render.grids import render_sections
+from wallscope.views.listings import build_contents
 from wallscope.views.summary import summary
 
 HOSTILE = "evil\x1b[31mred\r\n::set-output name=x::y\u202e[bold]markup[/bold]<script>" + "x" * 100_000
@@ -45,7 +46,9 @@ def test_listing_of_contents_looks_as_reviewed(tmp_path, golden):
         writer.environment(RANK="3", CUDA_DEVICE_MAX_CONNECTIONS="1", SECRET_TOKEN="planted")
         writer.kernel("nvjet", 1, 2)
 
-    golden("contents-80.txt", printed(contents_listing(read_contents(path, lambda _: None)), 80))
+    golden(
+        "contents-80.txt", printed(render_sections(build_contents(read_contents(path, lambda _: None))), 80)
+    )
 
 
 @pytest.mark.parametrize("columns", [40, 80, 140])

@@ -37,7 +37,8 @@ def advise(  # noqa: PLR0913  # options are parameters
     from wallscope.advice.published import find_machine, find_model  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.views.advice import advice_summary  # noqa: PLC0415
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.plans import build_advice  # noqa: PLC0415
 
     check_output(json, inputs=())
     if precision not in PRECISIONS:
@@ -57,4 +58,4 @@ def advise(  # noqa: PLR0913  # options are parameters
     if json is not None:
         write_whole(json, document(plan))
     if json is None or str(json) != "-":
-        print_out(advice_summary(plan))
+        print_out(render_sections(build_advice(plan)))

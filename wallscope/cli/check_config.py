@@ -33,7 +33,8 @@ def check_config(
     from wallscope.advice.published import find_machine  # noqa: PLC0415
     from wallscope.model.configuration import TraceFacts  # noqa: PLC0415
     from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.views.checks import check_summary  # noqa: PLC0415
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.plans import build_check  # noqa: PLC0415
 
     check_output(json, inputs=(file,))
     machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()
@@ -42,6 +43,6 @@ def check_config(
     if json is not None:
         write_whole(json, document(found))
     if json is None or str(json) != "-":
-        print_out(check_summary(found, file.name))
+        print_out(render_sections(build_check(found, file.name)))
     if found.stops:
         raise typer.Exit(1)

@@ -17,6 +17,7 @@ def explain(
 ) -> None:
     """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
     from wallscope.advice.explain import explain_word  # noqa: PLC0415  # keeps --help fast
-    from wallscope.views.explanation import explanation  # noqa: PLC0415
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.listings import build_explanation  # noqa: PLC0415
 
-    print_out(explanation(explain_word(word)))
+    print_out(render_sections(build_explanation(explain_word(word))))

@@ -21,7 +21,8 @@ def history(  # options are parameters
 ) -> None:
     """List a time of the typical step by commit, in the order of recording."""
     from wallscope.model.kinds import Wall  # noqa: PLC0415  # keeps --help fast
-    from wallscope.views.history import history_table, rows  # noqa: PLC0415
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.listings import build_history, list_times  # noqa: PLC0415
 
     if metric != "step" and metric.partition("/")[0] not in set(Wall):
         raise OptionError(
@@ -33,5 +34,5 @@ def history(  # options are parameters
     records = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
     if not records:
         raise StoreError(f"{place} — holds no such record — wallscope record a run first")
-    frame = rows(records, metric)
-    deliver(frame, (csv, json), history_table(frame, metric))
+    frame = list_times(records, metric)
+    deliver(frame, (csv, json), render_sections(build_history(frame, metric)))

@@ -35,14 +35,15 @@ def gaps(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """List the longest gaps without compute: what bound each, what ended it, where to find it in Nsight."""
     from wallscope.analysis import Options, proven  # noqa: PLC0415  # keeps --help fast
-    from wallscope.views import proof  # noqa: PLC0415
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.sections.timeline import build_gaps, frame_gaps  # noqa: PLC0415
 
     talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, selection(rank, device, steps, time), stream_map(stream))
     with reported() as progress:
         found = proven(file, options, progress).gaps(top)
-    deliver(proof.frame(found), (csv, json), proof.gaps(found))
+    deliver(frame_gaps(found), (csv, json), render_sections(build_gaps(found)))
 
 
 def at(  # noqa: PLR0913  # options are parameters
@@ -57,11 +58,12 @@ def at(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Tell what every rank did at one moment, who pays for it, and the chain that it is part of."""
     from wallscope.analysis import Options, proven  # noqa: PLC0415  # keeps --help fast
-    from wallscope.views.proof import moments  # noqa: PLC0415
+    from wallscope.render.grids import render_section  # noqa: PLC0415
+    from wallscope.views.sections.timeline import build_moments  # noqa: PLC0415
 
     talkative(verbose=verbose)
     at_ns = moment_ns(time)
     options = Options(None, step_range, selection(rank, device, None, None), stream_map(stream))
     with reported() as progress:
         found = proven(file, options, progress).moments(at_ns)
-    print_out(moments(found, at_ns))
+    print_out(render_section(build_moments(found, at_ns)))

@@ -6,16 +6,17 @@ differs between media is a property of a column or a table.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Union
 
 from wallscope.model.kinds import Wall
 
-Value = str | int | float | None
+Value = str | int | float | tuple[str, ...] | None
+"""What a cell holds; several texts stand one beneath the other."""
 
 
 Medium = Literal["terminal", "page", "markdown"]
 MEDIA: tuple[Medium, ...] = ("terminal", "page", "markdown")
-Tone = Literal["strong", "dim", "good", "best", "doubt", "warning", "bad", "setting"]
+Tone = Literal["strong", "dim", "faint", "good", "best", "doubt", "warning", "wrong", "bad", "setting"]
 """How text is meant, where that can be shown."""
 Unit = Literal[
     "text",
@@ -65,7 +66,8 @@ class Column:
 
     `brief` is its title on a terminal, where that differs. Text is cut to `most` letters; `none` stands for
     values that are `None`. On a terminal it is shown at widths from `widths[0]` up to `widths[1]`;
-    `is_ellipsed` cuts its text to the room there is, one that `is_fixed` keeps its width.
+    the first column wraps there and others keep their width, unless `wrap` says otherwise: `words` and `fold`
+    wrap, between words or inside them too, `cut` shortens the text to the room there is.
     """
 
     key: str
@@ -78,8 +80,8 @@ class Column:
     most: int = 2_000
     none: str = "unknown"
     widths: tuple[int, int] = (0, 1 << 30)
-    is_ellipsed: bool = False
-    is_fixed: bool = False
+    wrap: Literal["", "fixed", "words", "fold", "cut"] = ""
+    tone: Tone | None = None
     is_right: bool | None = None
 
     @property
@@ -215,19 +217,22 @@ class Canvas:
 
     steps: tuple[str, ...]
     note: str
-    gap: Any = None
+    gap: Cell | None = None
     kind: str = "canvas"
 
 
-Block = Any  # Grid | Lines | Items | Figure | Code | Canvas
+Block = Union[Grid, Lines, Items, Figure, Code, Canvas, "Section"]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One question that people ask, with its answer in a sentence; on a page folded unless open."""
+    """One question that people ask, with its answer in a sentence; on a page folded unless open.
+
+    On a terminal sections can be parts of others.
+    """
 
     key: str
-    title: str
+    title: Line
     answer: str
     blocks: tuple[Block, ...]
     is_open: bool = True

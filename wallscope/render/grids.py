@@ -35,9 +35,10 @@ def grid(*columns: str) -> Table:
     return table
 
 
-def titled(title: str, body: RenderableType) -> Group:
+def titled(title: Line, body: RenderableType) -> Group:
     """A section: its title, and its body set in."""
-    return Group(Text(title, style="bold"), Padding(body, (0, 0, 0, 2)))
+    head = Text(title, style="bold") if isinstance(title, str) else write_line(title)
+    return Group(head, Padding(body, (0, 0, 0, 2)))
 
 
 def bar(share: float, colour: str) -> Text:
@@ -51,6 +52,8 @@ _STYLES: Mapping[str | None, str] = {
     None: "",
     "strong": "bold",
     "dim": "dim",
+    "faint": "dim default",
+    "wrong": "dim red",
     "good": "green",
     "best": "bold green",
     "doubt": "bold yellow",
@@ -84,7 +87,9 @@ def render_section(part: Section | Grid) -> Group:
 
 
 def _draw(block: object) -> Iterator[RenderableType]:
-    if isinstance(block, Grid):
+    if isinstance(block, Section):
+        yield render_section(block)
+    elif isinstance(block, Grid):
         yield DrawnGrid(block)
     elif isinstance(block, Items):
         yield _draw_items(block)
@@ -111,7 +116,8 @@ def write_line(line: Line, tone: Tone | None = None) -> Text:
     parts = [part if isinstance(part, Span) else Span(part) for part in listed]
     if len(parts) == 1:
         return Text(spelled(parts[0].text), style=_STYLES[parts[0].tone or tone])
-    return Text.assemble(*((spelled(part.text), _STYLES[part.tone]) for part in parts), style=_STYLES[tone])
+    whole = "dim" if parts[0].tone == "dim" else tone
+    return Text.assemble(*((spelled(part.text), _STYLES[part.tone]) for part in parts), style=_STYLES[whole])
 
 
 class DrawnGrid:
@@ -130,11 +136,14 @@ class DrawnGrid:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         table.show_header = grid.has_header
         for index, (_, column) in enumerate(columns):
-            is_left = index == 0 or column.is_text or column.unit == "bar"
+            is_first = index == 0 and not column.is_right
+            is_left = is_first or column.is_text or (column.unit == "bar" and not column.is_right)
             table.add_column(
                 column.title if column.brief is None else column.brief,
                 justify="left" if is_left else "right",
-                no_wrap=index > 0 or column.is_fixed or not grid.has_header,
+                no_wrap=(column.wrap or ("fixed" if index or not grid.has_header else "words")) == "fixed",
+                overflow="fold" if column.wrap == "fold" else "ellipsis",
+                style=_STYLES[column.tone],
             )
         rows, rest = select_rows(grid, "terminal")
         for row in rows:
@@ -151,6 +160,6 @@ def _draw_cell(value: Value | Cell, column: Column) -> Text:
     if column.unit == "bar" and isinstance(cell.value, float):
         return bar(cell.value, style or "default")
     shown = Text(write_value(cell.value, column), style=style)
-    if column.is_ellipsed:
+    if column.wrap == "cut":
         shown.overflow, shown.no_wrap = "ellipsis", True
     return shown

@@ -21,6 +21,7 @@ from wallscope.shipped import report as shipped
 _LONGEST_TEXT = 2_000
 _MANY_ROWS = 24
 """A table of more scrolls in its place."""
+_TEXT = Column("text", "")
 _WITH_TIMELINE = ("timeline_data.js", "timeline.js", "page.js")
 _PLAIN = ("page.js",)
 
@@ -66,6 +67,7 @@ def _environment() -> Environment:
     )
     environment.globals["units"] = units
     environment.filters["spec"] = _spec
+    environment.filters["written"] = lambda cell: _write_cell(cell, _TEXT)
     environment.filters["laid_out"] = lay_out
     environment.filters["meaning"] = meaning
     environment.filters["verbatim"] = lambda text: Markup(escape(text))  # noqa: S704  # escaped here

@@ -31,6 +31,8 @@ def write_value(value: Value, column: Column) -> str:
     """A value in the unit of its column; what is text already stays as it is, but cut and harmless."""
     if value is None:
         return column.none
+    if isinstance(value, tuple):
+        return "\n".join(visible(line, column.most) for line in value)
     return visible(str(value) if isinstance(value, str) else _WRITERS[column.unit](value), column.most)
 
 

@@ -9,10 +9,10 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.comparison import Comparison
 from wallscope.model.fixes import Fix, first_screen
 from wallscope.model.kinds import Wall
+from wallscope.model.section import Figure
 from wallscope.render import figures
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.foreign import visible
-from wallscope.views.blocks import Figure
 from wallscope.views.comparison_phrases import describe_change, name_verdict
 from wallscope.views.phrases import describe_capture
 

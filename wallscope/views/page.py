@@ -8,9 +8,9 @@ from wallscope.model.diagnosis import Dominant
 from wallscope.model.fixes import Fix, first_screen
 from wallscope.model.kinds import Wall
 from wallscope.model.report import Report
+from wallscope.model.section import Section
 from wallscope.render.offline import offline
 from wallscope.render.timeline_pack import Pack, pack
-from wallscope.views.blocks import Section
 from wallscope.views.phrases import (
     count_exports,
     describe_capture,
@@ -25,7 +25,7 @@ from wallscope.views.sections.fixes import count_preconditions, describe_answer,
 from wallscope.views.sections.job import build_clocks, build_job, build_survey
 from wallscope.views.sections.path import build_path
 from wallscope.views.sections.steps import build_phases, build_steps
-from wallscope.views.sections.timeline import timeline
+from wallscope.views.sections.timeline import build_timeline
 from wallscope.views.sections.walls import build_bar_part, build_causes, build_ranks, tabulate_walls
 
 _MOST_OPPORTUNITIES = 4
@@ -59,7 +59,7 @@ def _sections(report: Report, rank: Rank, packed: Pack) -> tuple[Section | None,
         build_clocks(analysis),
         build_causes(analysis, rank),
         build_path(report, rank),
-        timeline(report, packed) if report.timelines else None,
+        build_timeline(report, packed.notes) if report.timelines else None,
         *build_walls_in_depth(analysis, rank),
         build_phases(analysis, rank),
         build_limits(analysis.capture.findings),

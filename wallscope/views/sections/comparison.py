@@ -148,8 +148,8 @@ def sum_causes(comparison: Comparison) -> Grid:
 
 def _tabulate_operations(rows: Sequence[OperationDelta], **settings: Any) -> Grid:
     columns = (
-        on_terminal("name", "operation", value=_name_within(26), widths=(0, _WIDE), is_fixed=True),
-        on_terminal("name", "operation", value=_name_within(46), widths=(_WIDE, 1 << 30), is_fixed=True),
+        on_terminal("name", "operation", value=_name_within(26), widths=(0, _WIDE), wrap="fixed"),
+        on_terminal("name", "operation", value=_name_within(46), widths=(_WIDE, 1 << 30), wrap="fixed"),
         on_markdown("name", "operation", value=_name_within(80), most=500),
         on_markdown("cause", "owns time as", most=500),
         on_page("name", "operation", "text", _REPLACED, _name_with_hint),

@@ -267,7 +267,7 @@ def build_host(rank: Rank) -> Section | None:
 
 def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
     columns = (
-        on_terminal("call", "call that emptied the queue", value=_place_call, is_ellipsed=True),
+        on_terminal("call", "call that emptied the queue", value=_place_call, wrap="cut"),
         on_page("name", "call"),
         on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
         Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief="a step"),
@@ -385,7 +385,7 @@ def tabulate_metrics(metrics: GpuMetrics, whole: str) -> Grid:
 
 def _tabulate_unmatched(rank: Rank, whole: str) -> Grid:
     columns = (
-        on_terminal("name", "kernel", most=60, is_ellipsed=True),
+        on_terminal("name", "kernel", most=60, wrap="cut"),
         on_page("name", "kernel"),
         Column("count", "count", "count"),
         Column("work_ns", "work", "ms", _COMPUTE_WORK),
