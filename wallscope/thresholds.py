@@ -59,6 +59,10 @@ AGREEING_RECORDS_SHARE: Final = 0.5
 """Waits that must tell the same offset of record numbers, for numbers to resolve waits. Chosen."""
 EXPLAINED_TOLERANCE_NS: Final = 2_000
 """Work may end so much after what waited for it began, and still explain it: clock and rounding. Chosen."""
+LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
+"""From the end of what was waited for to the start of what waited, at most. Chosen."""
+TAIL_OPERATIONS_COUNT: Final = 6
+"""Operations kept of those that a stream has to be through with, the latest-ending. Chosen, to bound sets."""
 PRODUCER_TOLERANCE_NS: Final = 2_000
 """The same for work that is known to be waited for, in a blame chain. Chosen."""
 LONGEST_CHAIN_COUNT: Final = 100_000

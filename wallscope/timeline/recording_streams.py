@@ -22,9 +22,10 @@ from wallscope.thresholds import (
     EXPLAINED_LOOKED_BACK_COUNT,
     EXPLAINED_TOLERANCE_NS,
     FEWEST_EXPLAINED_COUNT,
+    LONGEST_DEPENDENCY_LATENCY_NS,
 )
 from wallscope.timeline.call_spans import CallTimes
-from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, UNRESOLVED, StreamOrder
+from wallscope.timeline.stream_order import UNRESOLVED, StreamOrder
 from wallscope.timeline.waits import StreamBy, Waits
 
 _HOST = -1
@@ -138,7 +139,7 @@ class RecordingStreams:
             return True
         others_ns = self._ends_ns(self._order.producers(waiter.op)) if waiter.op >= 0 else []
         known_ns = [waiter.free_ns, *(ns for ns in [*done_ns, *others_ns] if ns <= until_ns)]
-        return waiter.began_ns - max(known_ns) > LONGEST_HAND_OVER_NS
+        return waiter.began_ns - max(known_ns) > LONGEST_DEPENDENCY_LATENCY_NS
 
     def _waiting(self) -> Iterator[_Waiter]:
         """Who waited for records that name no stream."""
@@ -151,7 +152,7 @@ class RecordingStreams:
                 continue
             if kind == SyncKind.EVENT and call >= 0:
                 began_ns, free_ns = int(self._calls.end_ns[call]), int(self._calls.start_ns[call])
-                yield _Waiter(record, began_ns, free_ns, LONGEST_HAND_OVER_NS, _HOST, call=call)
+                yield _Waiter(record, began_ns, free_ns, LONGEST_DEPENDENCY_LATENCY_NS, _HOST, call=call)
             elif op >= 0:
                 stream = self._order.stream(process, context, number)
                 before = self._ends_ns([int(self._order.before[op])])
@@ -192,7 +193,7 @@ class RecordingStreams:
         middle_ns = int(np.median(lag_ns)) if lag_ns.size else 0
         return min(
             max(EXPLAINED_CLOSE_RATIO * middle_ns, EXPLAINED_CLOSE_NS),
-            LONGEST_HAND_OVER_NS,
+            LONGEST_DEPENDENCY_LATENCY_NS,
         )
 
     def _uses(self) -> Mapping[int, _Uses]:
@@ -254,7 +255,7 @@ class RecordingStreams:
         for row, waiter in enumerate(waiters):
             done_ns = max(self._ends_ns(marks.of(row)), default=waiter.free_ns)
             lag_ns = waiter.began_ns - max(done_ns, waiter.free_ns)
-            if lag_ns < -EXPLAINED_TOLERANCE_NS or lag_ns > LONGEST_HAND_OVER_NS:
+            if lag_ns < -EXPLAINED_TOLERANCE_NS or lag_ns > LONGEST_DEPENDENCY_LATENCY_NS:
                 missed += 1
             elif done_ns > waiter.free_ns and lag_ns <= waiter.close_ns:
                 explained += 1

@@ -18,6 +18,7 @@ from wallscope.arrays.groups import alike, firsts, rows_by, spread
 from wallscope.arrays.lookup import at_places
 from wallscope.kernels import stream_order, views
 from wallscope.model.events import StreamFlag, SyncKind
+from wallscope.thresholds import TAIL_OPERATIONS_COUNT
 from wallscope.timeline.spans import Times
 from wallscope.timeline.waits import ResolvedBy, Waits
 
@@ -25,9 +26,6 @@ UNRESOLVED = -1
 """Stands in a set of operations for a wait whose record was not found."""
 _UNKNOWN, _NOTHING = -1, -2
 """As the record of a wait: not found, and none needed."""
-_MOST_KEPT = 6
-LONGEST_HAND_OVER_NS = 20_000
-"""From the end of what was waited for to the start of what waited, at most."""
 
 Tail = tuple[int, ...]
 """Operations that all have to end, the latest-ending ones, and perhaps `UNRESOLVED`."""
@@ -227,7 +225,7 @@ class StreamOrder:
         record = np.where(is_before, record, np.where(is_earlier, _NOTHING, _UNKNOWN)).astype(np.int32)
         wait_first, wait_last = np.empty(order.size, np.int64), np.empty(order.size, np.int64)
         self._record_first, self._record_last = np.empty(records, np.int64), np.empty(records, np.int64)
-        self._sets = np.empty((_MOST_KEPT + 1) * (records + order.size), np.int32)
+        self._sets = np.empty((TAIL_OPERATIONS_COUNT + 1) * (records + order.size), np.int32)
         next_op = np.empty(order.size, np.int32)
         joined = sets(together[op] for op in sorted(together))
         wait_ptr = np.searchsorted(wait_stream, np.arange(self._count + 1))
@@ -238,7 +236,7 @@ class StreamOrder:
             views(wait_ptr, wait_ns, wait_stream, record),
             views(recorded.at_ns, self._scopes.ptr, self._scopes.op, recorded.stream),
             views(wait_first, wait_last, self._record_first, self._record_last, self._sets),
-            *views(next_op, _MOST_KEPT),
+            *views(next_op, TAIL_OPERATIONS_COUNT),
         )
         self.waits_seen = order.size
         self.waits_resolved = stream_order.settle_events(
@@ -249,7 +247,10 @@ class StreamOrder:
         self.next_op[order] = next_op
 
     def _tails(self, groups: Sets, asked: Codes, at_ns: Times) -> Sets:
-        ptr, found = np.empty(asked.size + 1, np.int64), np.empty((_MOST_KEPT + 1) * asked.size, np.int32)
+        ptr, found = (
+            np.empty(asked.size + 1, np.int64),
+            np.empty((TAIL_OPERATIONS_COUNT + 1) * asked.size, np.int32),
+        )
         stream_order.find_tails(
             self._streams, *views(groups.ptr, groups.op, asked.astype(np.int32), at_ns, ptr, found)
         )
@@ -257,7 +258,7 @@ class StreamOrder:
 
     def _pairs_of_waits(self) -> tuple[Codes, Codes]:
         """Who waits for whom because streams were made to wait for events."""
-        op, producer = (np.empty((_MOST_KEPT + 1) * self.waits_seen, np.int32) for _ in range(2))
+        op, producer = (np.empty((TAIL_OPERATIONS_COUNT + 1) * self.waits_seen, np.int32) for _ in range(2))
         count = stream_order.pair_waits(self._streams, *views(op, producer))
         return op[:count].copy(), producer[:count].copy()
 
@@ -270,7 +271,8 @@ class StreamOrder:
         while True:
             op, producer = np.empty(room, np.int32), np.empty(room, np.int32)
             count = stream_order.pair_streams(
-                self._streams, *views(earlier, later, np.empty(_MOST_KEPT + 1, np.int32), op, producer)
+                self._streams,
+                *views(earlier, later, np.empty(TAIL_OPERATIONS_COUNT + 1, np.int32), op, producer),
             )
             if count <= room:
                 return op, producer

@@ -12,11 +12,10 @@ from wallscope.arrays.lookup import flags
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, find_gaps, walk_gaps
 from wallscope.model.kinds import LINK_KINDS, LinkKind
-from wallscope.thresholds import LONGEST_CHAIN_COUNT, PRODUCER_TOLERANCE_NS
+from wallscope.thresholds import LONGEST_CHAIN_COUNT, LONGEST_DEPENDENCY_LATENCY_NS, PRODUCER_TOLERANCE_NS
 from wallscope.timeline.computing import computes
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.timeline.spans import BEFORE_ALL, Times
-from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS
 
 Columns = tuple[npt.NDArray[Any], ...]
 NO_SLACK = BEFORE_ALL
@@ -120,7 +119,7 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> Links:
             views(*constraints.segments),
             views(*issuers),
             _KINDS,
-            (PRODUCER_TOLERANCE_NS, LONGEST_HAND_OVER_NS, NO_SLACK),
+            (PRODUCER_TOLERANCE_NS, LONGEST_DEPENDENCY_LATENCY_NS, NO_SLACK),
             views(*links.columns()),
             LONGEST_CHAIN_COUNT,
         )

@@ -11,11 +11,12 @@ from wallscope.arrays.groups import summed
 from wallscope.arrays.lookup import at_places, flags
 from wallscope.model.analysis import Walls
 from wallscope.model.kinds import Wall
+from wallscope.thresholds import LONGEST_DEPENDENCY_LATENCY_NS
 from wallscope.timeline.computing import computes
 from wallscope.timeline.critical_path import BOUNDS, Bound, CriticalPaths, Links
 from wallscope.timeline.simulate import Run
 from wallscope.timeline.spans import Spans, covered_ns, ordered, union
-from wallscope.timeline.stream_order import LONGEST_HAND_OVER_NS, UNRESOLVED
+from wallscope.timeline.stream_order import UNRESOLVED
 from wallscope.timeline.stretch import Stretch
 from wallscope.whatif.targets import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, waiting_pieces
 
@@ -170,7 +171,7 @@ def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     op, row = np.where(on_device, place, 0), np.where(on_thread, place, 0)
     waiter = np.where(kinds[Bound.HAND_OVER], following, np.where(kinds[Bound.LATENCY], place, 0))
     is_lost = names.is_open[waiter] & (kinds[Bound.HAND_OVER] | kinds[Bound.LATENCY])
-    is_lost &= end_ns - start_ns > LONGEST_HAND_OVER_NS
+    is_lost &= end_ns - start_ns > LONGEST_DEPENDENCY_LATENCY_NS
     is_gap = names.computes[op] & names.computes[waiter] & (names.chain[op] == names.chain[waiter])
     led_to = np.maximum.accumulate(np.where(kinds[Bound.OPERATION], np.arange(place.size), -1))
     told: list[tuple[Flags, Rows | int]] = [
