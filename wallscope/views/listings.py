@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from wallscope import units
-from wallscope.model.capture import Contents, Gpu
 from wallscope.model.advice import Explanation
+from wallscope.model.capture import Contents, Gpu
 from wallscope.model.kinds import Wall
 from wallscope.model.record import Record
 from wallscope.model.section import (
