@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["wallscope", "tomllib", "yaml"]):
     from wallscope.model.profile import PROFILE_SCHEMA
     from wallscope.profile.codec import unpack_profile
     from wallscope.store import Store
-    from wallscope.timeline.kinds import rules_with
+    from wallscope.trace.kernel_classes import rules_with
 
 _ASIDE = Path(tempfile.mkdtemp())
 _FORMS = tuple(CONFIGURATIONS)

@@ -12,11 +12,11 @@ from pathlib import Path
 from benchmarks.marks import put, surroundings
 from wallscope.analysis import Options, divide, gathered
 from wallscope.model.whatif import Question
-from wallscope.timeline.partners import partners
-from wallscope.timeline.stretch import Stretch
-from wallscope.walls.accounting import rank_windows
-from wallscope.walls.stretches import playable
-from wallscope.whatif import ASKED, Player
+from wallscope.replay.engine import ASKED, Player
+from wallscope.replay.rank_windows import playable
+from wallscope.replay.window import Stretch
+from wallscope.summary.rank import rank_windows
+from wallscope.trace.collectives import partners
 
 QUESTIONS = (
     Question("scale", "communication", 0.0),
@@ -34,7 +34,7 @@ def stretch_of(path: Path, most: int) -> Stretch:
     parts, division = divide(path, Options(), lambda _: None)
     facts, evidence = gathered(parts, division, Options(), lambda _: None)
     between = partners(parts.operations, facts.collectives)
-    return playable(evidence, rank_windows(parts), between, parts.phases, parts.capture.names, 0, most)
+    return playable(evidence, rank_windows(parts), between, parts.range_tree, parts.capture.names, 0, most)
 
 
 def timed(stretch: Stretch, rounds: int) -> dict[str, list[tuple[float, float]]]:

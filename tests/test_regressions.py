@@ -19,10 +19,10 @@ from wallscope.errors import NothingToAnalyzeError, StepRangeError
 from wallscope.model.analysis import Anchor, CrossCheck
 from wallscope.model.whatif import Asked
 from wallscope.nsys import read_capture
+from wallscope.replay.rank_windows import NO_ISSUER
 from wallscope.shipped import query
-from wallscope.timeline.periods import period
-from wallscope.walls.findings import _disagreement
-from wallscope.walls.stretches import NO_ISSUER
+from wallscope.summary.findings import _disagreement
+from wallscope.trace.repeat_unit import period
 
 STEP_NS = 100_000
 

@@ -15,7 +15,7 @@ from wallscope.model.frames import NAMES
 from wallscope.nsys import read_contents
 from wallscope.render.document import document
 from wallscope.shipped import query
-from wallscope.timeline.kinds import kernel_kinds, shipped_rules
+from wallscope.trace.kernel_classes import kernel_kinds, shipped_rules
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 EXPORTS = sorted(TRACES.glob("*.sqlite"))

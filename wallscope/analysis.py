@@ -6,6 +6,9 @@ from pathlib import Path
 import polars as pl
 
 from wallscope._version import __version__
+from wallscope.attribution.attribute import Evidence, OperationFacts, operation_facts
+from wallscope.attribution.attribute import evidence as evidence_of
+from wallscope.attribution.totals import budgets
 from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank
@@ -21,37 +24,29 @@ from wallscope.profile.build import add_profiles, build_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes
+from wallscope.replay.engine import ASKED
+from wallscope.replay.rank_windows import playable, waiting_most
+from wallscope.replay.what_if import answered
 from wallscope.replays import Replays
-from wallscope.timeline.anchors import check_pattern, labelled
-from wallscope.timeline.axes import RangePaths
-from wallscope.timeline.dependencies import dependencies
-from wallscope.timeline.kinds import classified, kernel_kinds, rules_with
-from wallscope.timeline.paths import nested, path_texts
-from wallscope.timeline.projection import projection
-from wallscope.timeline.selection import selected_ranks, selected_windows
-from wallscope.timeline.steadiness import Host
-from wallscope.timeline.steps import Division, divided
+from wallscope.summary.communication import overlap_tax
+from wallscope.summary.diagnosis import dominant_wall, inferred_causes, opportunities
+from wallscope.summary.findings import accounting_findings, anchor_of, chain_findings, throughput_findings
+from wallscope.summary.rank import Divided, accounts, all_slices, rank_windows, rank_work
+from wallscope.summary.tables import step_table
+from wallscope.summary.utilization import throughput
+from wallscope.summary.verdict import diagnosed, least_computing, working
+from wallscope.trace.dependencies import dependencies
+from wallscope.trace.kernel_classes import classified, kernel_kinds, rules_with
+from wallscope.trace.parallel_axes import RangePaths
+from wallscope.trace.ranges import RangeTree, nested, path_texts, projection
+from wallscope.trace.selection import selected_ranks, selected_windows
+from wallscope.trace.steadiness import Host
+from wallscope.trace.step_markers import check_pattern, labelled
+from wallscope.trace.steps import Division, divided
 from wallscope.tuning import give_back
-from wallscope.walls.accounting import Divided, accounts, all_slices, rank_windows, rank_work
-from wallscope.walls.anchoring import anchor_of
-from wallscope.walls.attribution import Evidence
-from wallscope.walls.budget import budgets
-from wallscope.walls.chain_findings import chain_findings
-from wallscope.walls.diagnosis import dominant_wall
-from wallscope.walls.evidence import OperationFacts, operation_facts
-from wallscope.walls.evidence import evidence as evidence_of
-from wallscope.walls.exported import Exported
-from wallscope.walls.findings import accounting_findings
-from wallscope.walls.opportunities import inferred_causes, opportunities
-from wallscope.walls.overlap import overlap_tax
-from wallscope.walls.phases import Phases
-from wallscope.walls.proof import Proof
-from wallscope.walls.step_timeline import step_timelines
-from wallscope.walls.stretches import playable, waiting_most
-from wallscope.walls.tables import step_table
-from wallscope.walls.throughput import throughput, throughput_findings
-from wallscope.walls.verdict import diagnosed, least_computing, working
-from wallscope.whatif import ASKED, answered
+from wallscope.views.gaps import Proof
+from wallscope.views.step_timeline import step_timelines
+from wallscope.views.tables import Exported
 
 __all__ = [
     "Accounted",
@@ -100,7 +95,7 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     parts, place = found.parts, found.place
     shown = replace(parts.capture, ranks=parts.capture.ranks.slice(place, 1))
     slices = all_slices(replace(parts, capture=shown), found.evidence)
-    proof = Proof(shown, parts.phases, parts.projected, slices)
+    proof = Proof(shown, parts.range_tree, parts.projected, slices)
     timelines = step_timelines(parts, slices, place, found.analysis.ranks[place])
     progress("seeking what bounds the step")
     path = found.replays.path
@@ -249,11 +244,11 @@ def gathered(
 ) -> tuple[OperationFacts, Evidence]:
     """What is known of the operations of a divided capture, and what their time is told from."""
     progress("naming what operations are for")
-    phases = parts.phases
-    around = RangePaths(parts.projected, phases.tree, phases.paths, phases.names)
+    ranges = parts.range_tree
+    around = RangePaths(parts.projected, ranges.tree, ranges.paths, ranges.names)
     capture, operations = parts.capture, parts.operations
     facts = operation_facts(operations, division.windows, capture, around, options.streams)
-    return facts, evidence_of(operations, capture, parts.waits, facts, phases, parts.projected)
+    return facts, evidence_of(operations, capture, parts.waits, facts, ranges, parts.projected)
 
 
 def proven(path: Path, options: Options, progress: Progress) -> Proof:
@@ -265,7 +260,7 @@ def proven(path: Path, options: Options, progress: Progress) -> Proof:
     parts, division = divide(path, options, progress)
     _, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
-    return Proof(parts.capture, parts.phases, parts.projected, all_slices(parts, evidence))
+    return Proof(parts.capture, parts.range_tree, parts.projected, all_slices(parts, evidence))
 
 
 def stepped(path: Path, options: Options, progress: Progress) -> pl.DataFrame:
@@ -297,10 +292,16 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
     work = rank_work(parts, own["rank_id"])
     step_ns = round(float((work.steps.end_ns - work.steps.start_ns).mean()))
     tax = overlap_tax(work, parts.capture.kernels)
-    texts = path_texts(parts.phases.paths, parts.phases.names, parts.phases.paths["path"])
+    texts = path_texts(parts.range_tree.paths, parts.range_tree.names, parts.range_tree.paths["path"])
     try:
         stretch = playable(
-            evidence, ranks, facts.partners, parts.phases, parts.capture.names, place, ASKED.most_operations
+            evidence,
+            ranks,
+            facts.partners,
+            parts.range_tree,
+            parts.capture.names,
+            place,
+            ASKED.most_operations,
         )
         found = answered(stretch, asked, step_ns, None if tax is None else tax.ratio, texts)
     except NothingToAnalyzeError as error:
@@ -370,7 +371,7 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
         waits=waits,
         windows=windows,
         projected=projected,
-        phases=Phases(ranges, paths, names),
+        range_tree=RangeTree(ranges, paths, names),
         selection=options.selection,
         unmarked=division.unmarked,
         left_out=len(capture.ranks) - len(kept),

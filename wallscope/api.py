@@ -29,15 +29,15 @@ from wallscope.model.throughput import StepFacts
 from wallscope.render.document import document
 from wallscope.sides import captures, runs_of
 from wallscope.thresholds import MARGIN_SHARE
-from wallscope.timeline.axes import stream_axes
+from wallscope.trace.parallel_axes import stream_axes
 from wallscope.views.notebook import FIGURES, card, comparison_card
-from wallscope.walls.exported import ANSWER_TABLES, answer_frame
+from wallscope.views.tables import ANSWER_TABLES, answer_frame
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from wallscope.walls.exported import Exported
+    from wallscope.views.tables import Exported
 
 __all__ = ["ComparisonResult", "Result", "WallscopeError", "analyze", "diff"]
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from wallscope.advice.explain import CauseNote, cause_notes, finding_notes
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.kinds import Wall
-from wallscope.timeline.kinds import shipped_rules
+from wallscope.trace.kernel_classes import shipped_rules
 from wallscope.views.sections.walls import STATE_NAMES
 from wallscope.views.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS
 
@@ -68,7 +68,7 @@ def _kernels() -> Iterator[str]:
     yield "## Kernels\n"
     yield (
         "What a kernel does is told by its name: the first pattern that matches decides"
-        " ([kernels.toml](../wallscope/timeline/kernels.toml) has their order)."
+        " ([kernels.toml](../wallscope/trace/kernels.toml) has their order)."
     )
     yield "\n| what | library | patterns |\n|---|---|---|"
     patterns: dict[tuple[str, str], list[str]] = {}

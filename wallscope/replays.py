@@ -6,26 +6,20 @@ from functools import cached_property
 
 import polars as pl
 
+from wallscope.attribution.attribute import Evidence, OperationFacts
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.frames import PARTNERS
 from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.whatif import Question, Replay
+from wallscope.replay.critical_path import composition
+from wallscope.replay.engine import FIXES, NO_STEP, Player
+from wallscope.replay.rank_windows import NO_ISSUER, held_operations, playable
+from wallscope.replay.what_if import answers_of_fixes, refusal
+from wallscope.summary.rank import Divided, rank_windows, windows_of
 from wallscope.thresholds import FEWEST_PLAYED_WINDOWS_COUNT, REFUSED_PLAYED_COUNT
-from wallscope.timeline.paths import path_texts
+from wallscope.trace.ranges import path_texts
 from wallscope.units import number, percent
-from wallscope.walls.accounting import Divided, rank_windows, windows_of
-from wallscope.walls.attribution import Evidence
-from wallscope.walls.evidence import OperationFacts
-from wallscope.walls.stretches import NO_ISSUER, held_operations, playable
-from wallscope.whatif import (
-    FIXES,
-    NO_STEP,
-    Player,
-    answers_of_fixes,
-    composition,
-    refusal,
-)
 
 
 @dataclass(frozen=True)
@@ -71,8 +65,8 @@ class Replays:
         off = player.check.own_error
         if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
             return f"played again with nothing changed, steps are {percent(off)} off"
-        phases = self.parts.phases
-        texts = path_texts(phases.paths, phases.names, phases.paths["path"])
+        range_tree = self.parts.range_tree
+        texts = path_texts(range_tree.paths, range_tree.names, range_tree.paths["path"])
         told = composition(player.stretch, player.names, player.unchanged, player.path, texts)
         wall = pl.col("cause").str.split("/").list.first()
         steps = player.path.with_columns(pl.col("bound").cast(pl.String), wall=wall)
@@ -99,7 +93,9 @@ class Replays:
         else:
             ranks, between, place = [shown], PARTNERS.to_frame(), 0
         try:
-            stretch = playable(self.evidence, ranks, between, parts.phases, parts.capture.names, place, most)
+            stretch = playable(
+                self.evidence, ranks, between, parts.range_tree, parts.capture.names, place, most
+            )
         except NothingToAnalyzeError:
             return NO_ISSUER
         if not stretch.steps["typical"].any():

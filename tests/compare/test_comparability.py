@@ -9,7 +9,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.ranks.job import match_ranks
-from wallscope.walls.diagnosis import decided
+from wallscope.summary.diagnosis import decided
 
 WHOLE, PEER, MOVING = (f"communication/dp-gradient/{part}" for part in ("unsplit", "peer-wait", "transfer"))
 

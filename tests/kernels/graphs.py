@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 
-from wallscope.timeline.replay_graph import ReplayGraph, Role, pointers
+from wallscope.replay.graph import ReplayGraph, Role, pointers
 
 
 def array(values, dtype=np.int64):

@@ -1,4 +1,4 @@
-"""Both forms of the walk against the brute-force walk of tests/walls, on random programs."""
+"""Both forms of the walk against the brute-force walk of tests/attribution, on random programs."""
 
 from itertools import pairwise
 from unittest.mock import patch
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.walls import brute
-from tests.walls.brute_programs import jittered, possible, programmatic, senseless
-from tests.walls.brute_trace import Call, Op, Trace, in_order
-from tests.walls.test_chain import found
-from wallscope.walls import gaps
+from tests.attribution import brute
+from tests.attribution.brute_programs import jittered, possible, programmatic, senseless
+from tests.attribution.brute_trace import Call, Op, Trace, in_order
+from tests.attribution.test_chain import found
+from wallscope.attribution import gaps
 
 
 @pytest.fixture(scope="module")

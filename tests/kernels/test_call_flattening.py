@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.walls.brute import Model
-from tests.walls.brute_trace import Call, Trace
+from tests.attribution.brute import Model
+from tests.attribution.brute_trace import Call, Trace
 
 WINNING = {"alloc", "stream", "event", "context"}
 

@@ -6,13 +6,12 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import wallscope.timeline.critical_path
+import wallscope.replay.simulate
 from tests.kernels.graphs import array, random_graph
-from wallscope.timeline.critical_path import BOUNDS, Bound, CriticalPaths, latest_ends_ns
-from wallscope.timeline.replay_graph import Role
-from wallscope.timeline.simulate import simulate
-from wallscope.timeline.spans import AFTER_ALL
-from wallscope.whatif.draft import Draft
+from wallscope.replay.edits import Draft
+from wallscope.replay.graph import Role
+from wallscope.replay.simulate import BOUNDS, Bound, CriticalPaths, latest_ends_ns, simulate
+from wallscope.trace.intervals import AFTER_ALL
 
 FOR_EVER_NS = 10**6
 ONCE = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -32,7 +31,7 @@ def test_an_operation_may_end_as_late_and_not_a_nanosecond_later(kernel_of, seed
     graph = random_graph(random, in_order=True)
     run = simulate(graph)
     target = random.randrange(graph.op.size)
-    with patch.object(wallscope.timeline.critical_path, "latest_ends", kernel_of("latest_ends")):
+    with patch.object(wallscope.replay.simulate, "latest_ends", kernel_of("latest_ends")):
         latest_ns = latest_ends_ns(run, target)
 
     for one in random.sample(range(graph.op.size), min(graph.op.size, 8)):
@@ -56,7 +55,7 @@ def test_a_critical_path_tiles_its_time_with_what_was_critical(kernel_of, seed, 
     run = simulate(graph)
     target = random.randrange(graph.op.size)
     from_ns = -10_000 if is_whole else int(run.start_ns[target]) - random.randint(0, 20_000)
-    with patch.object(wallscope.timeline.critical_path, "latest_ends", kernel_of("latest_ends")):
+    with patch.object(wallscope.replay.simulate, "latest_ends", kernel_of("latest_ends")):
         links = CriticalPaths(run, graph).to(target, from_ns)
 
     starts_ns, ends_ns = links.start_ns.tolist(), links.end_ns.tolist()

@@ -7,11 +7,11 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import wallscope.timeline.simulate
+import wallscope.replay.simulate
 from tests.kernels.graphs import array, random_graph
-from wallscope.timeline.replay_graph import Role
-from wallscope.timeline.simulate import LEAST_WAIT_NS, simulate
-from wallscope.whatif.draft import Draft
+from wallscope.replay.edits import Draft
+from wallscope.replay.graph import Role
+from wallscope.replay.simulate import LEAST_WAIT_NS, simulate
 
 
 class Asked:
@@ -114,7 +114,7 @@ def test_a_changed_graph_is_simulated_as_one_event_after_the_other(kernel_of, se
     graph = random_graph(random, in_order=False)
     asked = Asked(random, graph)
 
-    with patch.object(wallscope.timeline.simulate, "simulation", kernel_of("simulation")):
+    with patch.object(wallscope.replay.simulate, "simulation", kernel_of("simulation")):
         run = simulate(asked.draft(graph).graph())
 
     found = tuple(times_ns.tolist() for times_ns in (run.start_ns, run.end_ns, run.left_ns))

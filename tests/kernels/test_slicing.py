@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.walls import brute_slices
-from tests.walls.brute_programs import busy_hosts, jittered, possible, programmatic
-from tests.walls.brute_trace import evidence, operations, windows
-from tests.walls.test_slices import CUTS, edges_of, said
-from tests.walls.test_slices import slices as attributed_slices
+from tests.attribution import brute_slices
+from tests.attribution.brute_programs import busy_hosts, jittered, possible, programmatic
+from tests.attribution.brute_trace import evidence, operations, windows
+from tests.attribution.test_slices import CUTS, edges_of, said
+from tests.attribution.test_slices import slices as attributed_slices
+from wallscope.attribution import gaps
+from wallscope.attribution import slices as under_test
 from wallscope.errors import InternalError
-from wallscope.walls import gaps
-from wallscope.walls import slices as under_test
 
 RUNS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(-1, 2)), max_size=12)
 
@@ -98,10 +98,10 @@ def test_links_that_do_not_tile_the_gaps_are_an_error(sweeping, trace, change, d
 BROKEN = """
 from unittest.mock import patch
 import numpy as np
-from tests.walls.brute_trace import Op, Trace, slices
-from wallscope.walls import attribution, gaps
+from tests.attribution.brute_trace import Op, Trace, slices
+from wallscope.attribution import attribute, gaps
 empty = gaps._table(0)
-with patch.object(attribution, "blame_gaps", lambda *_: empty):
+with patch.object(attribute, "blame_gaps", lambda *_: empty):
     slices(Trace((Op(0, 0, 10, "compute"), Op(0, 20, 30, "compute"))), [0, 30])
 """
 

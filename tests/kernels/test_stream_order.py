@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.walls.brute import Model
-from tests.walls.brute_trace import BLOCKING, NONBLOCKING, NULL, Call, Op, Record, Sync, Trace
+from tests.attribution.brute import Model
+from tests.attribution.brute_trace import BLOCKING, NONBLOCKING, NULL, Call, Op, Record, Sync, Trace
 
 STREAMS = 4
 UNKNOWN, NOTHING = -1, -2

@@ -12,7 +12,7 @@ from wallscope.model.kinds import Wall
 from wallscope.model.profile import BEFORE, INSIDE
 from wallscope.profile import build
 from wallscope.profile.codec import unpack_profile
-from wallscope.walls.accounting import all_slices
+from wallscope.summary.rank import all_slices
 
 NAMES = ("slow peer", "pipeline bubble", "exposed all-to-all", "hidden reduce-scatter")
 

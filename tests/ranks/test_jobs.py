@@ -9,7 +9,7 @@ import pytest
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.clocks import _residuals
 from wallscope.ranks.job import match_ranks
-from wallscope.walls.diagnosis import decided
+from wallscope.summary.diagnosis import decided
 
 STEPS, LAYERS = 10, 4
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallscope.ranks.match_collectives import Series, pair_by_order, remove_drift
-from wallscope.timeline.partners import spread_ns
+from wallscope.trace.collectives import spread_ns
 
 GAPS_NS = st.sampled_from([0, 1, 900, 70_000, 30_000_000])
 

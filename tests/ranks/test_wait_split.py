@@ -15,7 +15,7 @@ from wallscope.model.kinds import Axis, Collective
 from wallscope.profile.merge import join_split_causes
 from wallscope.ranks.job import match_ranks
 from wallscope.ranks.wait_split import PARTS, split_profile
-from wallscope.walls.diagnosis import decided
+from wallscope.summary.diagnosis import decided
 
 PEER, MOVING, WHOLE = (f"communication/dp-gradient/{part}" for part in ("peer-wait", "transfer", "unsplit"))
 

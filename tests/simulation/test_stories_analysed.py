@@ -8,7 +8,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
 from wallscope.analysis import Options, divide, gathered
-from wallscope.walls.accounting import all_slices
+from wallscope.summary.rank import all_slices
 
 
 def causes_of_steady_steps(path, rank):

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from wallscope.advice.published import find_machine
-from wallscope.arrays.columns import filled
-from wallscope.arrays.lookup import places
+from wallscope.columns import filled, places
 from wallscope.errors import OptionError
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity

@@ -89,7 +89,7 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
     """
     if not texts:
         return {}
-    from wallscope.timeline.axes import stream_axes  # noqa: PLC0415  # keeps --help fast
+    from wallscope.trace.parallel_axes import stream_axes  # noqa: PLC0415  # keeps --help fast
 
     return stream_axes(texts)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from wallscope.analysis import Options
     from wallscope.render.tables import Column
-    from wallscope.walls.accounting import Divided
+    from wallscope.summary.rank import Divided
 
 Csv = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE", help="Write all rows as CSV; - is standard output.")
@@ -74,7 +74,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import KERNELS  # noqa: PLC0415
-    from wallscope.walls.tables import kernel_table  # noqa: PLC0415
+    from wallscope.summary.tables import kernel_table  # noqa: PLC0415
 
     options = Options(kernels, step_range, selection(rank, device, steps, time))
     _show(file, options, kernel_table, KERNELS, (csv, json), verbose=verbose)
@@ -98,7 +98,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import RANGES  # noqa: PLC0415
-    from wallscope.walls.tables import range_table  # noqa: PLC0415
+    from wallscope.summary.tables import range_table  # noqa: PLC0415
 
     options = Options(None, step_range, selection(rank, device, steps, time))
     _show(file, options, range_table, RANGES, (csv, json), verbose=verbose)

@@ -16,7 +16,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.arrays.columns import Flags
+from wallscope.columns import Flags
 from wallscope.model.comparison import NoiseSource
 from wallscope.thresholds import (
     ASSUMED_OFF_SHARE,
@@ -30,7 +30,7 @@ from wallscope.thresholds import (
     SLOW_STEP_RATIO,
     USUAL_STEPS_SHARE,
 )
-from wallscope.timeline.ordinary import is_ordinary
+from wallscope.trace.steadiness import is_ordinary
 
 
 def normal_quantile(probability: float) -> float:

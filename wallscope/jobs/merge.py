@@ -29,12 +29,11 @@ from wallscope.profile.build import add_profiles
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes, job_table
+from wallscope.summary.diagnosis import decided, divided, dominant_wall, wall_shares
+from wallscope.summary.verdict import verdict, working
 from wallscope.thresholds import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
 from wallscope.units import duration, number, plural
-from wallscope.walls.diagnosis import decided, dominant_wall, wall_shares
-from wallscope.walls.exported import ANSWER_TABLES, answer_frame
-from wallscope.walls.opportunities import divided
-from wallscope.walls.verdict import verdict, working
+from wallscope.views.tables import ANSWER_TABLES, answer_frame
 
 _MOST_NAMED = 12
 _OF_ONE = {"one-rank"}

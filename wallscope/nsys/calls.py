@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Codes, Flags, Rows, filled
-from wallscope.arrays.groups import dense
+from wallscope.columns import Codes, Flags, Rows, filled
+from wallscope.grouping import dense
 from wallscope.model.capture import Progress
 from wallscope.model.frames import CALLS, ROLE
 from wallscope.model.kinds import CallRole

@@ -7,7 +7,7 @@ operation; NVTX ranges that are missing, cut off or too many; what the profiler 
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.lookup import are_among
+from wallscope.columns import are_among
 from wallscope.model.capture import Capture, Finding, GraphTracing, Presence, Progress, Severity
 from wallscope.model.kinds import CallRole, CopyDirection
 from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES
@@ -22,7 +22,7 @@ from wallscope.thresholds import (
     PROFILER_OVERHEAD_SHARE,
     RANGES_A_LAUNCH_RATIO,
 )
-from wallscope.timeline.spans import covered_ns, length_ns, ordered, spans, union
+from wallscope.trace.intervals import covered_ns, length_ns, ordered, spans, union
 from wallscope.units import duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"

@@ -11,8 +11,8 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
-from wallscope.arrays.groups import alike, dense, firsts
+from wallscope.columns import Rows, filled
+from wallscope.grouping import alike, dense, firsts
 from wallscope.model.capture import Progress
 from wallscope.model.frames import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
 from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind

@@ -6,7 +6,7 @@ from wallscope.model.frames import RANGES
 from wallscope.nsys.id_tables import NAMELESS, join_threads, look_up_texts, number_texts
 from wallscope.nsys.identity import read_duration_ns
 from wallscope.nsys.tables import Database
-from wallscope.timeline.folding import folded
+from wallscope.trace.names import folded
 
 PUSH_POP, START_END = 59, 60
 _NEVER = 2**62

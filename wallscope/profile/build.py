@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows, filled
-from wallscope.arrays.groups import combined, distinct_rows, summed
-from wallscope.arrays.lookup import flags, places, rows_of
+from wallscope.columns import Flags, Rows, filled, flags, places, rows_of
 from wallscope.cores import side_by_side
+from wallscope.grouping import combined, distinct_rows, summed
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.configuration import RunConfiguration
 from wallscope.model.frames import BUDGET_PARTS
@@ -47,8 +46,8 @@ from wallscope.profile.step_slices import (
     cut_operations,
     number_slices,
 )
-from wallscope.timeline.computing import computes
-from wallscope.timeline.spans import Times
+from wallscope.trace.intervals import Times
+from wallscope.trace.kernel_classes import computes
 
 _MOST_COLLECTIVES = 12_000
 _OPERATION = pl.Enum(Collective)

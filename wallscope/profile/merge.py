@@ -8,16 +8,15 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
-from wallscope.arrays.groups import combined, spread, summed
-from wallscope.arrays.lookup import are_among, rows_of
+from wallscope.columns import Rows, are_among, filled, rows_of
 from wallscope.errors import ProfileError
+from wallscope.grouping import combined, spread, summed
 from wallscope.model.catalogue import is_part, undivided
 from wallscope.model.kinds import Absent
 from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES, STEP_OWNED, Header, Profile, ProfiledInput
 from wallscope.profile.codec import TABLES
 from wallscope.profile.operation_keys import ABSENTS, STATES, decode_pairs, encode_pairs
-from wallscope.timeline.spans import Times, distinct
+from wallscope.trace.intervals import Times, distinct
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 

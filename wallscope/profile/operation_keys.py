@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled, members
-from wallscope.arrays.groups import combined, distinct_rows, ranked
-from wallscope.arrays.lookup import rows_of
+from wallscope.columns import Rows, filled, members, rows_of
+from wallscope.grouping import combined, distinct_rows, ranked
 from wallscope.model.frames import CATEGORY as CATEGORIES
 from wallscope.model.kinds import (
     Absent,

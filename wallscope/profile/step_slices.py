@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Flags, Rows, coded, filled
-from wallscope.arrays.groups import combined, spread
-from wallscope.arrays.lookup import at_places
+from wallscope.columns import Flags, Rows, at_places, coded, filled
+from wallscope.grouping import combined, spread
 from wallscope.model.capture import Capture
 from wallscope.model.frames import CATEGORY
 from wallscope.model.kinds import Absent, Collective, LinkKind
@@ -20,9 +19,9 @@ from wallscope.profile.operation_keys import (
     index_texts,
     number_kinds,
 )
-from wallscope.timeline.folding import folded
-from wallscope.timeline.precision import precisions
-from wallscope.timeline.spans import Spans, Times, covered_ns, ordered, union
+from wallscope.trace.intervals import Spans, Times, covered_ns, ordered, union
+from wallscope.trace.kernel_classes import precisions
+from wallscope.trace.names import folded
 
 HOST = "host"
 OTHERS = "other operations"

@@ -11,9 +11,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Flags
-from wallscope.arrays.groups import summed
-from wallscope.arrays.lookup import flags
+from wallscope.columns import Flags, flags
+from wallscope.grouping import summed
 from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Dominant
 from wallscope.model.job import (
@@ -33,7 +32,7 @@ from wallscope.ranks.step_sums import Steps, rows_in_steps, select_steps
 from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
 from wallscope.ranks.wait_split import find_stages, split_profile, split_rank, split_waits, summarize_pipeline
 from wallscope.thresholds import MATERIAL_KERNEL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
-from wallscope.timeline.spans import Times
+from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent, plural
 
 Judge = Callable[[Times, Times], Dominant]

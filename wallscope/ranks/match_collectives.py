@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.arrays.columns import Rows, filled
+from wallscope.columns import Rows, filled
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
 from wallscope.thresholds import (
     EVEN_GROUP_NS,
@@ -33,8 +33,8 @@ from wallscope.thresholds import (
     SHORTEST_FOR_DRIFT_NS,
     SIZED_MET_SPREAD_NS,
 )
-from wallscope.timeline.partners import met, spread_ns, spreads_ns
-from wallscope.timeline.spans import Times
+from wallscope.trace.collectives import met, spread_ns, spreads_ns
+from wallscope.trace.intervals import Times
 
 ALL_COLLECTIVES: Final = pl.Schema(
     {

@@ -6,15 +6,14 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows
-from wallscope.arrays.groups import summed
-from wallscope.arrays.lookup import rows_of
+from wallscope.columns import Rows, rows_of
+from wallscope.grouping import summed
 from wallscope.model.kinds import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.walls import Walls
 from wallscope.profile.operation_keys import encode_pairs
-from wallscope.timeline.ordinary import is_ordinary
-from wallscope.timeline.spans import Times
+from wallscope.trace.intervals import Times
+from wallscope.trace.steadiness import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
 _OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved")

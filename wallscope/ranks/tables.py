@@ -11,7 +11,7 @@ from wallscope.model.kinds import Wall
 from wallscope.model.report import MEETING_LANES
 from wallscope.model.trace import TRACED, Track
 from wallscope.ranks.job import MatchedJob
-from wallscope.timeline.spans import Times
+from wallscope.trace.intervals import Times
 
 _SCHEMAS = {table.name: table.schema for table in JOB_TABLES}
 

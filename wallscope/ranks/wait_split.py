@@ -17,8 +17,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows
-from wallscope.arrays.groups import runs
+from wallscope.columns import Rows
+from wallscope.grouping import runs
 from wallscope.model.analysis import CauseTime, Rank
 from wallscope.model.catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, is_part, undivided
 from wallscope.model.job import PipelineStage
@@ -29,8 +29,7 @@ from wallscope.profile.operation_keys import encode_pairs
 from wallscope.ranks.clocks import SYMMETRIC
 from wallscope.ranks.step_sums import Steps, locate_steps, rows_in_steps
 from wallscope.thresholds import EARLY_RECEIVER_NS
-from wallscope.timeline.apportioning import apportioned
-from wallscope.timeline.spans import Times
+from wallscope.trace.intervals import Times, apportioned
 
 _NS = pl.Int64()
 SPLIT = pl.Schema(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import polars as pl
 
-from wallscope.arrays.columns import Rows
+from wallscope.columns import Rows
 from wallscope.model.trace import TRACED, Track
 from wallscope.render.foreign import visible
 from wallscope.render.protobuf import (
@@ -25,7 +25,7 @@ from wallscope.render.protobuf import (
     same,
     spread,
 )
-from wallscope.timeline.lanes import edges, nested_lanes, side_by_side
+from wallscope.trace.intervals import edges, nested_lanes, side_by_side
 
 _EVENTS_A_PIECE = 65_536
 _LONGEST_NAME = 400

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.arrays.columns import Flags
+from wallscope.columns import Flags
 
 _VARINT, _FIXED64, _DELIMITED = 0, 1, 2
 

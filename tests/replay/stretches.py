@@ -1,0 +1,31 @@
+"""Programs run, written, read and made ready to be played again."""
+
+from typing import NamedTuple
+
+from fixtures.simulation.run import run
+from fixtures.simulation.writing import write_run
+from wallscope.analysis import Options, divide, gathered
+from wallscope.attribution.attribute import Evidence
+from wallscope.replay.rank_windows import playable
+from wallscope.replay.window import Stretch
+from wallscope.summary.rank import Divided, rank_windows
+from wallscope.trace.collectives import partners
+
+
+class Read(NamedTuple):
+    """A stretch of the first rank, and what it was made from."""
+
+    stretch: Stretch
+    parts: Divided
+    evidence: Evidence
+
+
+def read(program, path) -> Read:
+    write_run(run(program), path, has_events=True)
+    parts, division = divide(path, Options(), lambda _: None)
+    facts, evidence = gathered(parts, division, Options(), lambda _: None)
+    between = partners(parts.operations, facts.collectives)
+    stretch = playable(
+        evidence, rank_windows(parts), between, parts.range_tree, parts.capture.names, 0, 160_000
+    )
+    return Read(stretch, parts, evidence)

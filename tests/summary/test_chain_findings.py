@@ -1,0 +1,131 @@
+"""What is said of the chain itself, and which rank it is said of."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from fixtures.example import write_example
+from wallscope.analysis import Options, divide, gathered
+from wallscope.model.analysis import CauseTime, Walls
+from wallscope.model.selection import Selection
+from wallscope.summary.findings import anchor_of, chain_findings
+from wallscope.summary.rank import accounts
+from wallscope.summary.verdict import least_computing
+
+
+def nothing(_):
+    """Progress that nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """The example: its account, dependencies, division and anchor."""
+    path = tmp_path_factory.mktemp("chain") / "moe.sqlite"
+    write_example(path)
+    parts, division = divide(path, Options(), nothing)
+    facts, evidence = gathered(parts, division, Options(), nothing)
+    (account,) = accounts(parts, facts, evidence)
+    return account, evidence.waits, parts, anchor_of(parts, division)
+
+
+def codes(known, *, account=None, waits=None, parts=None):
+    own_account, own_waits, own_parts, anchor = known
+    found = chain_findings(account or own_account, waits or own_waits, parts or own_parts, anchor)
+    return {finding.code: finding for finding in found}
+
+
+def lacking(account, share, cause="unattributed/unresolved"):
+    """The account with a share of its step under a cause without an owner."""
+    open_ns = round(account.rank.typical.step_ns * share)
+    entry = CauseTime(cause, cause.split("/")[0], open_ns, share, None, open_ns)
+    return replace(account, rank=replace(account.rank, causes=(entry, *account.rank.causes)))
+
+
+def test_the_example_lacks_peers_alone(known):
+    assert set(codes(known)) == {"one-rank"}
+    assert codes(known)["one-rank"].cure == "Capture all ranks."
+    assert "told by one rank of 16" in codes(known)["one-rank"].message
+
+
+def test_no_other_capture_is_asked_for_where_the_user_chose_the_rank(known):
+    chosen = replace(known[2], selection=Selection(rank=3))
+
+    assert codes(known, parts=chosen)["one-rank"].cure == ""
+
+
+def test_one_rank_that_hardly_communicates_is_not_told_so(known):
+    account = known[0]
+    typical = replace(account.rank.typical, walls=Walls(account.rank.typical.step_ns, 0, 0, 0, 0))
+    quiet = replace(account, rank=replace(account.rank, typical=typical))
+
+    assert codes(known, account=quiet) == {}
+
+
+@pytest.mark.parametrize(
+    ("share", "severity", "said"),
+    [
+        pytest.param(0.0, "info", ".", id="no time hangs on them"),
+        pytest.param(0.02, "info", " of the typical step has no owner for that.", id="little"),
+        pytest.param(0.04, "warning", " of the typical step has no owner for that.", id="much"),
+    ],
+)
+def test_waits_that_are_not_resolved_are_counted_with_the_time_they_leave_open(known, share, severity, said):
+    waits = replace(known[1], waits_resolved=known[1].waits_seen - 2)
+    found = codes(known, account=lacking(known[0], share), waits=waits)
+
+    assert set(found) == {"unresolved-waits", "one-rank"}
+    assert found["unresolved-waits"].severity == severity
+    assert found["unresolved-waits"].message.startswith(f"What 2 of {waits.waits_seen:,} waits waited for")
+    assert found["unresolved-waits"].message.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("cause", "share", "is_said"),
+    [
+        pytest.param("unattributed/unresolved", 0.029, False, id="under three hundredths"),
+        pytest.param("unattributed/unresolved", 0.031, True, id="over three hundredths"),
+        pytest.param("memory/unresolved", 0.031, True, id="of a wall"),
+        pytest.param("unattributed/profiler", 0.031, True, id="the profiler"),
+    ],
+)
+def test_time_without_owner_is_told_where_nothing_else_tells_of_it(known, cause, share, is_said):
+    found = codes(known, account=lacking(known[0], share, cause))
+
+    assert ("unattributed-time" in found) == is_said
+
+
+def test_a_replay_that_is_far_off_says_why_there_is_no_ceiling(known):
+    far = SimpleNamespace(error=0.205, step_count=3, recoverable_ns=lambda _: None)
+    found = codes(known, account=replace(known[0], ceilings=far))
+
+    assert found["replay-unfaithful"].message == (
+        "3 steps played again by the dependencies that are known came out 20.5 % off the capture:"
+        " too far to give ceilings."
+    )
+
+
+def test_steps_that_cannot_be_played_have_no_ceilings(known):
+    unplayed = SimpleNamespace(error=None, step_count=0, recoverable_ns=lambda _: None)
+    account = replace(known[0], ceilings=unplayed)
+
+    assert "no ceilings" in codes(known, account=account)["replay-unfaithful"].message
+
+
+def with_compute(rank, share):
+    budget = replace(rank.typical.budget, compute=round(share * rank.typical.step_ns))
+    return replace(rank, typical=replace(rank.typical, budget=budget))
+
+
+@pytest.mark.parametrize(
+    ("unmarked", "place"),
+    [
+        pytest.param((), 1, id="the smallest share"),
+        pytest.param((1,), 2, id="not one without steps"),
+        pytest.param((0, 1, 2), 1, id="unless all lack them"),
+    ],
+)
+def test_the_rank_that_is_spoken_of_computed_least_of_those_with_steps(known, unmarked, place):
+    ranks = tuple(with_compute(known[0].rank, share) for share in (0.8, 0.5, 0.6))
+
+    assert least_computing(ranks, unmarked) == place

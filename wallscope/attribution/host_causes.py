@@ -1,0 +1,351 @@
+"""Blocking calls behind which the device had nothing to do: whoever refills the queue then is late.
+
+What a host thread did outside calls while no compute ran: framework, or what its ranges and waits tell.
+
+In this order: ranges that load data or collect garbage; the queue that a blocking call left empty, up
+to the next launch; waits of the operating system; else the framework. Time in which the profiler held
+the thread is nobody's.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Codes, Flags, Rows, are_among, filled, place, within
+from wallscope.grouping import grouped, runs
+from wallscope.model.events import HostKind
+from wallscope.model.host import RepeatedUnit
+from wallscope.model.kinds import LinkKind
+from wallscope.trace.dependencies import Dependencies
+from wallscope.trace.forward_backward import optimizer_paths
+from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, distinct, inside, ordered, union
+from wallscope.trace.ranges import HostThread, host_threads, of_the_one_that_waits
+from wallscope.trace.repeat_unit import outermost_units
+from wallscope.trace.streams import UNRESOLVED
+
+
+class Drained:
+    """Blocking calls of one rank that waited until the device had nothing left to do.
+
+    Args:
+        operations: `OPERATIONS` of the rank.
+        waits: who waits for whom.
+        names: name of each call, by number.
+    """
+
+    def __init__(self, operations: pl.DataFrame, waits: Dependencies, names: pl.Series) -> None:
+        call = operations["call"].to_numpy()
+        issuing = distinct(call[call >= 0])
+        blocking = waits.blocking
+        self._issuing = issuing[~are_among(issuing, blocking)]
+        self._waits, self._names = waits, names
+        self._known: dict[int, tuple[Rows, Times, Times]] = {}
+        self.rank_id = int(operations["rank_id"][0])
+        own = np.flatnonzero(np.bincount(waits.calls.thread[issuing]))
+        self.threads: list[int] = own.tolist()
+        self._blocking = blocking[np.isin(waits.calls.thread[blocking], own)]
+        self._draining = self._blocking[self._drains(operations)]
+
+    def by_call(self, thread: int, at_ns: Times) -> Rows:
+        """The call that had left the device without work at each moment of a thread, -1 where none had.
+
+        Between such a call and the next launch nothing else is to blame.
+        """
+        in_order, ends, launches = self._of_thread(thread)
+        if in_order.size == 0:
+            return np.full(at_ns.size, -1)
+        place = np.searchsorted(ends, at_ns, side="right") - 1
+        launched = np.searchsorted(launches, at_ns, side="left") - 1
+        last_ns = np.where(launched >= 0, np.append(launches, 0)[launched], np.iinfo(np.int64).min)
+        return np.where((place >= 0) & (last_ns < ends[place]), in_order[place], -1)
+
+    def _of_thread(self, thread: int) -> tuple[Rows, Times, Times]:
+        """The draining calls of a thread in order of their ends, the ends, and when it launched work."""
+        if thread not in self._known:
+            draining, issuing = (
+                calls[self._waits.calls.thread[calls] == thread] if self._draining.size else calls[:0]
+                for calls in (self._draining, self._issuing)
+            )
+            in_order = draining[np.argsort(self._waits.calls.end_ns[draining], kind="stable")]
+            launches = np.sort(self._waits.calls.start_ns[issuing])
+            self._known[thread] = in_order, self._waits.calls.end_ns[in_order], launches
+        return self._known[thread]
+
+    def names(self, calls: Rows) -> list[str]:
+        """The names of some calls."""
+        return self._names[calls].to_list() if calls.size else []
+
+    def draining(self) -> Rows:
+        """Numbers of the blocking calls on the rank's threads that left the device without work."""
+        return self._draining
+
+    def blocking(self, name: str) -> list[int]:
+        """The blocking calls of a name on the rank's threads, those that drain nothing too."""
+        names = self.names(self._blocking)
+        return [call for call, own in zip(self._blocking.tolist(), names, strict=True) if own == name]
+
+    def _drains(self, operations: pl.DataFrame) -> Flags:
+        """Whether what each blocking call waited for ended in it, and the device had nothing else to do."""
+        waits = self._waits
+        issued_ns = waits.issued_ns[operations["op"].to_numpy()]
+        order = np.argsort(issued_ns, kind="stable")
+        busy_until_ns = np.maximum.accumulate(operations["end_ns"].to_numpy()[order])
+        row, op = waits.awaited.of_rows(waits.blocked[self._blocking])
+        done_ns = np.full(self._blocking.size, BEFORE_ALL)
+        np.maximum.at(done_ns, row, np.where(op == UNRESOLVED, BEFORE_ALL, waits.end_ns[op]))
+        start_ns, end_ns = waits.calls.start_ns[self._blocking], waits.calls.end_ns[self._blocking]
+        count = np.searchsorted(issued_ns[order], end_ns, side="left")
+        busy_until_ns = np.append(busy_until_ns, 0)[count - 1]
+        found: Flags = (done_ns > start_ns) & (count > 0)
+        return found & (busy_until_ns <= end_ns)
+
+
+_Told = TypeVar("_Told", np.int64, np.bool_)
+FRAMEWORK = "host/framework"
+OFFLOAD = "memory/offload"
+PROFILER = "unattributed/profiler"
+DRAINED = "host/queue-drained"
+_BY_RANGE = (
+    (
+        "host/data-loading",
+        r"(?i)data[ _]?load(er|ing)|data_iterator|batch[_-]generator|(get|next|load|fetch)_batch|DataIter",
+    ),
+    ("host/garbage-collection", r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$"),
+)
+_LOCK, _NETWORK, _FILE = "host/lock", "host/network", "host/file"
+CAUSES = (*(cause for cause, _ in _BY_RANGE), FRAMEWORK, OFFLOAD, PROFILER, _LOCK, _NETWORK, _FILE)
+"""What is told of time outside calls, but for the queue that a call left empty."""
+_ALWAYS = (-(2**62), 2**62)
+_NETWORK_CALL = r"^(__)?(send|recv|connect|accept)"
+
+
+@dataclass(frozen=True)
+class HostActivity:
+    """What threads did beside calls, of the whole capture.
+
+    Attributes:
+        tree, paths, path_names: `NESTED` with `PATHS` and their names.
+        events, event_names: `HOST_EVENTS` and their names.
+        calls: `CALLS`.
+        process: that of each thread, by number of the thread.
+        away: when offloaded bytes of each rank were on the host alone, by id of the rank.
+    """
+
+    tree: pl.DataFrame
+    paths: pl.DataFrame
+    path_names: pl.DataFrame
+    events: pl.DataFrame
+    event_names: pl.DataFrame
+    calls: pl.DataFrame
+    process: pl.Series
+    away: Mapping[int, Spans]
+
+    @cached_property
+    def holders(self) -> Mapping[int, HostThread]:
+        """The threads that hold ranges, by number."""
+        return host_threads(self.tree, self.calls, self.tree["parent"].to_numpy())
+
+    @cached_property
+    def causes_of_ranges(self) -> Rows:
+        """What the name of each range or of one around it tells, by number, as a place in `CAUSES`, else -1.
+
+        The last is for -1.
+        """
+        of_name = np.full(len(self.path_names), -1)
+        for cause, (_, pattern) in reversed([*enumerate(_BY_RANGE)]):
+            of_name[self.path_names["text"].str.contains(pattern).to_numpy()] = cause
+        of_path = of_name[self.paths["name"].to_numpy()].tolist()
+        for path, parent in enumerate(self.paths["parent"].to_list()):
+            of_path[path] = of_path[parent] if of_path[path] < 0 <= parent else of_path[path]
+        return self._by_range(np.array([*of_path, -1], np.int64))
+
+    @cached_property
+    def is_optimizer(self) -> Flags:
+        """Whether each range is the optimizer's, by number; the last is for -1."""
+        return self._by_range(np.append(optimizer_paths(self.paths, self.path_names), np.False_))
+
+    @cached_property
+    def outermost_units(self) -> Mapping[RepeatedUnit, Codes]:
+        """The range of each repeated unit that each range stands in, -1 without one."""
+        return outermost_units(self.tree)
+
+    def others(self, thread: int) -> list[HostThread]:
+        """The other threads of its process that hold ranges."""
+        of_process = self._holders_of.get(self._processes[thread], ())
+        return [self.holders[other] for other in of_process if other != thread]
+
+    @cached_property
+    def _processes(self) -> list[int]:
+        """The process of each thread, by number."""
+        return self.process.to_list()
+
+    @cached_property
+    def _holders_of(self) -> Mapping[int, list[int]]:
+        """The threads that hold ranges, by process."""
+        found: dict[int, list[int]] = {}
+        for thread in self.holders:
+            found.setdefault(self._processes[thread], []).append(thread)
+        return found
+
+    def open_range(self, thread: int, at_ns: Times) -> Rows:
+        """The innermost range at moments of a thread, else that of who waits for it; -1 without one."""
+        held = self.holders.get(thread)
+        found = np.full(at_ns.size, -1) if held is None else held.open_range(at_ns)
+        alone = np.flatnonzero(found < 0)
+        if alone.size:
+            found[alone] = of_the_one_that_waits(self.others(thread), at_ns[alone])
+        return found
+
+    def moments(
+        self, threads: list[int], issuing: list[int], between_ns: tuple[int, int] = _ALWAYS
+    ) -> dict[int, Times]:
+        """When ranges and waits of each thread begin and end, in order; those between two times alone.
+
+        Ranges that tell a cause cut the other threads of their process too: these may wait meanwhile.
+        So do the locks of the threads that issue: a thread is locked only while they are. Outside its own
+        ranges a thread works for one that is in no call: calls of the others cut it there.
+        """
+        return {thread: self._moments_of(thread, issuing, between_ns) for thread in threads}
+
+    def covered(self, thread: int, kind: HostKind) -> Spans:
+        """When a thread was in waits of a kind."""
+        return self._spans(self._rows(thread, [kind]))
+
+    def in_io(self, thread: int) -> tuple[Spans, Spans]:
+        """When a thread waited for files, and when for the network."""
+        rows = self._rows(thread, [HostKind.IO])
+        is_network = self._is_network[self.events["name"].to_numpy()[rows]]
+        return self._spans(rows[~is_network]), self._spans(rows[is_network])
+
+    @cached_property
+    def _is_network(self) -> Flags:
+        """Whether each name of an event is that of a call to the network."""
+        return self.event_names["text"].str.contains(_NETWORK_CALL).to_numpy()
+
+    def _spans(self, rows: Rows) -> Spans:
+        start_ns, end_ns = (self.events[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
+        return union(ordered(start_ns, end_ns))
+
+    def _rows(self, thread: int, kinds: Iterable[HostKind]) -> Rows:
+        """The events of some kinds on a thread."""
+        nothing = np.empty(0, np.int64)
+        held = (self._events_of.get(thread * len(HostKind) + place(kind), nothing) for kind in kinds)
+        return np.concatenate([nothing, *held])
+
+    @cached_property
+    def _events_of(self) -> Mapping[int, Rows]:
+        """The rows of the events of each thread and kind."""
+        thread, kind = self.events["thread"].to_numpy().astype(np.int64), filled(self.events["kind"])
+        return dict(grouped(thread * len(HostKind) + kind))
+
+    @cached_property
+    def _ranges_of(self) -> Mapping[int, slice]:
+        """The ranges of each thread, also those that end on another one."""
+        return dict(runs(filled(self.tree["thread"])))
+
+    @cached_property
+    def _telling(self) -> Mapping[int, Rows]:
+        """The ranges that tell a cause, by process."""
+        thread = filled(self.tree["thread"])
+        telling = np.flatnonzero((self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0) & (thread >= 0))
+        return {process: telling[own] for process, own in grouped(self.process.to_numpy()[thread[telling]])}
+
+    def _moments_of(self, thread: int, issuing: list[int], between_ns: tuple[int, int]) -> Times:
+        def held_there(moments: Times) -> Times:
+            return moments[(moments > between_ns[0]) & (moments <= between_ns[1])]
+
+        own = self._ranges_of.get(thread, slice(0))
+        telling = self._telling.get(self._processes[thread], np.empty(0, np.int64))
+        events = [
+            *(self._rows(other, [HostKind.LOCK]) for other in issuing),
+            self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.PROFILER]),
+        ]
+        cutting = ((self.tree, own), (self.tree, telling), (self.events, np.concatenate(events)))
+        sides = [
+            held_there(frame[side].to_numpy()[rows])
+            for frame, rows in cutting
+            for side in ("start_ns", "end_ns")
+        ]
+        held = self.holders.get(thread)
+        in_ranges = None if held is None else union(ordered(held.start_ns, held.end_ns))
+        for other in self.others(thread):
+            for in_order in other.call_sides():
+                first, behind = np.searchsorted(in_order, between_ns, side="right")
+                at_ns = in_order[first:behind]
+                if in_ranges is not None:
+                    at_ns = at_ns[~within(at_ns, in_ranges.start_ns, in_ranges.end_ns)]
+                sides.append(at_ns)
+        return distinct(np.concatenate(sides))
+
+    def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:
+        """What is told of paths, told of ranges; the last of either is for none."""
+        rows = self.tree["range"].to_numpy()
+        told = np.full(int(rows.max(initial=0)) + 2, of_path[-1], of_path.dtype)
+        told[rows] = of_path[self.tree["path"].to_numpy()]
+        return told
+
+
+def told_on_threads(
+    of_thread: Codes, start_ns: Times, kind: Codes, activity: HostActivity, drained: Drained
+) -> tuple[Rows, Rows, list[str]]:
+    """The innermost range of each piece on a thread (-1: none), and the cause of those outside calls.
+
+    Causes are places in the texts; where the kind of the link, a place in `LinkKind`, tells it, -1. Pieces do
+    not straddle moments at which ranges or waits of their thread begin or end.
+    """
+    found, cause = np.full(of_thread.size, -1, np.int64), np.full(of_thread.size, -1, np.int64)
+    texts = [*CAUSES]
+    on_thread = np.flatnonzero(of_thread >= 0)
+    for thread, own in grouped(of_thread[on_thread]):
+        rows = on_thread[own]
+        at_ns = start_ns[rows]
+        open_range = activity.open_range(thread, at_ns)
+        found[rows] = open_range
+        outside = np.flatnonzero(kind[rows] == place(LinkKind.OUTSIDE_CALLS))
+        told = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
+        queue, names = _drained_by(drained, thread, at_ns[outside])
+        is_queue = (queue >= 0) & (activity.causes_of_ranges[open_range[outside]] < 0) & (told != _OFFLOADED)
+        told[is_queue] = queue[is_queue] + len(texts)
+        texts += names
+        cause[rows[outside]] = told
+        is_profiled = inside(activity.covered(thread, HostKind.PROFILER), at_ns)
+        is_profiled &= kind[rows] != place(LinkKind.ALLOCATION)
+        cause[rows[is_profiled]] = CAUSES.index(PROFILER)
+    return found, cause, texts
+
+
+_OFFLOADED = CAUSES.index(OFFLOAD)
+
+
+def _drained_by(drained: Drained, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
+    """The cause at each moment at which a call had left the queue empty, as a place in the list, else -1."""
+    by_call = drained.by_call(thread, at_ns)
+    calls, place_of_call = np.unique(by_call[by_call >= 0], return_inverse=True)
+    found = np.full(at_ns.size, -1)
+    found[by_call >= 0] = place_of_call
+    return found, [f"{DRAINED}/{name}" for name in drained.names(calls)]
+
+
+def _outside_calls(
+    thread: int, at_ns: Times, open_range: Rows, activity: HostActivity, drained: Drained
+) -> Rows:
+    """The cause at each moment of a thread outside calls, as a place in `CAUSES`; empty queues left out."""
+    told = np.full(at_ns.size, CAUSES.index(FRAMEWORK))
+    for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
+        told[inside(waited, at_ns)] = CAUSES.index(cause)
+    locked = inside(activity.covered(thread, HostKind.LOCK), at_ns)
+    for other in drained.threads:
+        if other != thread and locked.any():  # while another one works, that work is the cause
+            locked &= inside(activity.covered(other, HostKind.LOCK), at_ns)
+    told[locked] = CAUSES.index(_LOCK)
+    by_range = activity.causes_of_ranges[open_range]
+    told = np.where(by_range >= 0, by_range, told)
+    updates = inside(activity.away[drained.rank_id], at_ns)
+    if updates.any():
+        told[updates & activity.is_optimizer[open_range]] = _OFFLOADED
+    return told

@@ -1,0 +1,330 @@
+"""The device budget: what the GPU did in each window, in five parts that sum to it.
+
+Compute goes first, then graphs whose inside is not in the export, then communication, then copies;
+each part is the measure of a union less the union of those before it, so nothing counts twice.
+
+Sums over slices: what each wall, cause and reason owns of each step and of the typical one.
+
+The typical step: the mean of the steady steps of ordinary length, rounded so that it adds up.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+
+from wallscope import grouping
+from wallscope.columns import Flags, Rows, coded, filled, places
+from wallscope.cores import side_by_side
+from wallscope.grouping import by_rank
+from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
+from wallscope.model.frames import BUDGET_PARTS, BUDGETS, CATEGORY
+from wallscope.model.kinds import Absent, OperationClass, Wall
+from wallscope.model.selection import FOREVER_NS
+from wallscope.trace.intervals import Spans, Times, covered_ns, ordered, union
+from wallscope.trace.steadiness import is_ordinary
+
+
+def budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Device budget of each window (`CLASSIFIED`, `WINDOWS` to `BUDGETS`); operations are clipped to it.
+
+    Further columns of the windows stay beside it.
+    """
+    own = by_rank(operations)
+    nothing = operations[:0]
+    parts = side_by_side(lambda rank: _of_rank(own.get(rank[0], nothing), rank[1]), by_rank(windows).items())
+    return pl.concat(parts) if parts else BUDGETS.to_frame()
+
+
+def _of_rank(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    parts = list(_parts(operations, bounds))
+    parts.append(bounds.end_ns - bounds.start_ns - np.sum(parts, axis=0))
+    assert all((part >= 0).all() for part in parts), "a part of a budget is negative"  # noqa: S101  # our belief
+    return windows.hstack(
+        [pl.Series(name, part, dtype=pl.Int64) for name, part in zip(BUDGET_PARTS, parts, strict=True)]
+    )
+
+
+def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
+    """Time of each class that no class before it covers, in ns, one number a window."""
+    so_far = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+    counted = np.zeros(windows.start_ns.size, np.int64)
+    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    of_class = filled(operations["class"])
+    for place in range(len(OperationClass)):
+        rows = np.flatnonzero(of_class == place)
+        if rows.size:
+            so_far = union(so_far, ordered(start_ns[rows], end_ns[rows]))
+        covered = covered_ns(so_far, windows)
+        yield covered - counted
+        counted = covered
+
+
+_WALLS = tuple(Wall)
+_UNRESOLVED = {"unattributed/unresolved", "communication/unresolved", "memory/unresolved"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Slices of one rank summed by step, wall, cause and reason: hundreds of rows of hundreds of thousands.
+
+    `wall` are places in `Wall`, `absent` in `Absent`, -1 where compute or an opaque graph ran.
+    """
+
+    step: Rows
+    wall: Rows
+    absent: Rows
+    cause: tuple[str, ...]
+    ns: Times
+
+    def of_steps(self, steps: pl.Series) -> "Sums":
+        """Those of some steps."""
+        rows = np.flatnonzero(places(self.step, steps.to_numpy()) >= 0)
+        causes = tuple(self.cause[row] for row in rows.tolist())
+        return Sums(self.step[rows], self.wall[rows], self.absent[rows], causes, self.ns[rows])
+
+    def of_causes(self) -> Counter[tuple[int, str]]:
+        """The time of each cause of each wall."""
+        found: Counter[tuple[int, str]] = Counter()
+        for wall, cause, time_ns in zip(self.wall.tolist(), self.cause, self.ns.tolist(), strict=True):
+            found[wall, cause] += time_ns
+        return found
+
+
+def summed(slices: pl.DataFrame) -> Sums:
+    """Slices (`SLICES`) summed."""
+    step, (cause, texts) = slices["step"].to_numpy(), coded(slices["cause"])
+    columns = (step, filled(slices["wall"]), cause, filled(slices["absent"]).astype(np.int64) + 1)
+    sizes = (int(step.max(initial=0)) + 1, len(Wall), len(texts), len(Absent) + 1)
+    (step, wall, cause, absent), group = grouping.combined(sizes, *columns)
+    time_ns = slices["end_ns"].to_numpy() - slices["start_ns"].to_numpy()
+    return Sums(
+        step,
+        wall,
+        absent - 1,
+        tuple(texts[one] for one in cause.tolist()),
+        grouping.summed(group, time_ns, step.size),
+    )
+
+
+def walls_of_steps(sums: Sums, steps: pl.Series) -> Times:
+    """What each wall owns of each step, in ns: a row a step, a column a wall."""
+    return _table(sums, sums.wall, steps, len(_WALLS))
+
+
+def absent_of_steps(sums: Sums, steps: pl.Series) -> Times:
+    """Why no compute ran, in ns: a row a step, columns as in `Absent`."""
+    return _table(sums, sums.absent, steps, len(Absent))
+
+
+def unresolved_of_steps(sums: Sums, steps: pl.Series) -> Times:
+    """Time whose owner is not known, in ns: a row a step; unattributed, communication, memory."""
+    told = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
+    is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == told[0])
+    return _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, told]
+
+
+def _table(sums: Sums, column: Rows, steps: pl.Series, width: int) -> Times:
+    """A row a step, a column a value; rows of other steps, and of value -1, are left out."""
+    row = places(sums.step, steps.to_numpy())
+    is_told = (row >= 0) & (column >= 0)
+    table = np.zeros((len(steps), width), np.int64)
+    np.add.at(table, (row[is_told], column[is_told]), sums.ns[is_told])
+    return table
+
+
+def walls_of(parts: Sequence[int]) -> Walls:
+    """The walls from their times in the order of `Wall`."""
+    return Walls(*(int(part) for part in parts))
+
+
+def absent_of(parts: Sequence[int]) -> ComputeAbsent:
+    """The reasons from their times in the order of `Absent`."""
+    return ComputeAbsent(*(int(part) for part in parts))
+
+
+def causes_of(sums: Sums, step_count: int, walls: Walls, recoverable: dict[str, int]) -> list[CauseTime]:
+    """The causes in the typical step, the largest first; those of one wall sum to what it owns.
+
+    Args:
+        sums: of the steps that make the typical one.
+        step_count: how many they are.
+        walls: the typical step.
+        recoverable: what each cause could win at most, as far as known.
+    """
+    step_ns = sum(walls.parts())
+    of_causes = sums.of_causes()
+    listed = []
+    for place, (wall, total_ns) in enumerate(zip(Wall, walls.parts(), strict=True)):
+        own = sorted((-time_ns, cause) for (of, cause), time_ns in of_causes.items() if of == place)
+        typical = apportioned([-negative_ns for negative_ns, _ in own], step_count, total_ns)
+        for (_, cause), time_ns in zip(own, typical, strict=True):
+            is_open = cause in _UNRESOLVED or cause == "unattributed/opaque-graph"
+            listed.append(
+                CauseTime(
+                    cause=cause,
+                    wall=wall,
+                    typical_ns=time_ns,
+                    share=time_ns / step_ns if step_ns else 0.0,
+                    recoverable_ns=recoverable.get(cause),
+                    unresolved_ns=time_ns if is_open else 0,
+                )
+            )
+    return sorted(listed, key=lambda entry: (-entry.typical_ns, entry.cause))
+
+
+_Whole = TypeVar("_Whole", int, Times)
+CATEGORIES: tuple[str, ...] = tuple(CATEGORY.categories)
+"""In the order of their places in `WorkColumns`."""
+
+
+def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
+    """The windows of one rank (`STEPS` and `selected`) that make its typical step.
+
+    The steady ones whose duration lies within the interquartile range; all steady ones, if they are
+    fewer than eight; all selected windows, if none is steady.
+    """
+    steady = np.flatnonzero(windows["steady"].to_numpy())
+    if steady.size == 0:
+        return windows.filter(pl.col("selected"))
+    duration_ns = windows["end_ns"].to_numpy()[steady] - windows["start_ns"].to_numpy()[steady]
+    typical: pl.DataFrame = windows[steady[is_ordinary(duration_ns)]]
+    return typical
+
+
+def mean_parts(parts: Times) -> list[int]:
+    """Mean of each column over the rows, as integers that add up to the rounded mean of the row sums.
+
+    The largest remainders are rounded up; of equal ones the first.
+
+    >>> mean_parts(np.array([[1, 1, 1], [2, 2, 1]]))
+    [2, 1, 1]
+    """
+    count = parts.shape[0]
+    sums = [int(column) for column in parts.sum(axis=0)]
+    return apportioned(sums, count, mean_of(sum(sums), count))
+
+
+def apportioned(sums: Sequence[int], count: int, total: int) -> list[int]:
+    """Means of some sums as integers that add up to a total, the largest remainders rounded up.
+
+    >>> apportioned([3, 3, 2], 2, 4)
+    [2, 1, 1]
+    """
+    whole = [value // count for value in sums]
+    by_remainder = sorted(range(len(sums)), key=lambda part: (-(sums[part] % count), part))
+    for part in by_remainder[: total - sum(whole)]:
+        whole[part] += 1
+    return whole
+
+
+def mean_of(total: _Whole, count: int) -> _Whole:
+    """A total over some, or each of several, as the mean of one, rounded; of two as near the even one.
+
+    >>> mean_of(7, 2), mean_of(9, 2), mean_of(-7, 3)
+    (4, 4, -2)
+    """
+    whole, rest = divmod(total, count)
+    found: _Whole = whole + ((2 * rest > count) | ((2 * rest == count) & (whole % 2 == 1)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class WorkColumns:
+    """Columns of operations as arrays, rows as in the frame.
+
+    Attributes:
+        op: their numbers.
+        start_ns: whole, as `end_ns`.
+        end_ns: whole.
+        inside_ns: what lies inside the steps.
+        begins: whether each starts in one.
+        name: number of the kernel's name, -1 without one.
+        of_class: place in `OperationClass`.
+        category: place among the categories of `CATEGORY`.
+    """
+
+    op: Rows
+    start_ns: Times
+    end_ns: Times
+    inside_ns: Times
+    begins: Flags
+    name: Rows
+    of_class: Rows
+    category: Rows
+
+    def spans(self, rows: Rows) -> Spans:
+        """The spans of some rows, whole."""
+        return ordered(self.start_ns[rows], self.end_ns[rows])
+
+
+@dataclass(frozen=True)
+class TypicalWork:
+    """Operations of one rank beside the steps of its typical step, and the means over those.
+
+    `operations` are `CLASSIFIED` with `inside_ns`, what lies inside the steps, and `begins`, whether
+    the operation starts in one; their own bounds are whole. `issued` is the host's time for each step,
+    `host_until_ns` where the ranges that begin in it end at the latest.
+    """
+
+    operations: pl.DataFrame
+    steps: Spans
+    issued: Spans
+    host_until_ns: Times
+
+    @cached_property
+    def columns(self) -> WorkColumns:
+        """The operations as arrays."""
+        operations = self.operations
+        return WorkColumns(
+            op=operations["op"].to_numpy(),
+            start_ns=operations["start_ns"].to_numpy(),
+            end_ns=operations["end_ns"].to_numpy(),
+            inside_ns=operations["inside_ns"].to_numpy(),
+            begins=operations["begins"].to_numpy(),
+            name=filled(operations["name"]),
+            of_class=filled(operations["class"]),
+            category=filled(operations["category"]),
+        )
+
+    def rows_of(self, *classes: OperationClass) -> Rows:
+        """The rows of the operations of some classes."""
+        is_asked = np.isin(list(OperationClass), classes)
+        return np.flatnonzero(is_asked[self.columns.of_class])
+
+    def total_ns(self, rows: Rows) -> int:
+        """Added-up time of some rows inside all steps."""
+        return int(self.columns.inside_ns[rows].sum())
+
+    def mean(self, total: int) -> int:
+        """A total over the steps as the mean of one."""
+        return mean_of(total, self.steps.start_ns.size)
+
+    def all_covered_ns(self, disjoint: Spans) -> int:
+        """How much of all steps disjoint spans cover."""
+        return int(covered_ns(disjoint, self.steps).sum())
+
+    def covered_ns(self, disjoint: Spans) -> int:
+        """How much of a step disjoint spans cover, in the mean."""
+        return self.mean(self.all_covered_ns(disjoint))
+
+
+def typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
+    """Operations of one rank beside some of its windows (`STEPS`; `host_until_ns` if a time is selected)."""
+    bounds = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
+    start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
+    window = np.searchsorted(bounds.start_ns, start_ns, side="right") - 1
+    is_at_the_end = (start_ns == bounds.end_ns[-1]) & (end_ns.max(initial=0) == bounds.end_ns[-1])
+    begins = (window >= 0) & ((start_ns < bounds.end_ns[window]) | is_at_the_end)
+    inside_ns = covered_ns(bounds, Spans(start_ns, end_ns))
+    placed = operations.hstack([pl.Series("inside_ns", inside_ns), pl.Series("begins", begins)])
+    issued = Spans(steps["issue_start_ns"].to_numpy(), steps["issue_end_ns"].to_numpy())
+    touching = placed.filter(pl.Series(begins | (inside_ns > 0), dtype=pl.Boolean))
+    has_end = "host_until_ns" in steps.columns
+    until_ns = steps["host_until_ns"].to_numpy() if has_end else np.full(len(steps), FOREVER_NS)
+    return TypicalWork(touching, bounds, issued, until_ns)

@@ -1,0 +1,376 @@
+"""What bounds a step: the path back from its end, with the cause, the range and the name of each stretch.
+
+The critical path of the typical step in parts, its longest stretches, and the slack of what is off it.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from wallscope.columns import Flags, Rows, at_places, coded, filled, flags, texts_of
+from wallscope.grouping import summed
+from wallscope.model.analysis import Walls
+from wallscope.model.kinds import Wall
+from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
+from wallscope.replay.simulate import BOUNDS, Bound, CriticalPaths, Links, Run, latest_ends_ns
+from wallscope.replay.targets import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, waiting_pieces
+from wallscope.replay.window import Stretch
+from wallscope.thresholds import LONGEST_DEPENDENCY_LATENCY_NS
+from wallscope.trace.intervals import Spans, covered_ns, ordered, union
+from wallscope.trace.kernel_classes import computes
+from wallscope.trace.streams import UNRESOLVED
+
+NOBODY = "unattributed/unresolved"
+
+PATH = pl.Schema(
+    {
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "bound": pl.Enum(Bound),
+        "cause": pl.String(),
+        "name": pl.String(),  # of the operation or the call; empty outside calls
+        "op": pl.Int64(),  # -1 on a thread
+        "led_to": pl.Int64(),  # the operation at which the path goes on behind it
+        "is_slack": pl.Boolean(),  # lags, and time outside calls
+    }
+)
+"""Stretches of the paths of steps, in order of time; those of a step tile it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the operations of a stretch are called and stand for, by place, and its pieces, by row.
+
+    Causes are places in `causes`: `nobody`, `latency` and `gap` are those of three that are always there.
+    `before` is the cause of the time behind an operation, `is_open` tells that it waits for something
+    unknown besides; `is_own` are compute kernels of the rank that is shown. Names of pieces are places in
+    `calls`, the last of which is the empty one of those outside calls. `are_compute` is about `causes`.
+    """
+
+    causes: list[str]
+    nobody: int
+    latency: int
+    gap: int
+    cause: Rows
+    before: Rows
+    name: pl.Series
+    chain: Rows
+    computes: Flags
+    is_open: Flags
+    is_own: Flags
+    piece_cause: Rows
+    piece_name: Rows
+    calls: pl.Series
+    is_call: Flags
+    are_compute: Flags
+
+
+def named(stretch: Stretch) -> Named:
+    """What is played in a stretch."""
+    known = stretch.played
+    told = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
+    are_computing = computes(filled(known["class"]))
+    given = [coded(known["cause"]), coded(known["before"]), coded(stretch.causes)]
+    always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP, SYNCHRONISATION]
+    causes = sorted({*always, *(cause for _, texts in given for cause in texts)})
+    nobody, latency, gap, waiting = map(causes.index, always)
+    cause, before, of_piece = (
+        np.array([*map(causes.index, texts), nobody], np.int64)[number] for number, texts in given
+    )
+    of_piece[waiting_pieces(stretch)] = waiting
+    call = np.asarray(stretch.pieces.call)
+    calls = texts_of(stretch.call_name)
+    is_shown = are_computing & (known["rank_id"] == stretch.rank_id).to_numpy()
+    are_compute = np.array([one.startswith("compute/") for one in causes])
+    return Named(
+        causes,
+        nobody,
+        latency,
+        gap,
+        cause,
+        before,
+        known.select(told)[:, 0],
+        known["stream"].to_numpy().astype(np.int64),
+        are_computing,
+        _are_open(stretch),
+        is_shown & are_compute[cause],
+        of_piece,
+        at_places(filled(stretch.call_name), call, len(calls)),
+        pl.concat([calls, pl.Series([""])]),
+        call >= 0,
+        are_compute,
+    )
+
+
+def _are_open(stretch: Stretch) -> Flags:
+    """Whether each operation waits for something unknown besides, by place."""
+    place, producer = stretch.waits.pairs(stretch.graph.op)
+    return flags(place[producer == UNRESOLVED], stretch.graph.op.size)
+
+
+class PathColumns(NamedTuple):
+    """Stretches of the paths of steps in columns, as `PATH` has them, in order of time.
+
+    `bound` counts in `BOUNDS`, `cause` in `Named.causes`; `on_device` and `on_thread` tell whether `place` is
+    that of an operation or a row of a piece; `led_to` is the place of an operation.
+    """
+
+    step: Rows
+    start_ns: Rows
+    end_ns: Rows
+    bound: Rows
+    cause: Rows
+    place: Rows
+    on_device: Flags
+    on_thread: Flags
+    led_to: Rows
+    is_slack: Flags
+
+
+def path_of(stretch: Stretch, names: Named, run: Run, which: str) -> PathColumns:
+    """The paths of the steps of a kind (a column of the steps) in a run."""
+    steps, found = stretch.steps["step"].to_numpy()[stretch.steps[which].to_numpy()], []
+    paths = CriticalPaths(run, stretch.graph)
+    for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
+        links = paths.to(until, int(run.start_ns[first]))
+        found.append(_told(names, step, links, until))
+    found = found or [_told(names, 0, Links(*[np.empty(0, np.int64)] * len(Links._fields)), 0)]
+    return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
+
+
+def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFrame:
+    """Paths as a table (`PATH`)."""
+    ops = np.append(stretch.graph.op, -1)
+    of_piece = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
+    outside = len(names.name) + len(names.calls) - 1
+    name = np.where(path.on_thread, len(names.name) + of_piece, outside)
+    name[path.on_device] = path.place[path.on_device]
+    return pl.DataFrame(
+        {
+            "step": path.step,
+            "start_ns": path.start_ns,
+            "end_ns": path.end_ns,
+            "bound": pl.Series(BOUNDS, dtype=PATH["bound"])[path.bound],
+            "cause": pl.Series(names.causes)[path.cause],
+            "name": pl.concat([names.name, names.calls])[name],
+            "op": ops[np.where(path.on_device, path.place, -1)],
+            "led_to": ops[path.led_to],
+            "is_slack": path.is_slack,
+        },
+        schema=PATH,
+    )
+
+
+def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
+    """The links of the path of a step in order of time."""
+    start_ns, end_ns, bound, place, following = links
+    kinds = {kind: bound == number for number, kind in enumerate(BOUNDS)}
+    on_device = kinds[Bound.OPERATION] | kinds[Bound.HAND_OVER] | kinds[Bound.LATENCY]
+    on_thread = kinds[Bound.PIECE] | kinds[Bound.RETURN]
+    op, row = np.where(on_device, place, 0), np.where(on_thread, place, 0)
+    waiter = np.where(kinds[Bound.HAND_OVER], following, np.where(kinds[Bound.LATENCY], place, 0))
+    is_lost = names.is_open[waiter] & (kinds[Bound.HAND_OVER] | kinds[Bound.LATENCY])
+    is_lost &= end_ns - start_ns > LONGEST_DEPENDENCY_LATENCY_NS
+    is_gap = names.computes[op] & names.computes[waiter] & (names.chain[op] == names.chain[waiter])
+    led_to = np.maximum.accumulate(np.where(kinds[Bound.OPERATION], np.arange(place.size), -1))
+    told: list[tuple[Flags, Rows | int]] = [
+        (is_lost | kinds[Bound.EARLIER], names.nobody),
+        (on_thread, np.append(names.piece_cause, 0)[row]),
+        (kinds[Bound.OPERATION], names.cause[op]),
+        (kinds[Bound.LATENCY], names.latency),
+        (is_gap, names.gap),
+    ]
+    columns = PathColumns(
+        np.full(place.size, step, np.int64),
+        start_ns,
+        end_ns,
+        bound,
+        np.select([here for here, _ in told], [cause for _, cause in told], names.before[op]),
+        place,
+        on_device,
+        on_thread,
+        np.where(led_to >= 0, place[led_to], until),
+        ~kinds[Bound.OPERATION] & ~(kinds[Bound.PIECE] & np.append(names.is_call, False)[row]),
+    )
+    return PathColumns._make(column[::-1] for column in columns)
+
+
+def busy(run: Run, places: Rows) -> Spans:
+    """When any of the operations at some places ran in a run."""
+    return union(ordered(run.start_ns[places], run.end_ns[places]))
+
+
+def walls_of_run(names: Named, run: Run, path: PathColumns) -> dict[str, int]:
+    """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
+
+    Compute that owns no place on the path stands together as `compute/beside`.
+    """
+    computing = busy(run, np.flatnonzero(names.is_own))
+    order = np.argsort(path.start_ns, kind="stable")
+    cause, spans = path.cause[order], Spans(path.start_ns[order], path.end_ns[order])
+    beside_ns = np.where(names.are_compute[cause], 0, covered_ns(computing, spans))
+    left_ns = summed(cause, spans.end_ns - spans.start_ns - beside_ns, len(names.causes))
+    of_cause = {names.causes[one]: int(left_ns[one]) for one in np.flatnonzero(np.bincount(cause)).tolist()}
+    return of_cause | {"compute/beside": int(beside_ns.sum())}
+
+
+def walls(of_cause: dict[str, int], step_ns: int) -> Walls:
+    """The walls of one step, from the causes of several; they sum to it."""
+    time_ns = dict.fromkeys(map(str, Wall), 0)
+    for cause, ns in of_cause.items():
+        time_ns[cause.split("/")[0]] += ns
+    edges = np.cumsum([0, *time_ns.values()])
+    rounded = [round(edge * step_ns / max(edges[-1], 1)) for edge in edges.tolist()]
+    parts = dict(zip(time_ns, np.diff(rounded).tolist(), strict=True))
+    return Walls(**parts)
+
+
+def next_wall(of_cause: dict[str, int]) -> tuple[Wall, str]:
+    """The largest loss wall if it is a tenth of the time, else compute; and its largest cause."""
+    total = sum(of_cause.values())
+    of_wall: dict[str, int] = {}
+    for cause, ns in of_cause.items():
+        of_wall[cause.split("/")[0]] = of_wall.get(cause.split("/")[0], 0) + ns
+    losses = {str(wall): of_wall.get(str(wall), 0) for wall in (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)}
+    largest = max(losses, key=lambda wall: losses[wall])
+    wall = Wall(largest) if losses[largest] >= total / 10 else Wall.COMPUTE
+    own = {cause: ns for cause, ns in of_cause.items() if cause.startswith(f"{wall}/")}
+    named_causes = {cause: ns for cause, ns in own.items() if cause != "compute/beside"} or own
+    cause = max(sorted(named_causes), key=lambda one: named_causes[one], default=f"{wall}/other")
+    return wall, cause
+
+
+_MOST_PARTS, _MOST_SEGMENTS, _MOST_SLACK = 24, 12, 24
+_LEAST_SHARE = 0.001
+_FOR_EVER_NS = 2**60
+_AT_ONCE_NS = 1_000
+
+
+def composition(
+    stretch: Stretch, names: Named, run: Run, path: pl.DataFrame, texts: pl.Series
+) -> CriticalPath:
+    """The path (`PATH`) of the typical steps; `texts` are written paths of ranges by number."""
+    steps = stretch.steps.filter(pl.col("typical"))
+    ranges = stretch.operations.select(pl.col("op").cast(pl.Int64).alias("led_to"), "path")
+    joined = path.join(ranges, on="led_to", how="left", maintain_order="left")
+    written = (
+        texts.gather(joined["path"].fill_null(0))
+        if len(texts)
+        else pl.Series([""]).new_from_index(0, len(joined))
+    )
+    told = joined.with_columns(
+        range=pl.when(pl.col("path").is_null()).then(pl.lit("")).otherwise(written),
+        time_ns=pl.col("end_ns") - pl.col("start_ns"),
+        wall=pl.col("cause").str.split("/").list.first(),
+    )
+    count = len(steps)
+    length_ns = (steps["end_ns"] - steps["start_ns"]).to_numpy()
+    shown = int(np.abs(length_ns - length_ns.mean()).argmin())
+    step = int(steps["step"][shown])
+    whole = round(int(told["time_ns"].sum()) / count)
+    return CriticalPath(
+        step_ns=whole,
+        walls=_parts(told, pl.col("wall"), count, whole),
+        causes=_parts(told, pl.col("cause"), count, whole),
+        ranges=_parts(told, pl.col("range"), count, whole),
+        operations=_parts(told, pl.col("name"), count, whole),
+        shown_step=step,
+        segments=_segments(told.filter(pl.col("step") == step)),
+        slack=_slack(stretch, names, run, count),
+    )
+
+
+def _parts(told: pl.DataFrame, by: pl.Expr, steps: int, whole: int) -> tuple[PathPart, ...]:
+    """The largest parts of a step and the rest, which sum to it."""
+    parts = (
+        told.group_by(name=by)
+        .agg(
+            pl.col("time_ns").sum(),
+            stretches=pl.len(),
+            wall=pl.when(pl.col("wall").n_unique() == 1).then(pl.col("wall").first()),
+        )
+        .sort("time_ns", "name", descending=[True, False])
+    )
+    is_large = (pl.col("time_ns") >= _LEAST_SHARE * whole * steps) & (pl.int_range(pl.len()) < _MOST_PARTS)
+    large, small = parts.filter(is_large), parts.filter(~is_large)
+    rows = list(large.select("name", "wall", "time_ns", "stretches").iter_rows())
+    if len(small):
+        rows.append(("rest", None, int(small["time_ns"].sum()), int(small["stretches"].sum())))
+    edges = [round(edge / steps) for edge in np.cumsum([0, *(row[2] for row in rows)]).tolist()]
+    return tuple(
+        PathPart(
+            name,
+            None if wall is None else Wall(wall),
+            edges[row + 1] - edges[row],
+            (edges[row + 1] - edges[row]) / max(whole, 1),
+            stretches / steps,
+        )
+        for row, (name, wall, _, stretches) in enumerate(rows)
+    )
+
+
+def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
+    """The longest stretches of one path with one cause and one name."""
+    runs = (
+        told.sort("start_ns")
+        .with_columns(run=pl.struct("cause", "name", "range").rle_id())
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("start_ns").first(), pl.col("time_ns").sum(), pl.col("cause", "name", "range").first())
+        .sort("time_ns", "start_ns", descending=[True, False])
+        .head(_MOST_SEGMENTS)
+        .sort("start_ns")
+    )
+    return tuple(
+        PathSegment(at_ns, time_ns, cause, name, path or None)
+        for at_ns, time_ns, cause, name, path in runs.select(
+            "start_ns", "time_ns", "cause", "name", "range"
+        ).iter_rows()
+    )
+
+
+def _slack(stretch: Stretch, names: Named, run: Run, count: int) -> tuple[OperationSlack, ...]:
+    """How much longer operations of a name could take, those that bind least often and take most first."""
+    starts, ends = run.start_ns, run.end_ns
+    own = (stretch.played["rank_id"] == stretch.rank_id).to_numpy()
+    rows: list[pl.DataFrame] = []
+    name, cause = names.name, pl.Series(names.causes)[names.cause]
+    for first, until in stretch.edges("typical").tolist():
+        late_ns = latest_ends_ns(run, until)
+        begin_ns, end_ns = starts[first], starts[until]
+        held = np.flatnonzero((starts >= begin_ns) & (starts < end_ns) & own)
+        free_ns = np.where(late_ns[held] > _FOR_EVER_NS, end_ns, late_ns[held]) - ends[held]
+        rows.append(
+            pl.DataFrame(
+                {
+                    "name": name.gather(held),
+                    "cause": cause.gather(held),
+                    "time_ns": ends[held] - starts[held],
+                    "slack_ns": np.maximum(free_ns, 0),
+                }
+            )
+        )
+    if not rows:
+        return ()
+    table = (
+        pl.concat(rows)
+        .group_by("name", "cause")
+        .agg(
+            count=pl.len() / count,
+            work_ns=pl.col("time_ns").sum(),
+            duration_ns=pl.col("time_ns").median().round().cast(pl.Int64),
+            typical_ns=pl.col("slack_ns").median().round().cast(pl.Int64),
+            least_ns=pl.col("slack_ns").min(),
+            binding=(pl.col("slack_ns") < _AT_ONCE_NS).sum() / count,
+        )
+        .sort("work_ns", "name", "cause", descending=[True, False, False])
+        .head(_MOST_SLACK)
+    )
+    return tuple(
+        OperationSlack(*row)
+        for row in table.select(
+            "name", "cause", "count", "duration_ns", "typical_ns", "least_ns", "binding"
+        ).iter_rows()
+    )

@@ -1,0 +1,255 @@
+"""Edits of a replay graph: a copy that questions change one after the other, and capture into CUDA graphs.
+
+A range captured into a CUDA graph needs one launch for all that a thread launches in it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from wallscope.columns import Flags, Rows, are_among, at_places, flags, place
+from wallscope.model.kinds import CallRole
+from wallscope.replay.graph import ReplayGraph, Role, pointers
+from wallscope.replay.window import ReplayWindow, Stretch
+from wallscope.trace.intervals import Times
+from wallscope.trace.ranges import farthest
+from wallscope.units import duration, number
+
+
+class Draft:
+    """Copies of the columns of a graph that questions change; a second one scales what the first has left."""
+
+    def __init__(self, graph: ReplayGraph) -> None:
+        self.captured = graph
+        self._operation_ns, self._segment_ns = graph.operation_ns.copy(), graph.segment_ns.copy()
+        released = np.flatnonzero(graph.role == Role.RELEASED)
+        self._segment_ns[released] = np.minimum(graph.gap_ns, graph.segment_ns)[released]
+        self._is_unblocked = np.zeros(graph.role.size, np.bool_)
+        self._waits: dict[int, tuple[int, ...]] = {}
+        self._latency = self._dependency_latency = self._return = 1.0
+
+    def graph(self) -> ReplayGraph:
+        """Return the graph with all that was asked for."""
+        graph, gap_ns = self.captured, self.captured.gap_ns
+        if self._waits:
+            graph = _rewired(graph, self._waits)
+        lag_ns, unblocked, awaited_count = graph.lag_ns, self._is_unblocked, np.diff(graph.awaited_ptr)
+        if self._dependency_latency != 1:
+            lag_ns = np.where(lag_ns > 0, _scaled(lag_ns, self._dependency_latency), lag_ns)
+        if self._return != 1:
+            gap_ns = np.where(graph.role == Role.RELEASED, gap_ns, _scaled(gap_ns, self._return))
+        return replace(
+            graph,
+            role=np.where(unblocked, np.int8(Role.PLAIN), graph.role),
+            segment_ns=np.where(unblocked & (graph.role == Role.BLOCKING), 0, self._segment_ns),
+            gap_ns=gap_ns,
+            awaited_ptr=pointers(np.where(unblocked, 0, awaited_count)),
+            awaited=graph.awaited[~unblocked.repeat(awaited_count)],
+            latency_ns=graph.latency_ns if self._latency == 1 else _scaled(graph.latency_ns, self._latency),
+            operation_ns=self._operation_ns.copy(),
+            lag_ns=lag_ns,
+        )
+
+    def scale_operations(self, ops: Rows, share: float) -> None:
+        """Let operations take a share of their time."""
+        positions = self.captured.positions(ops)
+        positions = positions[positions >= 0]
+        self._operation_ns[positions] = _scaled(self._operation_ns[positions], share)
+
+    def set_operations(self, ops: Rows, lengths_ns: Times) -> None:
+        """Let operations take other times."""
+        positions = self.captured.positions(ops)
+        self._operation_ns[positions[positions >= 0]] = lengths_ns[positions >= 0]
+
+    def scale_segments(self, rows: Rows, share: float) -> None:
+        """Let segments take a share of their time, behind the thread that they wait for."""
+        self._segment_ns[rows] = _scaled(self._segment_ns[rows], share)
+
+    def set_segments(self, rows: range, first_ns: int) -> None:
+        """Let the first of segments that stand together take another time, and the others none."""
+        self._segment_ns[rows.start : rows.stop] = 0
+        self._segment_ns[rows.start] = first_ns
+
+    def unblock(self, calls: Iterable[int]) -> None:
+        """Let calls that block or free memory wait for nothing."""
+        graph = self.captured
+        waits = np.flatnonzero(graph.role >= Role.BLOCKING)
+        is_chosen = are_among(graph.call[waits], np.fromiter(calls, np.int64))
+        self._is_unblocked[waits[is_chosen]] = True
+
+    def scale_lags(self, *, latency: float = 1.0, dependency: float = 1.0, back: float = 1.0) -> None:
+        """Let all launch latencies, dependency latencies and returns of calls take a share of their time."""
+        self._latency *= latency
+        self._dependency_latency *= dependency
+        self._return *= back
+
+    def producers(self, op: int) -> tuple[int, ...]:
+        """Return what an operation waits for now, by number."""
+        known = self._waits.get(op)
+        return tuple(self.captured.producers(op)) if known is None else known
+
+    def followers(self, ops: Rows) -> dict[int, list[int]]:
+        """Return the operations that wait for some now, by number, each with which of those."""
+        graph, chosen = self.captured, set(ops.tolist())
+        positions = graph.positions(ops)
+        is_chosen = flags(positions[positions >= 0], graph.end_ns.size)
+        edges = np.flatnonzero(is_chosen[graph.producer])
+        waiting = graph.op[np.searchsorted(graph.producer_ptr, edges, side="right") - 1]
+        found: dict[int, list[int]] = {}
+        for op, producer in zip(waiting.tolist(), graph.op[graph.producer[edges]].tolist(), strict=True):
+            found.setdefault(op, []).append(producer)
+        for op, producers in self._waits.items():
+            found[op] = [one for one in producers if one in chosen]
+        return {op: held_by for op, held_by in found.items() if held_by}
+
+    def wait(self, op: int, producers: Iterable[int]) -> None:
+        """Let an operation wait for these alone."""
+        self._waits[op] = tuple(dict.fromkeys(producers))
+
+
+def _scaled(times_ns: Times, share: float) -> Times:
+    scaled: Times = np.rint(times_ns * share).astype(np.int64)
+    return scaled
+
+
+def _rewired(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayGraph:
+    """Return the graph where some operations wait for others, new ones by the typical dependency latency."""
+    positions = np.array([graph.position_of[op] for op in waits], np.int64)
+    is_kept = ~flags(positions, graph.op.size).repeat(np.diff(graph.producer_ptr))
+    waiting = np.arange(graph.op.size).repeat(np.diff(graph.producer_ptr))
+    more: list[tuple[int, int, int]] = []
+    for position, producers in zip(positions.tolist(), waits.values(), strict=True):
+        own = slice(graph.producer_ptr[position], graph.producer_ptr[position + 1])
+        lags = dict(zip(graph.producer[own].tolist(), graph.lag_ns[own].tolist(), strict=True))
+        inside = (graph.position_of[op] for op in producers if op in graph.position_of)
+        more += [(position, one, lags.get(one, graph.dependency_latency_ns)) for one in inside]
+    changed = np.array(more, np.int64).reshape(-1, 3).T
+    kept = (waiting[is_kept], graph.producer[is_kept], graph.lag_ns[is_kept])
+    waiting, producer, lag_ns = map(np.concatenate, zip(kept, changed, strict=True))
+    order = np.argsort(waiting, kind="stable")
+    producer_ptr = pointers(np.bincount(waiting, minlength=graph.op.size))
+    return replace(graph, producer_ptr=producer_ptr, producer=producer[order], lag_ns=lag_ns[order])
+
+
+def thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
+    """Return time outside calls right before segments of some calls, where another came right before."""
+    found: list[int] = []
+    for rows in window.pieces.rows_of.values():
+        owners = [window.pieces.call[row] for row in rows]
+        since: list[int] | None = None
+        for row, call in zip(rows, owners, strict=True):
+            if call in calls:
+                found += since or []
+                since = []
+            elif call < 0 and since is not None:
+                since.append(row)
+            elif call >= 0:
+                since = None
+    return np.array(found, np.int64)
+
+
+def next_in_stream(stretch: Stretch) -> dict[int, int]:
+    """Return the operation behind each in its stream."""
+    found: dict[int, int] = {}
+    for own in stretch.operations.sort("start_ns", "op").partition_by("stream"):
+        found |= dict(pairwise(own["op"].to_list()))
+    return found
+
+
+_NEVER_CAPTURED = (CallRole.SYNC, CallRole.ALLOC)
+
+
+_OUTSIDE = -2
+
+
+def graph(name: str, stretch: Stretch, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]:
+    """Let what is launched in the ranges of a name be launched at once, up to each call that waits.
+
+    The first launch takes what the launch of a graph takes, all up to the last one takes no time: calls and
+    time outside them. `folded` are the names of ranges, each with what it is without its running numbers.
+    """
+    inside = _inside(stretch, name, folded)
+    cost_ns, source = _cost(stretch)
+    call = np.asarray(stretch.pieces.call)
+    is_closed = np.isin(stretch.role, [place(role) for role in _NEVER_CAPTURED])
+    is_closed |= stretch.graph.role >= Role.BLOCKING
+    issues = are_among(call, stretch.operations["call"].to_numpy()) & (call >= 0)
+    graphs = launches = 0
+    for rows in stretch.pieces.rows_of.values():
+        own = slice(rows.start, rows.stop)
+        turns = rows.start + np.flatnonzero(is_closed[own] | issues[own])
+        run: list[int] = []
+        together = _OUTSIDE
+        for row in [*turns.tolist(), -1]:
+            is_open = row >= 0 and not is_closed[row]
+            of = inside.get(stretch.pieces.call[row], _OUTSIDE) if row >= 0 else _OUTSIDE
+            if run and (not is_open or of != together):
+                count = len({stretch.pieces.call[one] for one in run})
+                if count > 1:
+                    graphs += 1
+                    launches += count
+                    draft.set_segments(range(run[0], run[-1] + 1), cost_ns)
+                run = []
+            if is_open and of != _OUTSIDE:
+                together = of
+                run.append(row)
+    if not graphs:
+        return (f"no two launches in {name} stand together",)
+    steps = max(len(stretch.steps), 1)
+    before, after = (number(round(count / steps)) for count in (launches, graphs))
+    made = f"{before} launches a step become {after} graphs"
+    return (
+        f"{made}, {duration(cost_ns)} each ({source})",
+        "shapes must not change, and nothing in them may wait for the device",
+    )
+
+
+def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int, int]:
+    """Calls that issue what is played inside ranges of a name, each with which of those, -1 where unclear.
+
+    Of a name with `*` in it all that it matches; `*` alone is the whole step, of which the number is told.
+    """
+    own = stretch.operations
+    call = own["call"].to_numpy()
+    held = np.flatnonzero((call >= 0) & (stretch.graph.positions(own["op"].to_numpy()) >= 0))
+    call, inside = call[held], own["range"].to_numpy()[held]
+    if name == "*":
+        begun_ns = np.sort(stretch.steps["issue_start_ns"].to_numpy())
+        of = np.searchsorted(begun_ns, stretch.waits.calls.start_ns[call], side="right")
+        return dict(zip(call.tolist(), of.tolist(), strict=True))
+    tree = stretch.ranges
+    tree = tree[np.argsort(tree["range"].to_numpy(), kind="stable")]
+    wanted = re.compile(".*".join(map(re.escape, name.split("*"))))
+    named = [text for text in folded if wanted.fullmatch(text) or wanted.fullmatch(folded[text])]
+    is_named = tree["text"].is_in(named).fill_null(value=bool(wanted.fullmatch(""))).to_numpy()
+    found = farthest(tree["parent"].to_numpy(), is_named)
+    path = tree["path"].to_numpy()
+    by_path = np.append(_under(stretch, path[is_named])[path], False)[inside]
+    of = at_places(found, inside, -1)
+    is_held = (of >= 0) | by_path
+    return dict(zip(call[is_held].tolist(), of[is_held].tolist(), strict=True))
+
+
+def _under(stretch: Stretch, paths: Rows) -> Flags:
+    """Which paths of ranges are some or below them: what another thread does for a range stands there."""
+    number_of, parent = (stretch.paths[name].to_numpy() for name in ("path", "parent"))
+    found = flags(paths, int(number_of.max(initial=0)) + 1)
+    for row in np.argsort(number_of, kind="stable").tolist():
+        found[number_of[row]] |= parent[row] >= 0 and found[parent[row]]
+    return found
+
+
+def _cost(stretch: Stretch) -> tuple[int, str]:
+    """What the launch of a graph takes on the host, and where that is from."""
+    calls, own = stretch.waits.calls, np.asarray(stretch.pieces.call)
+    graphs, launches = (
+        np.unique(own[stretch.role == place(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
+    )
+    if graphs.size:
+        lengths_ns = calls.end_ns[graphs] - calls.start_ns[graphs]
+        return int(np.median(lengths_ns)), "median of the graph launches in this capture"
+    lengths_ns = calls.end_ns[launches] - calls.start_ns[launches]
+    return 2 * int(np.median(lengths_ns)) if launches.size else 0, "taken as two launches"

@@ -1,0 +1,386 @@
+"""The dependency graph of a replay window: what is simulated, and what-if questions change.
+
+Threads go from segment to segment, operations start when the last of what they wait for has ended,
+collectives end when the last participant has come, blocking calls return when what they wait for has ended.
+The time between a cause and its effect in the capture lies between them again. Simulated unchanged the graph
+gives the capture back; how far it does not is the error of the replay.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Flags, Places, Rows, are_among
+from wallscope.replay.segments import Pieces
+from wallscope.thresholds import REPLAY_CLOCKS_APART_NS
+from wallscope.trace.dependencies import Dependencies
+from wallscope.trace.intervals import AFTER_ALL, BEFORE_ALL, Times
+from wallscope.trace.streams import UNRESOLVED, Tail
+
+
+class Role(IntEnum):
+    """What a host segment waits for, apart from the segment before it."""
+
+    PLAIN = 0  # nothing
+    RELEASED = 1  # a segment of another thread instead of the one before it
+    BLOCKING = 2  # at its end the operations that a call waits for
+    RELEASING = 3  # at its end an idle device: the call frees memory
+
+
+@dataclass(frozen=True)
+class ReplayGraph:
+    """Host segments and device operations of a replay window, and what each waits for.
+
+    Arrays are int64 unless another type is given, times are in ns. Index spaces: a *segment* is a row of
+    `Pieces`, the start of a thread is counted on behind all segments; an *operation* is a position in `op`,
+    an operation outside the window is counted on behind all of them. A pair `x_ptr`, `x` lists for each
+    index its entries `x[x_ptr[i]:x_ptr[i + 1]]`.
+
+    Attributes:
+        event: int64[segments + operations]; segments, and operations counted on behind them, in the order
+            of the capture.
+        behind: of each segment: the segment, or start of a thread, that it follows.
+        role: int8, of each segment: its `Role`.
+        call: of each segment: the call that it lies in, -1 outside calls.
+        segment_ns: of each segment: its duration; what a blocking call waits for does not count where it
+            ends later.
+        gap_ns: of each segment: the time from the end of what it waits for to its end, by its role; 0 where
+            it is plain.
+        is_idle: bool, of each segment: what it waits for had ended before its call was entered.
+        awaited_ptr, awaited: the operations that each segment waits for at its end.
+        thread_start_ns: of each thread: its start.
+        op: of each operation: its number in the capture, in order of start.
+        ref: of each operation: the segment, or start of a thread, at whose end it is issued.
+        issuer: of each operation: the segment that issues it.
+        is_early: bool, of each operation: it starts before its call returns, and `ref` lies before `issuer`.
+        offset_ns: of each operation: from the end of `ref` to its issue.
+        latency_ns: of each operation: from its issue to its start.
+        operation_ns: of each operation: its duration; of a matched collective from when all have come.
+        producer_ptr, producer: the operations that each operation waits for.
+        lag_ns: of each of those: from its end to the start of what waits for it.
+        meeting: of each operation: its collective between ranks, -1 without.
+        member_ptr, member: the operations of each collective.
+        end_ns: of each operation, then of those outside the window: its end in the capture.
+        dependency_latency_ns: from the end of an operation to the start of what waits for it, as it mostly
+            is; 0 where none waited.
+    """
+
+    event: Rows
+    behind: Rows
+    role: npt.NDArray[np.int8]
+    call: Rows
+    segment_ns: Times
+    gap_ns: Times
+    is_idle: Flags
+    awaited_ptr: Rows
+    awaited: Rows
+    thread_start_ns: Times
+    op: Rows
+    ref: Rows
+    issuer: Rows
+    is_early: Flags
+    offset_ns: Times
+    latency_ns: Times
+    operation_ns: Times
+    producer_ptr: Rows
+    producer: Rows
+    lag_ns: Times
+    meeting: Rows
+    member_ptr: Rows
+    member: Rows
+    end_ns: Times
+    dependency_latency_ns: int
+
+    @cached_property
+    def position_of(self) -> Mapping[int, int]:
+        """The position of each operation by its number in the capture."""
+        return {op: position for position, op in enumerate(self.op.tolist())}
+
+    @cached_property
+    def _positions(self) -> Places:
+        return Places(self.op)
+
+    def positions(self, ops: Rows) -> Rows:
+        """Return the position of each operation by its number in the capture, -1 outside the window."""
+        return self._positions.of(ops)
+
+    def producers(self, op: int) -> list[int]:
+        """Return the operations that one waits for, of those in the window, by their numbers."""
+        position = self.position_of[op]
+        found = self.producer[self.producer_ptr[position] : self.producer_ptr[position + 1]]
+        producers: list[int] = self.op[found[found < self.op.size]].tolist()
+        return producers
+
+
+class _Issued(NamedTuple):
+    """Operations that a segment issues, in order of start, as `ReplayGraph` has them.
+
+    `offset_ns` reaches from the end of the issuer, of early ones from its start. `edge` (int64[edges, 2]) are
+    pairs: who waits, as a position in `op`, and the number of its producer; `lag_ns` is of each of those.
+    """
+
+    op: Rows
+    issuer: Rows
+    is_early: Flags
+    offset_ns: Times
+    start_ns: Times
+    end_ns: Times
+    latency_ns: Times
+    edge: npt.NDArray[np.int64]
+    lag_ns: Times
+
+
+class _Blocked(NamedTuple):
+    """Segments at whose end a call waits, and the operations that each waits for, by number, in a row."""
+
+    row: Rows
+    is_releasing: Flags
+    is_idle: Flags
+    return_ns: Times
+    awaited_count: Rows
+    op: Rows
+
+
+class _Collectives(NamedTuple):
+    """Collectives between ranks, as `ReplayGraph` has them, and the duration of each operation."""
+
+    meeting: Rows
+    member_ptr: Rows
+    member: Rows
+    operation_ns: Times
+
+
+def build_graph(
+    operations: pl.DataFrame,
+    waits: Dependencies,
+    pieces: Pieces,
+    releasing: Mapping[int, Tail],
+    partners: pl.DataFrame,
+) -> ReplayGraph:
+    """Return the graph of a window of one or several ranks.
+
+    Args:
+        operations: `OPERATIONS` of the ranks that were issued in the window.
+        waits: the dependencies of the capture.
+        pieces: the segments of the threads that issue to the ranks.
+        releasing: calls that free memory, which wait for an idle device, and the last work before each.
+        partners: operations of several ranks that are one collective (`PARTNERS`).
+    """
+    issued = _joined([_issued(own, waits, pieces) for own in operations.partition_by("rank_id")])
+    blocked, count = _blocked(waits, pieces, releasing), issued.op.size
+    positions = Places(issued.op)
+    found, outside = _with_outside(positions, np.concatenate((issued.edge[:, 1], blocked.op)), count)
+    producer, awaited = np.split(found, [len(issued.edge)])
+    before, segments = pieces.before, len(pieces.call)
+    behind, role, gap_ns = before.copy(), np.zeros(segments, np.int8), np.zeros(segments, np.int64)
+    role[blocked.row] = np.where(blocked.is_releasing, Role.RELEASING, Role.BLOCKING)
+    gap_ns[blocked.row] = np.where(blocked.is_idle & ~blocked.is_releasing, 0, blocked.return_ns)
+    for row, (other, since_ns) in pieces.released(operations["call"].to_numpy()).items():
+        behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
+    is_idle, awaited_count = np.zeros(segments, np.bool_), np.zeros(segments, np.int64)
+    is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count
+    start_ns, end_ns = np.array(pieces.start_ns, np.int64), np.array(pieces.end_ns, np.int64)
+    settled_ns = _settled_ns(pieces, blocked, awaited, issued.start_ns)
+    collectives = _collectives(partners, positions, issued)
+    return ReplayGraph(
+        event=np.lexsort(  # of equal ends first what began first, and operations behind segments
+            (
+                np.concatenate((start_ns, np.full(count, AFTER_ALL))),
+                np.concatenate((end_ns, np.full(count, AFTER_ALL))),
+                np.concatenate((settled_ns, issued.start_ns)),
+            )
+        ),
+        behind=behind,
+        role=role,
+        call=np.array(pieces.call, np.int64),
+        segment_ns=end_ns - start_ns,
+        gap_ns=gap_ns,
+        is_idle=is_idle,
+        awaited_ptr=pointers(awaited_count),
+        awaited=awaited,
+        thread_start_ns=start_ns[pieces.first],
+        op=issued.op,
+        ref=np.where(issued.is_early, before[issued.issuer], issued.issuer) if count else issued.issuer,
+        issuer=issued.issuer,
+        is_early=issued.is_early,
+        offset_ns=issued.offset_ns,
+        latency_ns=issued.latency_ns,
+        operation_ns=collectives.operation_ns,
+        producer_ptr=pointers(np.bincount(issued.edge[:, 0], minlength=count)),
+        producer=producer,
+        lag_ns=issued.lag_ns,
+        meeting=collectives.meeting,
+        member_ptr=collectives.member_ptr,
+        member=collectives.member,
+        end_ns=np.concatenate((issued.end_ns, waits.end_ns[outside])),
+        dependency_latency_ns=_typical_lags(operations, waits)[1],
+    )
+
+
+def pointers(count: Rows) -> Rows:
+    """Return where the entries of each index begin in a row of all, and where the last ones end.
+
+    >>> pointers(np.array([2, 0, 1])).tolist()
+    [0, 2, 2, 3]
+    """
+    found = np.zeros(count.size + 1, np.int64)
+    np.cumsum(count, out=found[1:])
+    return found
+
+
+def _issued(own: pl.DataFrame, waits: Dependencies, pieces: Pieces) -> _Issued:
+    """Return the operations of one rank that segments issue.
+
+    Latencies that were not critical are the typical critical ones, if those are less.
+    """
+    typical_latency_ns, typical_dependency_ns = _typical_lags(own, waits)
+    call = own["call"].to_numpy()
+    held = np.flatnonzero(call >= 0)
+    call, op = call[held], own["op"].to_numpy()[held].astype(np.int64)
+    start_ns, end_ns = own["start_ns"].to_numpy()[held], own["end_ns"].to_numpy()[held]
+    is_early = waits.calls.end_ns[call] > start_ns
+    issued_ns = np.where(is_early, waits.calls.start_ns[call], waits.calls.end_ns[call])
+    issuer = pieces.at(waits.calls.thread[call], issued_ns, is_early)
+    held = np.flatnonzero(issuer >= 0)
+    op, issuer, issued_ns, is_early = op[held], issuer[held], issued_ns[held], is_early[held]
+    start_ns, end_ns = start_ns[held], end_ns[held]
+    starts_ns, ends_ns = np.asarray(pieces.start_ns), np.asarray(pieces.end_ns)
+    is_early |= ends_ns[issuer] > start_ns  # it starts while the call around its own still lasts
+    edge = _edges(op, waits)
+    lag_ns = start_ns[edge[:, 0]] - waits.end_ns[edge[:, 1]]
+    latency_ns = start_ns - issued_ns
+    least_ns = latency_ns.copy()
+    np.minimum.at(least_ns, edge[:, 0], np.maximum(lag_ns, 0))
+    return _Issued(
+        op,
+        issuer,
+        is_early,
+        issued_ns - np.where(is_early, starts_ns[issuer], ends_ns[issuer]),
+        start_ns,
+        end_ns,
+        np.where(latency_ns > least_ns, np.minimum(latency_ns, typical_latency_ns), latency_ns),
+        edge,
+        np.where(lag_ns > least_ns[edge[:, 0]], np.minimum(lag_ns, typical_dependency_ns), lag_ns),
+    )
+
+
+def _edges(op: Rows, waits: Dependencies) -> npt.NDArray[np.int64]:
+    """Return who waits, as a position in `op`, and the number of its producer, in order of the first.
+
+    The operation before in the stream stands first.
+    """
+    before = waits.stream_before[op]
+    held = np.flatnonzero(before >= 0)
+    position, producer = waits.pairs(op)
+    is_more = np.flatnonzero((producer != UNRESOLVED) & (producer != before[position]))
+    pairs = (np.concatenate((held, position[is_more])), np.concatenate((before[held], producer[is_more])))
+    found: npt.NDArray[np.int64] = np.column_stack(pairs).astype(np.int64)
+    return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def _joined(parts: list[_Issued]) -> _Issued:
+    """Return the operations of several ranks in order of start."""
+    sizes = np.cumsum([0, *(part.op.size for part in parts)])
+    edges = [part.edge + np.array([offset, 0]) for part, offset in zip(parts, sizes, strict=False)]
+    if not parts:
+        none = np.empty(0, np.int64)
+        return _Issued(none, none, none > 0, none, none, none, none, none.reshape(0, 2), none)
+    moved = (part._replace(edge=edge) for part, edge in zip(parts, edges, strict=True))
+    whole = _Issued(*map(np.concatenate, zip(*moved, strict=True)))
+    order = np.lexsort((whole.op, whole.start_ns))
+    position = np.empty(order.size, np.int64)
+    position[order] = np.arange(order.size)
+    edge = np.column_stack([position[whole.edge[:, 0]], whole.edge[:, 1]])
+    in_order = np.argsort(edge[:, 0], kind="stable")
+    columns = (column[order] for column in whole[:-2])
+    return _Issued._make([*columns, edge[in_order], whole.lag_ns[in_order]])
+
+
+def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, int]:
+    """Return the median launch latency and dependency latency where they are critical, in ns.
+
+    Left out are the operations that wait for more than the one before them.
+    """
+    op, call = operations["op"].to_numpy(), operations["call"].to_numpy()
+    start_ns, before = operations["start_ns"].to_numpy(), waits.stream_before[op]
+    done_ns = np.where(before >= 0, waits.end_ns[before], BEFORE_ALL)
+    issued_ns = waits.calls.end_ns[call]
+    alone = ~waits.is_waiting(op)
+    by_issue, by_producer = alone & (issued_ns > done_ns), alone & (done_ns >= issued_ns) & (before >= 0)
+
+    def middle(lag_ns: Times) -> int:
+        held = lag_ns[lag_ns >= 0]
+        return int(np.median(held)) if held.size else 0
+
+    return middle((start_ns - issued_ns)[by_issue]), middle((start_ns - done_ns)[by_producer])
+
+
+def _blocked(waits: Dependencies, pieces: Pieces, releasing: Mapping[int, Tail]) -> _Blocked:
+    """Return the segments at the end of calls that block or free memory."""
+    call = np.asarray(pieces.call)
+    chosen = np.concatenate((waits.blocking, np.fromiter(releasing, np.int64, len(releasing))))
+    rows = np.flatnonzero((call >= 0) & are_among(call, chosen))
+    rows = rows[waits.calls.end_ns[call[rows]] == np.asarray(pieces.end_ns)[rows]]
+    found, awaited = [], []
+    for one, end_ns in zip(call[rows].tolist(), np.asarray(pieces.end_ns)[rows].tolist(), strict=True):
+        is_releasing = one in releasing
+        ops = [op for op in (releasing[one] if is_releasing else waits.awaited_by(one)) if op != UNRESOLVED]
+        done_ns = max((waits.end_ns[op] for op in ops), default=BEFORE_ALL)
+        entered_ns = int(waits.calls.start_ns[one])
+        return_ns = end_ns - (max(done_ns, entered_ns) if is_releasing else done_ns)
+        own = [] if is_releasing and done_ns > end_ns else ops  # this one did not wait
+        found.append((is_releasing, done_ns <= entered_ns, return_ns, len(own)))
+        awaited += own
+    releases, idle, return_ns, count = np.array(found, np.int64).reshape(-1, 4).T
+    return _Blocked(rows, releases > 0, idle > 0, return_ns, count, np.array(awaited, np.int64))
+
+
+def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]:
+    """Return the positions of operations, those outside the window behind all, and which those are."""
+    position = positions.of(ops)
+    is_outside = position < 0
+    outside, row = np.unique(ops[is_outside], return_inverse=True)
+    position[is_outside] = count + row
+    return position, outside
+
+
+def _settled_ns(pieces: Pieces, blocked: _Blocked, awaited: Rows, begun_ns: Times) -> Times:
+    """Return when each segment ends, but not before what it waits for begins: clocks differ by a bit."""
+    settled_ns = np.array(pieces.end_ns, np.int64)
+    last_ns = np.full(settled_ns.size, BEFORE_ALL)
+    np.maximum.at(
+        last_ns,
+        blocked.row.repeat(blocked.awaited_count),
+        np.append(begun_ns, BEFORE_ALL)[np.minimum(awaited, begun_ns.size)],
+    )
+    moved = np.flatnonzero((last_ns >= settled_ns) & (last_ns <= settled_ns + REPLAY_CLOCKS_APART_NS))
+    settled_ns[moved] = last_ns[moved] + 1
+    for thread in np.unique(np.asarray(pieces.thread)[moved]).tolist():
+        rows = pieces.rows_of[thread]
+        own_ns = settled_ns[rows.start : rows.stop]
+        np.maximum.accumulate(own_ns, out=own_ns)
+    return settled_ns
+
+
+def _collectives(partners: pl.DataFrame, positions: Places, issued: _Issued) -> _Collectives:
+    """Return the collectives of which all participants are in the window."""
+    meeting, operation_ns = np.full(issued.op.size, -1, np.int64), issued.end_ns - issued.start_ns
+    position, collective = positions.of(partners["op"].to_numpy()), partners["collective"].to_numpy()
+    collective, number = np.unique(collective, return_inverse=True)
+    is_whole = np.ones(collective.size, np.bool_)
+    is_whole[number[position < 0]] = False
+    order = np.argsort(number, kind="stable")
+    member = position[order[is_whole[number[order]]]]
+    size = np.bincount(number, minlength=collective.size)[is_whole]
+    member_ptr = pointers(size)
+    if size.size:
+        come_ns = np.maximum.reduceat(issued.start_ns[member], member_ptr[:-1])
+        operation_ns[member] = issued.end_ns[member] - come_ns.repeat(size)
+        meeting[member] = np.arange(size.size).repeat(size)
+    return _Collectives(meeting, member_ptr, member, operation_ns)

@@ -1,0 +1,365 @@
+"""Replay windows of ranks: which of them together, which steps, and what their threads were in."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import polars as pl
+
+from wallscope.attribution.attribute import Evidence
+from wallscope.attribution.host_causes import Drained, told_on_threads
+from wallscope.columns import Codes, Rows, are_among, filled, numbered, texts_of
+from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.frames import ROLE, STEPS
+from wallscope.model.kinds import CallRole, LinkKind
+from wallscope.replay.graph import build_graph
+from wallscope.replay.segments import Pieces
+from wallscope.replay.window import ReplayWindow, Stretch
+from wallscope.trace.dependencies import Dependencies
+from wallscope.trace.intervals import Spans, Times, numbers
+from wallscope.trace.kernel_classes import computes
+from wallscope.trace.names import turns
+from wallscope.trace.ranges import RangeTree
+from wallscope.trace.streams import Tail
+from wallscope.trace.thread_timeline import Activities
+
+NO_ISSUER = "no call is in the export that issued the operations of its steps"
+_PLAYED = pl.Schema(
+    {
+        **STEPS,
+        "typical": pl.Boolean(),
+        "checked": pl.Boolean(),
+        "first": pl.Int64(),
+        "behind": pl.Int64(),
+    }
+)
+_RELEASES = r"^cuda(Free|FreeArray|FreeHost|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)(_v2)?$"
+_OTHER_CALL = "host/other-call"
+_OF_ROLE = {
+    CallRole.LAUNCH: "host/launch-call",
+    CallRole.GRAPH: "host/launch-call",
+    CallRole.ALLOC: "memory/allocator",
+    CallRole.SYNC: "host/synchronisation",
+}
+_INSIDE, _OUTSIDE = map(list(LinkKind).index, (LinkKind.OTHER_CALL, LinkKind.OUTSIDE_CALLS))
+
+
+@dataclass(frozen=True, slots=True)
+class RankWindows:
+    """A rank with its operations (`CLASSIFIED`), its windows (`STEPS`, in order), and typical ones."""
+
+    rank_id: int
+    operations: pl.DataFrame
+    windows: pl.DataFrame
+    typical: pl.DataFrame
+
+
+def connected(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list[RankWindows]]:
+    """Ranks that communicate with each other, perhaps through others."""
+    op, collective = partners["op"].to_numpy(), partners["collective"].to_numpy()
+    rank_of, groups = np.zeros(op.size, np.int64), np.arange(len(ranks))
+    for place, rank in enumerate(ranks):
+        rank_of[are_among(op, rank.operations["op"].to_numpy())] = place
+    while True:
+        first = np.full(int(collective.max(initial=0)) + 1, len(ranks))
+        np.minimum.at(first, collective, groups[rank_of])
+        joined = groups.copy()
+        np.minimum.at(joined, rank_of, first[collective])
+        if np.array_equal(joined, groups):
+            break
+        groups = joined
+    return [
+        [ranks[place] for place in np.flatnonzero(groups == one).tolist()]
+        for one in np.unique(groups).tolist()
+    ]
+
+
+def neighbouring(rank: RankWindows, most: int) -> pl.DataFrame:
+    """Neighbouring windows that are played quickly: all typical ones, or from the most ordinary one on.
+
+    One more stands before the first of them: what the host does ahead of it is played too.
+    """
+    windows, typical, operations = rank.windows, rank.typical, rank.operations
+    steps = windows["step"].to_list()
+    bounds = np.append(windows["start_ns"].to_numpy(), windows["end_ns"][-1])
+    held = np.searchsorted(operations["start_ns"].to_numpy(), bounds)
+    first, last = steps.index(typical["step"][0]), steps.index(typical["step"][-1])
+    if held[last + 1] - held[max(first - 1, 0)] > most:
+        length_ns = (typical["end_ns"] - typical["start_ns"]).to_numpy()
+        first = steps.index(typical["step"][int(np.abs(length_ns - length_ns.mean()).argmin())])
+    before = max(first - 1, 0)
+    quick = int(np.searchsorted(held[before:] - held[before], most, side="right")) - 1 + before
+    return windows[before : max(min(last + 1, quick), first + 1)]
+
+
+def held_between(rank: RankWindows, begin_ns: int, end_ns: int) -> pl.DataFrame:
+    """The windows of a rank whose middle lies in a stretch of time, both ends included."""
+    starts_ns, ends_ns = rank.windows["start_ns"].to_numpy(), rank.windows["end_ns"].to_numpy()
+    middle_ns = starts_ns + (ends_ns - starts_ns) // 2
+    return rank.windows[np.flatnonzero((middle_ns >= begin_ns) & (middle_ns <= end_ns))]
+
+
+def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
+    evidence: Evidence,
+    ranks: Sequence[RankWindows],
+    partners: pl.DataFrame,
+    range_tree: RangeTree,
+    kernel_names: pl.DataFrame,
+    place: int,
+    most: int,
+) -> Stretch:
+    """The steps of one of the ranks, by its place; `partners` (`PARTNERS`) are collectives between ranks.
+
+    Neighbouring steps from the first typical one on, as many as hold at most so many operations, but one at
+    least; one more stands before.
+
+    Raises:
+        NothingToAnalyzeError: nothing is known of the calls that issued them.
+    """
+    shown = ranks[place]
+    together = next(group for group in connected(ranks, partners) if shown in group)
+    chosen = neighbouring(shown, most // len(together))
+    window = replay_window(evidence, together, partners, *_issued(chosen, together))
+    if not (window.operations["call"].to_numpy() >= 0).any():
+        raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
+    known = {one.name: getattr(window, one.name) for one in fields(window)}
+    return Stretch(
+        **known | {"operations": _described(window.operations, evidence, range_tree, kernel_names)},
+        steps=_steps(chosen, shown, window),
+        ranges=range_tree.tree,
+        paths=range_tree.paths,
+        rank_id=shown.rank_id,
+    )
+
+
+def _issued(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
+    """The host's time for some windows, and for those of other ranks at the same time of the devices."""
+    begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
+    held = [chosen, *(held_between(rank, begin_ns, end_ns) for rank in together)]
+    return (
+        min(int(one["issue_start_ns"].to_numpy().min()) for one in held if len(one)),
+        max(int(one["issue_end_ns"].to_numpy().max()) for one in held if len(one)),
+    )
+
+
+def held_operations(rank: RankWindows, most: int) -> int:
+    """How many operations of a rank are played where there should be at most so many."""
+    chosen = neighbouring(rank, most)
+    starts_ns = rank.operations["start_ns"].to_numpy()
+    begin, end = np.searchsorted(starts_ns, (chosen["start_ns"][0], chosen["end_ns"][-1]))
+    return int(end - begin)
+
+
+def waiting_most(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
+    """The place of the rank that computes for the smallest share of its typical step, the first of equals.
+
+    `unmarked` places count only where there are no others.
+    """
+
+    def computed_share(place: int) -> float:
+        typical = ranks[place].typical
+        whole_ns = (typical["end_ns"] - typical["start_ns"]).to_numpy().sum()
+        return float(typical["compute_ns"].to_numpy().sum() / max(int(whole_ns), 1))
+
+    marked = [place for place in range(len(ranks)) if place not in unmarked]
+    return min(marked or range(len(ranks)), key=computed_share)
+
+
+def _described(
+    own: pl.DataFrame, evidence: Evidence, range_tree: RangeTree, kernel_names: pl.DataFrame
+) -> pl.DataFrame:
+    """The operations with their causes, their names, and the range and path of each."""
+    op = own["op"].to_numpy()
+    inside = evidence.projected["range"].to_numpy()[op]
+    of_path = pl.Series("path", range_tree.path_of_range[inside])
+    return own.hstack(
+        [
+            evidence.causes.before[op].alias("before"),
+            pl.Series("range", inside, pl.Int32),
+            of_path.set(of_path < 0, None).cast(range_tree.tree.schema["path"]),
+        ]
+    ).join(kernel_names, on="name", how="left", maintain_order="left")
+
+
+def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl.DataFrame:
+    """The windows whose both ends are played."""
+    bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
+    edges = beginning(window.operations, shown.rank_id, bounds_ns.ravel())
+    edges = np.where(window.graph.positions(edges) >= 0, edges, -1).reshape(-1, 2)
+    typical = pl.Series(np.isin(chosen["step"].to_numpy(), shown.typical["step"].to_numpy()))
+    checked = chosen["steady"] if shown.windows["steady"].any() else typical
+    told = chosen.hstack(
+        [typical.alias("typical"), checked.alias("checked"), *map(pl.Series, ("first", "behind"), edges.T)]
+    )
+    return told[_PLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
+
+
+def replay_window(
+    evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame, begin_ns: int, until_ns: int
+) -> ReplayWindow:
+    """Return what ranks issued in a time of the host, both ends included, ready to be simulated together.
+
+    `partners` (`PARTNERS`) are the collectives between them.
+    """
+    waits = evidence.waits
+    own = _issued_between(ranks, waits, begin_ns, until_ns)
+    drained = [evidence.drained[rank.rank_id] for rank in ranks]
+    pieces, causes = _pieces_between(evidence, _issuing(own, drained, waits), begin_ns, until_ns)
+    given_back = _releasing(evidence, np.asarray(pieces.call))
+    return ReplayWindow(
+        graph=build_graph(own, waits, pieces, given_back, partners),
+        waits=waits,
+        pieces=pieces,
+        causes=causes,
+        operations=own.hstack([evidence.causes.cause[own["op"].to_numpy()].alias("cause")]),
+        call_name=evidence.names_of_calls,
+        call_role=evidence.calls["role"],
+        releasing=given_back,
+    )
+
+
+def _issued_between(
+    ranks: Sequence[RankWindows], waits: Dependencies, begin_ns: int, until_ns: int
+) -> pl.DataFrame:
+    """The operations of ranks (`CLASSIFIED`) that were issued in a stretch of time, both ends included."""
+    found = []
+    for rank in ranks:
+        issued_ns = waits.calls.start_ns[rank.operations["call"].to_numpy()]
+        found.append(rank.operations[np.flatnonzero((issued_ns >= begin_ns) & (issued_ns <= until_ns))])
+    return pl.concat(found)
+
+
+def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
+    """The first operation of a rank that computes from each moment on; -1 where none starts just then."""
+    is_own = operations["rank_id"].to_numpy() == rank_id
+    own = np.flatnonzero(is_own & computes(filled(operations["class"])))
+    starts_ns = operations["start_ns"].to_numpy()[own]
+    place = np.searchsorted(starts_ns, at_ns)
+    is_there = np.append(starts_ns, at_ns.max(initial=0) + 1)[place] == at_ns
+    return np.where(is_there, np.append(operations["op"].to_numpy()[own], 0)[place].astype(np.int64), -1)
+
+
+def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
+    """Calls that wait for an idle device to give memory back, among some, and the last work before each."""
+    waits, names = evidence.waits, evidence.names_of_calls
+    releases = [bool(re.search(_RELEASES, name)) for name in texts_of(names).to_list()]
+    made = call[call >= 0]
+    is_one = np.array(releases, np.bool_)[names.to_physical().to_numpy()[made]]
+    calls = np.unique(made[is_one])
+    process, group = np.unique(
+        evidence.activity.process.to_numpy()[waits.calls.thread[calls]], return_inverse=True
+    )
+    tails = waits.order.tails(
+        list(map(waits.order.process, process.tolist())), group, waits.calls.start_ns[calls]
+    )
+    return {one: tails.of(row) for row, one in enumerate(calls.tolist())}
+
+
+def _issuing(
+    operations: pl.DataFrame, drained: Sequence[Drained], waits: Dependencies
+) -> list[tuple[Drained, list[int]]]:
+    """The threads that issue operations, each with the first rank that it issues to."""
+    taken: set[int] = set()
+    found = []
+    rank_id, thread = operations["rank_id"].to_numpy(), waits.calls.thread[operations["call"].to_numpy()]
+    for own in drained:
+        times = np.bincount(thread[rank_id == own.rank_id] + 1)[1:]
+        threads = set(np.flatnonzero(times).tolist()) - taken
+        taken |= threads
+        found.append((own, sorted(threads)))
+    return found
+
+
+def _pieces_between(
+    evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
+) -> tuple[Pieces, pl.Series]:
+    """What threads were in during a stretch, and the cause of each piece, as an enumeration."""
+    roles = evidence.calls["role"].to_physical().to_numpy()
+    of_ranks = [_of_rank(evidence, roles, own, begin_ns, until_ns) for own in threads_of]
+    names = sorted({name for of_rank in of_ranks for name in of_rank.names})
+    number = {name: place for place, name in enumerate(names)}
+    codes = [np.array([number[name] for name in one.names], np.uint32)[one.cause] for one in of_ranks]
+    causes = pl.Series("cause", names, pl.Enum(names))[np.concatenate(codes)]
+    columns = (np.concatenate([getattr(one, name) for one in of_ranks]) for name in _COLUMNS)
+    process = dict(enumerate(evidence.activity.process.to_list()))
+    return Pieces(process, *map(numbers, columns)), causes
+
+
+@dataclass(frozen=True, slots=True)
+class _RankPieces:
+    """Pieces of the threads of a rank, as `Pieces` has them; causes are places in `names`."""
+
+    thread: Rows
+    start_ns: Times
+    end_ns: Times
+    call: Rows
+    cause: Rows
+    names: list[str]
+
+
+_COLUMNS = ("thread", "start_ns", "end_ns", "call")
+
+
+def _of_rank(
+    evidence: Evidence,
+    roles: Codes,
+    threads_of: tuple[Drained, list[int]],
+    begin_ns: int,
+    until_ns: int,
+) -> _RankPieces:
+    """The pieces of the threads of a rank; neighbours outside calls that have one cause are one.
+
+    `roles` are those of calls, as numbers.
+    """
+    drained, threads = threads_of
+    moments = evidence.activity.moments(threads, drained.threads, (begin_ns, until_ns))
+    of_threads = [
+        _of_thread(evidence.waits.activities, thread, moments[thread], (begin_ns, until_ns))
+        for thread in threads
+    ]
+    none = (np.empty(0, np.int64),) * len(_COLUMNS[1:])
+    start_ns, end_ns, call = map(np.concatenate, zip(none, *of_threads, strict=True))
+    thread = np.repeat(np.array(threads, np.int64), [own[0].size for own in of_threads])
+    kind = np.where(call < 0, _OUTSIDE, _INSIDE)
+    _, cause, texts = told_on_threads(thread, start_ns, kind, evidence.activity, drained)
+    cause, names = _causes(cause, texts, roles, call)
+    first = np.flatnonzero(turns(thread, call, cause))
+    last = np.append(first[1:], call.size)[: first.size] - 1
+    return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
+
+
+def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
+    """The cause of each piece, as told or else (-1) by the role of its call, as a place in a list."""
+    of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
+    number, names = numbered([*texts, *of_role])
+    cause, untold = told.copy(), np.flatnonzero(told < 0)
+    cause[untold] = len(texts) + roles[call[untold]].astype(np.int64)
+    return number[cause], names
+
+
+def _of_thread(
+    activities: Activities, thread: int, moments: Times, span_ns: tuple[int, int]
+) -> tuple[Times, Times, Rows]:
+    """Start, end and call (-1 outside calls) of pieces of a thread: the time outside is cut at moments."""
+    own, (begin_ns, until_ns) = activities.of(thread), span_ns
+    starts, ends = activities.start_ns[own], activities.end_ns[own]
+    held = slice(
+        int(np.searchsorted(ends, begin_ns, side="right")),
+        int(np.searchsorted(starts, until_ns, side="right")),
+    )
+    inside_ns, left_ns = np.maximum(starts[held], begin_ns), ends[held]
+    before = Spans(np.concatenate(([begin_ns], left_ns))[:-1], inside_ns)
+    is_between = before.end_ns > before.start_ns
+    start_ns, end_ns = before.start_ns[is_between], before.end_ns[is_between]
+    cuts = moments[np.searchsorted(moments, begin_ns, "right") : np.searchsorted(moments, until_ns, "right")]
+    row = np.searchsorted(start_ns, cuts, side="left") - 1  # the one that begins before
+    cuts = cuts[(row >= 0) & (cuts < np.append(end_ns, 0)[row])]
+    starts_ns = np.concatenate((start_ns, cuts, inside_ns))
+    order = np.argsort(starts_ns, kind="stable")  # three that are in order
+    outside = np.full(start_ns.size + cuts.size, -1)
+    return (
+        starts_ns[order],
+        np.sort(np.concatenate((end_ns, cuts, left_ns))),
+        np.concatenate((outside, activities.call[own][held]))[order],
+    )

@@ -1,0 +1,1 @@
+"""What the slices of each rank add up to: sums, verdict and findings."""

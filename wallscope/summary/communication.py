@@ -1,0 +1,325 @@
+"""Communication of a rank: how long it ran, how much of that nothing hid, by operation and axis.
+
+The token dispatcher of a mixture of experts: what packs, waits, moves and unpacks tokens.
+
+What is called the time of dispatch and combine is mostly not that of the network; the parts are told
+apart by class, category and kernel name.
+
+The price of overlap: how much slower compute kernels run while communication runs beside them.
+
+Communication takes multiprocessors, memory bandwidth and power from what it hides behind.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.attribution.totals import CATEGORIES, TypicalWork, mean_of
+from wallscope.columns import Rows, at_places, beside, filled, place, places, rows_of
+from wallscope.grouping import grouped, groups
+from wallscope.model.communication import Communication, CommunicationOperation, DispatcherWork, OverlapTax
+from wallscope.model.frames import AXES, COLLECTIVES, KERNELS, NAMES
+from wallscope.model.kinds import (
+    LINK_KINDS,
+    Axis,
+    Backend,
+    Collective,
+    ComputeCategory,
+    LinkKind,
+    OperationClass,
+    OperationKind,
+)
+from wallscope.text_memo import TextMemo
+from wallscope.thresholds import (
+    BESIDE_SHARE,
+    FEWEST_BESIDE_COUNT,
+    LIKE_KERNELS_RATIO,
+    LONG_KERNELS_SHARE,
+    SHORT_KERNELS_SHARE,
+)
+from wallscope.trace.intervals import Spans, Times, common, covered_ns, ordered, union
+from wallscope.trace.kernel_classes import COMPUTING
+
+_MOST_EVIDENCE = 3
+_UNKNOWN = np.iinfo(np.int64).min
+_COLLECTIVES, _AXES, _BACKENDS = tuple(Collective), tuple(Axis), tuple(Backend)
+_OF_CATEGORY = np.array(
+    [_COLLECTIVES.index(Collective(each)) if each in _COLLECTIVES else -1 for each in CATEGORIES]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What is known beside the operations: `AXES`, `COLLECTIVES`, launch shapes (`KERNELS`), kernel names."""
+
+    axes: pl.DataFrame
+    collectives: pl.DataFrame
+    kernels: pl.DataFrame
+    names: pl.DataFrame
+
+
+_NOTHING = Traffic(*(schema.to_frame() for schema in (AXES, COLLECTIVES, KERNELS, NAMES)))
+
+
+def communication(work: TypicalWork, all_exposed_ns: int, traffic: Traffic = _NOTHING) -> Communication:
+    """Volume and exposure of the communication in the typical step of one rank.
+
+    `all_exposed_ns` is the exposed part of its budget.
+
+    Exposed means: neither compute nor an opaque graph ran. Operations that overlap each other are
+    each shown with all their exposed time, so the list may add up to more than the total. Bus bandwidth
+    is as NCCL's tests define it, over all operations that begin in the steps: what a rank's link has to
+    carry by the duration of the operation on this rank. One rank can't tell waiting for its peers from
+    moving bytes, so it is a lower bound. It is unknown where that of any operation is.
+    """
+    own = _own(work, traffic)
+    computed = common(union(work.columns.spans(work.rows_of(*COMPUTING))), work.steps)
+
+    def spent_ns(rows: Rows) -> tuple[int, int]:
+        """How long any of the rows ran inside the steps, and how long of that nothing computed."""
+        running = union(work.columns.spans(rows))
+        ran_ns = work.all_covered_ns(running)
+        return ran_ns, ran_ns - int(covered_ns(computed, running).sum())
+
+    ran_ns, exposed_ns = spent_ns(own.rows)
+    hidden_ns = ran_ns - exposed_ns
+    return Communication(
+        union_ns=all_exposed_ns + work.mean(hidden_ns),
+        exposed_ns=all_exposed_ns,
+        blocking_ns=None,
+        hidden_share=hidden_ns / ran_ns if ran_ns else None,
+        operations=tuple(
+            sorted(
+                (_operation(work, one, work.mean(spent_ns(one.rows)[1])) for one in own.alike()),
+                key=lambda entry: (
+                    -entry.exposed_ns,
+                    -entry.work_ns,
+                    entry.operation,
+                    entry.axis,
+                    entry.backend,
+                ),
+            )
+        ),
+        overlap_tax=overlap_tax(work, traffic.kernels),
+        dispatcher=dispatcher(work, traffic.axes, traffic.names),
+    )
+
+
+def blocking_ns(slices: pl.DataFrame, communicating: pl.Series, step_count: int) -> int:
+    """Communication on the binding chains, in ns of a step: the lower bound beside what is exposed.
+
+    `slices` (`SLICES`) are those of the steps, `communicating` the numbers of communication operations.
+    """
+    rows = np.flatnonzero(filled(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION))
+    on_chain = rows[places(slices["op"].to_numpy()[rows], communicating.to_numpy()) >= 0]
+    total_ns = int((slices["end_ns"].to_numpy()[on_chain] - slices["start_ns"].to_numpy()[on_chain]).sum())
+    return mean_of(total_ns, step_count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """Communication operations by row: what each does, axis and backend as places, and what NCCL counts."""
+
+    rows: Rows
+    does: Rows
+    axis: Rows
+    backend: Rows
+    bytes: Rows
+    bus_bytes: Rows
+    evidence: npt.NDArray[np.object_]
+
+    def alike(self) -> Iterator["_Own"]:
+        """Those of one operation, axis and backend together."""
+        key = (self.does * len(_AXES) + self.axis) * len(_BACKENDS) + self.backend
+        for _, own in grouped(key):
+            yield _Own(
+                rows=self.rows[own],
+                does=self.does[own],
+                axis=self.axis[own],
+                backend=self.backend[own],
+                bytes=self.bytes[own],
+                bus_bytes=self.bus_bytes[own],
+                evidence=self.evidence[own],
+            )
+
+
+def _own(work: TypicalWork, traffic: Traffic) -> _Own:
+    """Operations with their axis, evidence, and what NCCL counts; copies between devices count themselves."""
+    rows, columns = work.rows_of(OperationClass.COMMUNICATION), work.columns
+    told, counted = (
+        places(columns.op[rows], frame["op"].to_numpy()) for frame in (traffic.axes, traffic.collectives)
+    )
+    does, axis = (at_places(filled(traffic.axes[name]), told, -1) for name in ("operation", "axis"))
+    backend = filled(work.operations["backend"][rows])
+    size = filled(work.operations["bytes"][rows], _UNKNOWN)
+    counted_bytes, bus_bytes = (
+        at_places(filled(traffic.collectives[column], _UNKNOWN), counted, _UNKNOWN)
+        for column in ("bytes", "bus_bytes")
+    )
+    evidence = np.full(rows.size, None, object)
+    evidence[told >= 0] = traffic.axes["evidence"][told[told >= 0]].to_list()
+    return _Own(
+        rows=rows,
+        does=np.where(does < 0, _OF_CATEGORY[columns.category[rows]], does),
+        axis=np.where(axis < 0, _AXES.index(Axis.UNKNOWN), axis),
+        backend=backend,
+        bytes=np.where(size == _UNKNOWN, counted_bytes, size),
+        bus_bytes=np.where(backend == _BACKENDS.index(Backend.PEER_COPY), size, bus_bytes),
+        evidence=evidence,
+    )
+
+
+def _operation(work: TypicalWork, own: _Own, exposed_ns: int) -> CommunicationOperation:
+    columns, begun = work.columns, work.columns.begins[own.rows]
+    rows, size, bus_bytes = own.rows[begun], own.bytes[begun], own.bus_bytes[begun]
+    duration_ns = int((columns.end_ns[rows] - columns.start_ns[rows]).sum())
+    is_counted = duration_ns and not (bus_bytes == _UNKNOWN).any()
+    evidence = Counter(text for text in own.evidence.tolist() if text is not None)
+    return CommunicationOperation(
+        operation=_COLLECTIVES[own.does[0]],
+        axis=_AXES[own.axis[0]],
+        backend=_BACKENDS[own.backend[0]],
+        count=work.mean(rows.size),
+        work_ns=work.mean(work.total_ns(own.rows)),
+        exposed_ns=exposed_ns,
+        bytes=None if (size == _UNKNOWN).any() else work.mean(int(size.sum())),
+        bus_bandwidth_bytes_per_s=int(bus_bytes.sum()) / duration_ns * 1_000_000_000 if is_counted else None,
+        evidence=tuple(sorted(evidence, key=lambda text: (-evidence[text], text))[:_MOST_EVIDENCE]),
+    )
+
+
+_PACKING, _UNPACKING, _ROUTING = range(3)
+_LOCAL, _SYNCHRONISE = map(CATEGORIES.index, (ComputeCategory.DISPATCHER_LOCAL, Collective.SYNCHRONISE))
+_UNPACKS = r"(?i)unpermute|unpad|reduce_epilogue|moe_(sum|finalize|recover)|finalize\w*Rout"
+_PACKS = (
+    r"(?i)permute_(kernel|with_mask|rows|bwd)|^_?permute\b|moe_permute|sort_chunks|moe_(sort|expand)|row_id_map"
+    r"|chunk_sort_map|pad_tokens|copy_epilogue|count_and_sort_expert|expand\w*Rows|prob_kernel|to_dense_prob"
+    r"|to_sparse_prob"
+)
+
+
+def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+    """What a kernel of the dispatcher does, by its name."""
+    packs, unpacks = (texts.str.contains(pattern).to_numpy() for pattern in (_PACKS, _UNPACKS))
+    return np.where(unpacks, _UNPACKING, np.where(packs, _PACKING, _ROUTING))
+
+
+_TOLD = TextMemo(_asked)
+
+
+def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:
+    """Work of the dispatcher in the typical step of one rank; `None` where no experts communicate.
+
+    `axes` follow `AXES`, `names` are those of kernels. Permutations back to the order of tokens unpack,
+    also in the backward pass of packing, whose kernels bear the same names; kernels of the dispatcher that
+    neither pack nor unpack route: scores, counts, layouts.
+    """
+    columns = work.columns
+    expert, _ = rows_of(columns.op, axes["op"].to_numpy()[filled(axes["axis"]) == place(Axis.EP)])
+    if expert.size == 0:
+        return None
+    computing = work.rows_of(OperationClass.COMPUTE)
+    local = computing[columns.category[computing] == _LOCAL]
+    does = _TOLD.of(names["text"].to_list())[columns.name[local]]
+    waits = columns.category[expert] == _SYNCHRONISE
+
+    def work_ns(rows: Rows) -> int:
+        return work.mean(work.total_ns(rows))
+
+    return DispatcherWork(
+        pack_ns=work_ns(local[does == _PACKING]),
+        synchronise_ns=work_ns(expert[waits]),
+        transport_ns=work_ns(expert[~waits]),
+        unpack_ns=work_ns(local[does == _UNPACKING]),
+        routing_ns=work_ns(local[does == _ROUTING]),
+    )
+
+
+_SHAPE = ("blocks", "threads", "registers", "shared_bytes")
+
+
+def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
+    """Medians of the same kernel and launch shape, beside communication and alone, in the typical steps.
+
+    `kernels` follow `KERNELS`, in order. Beside means that communication covers at least half of the kernel,
+    alone that it covers nothing of it; what lies between counts for neither. Shapes with fewer than five
+    kernels on either side are left out, and so are those whose kernels vary much where they ran alone
+    (90th percentile over 1.5 times the 10th): persistent kernels bear one name and grid for problems of
+    all sizes. `None` where none remains. Each shape weighs as much as its kernels beside communication
+    would have taken alone.
+    """
+    own = work.operations
+    starts_ns, ends_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+    moves = work.rows_of(OperationClass.COMMUNICATION)
+    compute = work.rows_of(OperationClass.COMPUTE)
+    is_kernel = filled(own["kind"])[compute] == place(OperationKind.KERNEL)
+    compute = compute[is_kernel & work.columns.begins[compute]]
+    spans = Spans(starts_ns[compute], ends_ns[compute])
+    length_ns = spans.end_ns - spans.start_ns
+    covered = covered_ns(union(ordered(starts_ns[moves], ends_ns[moves])), spans)
+    is_alone = covered == 0
+    is_beside = ~is_alone & (covered >= BESIDE_SHARE * length_ns)
+    if np.count_nonzero(is_beside) < FEWEST_BESIDE_COUNT:
+        return None
+    shape = _shapes(work.columns.op[compute], work.columns.name[compute], kernels)
+    shapes = int(shape.max()) + 1
+    alone, beside = (_Side.of(shape[held], length_ns[held], shapes) for held in (is_alone, is_beside))
+    often = np.flatnonzero((alone.count >= FEWEST_BESIDE_COUNT) & (beside.count >= FEWEST_BESIDE_COUNT))
+    middle_ns = alone.middle_ns(often)
+    short_ns, long_ns = (
+        alone.nearest_ns(often, share) for share in (SHORT_KERNELS_SHARE, LONG_KERNELS_SHARE)
+    )
+    are_alike = long_ns <= LIKE_KERNELS_RATIO * short_ns
+    held = are_alike & (middle_ns > 0)
+    if not held.any():
+        return None
+    told = often[held]
+    beside_ns = float((beside.count[told] * beside.middle_ns(told)).sum())
+    alone_ns = float((beside.count[told] * middle_ns[held]).sum())
+    return OverlapTax(
+        ratio=beside_ns / alone_ns,
+        slowed_ns=work.mean(round(beside_ns - alone_ns)),
+        kernels=int(beside.count[told].sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Lengths of kernels in order, shape by shape: where each shape begins, and how many it has."""
+
+    begin: Rows
+    count: Rows
+    length_ns: Times
+
+    @classmethod
+    def of(cls, shape: Rows, length_ns: Times, shapes: int) -> "_Side":
+        """The kernels of each shape; there are `shapes` of them."""
+        count = np.bincount(shape, minlength=shapes)
+        in_order = np.argsort(length_ns)
+        narrow = shape[in_order].astype(np.min_scalar_type(shapes))  # sixteen bits sort in no time
+        in_order = in_order[np.argsort(narrow, kind="stable")]
+        return cls(np.cumsum(count) - count, count, length_ns[in_order])
+
+    def middle_ns(self, shape: Rows) -> npt.NDArray[np.float64]:
+        """The median of shapes that there are."""
+        begin, last = self.begin[shape], self.count[shape] - 1
+        low_ns, high_ns = self.length_ns[begin + last // 2], self.length_ns[begin + (last + 1) // 2]
+        middle_ns: npt.NDArray[np.float64] = (low_ns + high_ns) / 2
+        return middle_ns
+
+    def nearest_ns(self, shape: Rows, share: float) -> Times:
+        """The length at a share of the way through shapes that there are."""
+        way = ((self.count[shape] - 1) * share + 0.5).astype(np.int64)
+        found: Times = self.length_ns[self.begin[shape] + way]
+        return found
+
+
+def _shapes(op: Rows, name: Rows, kernels: pl.DataFrame) -> Rows:
+    """The name and launch shape of each kernel as a number; what has no row in `KERNELS` has one shape."""
+    row = places(op, kernels["op"].to_numpy())
+    shapes = kernels[*_SHAPE][row[row >= 0]]
+    return groups(name, *(beside(filled(shape), row >= 0) for shape in shapes))

@@ -1,0 +1,229 @@
+"""Compute of a rank: what its kernels calculate, and which of them no pattern knows.
+
+What is inside the compute of a rank: precision, grouping, fusion, and how grids fit the GPU.
+
+All of it is work, added-up durations of compute kernels in the typical step, and shares of that work.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.attribution.totals import CATEGORIES, TypicalWork
+from wallscope.columns import Flags, Rows, filled, places
+from wallscope.grouping import ordered_by, summed
+from wallscope.model.analysis import ComputeWork, KernelWork
+from wallscope.model.capture import Capture, Gpu
+from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
+from wallscope.model.kinds import Backend, Collective, ComputeCategory, OperationClass, Precision
+from wallscope.text_memo import TextMemo
+from wallscope.thresholds import (
+    FEWEST_SMALL_RUN_COUNT,
+    LOW_OCCUPANCY_SHARE,
+    SMALL_GEMM_NS,
+    UNMATCHED_KERNEL_SHARE,
+)
+from wallscope.trace.gpu_limits import fit
+from wallscope.trace.kernel_classes import precisions
+from wallscope.trace.names import turns
+
+
+def compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
+    """Added-up durations by category in the typical step, the largest first: work, not time."""
+    rows = work.rows_of(OperationClass.COMPUTE)
+    category = work.columns.category[rows]
+    work_ns = summed(category, work.columns.inside_ns[rows], len(CATEGORIES))
+    begun = np.bincount(category[work.columns.begins[rows]], minlength=len(CATEGORIES))
+    all_ns = int(work_ns.sum())
+    listed = [(-int(work_ns[place]), CATEGORIES[place], int(begun[place])) for place in np.unique(category)]
+    return tuple(
+        ComputeWork(
+            ComputeCategory(category),
+            work.mean(-negative_ns),
+            -negative_ns / all_ns if all_ns else 0.0,
+            work.mean(count),
+        )
+        for negative_ns, category, count in sorted(listed)
+    )
+
+
+def unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> tuple[KernelWork, ...]:
+    """Kernels that no pattern knows and whose work is over 1 % of the typical step, the largest first."""
+    if not step_ns:
+        return ()
+    rows = np.flatnonzero(~work.operations["matched"].to_numpy())
+    name = work.columns.name[rows]
+    work_ns = summed(name, work.columns.inside_ns[rows], len(names))
+    begun = np.bincount(name[work.columns.begins[rows]], minlength=len(names))
+    texts = names["text"]
+    listed = [
+        (-int(work_ns[place]), KernelWork(texts[place], work.mean(int(begun[place])), mean_ns, share))
+        for place in np.flatnonzero(work_ns).tolist()
+        if (share := (mean_ns := work.mean(int(work_ns[place]))) / step_ns) > UNMATCHED_KERNEL_SHARE
+    ]
+    return tuple(kernel for _, kernel in sorted(listed, key=lambda entry: (entry[0], entry[1].name)))
+
+
+_MANY = np.iinfo(np.int64).max
+_GEMM, _GROUPED, _ATTENTION, _ELEMENTWISE, _QUANTIZE = (
+    CATEGORIES.index(category)
+    for category in (
+        ComputeCategory.GEMM,
+        ComputeCategory.GROUPED_GEMM,
+        ComputeCategory.ATTENTION,
+        ComputeCategory.ELEMENTWISE,
+        ComputeCategory.QUANTIZE,
+    )
+)
+_IS_MULTIPLYING, _IS_MADE_FOR_LOW_OCCUPANCY, _IS_EXPERTS = (
+    np.isin(CATEGORIES, chosen)
+    for chosen in (
+        (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM),
+        (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM, ComputeCategory.ATTENTION),
+        (ComputeCategory.GROUPED_GEMM, Collective.ALL_TO_ALL, Collective.DISPATCH, Collective.COMBINE),
+    )
+)
+_EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
+_UNFUSED, _CASTS, _FUSED_PERMUTE, _LOOSE_PERMUTE, _FUSED_ROUTER, _LOOSE_ROUTER = (1 << n for n in range(6))
+_PATTERNS = {
+    _UNFUSED: r"at::native::|EigenMetaKernel|op_generic_tensor|op_tensor|cudnn::ops::",
+    _CASTS: r"(bfloat16|float16|float8\w*?)(tofloat32)?_copy_kernel"
+    r"|copy_kernel.*(LoadWithCast|StoreWithCast)|(LoadWithCast|StoreWithCast).*copy_kernel"
+    r"|\b(cast|convert)_kernel",
+    _FUSED_PERMUTE: r"(?i)_?(un)?permute_(kernel|with_mask|bwd|rows)|moe_(un)?permute|_row_id_map"
+    r"|sort_chunks_by|hybrid_ep::\w*permute",
+    _LOOSE_PERMUTE: r"(?i)index_?select|index_?put|index_elementwise|_scatter_gather"
+    r"|masked_?(scatter|select)|nonzero|DeviceSelect",
+    _FUSED_ROUTER: r"(?i)fused_topk|fused_score_for|fused_moe_aux_loss|topk_?softmax|topkGating|grouped_topk",
+    _LOOSE_ROUTER: r"gatherTopK|radixSelect|bitonicSort|sbtopk|mbtopk|radixtopk",
+}
+"""What the name of a kernel may tell, as one bit each."""
+_OF_EXPERTS = _FUSED_PERMUTE | _FUSED_ROUTER
+
+
+def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+    """What the names of kernels tell: the sum of the marks whose patterns they match."""
+    marks = np.zeros(len(texts), np.int64)
+    for mark, pattern in _PATTERNS.items():
+        marks[texts.str.contains(pattern).to_numpy()] |= mark
+    return marks
+
+
+_MARKED = TextMemo(_asked)
+
+
+def compute_details(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> ComputeDetails | None:
+    """What the compute kernels of one rank are made of; `None` where none ran in its typical step.
+
+    `gpu` is the one that the rank ran on.
+    """
+    rows = work.rows_of(OperationClass.COMPUTE)
+    total_ns = work.total_ns(rows)
+    if not total_ns:
+        return None
+    columns, texts = work.columns, capture.names["text"].to_list()
+    marks, category = _MARKED.of(texts), columns.category[rows]
+    is_marked = marks[columns.name[rows]]
+    is_elementwise, is_grouped = category == _ELEMENTWISE, category == _GROUPED
+    ran = np.flatnonzero(np.bincount(columns.name[columns.name >= 0], minlength=len(texts)))
+    has_experts = bool((marks[ran] & _OF_EXPERTS).any()) or _has_experts(work)
+
+    def share(which: Flags) -> float:
+        return work.total_ns(rows[which]) / total_ns
+
+    def is_fused(fused: int, loose: int) -> bool | None:
+        """Whether a part of the dispatcher is one kernel; single operations tell only beside experts."""
+        if (is_marked & fused).any():
+            return True
+        return False if has_experts and (is_marked & loose).any() else None
+
+    return ComputeDetails(
+        work_ns=work.mean(total_ns),
+        precisions=_precisions(work, rows, capture.names),
+        grouped_kernels=work.mean(int(columns.begins[rows[is_grouped]].sum())),
+        grouped_share=share(is_grouped),
+        small_multiplications=_small_multiplications(work, rows, total_ns),
+        unfused_elementwise_share=share(is_elementwise & (is_marked & _UNFUSED > 0)),
+        quantize_share=share(category == _QUANTIZE),
+        cast_share=share(is_elementwise & (is_marked & _CASTS > 0)),
+        permute_fused=is_fused(_FUSED_PERMUTE, _LOOSE_PERMUTE),
+        router_fused=is_fused(_FUSED_ROUTER, _LOOSE_ROUTER),
+        launch_shapes=_launch_shapes(work, rows, capture.kernels, gpu),
+    )
+
+
+def _precisions(work: TypicalWork, computing: Rows, names: pl.DataFrame) -> tuple[PrecisionWork, ...]:
+    """Matrix multiplications by precision, the most work first; unknown ones are one of them."""
+    columns = work.columns
+    rows = computing[_IS_MULTIPLYING[columns.category[computing]]]
+    each = list(Precision)
+    of_name = precisions(names)["precision"].to_physical().to_numpy()
+    precision = of_name[columns.name[rows]]
+    work_ns = summed(precision, columns.inside_ns[rows], len(each))
+    begun = np.bincount(precision[columns.begins[rows]], minlength=len(each))
+    all_ns = int(work_ns.sum())
+    return tuple(
+        PrecisionWork(
+            each[place],
+            work.mean(-negative_ns),
+            -negative_ns / all_ns if all_ns else 0.0,
+            work.mean(int(begun[place])),
+        )
+        for negative_ns, place in sorted((-int(work_ns[place]), place) for place in np.unique(precision))
+    )
+
+
+def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) -> SmallMultiplications:
+    """Runs of short kernels of one name that follow one another on their stream, in order of start."""
+    columns, stream = work.columns, work.operations["stream"].to_numpy()
+    begun = computing[columns.begins[computing]]
+    rows = begun[ordered_by(stream[begun])]
+    is_small = (columns.category[rows] == _GEMM) & (
+        columns.end_ns[rows] - columns.start_ns[rows] < SMALL_GEMM_NS
+    )
+    run = np.cumsum(turns(stream[rows], columns.name[rows], is_small)) - 1
+    count = np.bincount(run[is_small], minlength=rows.size)
+    runs = count >= FEWEST_SMALL_RUN_COUNT
+    work_ns = int(columns.inside_ns[rows[is_small & runs[run]]].sum())
+    return SmallMultiplications(
+        work.mean(int(runs.sum())), work.mean(int(count[runs].sum())), work.mean(work_ns), work_ns / total_ns
+    )
+
+
+def _has_experts(work: TypicalWork) -> bool:
+    """Whether a library or a category is one that only models with experts need."""
+    if _IS_EXPERTS[work.columns.category].any():
+        return True
+    return not _EXPERT_BACKENDS.isdisjoint(work.operations["backend"].unique().to_list())
+
+
+def _launch_shapes(
+    work: TypicalWork, computing: Rows, kernels: pl.DataFrame, gpu: Gpu | None
+) -> LaunchShapes:
+    sm_count = None if gpu is None else gpu.sm_count
+    columns, total_ns = work.columns, work.total_ns(computing)
+    place = places(columns.op[computing], kernels["op"].to_numpy())
+    rows, own = computing[place >= 0], kernels[place[place >= 0]]
+    fitting = fit(own, None if gpu is None else gpu.architecture, sm_count)
+    occupancy, tail = fitting.occupancy, fitting.tail
+    inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
+    is_other = is_known & ~_IS_MADE_FOR_LOW_OCCUPANCY[columns.category[rows]]
+    other_ns = int(inside_ns[is_other].sum())
+    is_low = is_other & (occupancy < LOW_OCCUPANCY_SHARE)
+    tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]
+    has_tails = not np.isnan(tail[is_known]).all()
+    has_grids = sm_count is not None and own["blocks"].null_count() < len(own)
+    small = rows[filled(own["blocks"], _MANY) < (sm_count or 0)]
+    return LaunchShapes(
+        known_share=int(inside_ns[is_known].sum()) / total_ns,
+        small_grid_kernels=work.mean(int(columns.begins[small].sum())) if has_grids else None,
+        small_grid_share=work.total_ns(small) / total_ns if has_grids else None,
+        tail_share=_total(tail_ns) / total_ns if has_tails else None,
+        occupancy=_total(occupancy[is_other] * inside_ns[is_other]) / other_ns if other_ns else None,
+        low_occupancy_share=int(inside_ns[is_low].sum()) / total_ns if is_known.any() else None,
+    )
+
+
+def _total(values: npt.NDArray[np.float64]) -> float:
+    """A sum in the order of polars, whose last digits are those of other sums of shares."""
+    return float(pl.Series(values).sum())

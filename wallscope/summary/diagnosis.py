@@ -1,0 +1,191 @@
+"""The dominant wall: which of memory, communication and host a rank loses most time to, and how surely.
+
+The loss causes of a rank, ranked by what the step could win at most without each.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wallscope.attribution.attribute import OperationFacts
+from wallscope.attribution.host_causes import DRAINED
+from wallscope.model.analysis import CauseTime, Rank, Walls
+from wallscope.model.catalogue import undivided
+from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
+from wallscope.model.kinds import RecomputeSource, Wall
+from wallscope.replay.upper_bounds import Ceilings
+from wallscope.thresholds import (
+    ASKED_CAUSE_SHARE,
+    ASKED_CAUSES_COUNT,
+    DOMINANT_LEAD_SHARE,
+    DOMINANT_LED_SHARE,
+    DOMINANT_SHARE,
+    MIXED_SHARE,
+    NEXT_WALL_SHARE,
+    SHARE_ROUNDING,
+    UNKNOWN_SHARE,
+)
+from wallscope.trace.intervals import Times
+from wallscope.units import duration, percent
+
+LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
+_WALLS = list(Wall)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Which wall dominates, who comes next and by how much, on how many steps it led; the median shares."""
+
+    dominant: Dominant
+    runner_up: Wall
+    margin: float
+    led_steps: int
+    step_count: int
+    shares: Mapping[Wall, float]
+
+
+def decided(walls: Times, unresolved: Times) -> Decision:
+    """The dominant wall.
+
+    Args:
+        walls: ns of each wall in each deciding step, columns in the order of `Wall`.
+        unresolved: ns without an owner in each: unattributed, communication, memory.
+    """
+    step_ns = np.maximum(walls.sum(axis=1, keepdims=True), 1)
+    shares = walls / step_ns
+    open_shares = unresolved / step_ns
+    apart = [_WALLS.index(wall) for wall in (Wall.COMMUNICATION, Wall.MEMORY)]
+    owned = shares[:, apart] - open_shares[:, 1:]
+    medians = np.median(np.column_stack([shares, owned, open_shares.sum(axis=1)]), axis=0).tolist()
+    median = dict(zip(_WALLS, medians, strict=False))
+    communication, memory, unknown = medians[len(_WALLS) :]
+    resolved = {Wall.HOST: median[Wall.HOST], Wall.COMMUNICATION: communication, Wall.MEMORY: memory}
+    by_share = sorted(LOSSES, key=lambda wall: (-median[wall], wall))
+    first, second = by_share[:2]
+    loss = walls[:, [_WALLS.index(wall) for wall in LOSSES]]
+    led = int((loss.argmax(axis=1) == LOSSES.index(first)).sum())
+    if _reaches(unknown, UNKNOWN_SHARE) and _reaches(unknown, max(resolved.values())):
+        dominant: Dominant = "unknown"
+    elif (
+        _reaches(median[first], DOMINANT_SHARE)
+        and _reaches(median[first] - median[second], DOMINANT_LEAD_SHARE)
+        and led >= DOMINANT_LED_SHARE * len(walls)
+    ):
+        dominant = _DOMINANT[first]
+    elif _reaches(sum(median[wall] for wall in LOSSES), MIXED_SHARE):
+        dominant = "mixed"
+    else:
+        dominant = "compute"
+    leads = first if dominant != "compute" else Wall.COMPUTE
+    runner_up = second if dominant != "compute" else first
+    return Decision(dominant, runner_up, median[leads] - median[runner_up], led, len(walls), median)
+
+
+def dominant_wall(walls: Times, unresolved: Times) -> Dominant:
+    """What `decided` finds to be dominant."""
+    return decided(walls, unresolved).dominant
+
+
+def _reaches(share: float, least: float) -> bool:
+    return share >= least - SHARE_ROUNDING
+
+
+_DOMINANT: dict[Wall, Dominant] = {
+    Wall.MEMORY: "memory",
+    Wall.COMMUNICATION: "communication",
+    Wall.HOST: "host",
+}
+
+
+def wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
+    """The deciding shares beside the typical step; without a steady step there are no percentiles."""
+    shares = walls / np.maximum(walls.sum(axis=1, keepdims=True), 1)
+    found = {}
+    of_walls = np.percentile(shares, [10, 50, 90], axis=0).T.tolist()
+    for wall, typical_ns, (low, middle, high) in zip(_WALLS, typical.parts(), of_walls, strict=True):
+        found[str(wall)] = WallShare(typical_ns, middle, low if steady else None, high if steady else None)
+    return WallShares(**found)
+
+
+_OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "played again with the other ranks of its export")
+
+
+def recoverable(causes: Iterable[CauseTime], ceilings: Ceilings) -> dict[str, int]:
+    """What each material cause of a loss wall could win at most, in ns of the typical step.
+
+    Causes that drain the queue count whatever they own: what they hold up is owned by others.
+    """
+    asked = [
+        entry.cause
+        for entry in causes
+        if entry.wall in LOSSES
+        and not entry.unresolved_ns
+        and (entry.share >= ASKED_CAUSE_SHARE or entry.cause.startswith(DRAINED))
+    ]
+    found = {cause: ceilings.recoverable_ns([cause]) for cause in asked[:ASKED_CAUSES_COUNT]}
+    return {cause: time_ns for cause, time_ns in found.items() if time_ns is not None}
+
+
+def opportunities(rank: Rank, ceilings: Ceilings, inferred: frozenset[str]) -> tuple[Opportunity, ...]:
+    """The losses of a rank that could win something, the most first; `inferred` causes rest on inference."""
+    error = percent(ceilings.error)
+    played = f"{ceilings.step_count} typical steps played again, {error} off the capture when unchanged"
+    return _listed(
+        _opportunity(rank, entry, "inferred" if entry.cause in inferred else "trace-verified", played)
+        for entry in rank.causes
+        if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
+    )
+
+
+def divided(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
+    """Opportunities of a rank whose causes were divided since, by what its causes are now."""
+    of_whole = {undivided(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
+    return _listed(
+        _opportunity(rank, entry, *of_whole.get(undivided(entry.cause), _OF_OTHERS))
+        for entry in rank.causes
+        if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
+    )
+
+
+def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str) -> Opportunity:
+    step_ns, won_ns = rank.typical.step_ns, entry.recoverable_ns or 0
+    owned = f"owns {duration(entry.typical_ns)}, {percent(entry.share)} of the typical step"
+    return Opportunity(
+        id=entry.cause,
+        wall=entry.wall,
+        cause=entry.cause,
+        recoverable_ns=won_ns,
+        step_ceiling_ns=step_ns - won_ns,
+        speedup_ceiling=step_ns / (step_ns - won_ns),
+        status=status,
+        evidence=(owned, played),
+    )
+
+
+def _listed(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:
+    return tuple(sorted(found, key=lambda entry: (-entry.recoverable_ns, entry.cause)))
+
+
+def next_wall(rank: Rank, decision: Decision, ceilings: Ceilings) -> str | None:
+    """The wall that comes next without the dominant one: a loss of a tenth of what is left, else compute."""
+    if decision.dominant in {"unknown", "mixed", "compute"}:
+        return None
+    own = [entry for entry in rank.causes if entry.wall == decision.dominant]
+    played = {
+        name for entry in own if not entry.unresolved_ns for name in (entry.cause, undivided(entry.cause))
+    }
+    won_ns = ceilings.recoverable_ns(sorted(played))
+    if won_ns is None:
+        return None
+    left_ns = max(rank.typical.step_ns - won_ns, 1)
+    losses = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES if wall != decision.dominant}
+    largest = max(losses, key=lambda wall: losses[wall])
+    return str(largest if losses[largest] >= NEXT_WALL_SHARE * left_ns else Wall.COMPUTE)
+
+
+def inferred_causes(facts: OperationFacts) -> frozenset[str]:
+    """The causes that rest on inference: recomputed work that no range names."""
+    sources = facts.recomputed["how"].unique().to_list()
+    rests = bool(sources) and sources != [RecomputeSource.EXPLICIT]
+    return frozenset({"memory/recompute"} if rests else ())

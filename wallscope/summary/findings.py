@@ -1,0 +1,368 @@
+"""What the accounting has to say about the limits of its claims: steps, ranks, chains and upper bounds."""
+
+import polars as pl
+
+from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
+from wallscope.model.capture import Capture, Finding, Severity
+from wallscope.model.kinds import Wall
+from wallscope.model.selection import Selection
+from wallscope.model.throughput import StepFacts
+from wallscope.summary.rank import Account, Divided
+from wallscope.summary.verdict import working
+from wallscope.thresholds import (
+    ANCHOR_AGREEMENT_SHARE,
+    ASKED_CAUSE_SHARE,
+    ENOUGH_STEPS_COUNT,
+    UNRESOLVED_SHARE,
+)
+from wallscope.trace.dependencies import Dependencies
+from wallscope.trace.repeat_unit import inner_unit
+from wallscope.trace.steps import Division
+from wallscope.units import duration, percent, plural
+
+
+def anchor_of(parts: Divided, division: Division) -> Anchor:
+    """What divided the capture, with the steps of the busiest rank that do not count as steady."""
+    own = parts.windows.filter(pl.col("rank_id") == division.busiest.rank_id)
+    dropped = own.filter(pl.col("reason").is_not_null()).select("step", "reason")
+    selected = own.filter(pl.col("selected"))
+    is_step = division.unit == "step"
+    return Anchor(
+        kind=division.kind,
+        unit=division.unit,
+        name=division.name,
+        steps=division.steps,
+        dropped=tuple(DroppedStep(step, reason) for step, reason in dropped.iter_rows()),
+        inner=inner_unit(division.busiest, selected, parts.range_tree.tree) if is_step else None,
+        cross_check=_cross_check(division),
+        selected_time_ns=parts.selection.time_ns,
+    )
+
+
+def _cross_check(division: Division) -> CrossCheck | None:
+    """What the kernel sequence says of the busiest rank's steps.
+
+    Bursts of optimizer kernels lie between steps: there is one more or one less of them.
+    """
+    if division.check is None:
+        return None
+    allowed = max(ANCHOR_AGREEMENT_SHARE * division.steps, 1 if division.kind == "optimizer" else 0)
+    agrees = abs(division.check - division.steps) <= allowed
+    return CrossCheck("kernel-sequence", division.check, agrees=agrees)
+
+
+MARK_STEPS = (
+    "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range: --step-range REGEX."
+)
+_GUESSED = {
+    "kernel-sequence": "windows are the unit that the kernel sequence repeats",
+    "optimizer": "windows begin behind bursts of optimizer kernels",
+}
+
+
+def accounting_findings(ranks: tuple[Rank, ...], anchor: Anchor, divided: Divided) -> tuple[Finding, ...]:
+    """Limits that show only once time is accounted for, the gravest first.
+
+    `ranks` are the accounts of what was divided, in the order of its ranks. What the user's own selection
+    left out is said, and no other capture is asked for then.
+    """
+    unmarked = divided.unmarked_places()
+    marked = tuple(rank for place, rank in enumerate(ranks) if place not in unmarked)
+    return (
+        *_opaque_graphs(ranks),
+        *_steps(ranks, marked, anchor, divided.selection),
+        *_left_out(divided),
+        *_unmatched(ranks),
+    )
+
+
+def _opaque_graphs(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+    opaque_ns = sum(rank.typical.budget.opaque_graph for rank in ranks)
+    if opaque_ns == 0:
+        return ()
+    return (
+        Finding(
+            "graph-mode-graphs",
+            Severity.WARNING,
+            f"CUDA graphs were traced as a whole: what ran inside {duration(opaque_ns)} of replays is not in"
+            " the export.",
+            "Capture with --cuda-graph-trace=node.",
+            covers_ns=opaque_ns,
+        ),
+    )
+
+
+def _steps(
+    ranks: tuple[Rank, ...], marked: tuple[Rank, ...], anchor: Anchor, selection: Selection
+) -> tuple[Finding, ...]:
+    if anchor.kind == "whole-trace":
+        return _no_steps(ranks, selection)
+    return (
+        *_guessed(anchor),
+        *_disagreement(anchor),
+        *_unmarked(ranks, marked),
+        *_few_steps(marked or ranks, anchor, selection),
+        *_outside(ranks),
+    )
+
+
+def _no_steps(ranks: tuple[Rank, ...], selection: Selection) -> tuple[Finding, ...]:
+    where = "" if _is_all_ranks(selection) else f" on the ranks of {selection.spelled('rank', 'device')}"
+    if selection.time_ns is None:
+        window = "the whole capture is one window, start-up and what lies between steps included"
+    else:
+        window = f"the time of {selection.spelled('time')} is one window"
+    return (
+        Finding(
+            "no-steps",
+            Severity.WARNING,
+            f"No step was found{where}: {window}.",
+            MARK_STEPS if _is_all_ranks(selection) else "",
+            covers_ns=max(rank.typical.step_ns for rank in ranks),
+        ),
+    )
+
+
+def _is_all_ranks(selection: Selection) -> bool:
+    return selection.rank is None and selection.device is None
+
+
+def _guessed(anchor: Anchor) -> tuple[Finding, ...]:
+    """No range marks the steps."""
+    if anchor.kind not in _GUESSED:
+        return ()
+    said = f"No range marks the steps: {_GUESSED[anchor.kind]}"
+    if anchor.kind == "kernel-sequence":
+        is_unsure = anchor.unit == "window"
+        said += "; whether it is a step or a layer cannot be told" if is_unsure else "; it holds layers"
+    severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
+    return (Finding("unmarked-steps", severity, f"{said}.", MARK_STEPS),)
+
+
+def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
+    check = anchor.cross_check
+    if check is None or check.agrees:
+        return ()
+    says = "Bursts of optimizer kernels give" if anchor.kind == "optimizer" else "The ranges say"
+    is_named = anchor.kind == "user"
+    return (
+        Finding(
+            "anchors-disagree",
+            Severity.WARNING,
+            f"{says} {plural(anchor.steps, 'step')}, the kernel sequence repeats"
+            f" {plural(check.steps, 'time')}.",
+            "See whether --step-range finds each step once."
+            if is_named
+            else "Name the range that is a step: --step-range REGEX.",
+        ),
+    )
+
+
+def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> tuple[Finding, ...]:
+    """Working ranks that lack what marks the steps of the others."""
+    lacking = [rank for rank in working(ranks) if not any(rank is other for other in marked)]
+    if not lacking:
+        return ()
+    verb = "lacks" if len(lacking) == 1 else "lack"
+    return (
+        Finding(
+            "ranks-without-steps",
+            Severity.WARNING,
+            f"{plural(len(lacking), 'rank')} of {len(ranks)} {verb} what marks the steps of the busiest one:"
+            " all that such a rank did is one window.",
+            "Mark the steps of every rank with NVTX.",
+            covers_ns=max(rank.typical.step_ns for rank in lacking),
+        ),
+    )
+
+
+def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) -> tuple[Finding, ...]:
+    """`ranks` are those whose steps are known."""
+    steady = min(sum(step.steady for step in rank.steps) for rank in working(ranks))
+    if steady >= ENOUGH_STEPS_COUNT:
+        return ()
+    chosen = selection.spelled("steps", "time")
+    among = f" of {chosen}" if chosen else ""
+    standing = "those that are not stand in" if chosen else "all of them stand in"
+    counted = f"Only {plural(steady, 'steady window')}{among}"
+    said = f"No window{among} is steady: {standing}" if steady == 0 else counted
+    return (
+        Finding(
+            "few-steps",
+            Severity.WARNING,
+            f"{said}: what varies from step to step {_told_by(anchor)}.",
+            ""
+            if chosen
+            else "Capture 8 steps or more beyond warm-up"
+            " (Megatron Bridge: profile_step_start, profile_step_end).",
+        ),
+    )
+
+
+def _told_by(anchor: Anchor) -> str:
+    if anchor.inner is None:
+        return "cannot be told"
+    return f"is told by {plural(anchor.inner.count, anchor.inner.unit)} inside"
+
+
+def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+    """What lies before the first step has no window."""
+    outside_ns = max(rank.outside_ns for rank in ranks)
+    if outside_ns == 0:
+        return ()
+    return (
+        Finding(
+            "outside-steps",
+            Severity.INFO,
+            f"{duration(outside_ns)} between the first device operation and the first step are in no window.",
+            covers_ns=outside_ns,
+        ),
+    )
+
+
+def _left_out(divided: Divided) -> tuple[Finding, ...]:
+    """Ranks that have nothing of what the user selected."""
+    if divided.left_out == 0:
+        return ()
+    return (
+        Finding(
+            "ranks-left-out",
+            Severity.INFO,
+            f"{plural(divided.left_out, 'rank')} left out: no window of"
+            f" {divided.selection.spelled('steps', 'time')} there.",
+        ),
+    )
+
+
+def _unmatched(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+    kernels = {kernel.name for rank in ranks for kernel in rank.unmatched_kernels}
+    if not kernels:
+        return ()
+    return (
+        Finding(
+            "unmatched-kernels",
+            Severity.INFO,
+            f"{plural(len(kernels), 'kernel name')} over 1 % of the window known to no pattern:"
+            " counted as compute of category other.",
+            "Name them in a file of rules: --kernels FILE.",
+            covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
+        ),
+    )
+
+
+_TOLD_ELSEWHERE = {
+    "unattributed/opaque-graph": {"graph-mode-graphs"},
+    "unattributed/profiler": {"profiler-overhead"},
+}
+_UNRESOLVED = {"unresolved-waits", "no-api-calls", "orphan-operations"}
+
+
+def chain_findings(
+    account: Account, waits: Dependencies, divided: Divided, anchor: Anchor
+) -> tuple[Finding, ...]:
+    """Limits of what is said of the rank that the diagnosis speaks of, the gravest first."""
+    capture = divided.capture
+    unresolved = _unresolved_waits(account.rank, waits, capture, anchor.typical)
+    opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
+    codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque
+    return (
+        *unresolved,
+        *_unattributed(account.rank, codes, anchor.typical),
+        *_one_rank(account.rank, divided, anchor.typical),
+        *_unfaithful(account, anchor),
+    )
+
+
+def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: str) -> tuple[Finding, ...]:
+    missing = waits.waits_seen - waits.waits_resolved
+    if missing == 0:
+        return ()
+    open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
+    has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
+    owns = f": {duration(open_ns)} of the {whole} has no owner for that" if open_ns else ""
+    # nsys writes which record of an event a wait means (eventSyncId) since 2025.5
+    cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
+    return (
+        Finding(
+            "unresolved-waits",
+            Severity.WARNING if open_ns >= UNRESOLVED_SHARE * rank.typical.step_ns else Severity.INFO,
+            f"What {missing:,} of {plural(waits.waits_seen, 'wait')} waited for is not known{owns}.",
+            cure,
+            covers_ns=open_ns,
+        ),
+    )
+
+
+def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...]:
+    """Time without an owner that no other finding speaks of."""
+    untold = [
+        entry
+        for entry in rank.causes
+        if (entry.unresolved_ns or entry.wall == Wall.UNATTRIBUTED)
+        and codes.isdisjoint(_TOLD_ELSEWHERE.get(entry.cause, _UNRESOLVED))
+    ]
+    open_ns = sum(entry.typical_ns for entry in untold)
+    step_ns = rank.typical.step_ns
+    if not step_ns or open_ns < UNRESOLVED_SHARE * step_ns:
+        return ()
+    return (
+        Finding(
+            "unattributed-time",
+            Severity.WARNING,
+            f"{duration(open_ns)} of the {whole}, {percent(open_ns / step_ns)}, has no owner:"
+            f" {', '.join(entry.cause for entry in untold)}.",
+            covers_ns=open_ns,
+        ),
+    )
+
+
+def _one_rank(rank: Rank, divided: Divided, whole: str) -> tuple[Finding, ...]:
+    """A collective ends when its last participant comes: one rank does not tell transfer from waiting."""
+    capture, selection = divided.capture, divided.selection
+    own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
+    if len(capture.ranks) > 1 or not step_ns or own_ns < UNRESOLVED_SHARE * step_ns:
+        return ()
+    is_chosen = selection.rank is not None or selection.device is not None or divided.left_out > 0
+    of_all = "" if capture.world_size is None or capture.world_size <= 1 else f" of {capture.world_size}"
+    return (
+        Finding(
+            "one-rank",
+            Severity.INFO,
+            f"Communication owns {duration(own_ns)} of the {whole}, told by one rank{of_all}: moving"
+            " data and waiting for peers cannot be told apart.",
+            "" if is_chosen else "Capture all ranks.",
+            covers_ns=own_ns,
+        ),
+    )
+
+
+def _unfaithful(account: Account, anchor: Anchor) -> tuple[Finding, ...]:
+    """Why no ceiling is given; a capture without steps has its own finding."""
+    rank, ceilings = account.rank, account.ceilings
+    losses = [entry for entry in rank.causes if entry.wall not in {Wall.COMPUTE, Wall.UNATTRIBUTED}]
+    is_asked = any(entry.share >= ASKED_CAUSE_SHARE and not entry.unresolved_ns for entry in losses)
+    if not is_asked or anchor.kind == "whole-trace" or ceilings.recoverable_ns([]) is not None:
+        return ()
+    unit = anchor.unit
+    told = (
+        f"No {unit} could be played again, for no known call issues the work at its edges: no ceilings."
+        if ceilings.error is None
+        else f"{plural(ceilings.step_count, unit)} played again by the dependencies that are known came"
+        f" out {percent(ceilings.error)} off the capture: too far to give ceilings."
+    )
+    return (Finding("replay-unfaithful", Severity.INFO, told),)
+
+
+def throughput_findings(anchor: Anchor, facts: StepFacts) -> tuple[Finding, ...]:
+    """What the user told of a step is of no use where windows are not known to be steps."""
+    if facts == StepFacts() or anchor.unit == "step":
+        return ()
+    return (
+        Finding(
+            "throughput-unknown",
+            Severity.WARNING,
+            "Tokens, FLOPs and the unprofiled length are those of a step, and windows are not known to be"
+            " steps: nothing is said of them.",
+            MARK_STEPS,
+        ),
+    )

@@ -1,0 +1,210 @@
+"""Work of range paths: what the device did for each range path, in the typical step of one rank.
+
+A range is credited with the operations issued inside it: inclusive of the ranges inside, and alone.
+Time is the length of a union inside the steps; work adds durations up.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from wallscope.attribution.totals import TypicalWork, mean_of
+from wallscope.columns import Rows, filled
+from wallscope.grouping import summed
+from wallscope.model.analysis import RangeWork, Walls
+from wallscope.model.frames import RANGE_WORK
+from wallscope.model.kinds import Wall
+from wallscope.trace.intervals import Times, inside, passed_ns
+from wallscope.trace.names import turns
+from wallscope.trace.ranges import RangeTree
+
+_DEEPEST = 64
+_MOST_LISTED = 200
+_WALLS = len(Wall)
+
+
+class PathWork(NamedTuple):
+    """What a path did in the mean step; fields as the columns of `RANGE_WORK`, instances for their count."""
+
+    path: int
+    instances: int | None
+    host_ns: int | None
+    gpu_ns: int
+    own_gpu_ns: int
+    work_ns: int
+    own_work_ns: int
+    operations: int
+    own_operations: int
+
+
+def build_range_work(
+    ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, process: int
+) -> pl.DataFrame:
+    """Return the paths of one rank (`RANGE_WORK`) with `name` and `text`, the path written out."""
+    found = pl.DataFrame(_range_work(ranges, work, projected, process), schema=RANGE_WORK, orient="row")
+    path = found["path"].to_numpy()
+    name = ranges.names["text"][ranges.paths["name"].to_numpy()[path]]
+    return found.with_columns(name.alias("name"), ranges.texts[path].alias("text"))
+
+
+def list_range_work(
+    ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, process: int, slices: pl.DataFrame
+) -> tuple[RangeWork, ...]:
+    """Return the paths with most device time; `slices` (`SLICES`) are those of the steps of `work`."""
+    found = _range_work(ranges, work, projected, process)[:_MOST_LISTED]
+    walls = _sum_walls(ranges, slices, work.steps.start_ns.size, (one.path for one in found))
+    label = ranges.paths["name"].to_numpy()
+    return tuple(
+        RangeWork(
+            name=ranges.names["text"][int(label[one.path])],
+            path=ranges.texts[one.path],
+            count=one.instances,
+            host_ns=one.host_ns,
+            gpu_ns=one.gpu_ns,
+            own_gpu_ns=one.own_gpu_ns,
+            work_ns=one.work_ns,
+            own_work_ns=one.own_work_ns,
+            walls=walls[one.path],
+        )
+        for one in found
+    )
+
+
+def _range_work(
+    ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, process: int
+) -> list[PathWork]:
+    path = ranges.path_of_range[projected["range"].to_numpy()[work.columns.op]]
+    return range_work(work, path, ranges.tree, process, ranges.paths)
+
+
+def _sum_walls(
+    ranges: RangeTree, slices: pl.DataFrame, step_count: int, paths: Iterable[int]
+) -> dict[int, Walls]:
+    """Return what each wall owns in some paths and the paths inside each, in ns of the mean step."""
+    path = ranges.path_of_range[slices["range"].to_numpy()]
+    rows = np.flatnonzero(path >= 0)
+    spent_ns = slices["end_ns"].to_numpy()[rows] - slices["start_ns"].to_numpy()[rows]
+    place = path[rows] * _WALLS + filled(slices["wall"])[rows]
+    owned = summed(place, spent_ns, len(ranges.paths) * _WALLS).reshape(-1, _WALLS)
+    _add_upwards(owned, ranges.paths)
+    means = mean_of(owned, step_count).tolist()
+    return {path: Walls(*means[path]) for path in paths}
+
+
+def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:
+    """Add to the totals of each path, a row each, those of the paths inside."""
+    parent, depth = paths["parent"].to_numpy(), paths["depth"].to_numpy()
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        deep = np.flatnonzero(depth == level)
+        np.add.at(totals, parent[deep], totals[deep])
+
+
+def range_work(
+    work: TypicalWork, path: Rows, tree: pl.DataFrame, process: int, paths: pl.DataFrame
+) -> list[PathWork]:
+    """Means over the steps for each path that did something, the most device time first.
+
+    Args:
+        work: the operations of one rank beside its steps.
+        path: that of the range of each operation, -1 without one.
+        tree: `NESTED` with `process`.
+        process: that of the rank.
+        paths: `PATHS`.
+    """
+    columns, count = work.columns, len(paths)
+    rows = np.flatnonzero(path >= 0)
+    own = path[rows]
+    capped = _capped(paths)[own]
+    told = (np.ones(rows.size, np.int64), columns.inside_ns[rows], columns.begins[rows].astype(np.int64))
+    alone, within = (np.stack([summed(of, values, count) for values in told], axis=1) for of in (own, capped))
+    _add_upwards(within, paths)
+    busy = _Busy(work, rows)
+    alone_ns = busy.time_ns(own, count)
+    within_ns = sum(
+        (busy.time_ns(level, count) for level in _levels(capped, paths)), np.zeros(count, np.int64)
+    )
+    begun, host_ns = _host(work, tree, process, count)
+    found = [
+        PathWork(
+            path=one,
+            instances=work.mean(int(begun[one])) if begun[one] else None,
+            host_ns=work.mean(int(host_ns[one])) if begun[one] else None,
+            gpu_ns=work.mean(int(within_ns[one])),
+            own_gpu_ns=work.mean(int(alone_ns[one])),
+            work_ns=work.mean(int(within[one, 1])),
+            own_work_ns=work.mean(int(alone[one, 1])),
+            operations=work.mean(int(within[one, 2])),
+            own_operations=work.mean(int(alone[one, 2])),
+        )
+        for one in np.flatnonzero((begun > 0) | (within[:, 0] > 0)).tolist()
+    ]
+    return sorted(found, key=lambda one: (-one.gpu_ns, one.host_ns is None, -(one.host_ns or 0), one.path))
+
+
+class _Busy:
+    """Some operations of a rank, in order of start, to be asked for the time in which any of a group ran.
+
+    Time is that of the steps alone, one behind the other: what begins and ends outside them takes none.
+    """
+
+    def __init__(self, work: TypicalWork, rows: Rows) -> None:
+        columns = work.columns
+        start_ns, end_ns = (passed_ns(work.steps, side[rows]) for side in (columns.start_ns, columns.end_ns))
+        self._has_length = end_ns > start_ns
+        self._start_ns, end_ns = start_ns[self._has_length], end_ns[self._has_length]
+        order = np.argsort(end_ns, kind="stable")
+        self._end_ns = end_ns[order]
+        self._end_place = np.empty(order.size, np.int64)
+        self._end_place[order] = np.arange(order.size)
+
+    def time_ns(self, group: Rows, count: int) -> Times:
+        """How long any operation of each group ran inside the steps; those of group -1 belong to none.
+
+        The latest end so far in a group is sought among places of ends, which are far smaller than times:
+        with the group in front they grow from group to group, and one pass finds it for all.
+        """
+        group = group[self._has_length]
+        rows = np.flatnonzero(group >= 0)
+        order = rows[np.argsort(group[rows].astype(np.min_scalar_type(count)), kind="stable")]
+        group, start_ns = group[order], self._start_ns[order]
+        before = group * self._end_ns.size
+        latest = np.maximum.accumulate(before + self._end_place[order]) - before
+        reached_ns = self._end_ns[latest]
+        opens = turns(group)
+        opens[1:] |= start_ns[1:] > reached_ns[:-1]
+        first = np.flatnonzero(opens)
+        last = np.append(first[1:], order.size)[: first.size] - 1
+        return summed(group[first], reached_ns[last] - start_ns[first], count)
+
+
+def _capped(paths: pl.DataFrame) -> Rows:
+    """The path that ranges of each path count for: those deeper than 64 for the one around them there."""
+    depth, parent = paths["depth"].to_numpy(), paths["parent"].to_numpy()
+    capped = np.arange(depth.size)
+    while (too_deep := np.flatnonzero(depth[capped] > _DEEPEST)).size:
+        capped[too_deep] = parent[capped[too_deep]]
+    return capped
+
+
+def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:
+    """The ancestor of each path at every depth, from the deepest up; -1 where the path is above it."""
+    depth, parent = paths["depth"].to_numpy(), paths["parent"].to_numpy()
+    current = path
+    for level in range(int(depth[current].max(initial=0)), -1, -1):
+        current = np.where(depth[current] > level, parent[current], current)
+        yield np.where(depth[current] == level, current, -1)
+
+
+def _host(work: TypicalWork, tree: pl.DataFrame, process: int, count: int) -> tuple[Rows, Times]:
+    """Instances of each path that begin in the host's time for the steps, and their added-up time.
+
+    What reaches beyond the selected time counts until its end.
+    """
+    rows = np.flatnonzero(tree["process"].to_numpy() == process)
+    rows = rows[inside(work.issued, tree["start_ns"].to_numpy()[rows])]
+    start_ns, end_ns, path = (tree[column].to_numpy()[rows] for column in ("start_ns", "end_ns", "path"))
+    window = np.searchsorted(work.issued.start_ns, start_ns, side="right") - 1
+    until_ns = np.minimum(end_ns, work.host_until_ns[window])
+    return np.bincount(path, minlength=count), summed(path, until_ns - start_ns, count)

@@ -1,0 +1,189 @@
+"""What the numbers say, in one paragraph that a performance engineer would sign."""
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from wallscope import units
+from wallscope.model.analysis import Anchor, Rank, Step
+from wallscope.model.catalogue import PEER_WAIT, is_part, meaning
+from wallscope.model.diagnosis import Diagnosis, Opportunity
+from wallscope.model.kinds import Wall
+from wallscope.summary.diagnosis import LOSSES, Decision, decided, next_wall, wall_shares
+from wallscope.summary.rank import Account
+from wallscope.thresholds import (
+    MOSTLY_WAITING_PARTS_COUNT,
+    STALLED_STEP_RATIO,
+    TOLD_CAUSE_SHARE,
+    TOLD_CAUSES_COUNT,
+    TOLD_CEILING_PARTS_COUNT,
+    WORKING_RANK_PARTS_COUNT,
+)
+from wallscope.units import duration, percent
+
+_NAMES = {Wall.UNATTRIBUTED: "time without an owner"}
+
+
+def working(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
+    """The ranks that compute at least a tenth of what the busiest one does; all, if none computes.
+
+    A process may leave a stray context on a device that it does not train on.
+    """
+    computed_ns = [
+        sum(step.budget.compute + step.budget.opaque_graph for step in rank.steps) for rank in ranks
+    ]
+    return tuple(
+        rank
+        for rank, time_ns in zip(ranks, computed_ns, strict=True)
+        if WORKING_RANK_PARTS_COUNT * time_ns >= max(computed_ns)
+    )
+
+
+def least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> int:
+    """Place of the rank that computed for the smallest share of its step; the first of equals.
+
+    It is one of the working ranks; one whose steps are not known (`unmarked`, places in `ranks`) only
+    where those of no working rank are.
+    """
+    at_work = [place for place, rank in enumerate(ranks) if any(rank is other for other in working(ranks))]
+    marked = [place for place in at_work if place not in unmarked]
+
+    def computed_share(place: int) -> float:
+        typical = ranks[place].typical
+        return typical.budget.compute / max(typical.step_ns, 1)
+
+    return min(marked or at_work, key=computed_share)
+
+
+def diagnosed(
+    account: Account, anchor: Anchor, won: tuple[Opportunity, ...], rank_index: int = 0
+) -> Diagnosis:
+    """The diagnosis of one rank; `won` are its opportunities, the most first."""
+    rank = account.rank
+    decision = decided(account.walls, account.unresolved)
+    following = next_wall(rank, decision, account.ceilings)
+    steady = sum(step.steady for step in rank.steps)
+    return Diagnosis(
+        dominant_wall=decision.dominant,
+        verdict=verdict(rank, anchor, decision, won, following),
+        runner_up=str(decision.runner_up),
+        margin=decision.margin,
+        led_steps=decision.led_steps,
+        steady_steps=steady,
+        walls=wall_shares(account.walls, rank.typical.walls, steady=steady > 0),
+        next_wall=following,
+        memory_pressure=account.pressure,
+        rank_index=rank_index,
+    )
+
+
+def verdict(
+    rank: Rank,
+    anchor: Anchor,
+    decision: Decision,
+    opportunities: tuple[Opportunity, ...],
+    next_wall: str | None,
+) -> str:
+    """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
+    unit = anchor.window
+    sentences = [_dominant(rank, decision, anchor), *_made_of(rank, decision)]
+    sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
+    sentences += _worst(rank, unit)
+    return " ".join(sentences)
+
+
+def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
+    steady = sum(step.steady for step in rank.steps)
+    unit = anchor.window
+    counted = units.plural(decision.step_count, f"steady {unit}")
+    basis = f"median of {counted}"
+    if not steady:
+        basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
+    share = {wall: percent(decision.shares[wall]) for wall in Wall}
+    if decision.dominant == "unknown":
+        open_shares = ", ".join(
+            f"{meaning(entry.cause)} {percent(entry.share)}" for entry in rank.causes if entry.unresolved_ns
+        )
+        return f"The wall is unknown: too much of the {unit} has no owner ({open_shares}; {basis})."
+    if decision.dominant == "mixed":
+        losses = sorted(LOSSES, key=lambda wall: -decision.shares[wall])
+        listed = ", ".join(f"{wall} {share[wall]}" for wall in losses)
+        return f"No single wall: {listed} of the {unit} ({basis})."
+    if decision.dominant == "compute":
+        return f"Compute is the wall: {share[Wall.COMPUTE]} of the {unit} ({basis});" + (
+            f" the largest loss is {decision.runner_up} with {share[decision.runner_up]}."
+            if decision.shares[decision.runner_up]
+            else " nothing is lost."
+        )
+    dominant = Wall(decision.dominant)
+    called = (
+        "Waiting for peers" if dominant is Wall.COMMUNICATION and _is_waiting(rank) else dominant.capitalize()
+    )
+    return (
+        f"{called} is the wall: {share[dominant]} of the {unit} ({basis}),"
+        f" {units.points(decision.margin)} ahead of {decision.runner_up}"
+        + (f", the largest loss on {decision.led_steps} of {counted}." if steady else ".")
+    )
+
+
+def _is_waiting(rank: Rank) -> bool:
+    """Whether at least half of what communication owns is waiting for other ranks."""
+    waiting_ns = sum(
+        entry.typical_ns for entry in rank.causes if is_part(entry.cause) and entry.cause.endswith(PEER_WAIT)
+    )
+    return MOSTLY_WAITING_PARTS_COUNT * waiting_ns >= max(rank.typical.walls.communication, 1)
+
+
+def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:
+    """The causes that make up most of the wall."""
+    walls = {"unknown": (), "mixed": LOSSES}.get(decision.dominant, (decision.dominant,))
+    own = [entry for entry in rank.causes if entry.wall in walls]
+    total_ns = sum(entry.typical_ns for entry in own)
+    large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
+    if large and total_ns:
+        whose = "their" if len(walls) > 1 else "its"
+        listed = " and ".join(f"{duration(entry.typical_ns)} {meaning(entry.cause)}" for entry in large)
+        yield f"Of {whose} {duration(total_ns)}: {listed}."
+
+
+def _ceiling(
+    rank: Rank,
+    decision: Decision,
+    opportunities: tuple[Opportunity, ...],
+    next_wall: str | None,
+    unit: str,
+) -> Iterator[str]:
+    """What removing the first-ranked loss could win at most, and what comes next."""
+    if not opportunities or decision.dominant == "unknown":
+        return
+    first = opportunities[0]
+    if first.recoverable_ns * TOLD_CEILING_PARTS_COUNT < rank.typical.step_ns:
+        return
+    then = f"; then {next_wall} is next" if next_wall is not None else ""
+    yield (
+        f"Without {first.cause} the {unit} takes {duration(first.step_ceiling_ns)} at best"
+        f" (ceiling {first.speedup_ceiling:.2f}x){then}."
+    )
+
+
+def _worst(rank: Rank, unit: str) -> Iterator[str]:
+    """The longest steady step, where it stands out."""
+    steady = [step for step in rank.steps if step.steady]
+    if not steady:
+        return
+    middle_ns = float(np.median([_length(step) for step in steady]))
+    worst = max(steady, key=_length)
+    over_ns = _length(worst) - middle_ns
+    if _length(worst) <= STALLED_STEP_RATIO * middle_ns or worst.walls is None:
+        return
+    usual = np.median([step.walls.parts() for step in steady if step.walls is not None], axis=0)
+    excess = np.array(worst.walls.parts()) - usual
+    wall = list(Wall)[int(excess.argmax())]
+    yield (
+        f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median,"
+        f" {duration(round(float(excess.max())))} of it {_NAMES.get(wall, wall)}."
+    )
+
+
+def _length(step: Step) -> int:
+    return step.end_ns - step.start_ns

@@ -1,0 +1,165 @@
+"""Why copies and fills run: offload, input, readback, or too small to be worth one.
+
+Copies between devices communicate and are not told here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.columns import Flags, Rows, at_places, filled, places
+from wallscope.model.frames import COPY_CAUSES
+from wallscope.model.kinds import CopyCause, CopyDirection, Pass
+from wallscope.thresholds import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
+from wallscope.trace.intervals import Spans, Times, ordered, union
+from wallscope.trace.names import turns
+
+_CAUSE_OF_DIRECTION = {
+    CopyDirection.HOST_TO_DEVICE: CopyCause.STAGING,
+    CopyDirection.HOST_TO_HOST: CopyCause.STAGING,
+    CopyDirection.DEVICE_TO_HOST: CopyCause.READBACK,
+    CopyDirection.DEVICE_TO_DEVICE: CopyCause.DEVICE_COPY,
+    CopyDirection.MIGRATION_TO_DEVICE: CopyCause.MIGRATION,
+    CopyDirection.MIGRATION_TO_HOST: CopyCause.MIGRATION,
+    CopyDirection.MIGRATION_BETWEEN_DEVICES: CopyCause.MIGRATION,
+    CopyDirection.FILL: CopyCause.FILL,
+}
+
+_DIRECTIONS = tuple(CopyDirection)
+_TO_DEVICE, _TO_HOST = map(_DIRECTIONS.index, (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST))
+_OPTIMIZER = list(Pass).index(Pass.OPTIMIZER)
+_PLACES = {cause: place for place, cause in enumerate(CopyCause)}
+_CAUSES = np.array([_PLACES[told] if (told := _CAUSE_OF_DIRECTION.get(way)) else -1 for way in CopyDirection])
+_EACH_CAUSE = pl.Series([*CopyCause, None], dtype=COPY_CAUSES["cause"])
+_UNKNOWN = np.iinfo(np.int64).min
+
+
+def copy_causes(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
+    """The cause of each copy and fill (`OPERATIONS`, `COPIES`, `PASSES` to `COPY_CAUSES`).
+
+    Bulk copies from the device to the host are offload, where later a copy of the same size goes back to
+    the same device of the same process, and so is that one; each is matched once, the earliest first.
+    So are the bulk copies inside a range of the optimizer that holds both directions. A copy of unknown
+    size is neither small nor offload. Copies between devices have no row.
+    """
+    moved = _moved(operations, copies, passes)
+    is_between = np.isin(moved.direction, (_TO_DEVICE, _TO_HOST))
+    bulk = np.flatnonzero(is_between & (moved.bytes >= BULK_COPY_BYTES))
+    cause = np.append(_CAUSES, -1)[moved.direction]
+    cause[bulk[_round_trips_or_optimizer(moved, bulk)]] = _PLACES[CopyCause.OFFLOAD]
+    is_small = is_between & (moved.bytes < BULK_COPY_BYTES) & (moved.bytes != _UNKNOWN)
+    cause[is_small] = _PLACES[CopyCause.SMALL_COPY]
+    told = _EACH_CAUSE[np.where(cause < 0, len(_PLACES), cause)]
+    return pl.DataFrame({"op": moved.op, "cause": told}, schema=COPY_CAUSES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Copies and fills by number; direction and pass as places, `scope` a range; -1 for null."""
+
+    op: Rows
+    rank: Rows
+    direction: Rows
+    start_ns: Times
+    end_ns: Times
+    bytes: Rows
+    part: Rows
+    scope: Rows
+
+
+def _moved(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> _Moved:
+    direction = filled(copies["direction"])
+    rows = np.flatnonzero(direction != _DIRECTIONS.index(CopyDirection.PEER))
+    rows = rows[np.argsort(copies["op"].to_numpy()[rows], kind="stable")]
+    op = copies["op"].to_numpy()[rows]
+    row, told = (places(op, frame["op"].to_numpy()) for frame in (operations, passes))
+    rank, start_ns, end_ns = (operations[name].to_numpy()[row] for name in ("rank_id", "start_ns", "end_ns"))
+    part, scope = (at_places(filled(passes[column]), told, -1) for column in ("pass", "scope"))
+    return _Moved(
+        op=op,
+        rank=rank.astype(np.int64),
+        direction=direction[rows],
+        start_ns=start_ns,
+        end_ns=end_ns,
+        bytes=filled(operations["bytes"][row], _UNKNOWN),
+        part=part,
+        scope=scope,
+    )
+
+
+def _round_trips_or_optimizer(moved: _Moved, bulk: Rows) -> Rows:
+    """Which of the bulk copies are matched, or around the optimizer's work on the host."""
+    rank, leaves = moved.rank[bulk], moved.direction[bulk] == _TO_HOST
+    trips = round_trips(rank, moved.bytes[bulk], leaves, moved.start_ns[bulk], moved.end_ns[bulk])
+    inside = np.flatnonzero((moved.part[bulk] == _OPTIMIZER) & (moved.scope[bulk] >= 0))
+    both = set[tuple[int, int]]()
+    seen: dict[tuple[int, int], bool] = {}
+    around = list(zip(rank[inside].tolist(), moved.scope[bulk[inside]].tolist(), strict=True))
+    for where, is_leaving in zip(around, leaves[inside].tolist(), strict=True):
+        if seen.setdefault(where, is_leaving) != is_leaving:
+            both.add(where)
+    of_optimizer = inside[[where in both for where in around]] if around else inside
+    return np.concatenate([trips, of_optimizer])
+
+
+def round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: Times) -> Rows:
+    """Of copies between host and device those that go to the host and come back, or come back from there.
+
+    A copy comes back when it starts no earlier than one of the same size ended that went to the host from
+    the same rank, and that no other copy brought back; the earliest is brought back first. Sizes of which
+    over a quarter of the later copies to the device bring nothing back are those of inputs and outputs
+    that happen to be equal: none of that size is a return.
+
+    Args:
+        rank: of each copy, in order of their numbers.
+        size: of each, in bytes.
+        leaves: whether each goes to the host.
+        start_ns: when each starts.
+        end_ns: when each ends.
+
+    Returns:
+        The places of the copies that are matched, in some order.
+    """
+    if not leaves.any() or leaves.all():
+        return np.empty(0, np.int64)
+    order = np.lexsort((~leaves, np.where(leaves, end_ns, start_ns), size, rank))
+    leaves = leaves[order]
+    begins = turns(rank[order], size[order])
+    group = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+
+    def so_far(values: Rows) -> Rows:
+        """Sums from the first of a group to each."""
+        total: Rows = np.cumsum(values)
+        within: Rows = total - (total - values)[first][group]
+        return within
+
+    balance = so_far(np.where(leaves, 1, -1))
+    apart = 2 * leaves.size * group  # so that the least of a group lies below all of those before
+    least = np.minimum(np.minimum.accumulate(balance - apart) + apart, 0)
+    before = np.where(begins, 0, np.append(0, least[:-1]))
+    returns = ~leaves & (least == before)  # else nothing was away
+    nth = so_far(leaves.astype(np.int64))
+    matched, later = (
+        np.bincount(group[which], minlength=first.size)[group] for which in (returns, ~leaves & (nth > 0))
+    )
+    is_matched = (returns | (leaves & (nth <= matched))) & (matched >= (1 - MOST_FRESH_OFFLOAD_SHARE) * later)
+    found: Rows = order[is_matched]
+    return found
+
+
+def away(operations: pl.DataFrame, copies: pl.DataFrame, causes: pl.DataFrame) -> Spans:
+    """When offloaded bytes of a rank were on the host alone (`OPERATIONS`, `COPIES`, `COPY_CAUSES`).
+
+    From the end of an offload to the host to the start of the next copy, where that brings bytes back.
+    """
+    offloaded = causes["op"].to_numpy()[filled(causes["cause"]) == _PLACES[CopyCause.OFFLOAD]]
+    row = places(offloaded, operations["op"].to_numpy())
+    rows = np.sort(row[row >= 0])
+    start_ns, end_ns = (operations[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
+    order = np.argsort(start_ns, kind="stable")
+    place = places(operations["op"].to_numpy()[rows[order]], copies["op"].to_numpy())
+    direction = filled(copies["direction"])[place]
+    turn = np.flatnonzero((direction[:-1] == _TO_HOST) & (direction[1:] == _TO_DEVICE))
+    return union(ordered(end_ns[order][turn], start_ns[order][turn + 1]))

@@ -1,0 +1,310 @@
+"""Order inside CUDA graphs that were traced by node, and between graphs and what surrounds them.
+
+Exports hold no edges. The branches of a launch begin after what its stream was given before it, and
+what follows in that stream waits for all of them; edges between branches are inferred where an
+operation begins right after the end of the same node of another branch in most replays.
+
+What each device operation and each blocking call had to wait for.
+
+An operation waits for its issue, for the one before it in its stream, and for the events that its
+stream was made to wait for. A blocking call waits for the tail of a stream, for an event, for all
+streams of its context, or for its own copy.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Codes, Flags, Rows, filled, place
+from wallscope.grouping import grouped
+from wallscope.model.capture import Capture
+from wallscope.model.events import SyncKind
+from wallscope.model.kinds import CallRole, OperationKind
+from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT, FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
+from wallscope.trace.events import ResolvedBy, Waits, resolved_waits
+from wallscope.trace.intervals import Times
+from wallscope.trace.recording_streams import RecordingStreams
+from wallscope.trace.streams import UNRESOLVED, Sets, StreamOrder, Tail, sets
+from wallscope.trace.thread_timeline import Activities, CallTimes, call_times, flatten_calls
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The first and last operation of each branch of a launch, those of the launching stream first."""
+
+    heads: tuple[int, ...]
+    tails: tuple[int, ...]
+
+
+class GraphLaunches:
+    """The launches of graphs of several branches that were traced by node.
+
+    Args:
+        operations: `OPERATIONS`.
+        calls: `CALLS`.
+    """
+
+    def __init__(self, operations: pl.DataFrame, calls: pl.DataFrame) -> None:
+        self._launches = _launches(operations, calls)
+        self._branches = [_branches(own) for own in self._launches]
+
+    def together(self) -> dict[int, Tail]:
+        """The tails of the other branches, by the last operation that a launch runs in its own stream."""
+        return {branches.tails[0]: branches.tails[1:] for branches in self._branches}
+
+    def order(self, order: StreamOrder) -> None:
+        """Let the operations of the launches wait for each other, and what follows wait for all branches."""
+        follower = np.full(order.before.size, -1, np.int64)
+        held = np.flatnonzero(order.before >= 0)
+        follower[order.before[held]] = held
+        pairs: list[tuple[int, int]] = []
+        for branches in self._branches:
+            before, behind = int(order.before[branches.heads[0]]), int(follower[branches.tails[0]])
+            pairs += [(head, before if before >= 0 else head) for head in branches.heads[1:]]
+            pairs += [(behind, tail) for tail in branches.tails[1:] if behind >= 0]
+        order.follow([*pairs, *_joins(self._launches)])
+
+
+def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
+    """The nodes of each launch of a graph that runs in several streams, in order of start."""
+    node = operations["graph_node"]
+    if node.null_count() == len(node):
+        return []
+    call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
+    rows = np.flatnonzero(node.is_not_null().to_numpy() & (call >= 0))
+    rows = rows[(filled(calls["role"]) == place(CallRole.GRAPH))[call[rows]]]
+    launches = sorted((rows[own] for _, own in grouped(call[rows])), key=_first)
+    return [operations[own] for own in launches if (stream[own] != stream[own[0]]).any()]
+
+
+def _branches(launch: pl.DataFrame) -> Branches:
+    op = launch["op"].to_numpy()
+    branches = sorted((rows for _, rows in grouped(launch["stream"].to_numpy())), key=_first)
+    return Branches(
+        tuple(int(op[branch[0]]) for branch in branches), tuple(int(op[branch[-1]]) for branch in branches)
+    )
+
+
+def _first(rows: Rows) -> int:
+    return int(rows[0])
+
+
+def _joins(launches: list[pl.DataFrame]) -> list[tuple[int, int]]:
+    """Operations of graphs with one of another branch that ended right before them, replay after replay."""
+    found: list[tuple[int, int, tuple[int, int]]] = []
+    replays: Counter[int] = Counter()
+    for own in launches:
+        by_end = own.sort("end_ns")
+        ends = by_end["end_ns"].to_numpy()
+        latest = np.searchsorted(ends, own["start_ns"].to_numpy(), side="right") - 1
+        nodes, streams, ops = (by_end[name].to_list() for name in ("graph_node", "stream", "op"))
+        for row, at in zip(
+            own.select("op", "graph_node", "stream", "start_ns").iter_rows(), latest, strict=True
+        ):
+            op, node, stream, start_ns = row
+            replays[node] += 1
+            for other in range(int(at), -1, -1):
+                if start_ns - ends[other] > GRAPH_EDGE_NS:
+                    break
+                if streams[other] != stream:
+                    found.append((op, ops[other], (nodes[other], node)))
+                    break
+    pairs = Counter(pair for _, _, pair in found)
+    return [
+        (op, producer)
+        for op, producer, pair in found
+        if replays[pair[1]] >= FEWEST_REPLAYS_COUNT and pairs[pair] >= GRAPH_EDGE_SHARE * replays[pair[1]]
+    ]
+
+
+_BLOCKS_ALL = re.compile(r"(Device|Ctx|Context|Thread)Synchronize\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Who waits for whom, over all ranks of a capture. Index spaces: op, call and thread of the capture.
+
+    Attributes:
+        start_ns, end_ns: int64[op], as in `OPERATIONS`.
+        call: int32[op], the call that issued it, -1 without one.
+        issued_ns: int64[op], when it was issued: not before what its stream did earlier.
+        stream_before: int32[op], the operation before it in its stream, -1 without one.
+        producers: for each op, int32, the other operations that it waits for, each once; `UNRESOLVED`:
+            something unknown; the op itself: a wait that nothing held up.
+        calls: start, end and thread of each call.
+        blocking: int64[row], the calls that block.
+        blocked: int32[call], the row of a blocking call, -1 for others.
+        awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
+        activities: what each thread was in at every moment.
+        order: what streams had been given at any moment.
+        waits: what waits mean, and how that and the streams of their records were found.
+        waits_seen, waits_resolved: waits of streams and blocking waits, and those whose cause was found.
+    """
+
+    start_ns: Times
+    end_ns: Times
+    call: npt.NDArray[np.int32]
+    issued_ns: Times
+    stream_before: npt.NDArray[np.int32]
+    producers: Sets
+    calls: CallTimes
+    blocking: Rows
+    blocked: npt.NDArray[np.int32]
+    awaited: Sets
+    activities: Activities
+    order: StreamOrder
+    waits: Waits
+    waits_seen: int
+    waits_resolved: int
+
+    def is_waiting(self, op: Codes) -> Flags:
+        """Return whether operations wait for more than the one before them in their streams."""
+        found: Flags = self.producers.ptr[op + 1] > self.producers.ptr[op]
+        return found
+
+    def pairs(self, op: Codes) -> tuple[Rows, Codes]:
+        """Return producers of operations, each but itself: the position in `op`, and the producer."""
+        position, producer = self.producers.of_rows(op)
+        is_other = np.flatnonzero(producer != op[position])
+        return position[is_other], producer[is_other]
+
+    def awaited_by(self, call: int) -> Tail:
+        """Return what a blocking call waited for."""
+        return self.awaited.of(int(self.blocked[call]))
+
+    @property
+    def resolved_share(self) -> float | None:
+        """Share of the waits whose cause was found, `None` without any."""
+        return self.waits_resolved / self.waits_seen if self.waits_seen else None
+
+
+def dependencies(capture: Capture) -> Dependencies:
+    """Return who waits for whom in a capture."""
+    calls, operations = capture.calls, capture.operations
+    times = call_times(calls)
+    waits = resolved_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
+    graphs = GraphLaunches(operations, calls)
+    order, waits, unexplained = _ordered(capture, waits, times, graphs)
+    graphs.order(order)
+    tails = _synchronising(capture, order, waits) | _copying(operations, calls)
+    tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
+    blocking = np.fromiter(tails, np.int64, len(tails))
+    blocked = np.full(len(calls), -1, np.int32)
+    blocked[blocking] = np.arange(blocking.size)
+    return Dependencies(
+        start_ns=operations["start_ns"].to_numpy(),
+        end_ns=order.end_ns,
+        call=operations["call"].to_numpy(),
+        issued_ns=order.issued_ns,
+        stream_before=order.before,
+        producers=order.producer_sets,
+        calls=times,
+        blocking=blocking,
+        blocked=blocked,
+        awaited=sets(tails.values()),
+        activities=flatten_calls(calls, len(capture.threads)),
+        order=order,
+        waits=waits,
+        waits_seen=order.waits_seen + len(tails),
+        waits_resolved=order.waits_resolved + sum(UNRESOLVED not in tail for tail in tails.values()),
+    )
+
+
+def _ordered(
+    capture: Capture, waits: Waits, times: CallTimes, graphs: GraphLaunches
+) -> tuple[StreamOrder, Waits, set[int]]:
+    """The order of streams, the waits by the streams of their records, and calls whose waiting is unclear.
+
+    Each time that more is known of where records were made, it can be told better what explains a wait.
+    """
+    operations, streams = capture.operations, capture.streams
+    call, together = operations["call"].to_numpy(), graphs.together()
+
+    def order_by(known: Waits) -> StreamOrder:
+        return StreamOrder(operations, times.start_ns[call], times.thread[call], streams, known, together)
+
+    order = order_by(waits)
+    recording = RecordingStreams(order, waits, operations, times)
+    for _ in range(EXPLAINED_ROUNDS_COUNT):
+        told = recording.found()
+        if told is waits:
+            break
+        waits, order = told, order_by(told)
+        recording = RecordingStreams(order, waits, operations, times)
+    ops, calls = recording.unexplained()
+    order.doubt(ops)
+    return order, waits, calls
+
+
+def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:
+    """What the blocking synchronisations wait for, by number of the call."""
+    calls, texts = capture.calls, capture.call_names["text"].to_list()
+    is_blocking = filled(calls["role"]) == place(CallRole.SYNC)
+    blocking = np.flatnonzero(is_blocking)
+    columns = (blocking, *(calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name")))
+    process = capture.threads["process"].to_list()
+    told = _told_of_calls(capture.syncs, is_blocking)
+    means = _records_of_calls(waits.waits)
+    found: dict[int, Tail] = {}
+    asked: list[tuple[int, int, int]] = []
+    unnamed: list[tuple[int, int, int]] = []
+    groups: dict[tuple[int, ...], int] = {}
+    for call, thread, at_ns, name in zip(*(one.tolist() for one in columns), strict=True):
+        if "Synchronize" not in texts[name]:
+            continue
+        kind, context, stream = told.get(call, (None, None, None))
+        held = process[thread]
+        if kind == SyncKind.EVENT:
+            record, how = means.get(call, (-1, ResolvedBy.NOTHING))
+            nothing: Tail = () if how == ResolvedBy.BEFORE_CAPTURE else (UNRESOLVED,)
+            found[call] = order.record(record) if record >= 0 else nothing
+            continue
+        if kind == SyncKind.STREAM and stream is not None:
+            streams = order.scope(order.stream(held, context or 0, stream))
+        elif kind == SyncKind.CONTEXT or _BLOCKS_ALL.search(texts[name]):
+            streams = order.process(held) if context is None else order.context(held, context)
+        else:
+            unnamed.append((call, thread, at_ns))
+            continue
+        asked.append((call, groups.setdefault(tuple(streams), len(groups)), at_ns))
+    if unnamed:
+        last = order.last_streams(*np.array([row[1:] for row in unnamed]).T)
+        found |= {call: (UNRESOLVED,) for (call, *_), stream in zip(unnamed, last, strict=True) if stream < 0}
+        asked += [
+            (call, groups.setdefault(tuple(order.scope(stream)), len(groups)), at_ns)
+            for (call, _, at_ns), stream in zip(unnamed, last.tolist(), strict=True)
+            if stream >= 0
+        ]
+    call_of, group_of, moments = np.array(asked, np.int64).reshape(-1, 3).T
+    tails = order.tails([*groups], group_of, np.ascontiguousarray(moments))
+    return dict(sorted((found | {call: tails.of(row) for row, call in enumerate(call_of.tolist())}).items()))
+
+
+def _told_of_calls(
+    syncs: pl.DataFrame, is_asked: Flags
+) -> dict[int, tuple[str | None, int | None, int | None]]:
+    """Kind, context and stream of what some calls waited for, by number; the first row of a call counts."""
+    call = syncs["call"].to_numpy()
+    rows = np.flatnonzero((call >= 0) & np.append(is_asked, np.False_)[call])
+    told = syncs["call", "kind", "context", "stream"][rows[::-1]]
+    return {call: (kind, context, stream) for call, kind, context, stream in told.iter_rows()}
+
+
+def _records_of_calls(waits: pl.DataFrame) -> dict[int, tuple[int, str]]:
+    """The record that the wait of each call means, and how that was found."""
+    rows = np.flatnonzero(filled(waits["kind"]) == place(SyncKind.EVENT))
+    return {call: (record, how) for call, record, how in waits["call", "record", "how"][rows].iter_rows()}
+
+
+def _copying(operations: pl.DataFrame, calls: pl.DataFrame) -> dict[int, Tail]:
+    """Copies that held their caller: they ended before it returned; of several the one that ended last."""
+    call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
+    copies = np.flatnonzero((filled(operations["kind"]) == place(OperationKind.COPY)) & (call >= 0))
+    is_copying = filled(calls["role"]) == place(CallRole.COPY)
+    held = copies[is_copying[call[copies]] & (end_ns[copies] <= calls["end_ns"].to_numpy()[call[copies]])]
+    held = held[np.lexsort((end_ns[held], call[held]))]
+    return {one: (op,) for one, op in zip(call[held].tolist(), held.tolist(), strict=True)}

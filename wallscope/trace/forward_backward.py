@@ -1,0 +1,380 @@
+"""The part of the step that each operation belongs to, as the names of the ranges around it say.
+
+Forward, backward and optimizer are told by words in folded names; the innermost range that says
+anything decides. A range with words of two parts (`forward_backward_func`) says nothing. Names are those
+of PyTorch's `emit_nvtx`, of Megatron, DeepSpeed, FSDP and Transformer Engine, and plain words of users.
+
+What is inside a range of a checkpoint's backward (`CheckpointFunctionBackward`), or inside a range named
+for recomputation, is forward work run again; inside that, what is in a further backward range is not.
+The first run of a checkpointed module is no replay, nor is a checkpoint that is saved to a file.
+
+Forward work that runs again in the backward pass, as activation checkpointing makes it do.
+
+Three kinds of evidence, the stronger first: ranges that say so; a run of kernels in the backward pass
+that repeats a run of the forward pass; and, where no range tells the passes apart, forward attention
+kernels of which a step has more than backward ones, in an order that only replays have.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+
+from wallscope.columns import Flags, Rows, are_among, at_places, filled, flags, places
+from wallscope.cores import side_by_side
+from wallscope.grouping import ordered_by, runs
+from wallscope.model.frames import CATEGORY, PASSES, RECOMPUTE
+from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
+from wallscope.thresholds import (
+    MOST_RECOMPUTED_SHARE,
+    RECOMPUTED_NAMES_COUNT,
+    SHORTEST_FRESH_PREFIX_COUNT,
+    SHORTEST_RECOMPUTED_RUN_COUNT,
+)
+from wallscope.trace.intervals import Times
+from wallscope.trace.kernel_classes import replayed_attention
+from wallscope.trace.names import repeated, turns
+from wallscope.trace.ranges import chain_top, nearest
+
+_SAYS_NOTHING = (
+    r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"
+    r"|(post|pre)[ _-]?(forward|backward)[ _-]?(hook|prefetch|callback)"
+    r"|register\w*(forward|backward)\w*"
+)
+_FORWARD_NAMES = r"(?i)(^|[^a-z])(forward|fwd|fprop)([^a-z]|$)|(?-i:[a-z]Forward\d*([^a-z]|$))|^layer_#f$"
+_BACKWARD_NAMES = (
+    r"(?i)(^|[^a-z])(backward|bwd|bprop|wgrad|dgrad)([^a-z]|$)|(?-i:[A-Za-z0-9]Backward\d*([^A-Za-z]|$))"
+    r"|autograd::engine::evaluate_function|^layer_#b$"
+)
+_OPTIMIZER = r"(?i)optimizer|(^|[^a-z])(optim|(fused|cpu|distributed)?_?adamw?|lamb|muon|sgd)([^a-z]|$)"
+_STEP_METHOD, _TRAINING = r"(?i)[a-z]\.step$", r"(?i)train"
+_BARE_STEP = r"(?i)^step( #)?$"
+_RECOMPUTE = (
+    r"(?i)(^|[^a-z])(re_?comput(e|ed|ing|ation)|re_?materiali[sz]\w*)([^a-z]|$)|(?-i:Recompute([^a-z]|$))"
+)
+_OPERATOR = r"^(aten::|nvte_|c10d::|at::|prim::)"  # says forward of itself, not of what is around it
+_CHECKPOINT = r"(?i)checkpoint"
+_SAVED = (
+    r"(?i)(save|saving|load|loading|writ(e|ing)|read|restor(e|ing)|resum(e|ing)|dist|distributed|async|persist"
+    r"(ent)?|upload|finali[sz]e)[ _.:-]*(\w+[ _.:-])?checkpoint|(model|file)_?checkpoint"
+    r"|checkpoint(ing|s)?[ _.:-]*(sav|load|writ|read|restor|dir|path|io\b|manager|engine|file|upload|finali"
+    r"|metadata|storage|callback)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _PathState:
+    """What a path says: the part of the step, whether it runs again, what checkpoint's backward it is in."""
+
+    of: Pass | None = None
+    replay: RecomputeSource | None = None
+    in_checkpoint: bool = False
+    is_checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What the name of a range says: `operator` is one operation as PyTorch names it, `bare_step` a step."""
+
+    forward: bool
+    backward: bool
+    optimizer: bool
+    recompute: bool
+    checkpoint: bool
+    operator: bool
+    bare_step: bool
+
+
+def passes(
+    projected: pl.DataFrame, tree: pl.DataFrame, paths: pl.DataFrame, names: pl.DataFrame
+) -> pl.DataFrame:
+    """The part of the step of each operation (`PROJECTION`, `NESTED`, `PATHS`, their `NAMES` to `PASSES`).
+
+    `scope` is the range of the checkpoint's backward, or the outermost range of the optimizer, on the
+    thread of the operation's range. Replays inside a checkpoint without such a range are not told.
+    """
+    states = _states_of(paths, names)
+    path_of_range = np.full(int(tree["range"].to_numpy().max()) + 1 if len(tree) else 0, -1, np.int64)
+    parent = path_of_range.copy()
+    path_of_range[tree["range"].to_numpy()] = tree["path"].to_numpy()
+    parent[tree["range"].to_numpy()] = tree["parent"].to_numpy()
+    op, own_range = projected["op"].to_numpy(), projected["range"].to_numpy()
+    if (op[1:] < op[:-1]).any():
+        in_order = np.argsort(op, kind="stable")
+        op, own_range = op[in_order], own_range[in_order]
+    is_inside = own_range >= 0
+    path, held = np.full(op.size, len(states), np.uint32), own_range[is_inside].astype(np.int64)
+    path[is_inside] = path_of_range[held]
+    known = [*states, _PathState()]  # the last is that of what stands in no range
+    in_checkpoint = np.array([state.in_checkpoint for state in known], np.bool_)
+    is_checkpoint = np.array([state.is_checkpoint for state in known], np.bool_)
+    updates = np.array([state.of is Pass.OPTIMIZER for state in known], np.bool_)
+    scope = np.full(op.size, -1, np.int32)
+    scope[is_inside] = np.where(
+        in_checkpoint[path[is_inside]],
+        nearest(parent, is_checkpoint[path_of_range])[held],
+        np.where(updates[path[is_inside]], chain_top(parent, updates[path_of_range])[held], -1),
+    )
+    is_told = ~(in_checkpoint[path] & (scope < 0))
+    return pl.DataFrame(
+        {
+            "op": op,
+            "pass": pl.Series([state.of for state in known], dtype=PASSES["pass"])[path],
+            "replay": pl.Series([state.replay for state in known], dtype=PASSES["replay"])[
+                np.where(is_told, path, np.uint32(len(states)))
+            ],
+            "scope": scope,
+        },
+        schema=PASSES,
+    )
+
+
+def optimizer_paths(paths: pl.DataFrame, names: pl.DataFrame) -> Flags:
+    """Whether each path (`PATHS` and their `NAMES`) is the optimizer's."""
+    return np.array([state.of is Pass.OPTIMIZER for state in _states_of(paths, names)], np.bool_)
+
+
+def with_autograd_threads(
+    of_passes: pl.DataFrame, operations: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
+) -> pl.DataFrame:
+    """`PASSES` in which all else that PyTorch's autograd threads issued is backward (`CALLS`, `THREADS`)."""
+    of_threads = zip(threads["thread"].to_list(), threads["role"].to_list(), strict=True)
+    autograd = [thread for thread, role in of_threads if role is not None and role.startswith("pt_autograd")]
+    if not autograd:
+        return of_passes
+    issued = calls["call"].to_numpy()[np.isin(calls["thread"].to_numpy(), autograd)].astype(np.int64)
+    backward = operations["op"].to_numpy()[are_among(operations["call"].to_numpy(), issued)].astype(np.int64)
+    is_backward = of_passes["pass"].is_null() & pl.Series(are_among(of_passes["op"].to_numpy(), backward))
+    all_backward = pl.Series("pass", [Pass.BACKWARD], PASSES["pass"]).new_from_index(0, len(of_passes))
+    told = all_backward.zip_with(is_backward, of_passes["pass"])
+    return of_passes.clone().replace_column(of_passes.get_column_index("pass"), told)
+
+
+@lru_cache(maxsize=2)
+def _words(texts: tuple[str, ...]) -> list[_Words]:
+    """What each name says; words of two parts of the step say nothing."""
+    text = pl.col("text")
+    bare = text.str.replace_all(_SAYS_NOTHING, "")
+    forward, backward = bare.str.contains(_FORWARD_NAMES), bare.str.contains(_BACKWARD_NAMES)
+    is_step = text.str.contains(_STEP_METHOD) & ~text.str.contains(_TRAINING)
+    found = pl.DataFrame({"text": texts}, schema={"text": pl.String}).select(
+        forward=forward & ~backward,
+        backward=backward & ~forward,
+        optimizer=(text.str.contains(_OPTIMIZER) | is_step) & ~forward & ~backward,
+        recompute=text.str.contains(_RECOMPUTE),
+        checkpoint=text.str.contains(_CHECKPOINT) & ~text.str.contains(_SAVED),
+        operator=text.str.contains(_OPERATOR),
+        bare_step=text.str.contains(_BARE_STEP),
+    )
+    return [_Words(**row) for row in found.iter_rows(named=True)]
+
+
+def _states_of(paths: pl.DataFrame, names: pl.DataFrame) -> list[_PathState]:
+    """The state of each path (`PATHS` and their `NAMES`)."""
+    texts = names["text"][np.argsort(names["name"].to_numpy(), kind="stable")]
+    return _states(*map(tuple, (paths["parent"].to_list(), paths["name"].to_list(), texts.to_list())))
+
+
+@lru_cache(maxsize=2)
+def _states(parent: tuple[int, ...], label: tuple[int, ...], texts: tuple[str, ...]) -> list[_PathState]:
+    """The state of each path, which starts from that of the path around it; asked twice in an analysis."""
+    words = _words(texts)
+    holders = _around_passes(parent, label, words)
+    states: list[_PathState] = []
+    for path, (above, name) in enumerate(zip(parent, label, strict=True)):
+        around = states[above] if above >= 0 else _PathState()
+        if words[name].bare_step and holders and path not in holders:
+            states.append(_PathState(Pass.OPTIMIZER))
+        else:
+            states.append(_inside(around, words[name]))
+    return states
+
+
+def _around_passes(parent: Sequence[int], label: Sequence[int], words: Sequence[_Words]) -> set[int]:
+    """The paths that are, or hold, a forward or backward range; empty where there is none."""
+    found: set[int] = set()
+    for path, name in enumerate(label):
+        at = path if words[name].forward or words[name].backward else -1
+        while at >= 0 and at not in found:
+            found.add(at)
+            at = parent[at]
+    return found
+
+
+def _inside(around: _PathState, words: _Words) -> _PathState:
+    """What holds inside a range with these words, in a range where that held."""
+    if words.backward:
+        starts_again = words.checkpoint or words.recompute
+        replay = RecomputeSource.EXPLICIT if starts_again else None
+        return _PathState(Pass.BACKWARD, replay, starts_again or around.in_checkpoint, starts_again)
+    if around.of is Pass.BACKWARD and (words.checkpoint or words.recompute):
+        return _PathState(Pass.BACKWARD, RecomputeSource.EXPLICIT)
+    if around.of is Pass.BACKWARD and words.forward:
+        return _PathState(Pass.BACKWARD, around.replay or RecomputeSource.INFERRED)
+    if around.of is None and words.recompute:
+        return _PathState(Pass.BACKWARD, RecomputeSource.EXPLICIT)
+    says_forward = words.forward and not words.operator and around.of is not Pass.BACKWARD
+    if says_forward or (words.optimizer and around.of is not Pass.BACKWARD):
+        return _PathState(Pass.FORWARD if says_forward else Pass.OPTIMIZER)
+    return _PathState(around.of, around.replay, around.in_checkpoint)
+
+
+_MULTIPLICATIONS = [
+    list(CATEGORY.categories).index(one) for one in (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
+]
+_ATTENTION = list(CATEGORY.categories).index(ComputeCategory.ATTENTION)
+_COMPUTE = list(OperationClass).index(OperationClass.COMPUTE)
+_FORWARD, _BACKWARD = map(list(Pass).index, (Pass.FORWARD, Pass.BACKWARD))
+_EXPLICIT, _INFERRED = map(list(RecomputeSource).index, (RecomputeSource.EXPLICIT, RecomputeSource.INFERRED))
+_TOLD = ("pass", "replay", "scope")
+_NEVER = np.iinfo(np.int64).max
+
+
+def recompute(
+    operations: pl.DataFrame, windows: pl.DataFrame, kernel_names: pl.DataFrame, passes: pl.DataFrame
+) -> pl.DataFrame:
+    """The compute operations that do forward work again (`CLASSIFIED`, `WINDOWS`, `NAMES`, `PASSES`).
+
+    `explicit`: issued inside a range of a checkpoint's backward or of recomputation. Where such a range
+    holds the true backward as well, the replay is what ran before the first range of it; without ranges
+    inside, the beginning that repeats kernels of the forward pass.
+
+    `inferred`: issued inside a forward range that stands in a backward range, or eight kernels or more
+    of the backward pass, a matrix multiplication and four different names among them, that follow one
+    another on their stream as kernels of the forward pass did before.
+
+    `lower-bound`: ranks without any backward range; some of the attention kernels, and none of what
+    was recomputed beside them.
+
+    Returns:
+        `RECOMPUTE`, sorted by operation; empty where nothing tells.
+    """
+    kernels = _computing(operations, passes)
+
+    def of_rank(ran: tuple[int, slice]) -> pl.DataFrame:
+        rank_id, rows = ran
+        own = _Kernels(*(column[rows] for column in kernels.columns()))
+        return _of_rank(own, windows.filter(windows["rank_id"] == rank_id), kernel_names)
+
+    found = side_by_side(of_rank, runs(kernels.rank))
+    return (pl.concat(found) if found else RECOMPUTE.to_frame()).sort("op")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """Compute operations by rank, stream and start; category, pass and replay as places, -1 for null."""
+
+    op: Rows
+    rank: Rows
+    stream: Rows
+    start_ns: Times
+    name: Rows
+    category: Rows
+    part: Rows
+    replay: Rows
+    scope: Rows
+
+    def columns(self) -> Iterator[Rows]:
+        """The columns in their order."""
+        return (getattr(self, field.name) for field in fields(self))
+
+
+def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
+    rows = np.flatnonzero(filled(operations["class"]) == _COMPUTE)
+    rank, stream = (operations[column].to_numpy()[rows] for column in ("rank_id", "stream"))
+    place = places(operations["op"].to_numpy()[rows], passes["op"].to_numpy())
+    order = ordered_by(rank, stream)
+    rows, place = rows[order], place[order]
+    part, replay, scope = (at_places(filled(passes[column]), place, -1) for column in _TOLD)
+    return _Kernels(
+        op=operations["op"].to_numpy()[rows],
+        rank=rank[order],
+        stream=stream[order],
+        start_ns=operations["start_ns"].to_numpy()[rows],
+        name=filled(operations["name"])[rows].astype(np.int64),
+        category=filled(operations["category"])[rows],
+        part=part,
+        replay=replay,
+        scope=scope,
+    )
+
+
+def _of_rank(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> pl.DataFrame:
+    is_backward = own.part == _BACKWARD
+    if not is_backward.any():
+        return _rows(_replayed_attention(own, windows, kernel_names), RecomputeSource.LOWER_BOUND)
+    explicit = _explicit(own)
+    is_told = explicit | (own.replay == _INFERRED)
+    inferred = _repeated_runs(own, is_backward & ~is_told) | (is_told & ~explicit)
+    return pl.concat(
+        [
+            _rows(own.op[explicit], RecomputeSource.EXPLICIT),
+            _rows(own.op[inferred], RecomputeSource.INFERRED),
+        ]
+    )
+
+
+def _rows(op: Rows, how: RecomputeSource) -> pl.DataFrame:
+    told = pl.repeat(how, op.size, dtype=RECOMPUTE["how"], eager=True)
+    return pl.DataFrame({"op": op, "how": told}, schema=RECOMPUTE)
+
+
+def _replayed_attention(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> Rows:
+    rows = np.flatnonzero(own.category == _ATTENTION)
+    rows = rows[np.lexsort((own.op[rows], own.start_ns[rows]))]
+    return own.op[rows[replayed_attention(own.name[rows], own.start_ns[rows], windows, kernel_names)]]
+
+
+def _explicit(own: _Kernels) -> Flags:
+    """The operations that ranges say run again, without the true backward inside the same ranges."""
+    is_told: Flags = own.replay == _EXPLICIT
+    if not is_told.any():
+        return is_told
+    has_scope = own.scope >= 0
+    is_backward = (own.replay < 0) & (own.part == _BACKWARD) & has_scope
+    begun_ns = np.full(int(own.scope.max()) + 2, _NEVER)
+    np.minimum.at(begun_ns, own.scope[is_backward], own.start_ns[is_backward])
+    is_split = begun_ns[own.scope] < _NEVER
+    found: Flags = is_told & (~has_scope | (is_split & (own.start_ns < begun_ns[own.scope])))
+    whole = is_told & has_scope & ~is_split
+    return found | _prefixes(own, whole) if whole.any() else found
+
+
+def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
+    """Of ranges that hold replay and backward undivided, the beginning that repeats forward kernels."""
+    rows = np.flatnonzero(is_asked)
+    rows = rows[ordered_by(own.stream[rows], own.scope[rows])]
+    begins = turns(own.stream[rows], own.scope[rows])
+    is_fresh = ~_repeats(own, is_asked, SHORTEST_FRESH_PREFIX_COUNT)[rows]
+    fresh = np.append(0, np.cumsum(is_fresh))
+    fresh_before = fresh[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+    return flags(rows[fresh[1:] == fresh_before], own.op.size)
+
+
+def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
+    """Runs of backward kernels that repeat forward ones, with a multiplication and several names."""
+    repeats = _repeats(own, backward, SHORTEST_RECOMPUTED_RUN_COUNT)
+    rows = np.flatnonzero(repeats)
+    run = np.cumsum(turns(own.stream, repeats))[rows]
+    kinds = np.unique(run * (int(own.name.max()) + 1) + own.name[rows]) // (int(own.name.max()) + 1)
+    names, multiplications = (
+        np.bincount(each, minlength=own.op.size + 1)
+        for each in (kinds, run[np.isin(own.category[rows], _MULTIPLICATIONS)])
+    )
+    found = flags(rows[(names[run] >= RECOMPUTED_NAMES_COUNT) & (multiplications[run] > 0)], own.op.size)
+    return found if found.sum() <= MOST_RECOMPUTED_SHARE * backward.sum() else np.zeros_like(found)
+
+
+def _repeats(own: _Kernels, is_asked: Flags, at_least: int) -> Flags:
+    """Which asked kernels lie in a run that repeats one of the forward pass on their stream.
+
+    Where no range names the forward pass, all is of it that no other part claims.
+    """
+    forward = own.part == _FORWARD
+    forward = forward if forward.any() else own.part < 0
+    repeats = np.zeros(own.op.size, np.bool_)
+    for _, rows in runs(own.stream):
+        repeats[rows] = repeated(own.name[rows], forward[rows], is_asked[rows], at_least)
+    return repeats

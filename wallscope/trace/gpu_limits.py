@@ -1,0 +1,158 @@
+"""What GPUs can do at most with dense matrices, by the names that exports give them.
+
+The numbers are those of NVIDIA's data sheets without structured sparsity (where a sheet states sparse ones
+alone: half of them), for boards at their full power limit. Names are compared whole: a MIG slice or a
+variant that is not listed has no known peak.
+
+How many blocks of a kernel fit a multiprocessor, and what the last wave of a grid leaves idle.
+
+The limits are those of "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++ Programming
+Guide; how registers and shared memory are handed out follows `cuda_occupancy.h` of the CUDA toolkit:
+registers to warps by 256, the register file in four parts, shared memory by 128 bytes (256 before
+compute capability 8.0) with 1 KiB a block reserved since 8.0. Clusters, carve-outs of shared memory and
+barriers are left out, so the occupancy is an upper bound.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Rows, filled
+from wallscope.model.kinds import Precision
+from wallscope.model.throughput import Peak
+
+_TERA = 1e12
+_SOURCES = {
+    "A100": "NVIDIA A100 Tensor Core GPU data sheet",
+    "H100": "NVIDIA H100 Tensor Core GPU data sheet",
+    "H200": "NVIDIA H200 Tensor Core GPU data sheet",
+    "B200": "NVIDIA HGX B200 data sheet",
+    "GB200": "NVIDIA GB200 NVL72 data sheet",
+}
+_TENSOR: dict[str, dict[str, float]] = {
+    "A100": {"tf32": 156, "bf16": 312, "int8": 624},
+    "H100": {"tf32": 494.7, "bf16": 989.4, "fp8": 1_978.9, "int8": 1_978.9},
+    "H100 PCIe": {"tf32": 378, "bf16": 756, "fp8": 1_513, "int8": 1_513},
+    "H200": {"tf32": 494.7, "bf16": 989.4, "fp8": 1_978.9, "int8": 1_978.9},
+    "B200": {"tf32": 1_125, "bf16": 2_250, "fp8": 4_500, "nvfp4": 9_000},
+    "GB200": {"tf32": 1_250, "bf16": 2_500, "fp8": 5_000, "nvfp4": 10_000},
+}
+_BOARDS = {
+    "NVIDIA A100-SXM4-40GB": "A100",
+    "NVIDIA A100-SXM4-80GB": "A100",
+    "NVIDIA A100-PCIE-40GB": "A100",
+    "NVIDIA A100 80GB PCIe": "A100",
+    "NVIDIA H100 80GB HBM3": "H100",
+    "NVIDIA H100 PCIe": "H100 PCIe",
+    "NVIDIA H200": "H200",
+    "NVIDIA B200": "B200",
+    "NVIDIA GB200": "GB200",
+}
+_AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
+
+
+def peak(gpu: str | None, precision: Precision) -> Peak | None:
+    """The peak of a GPU by its name, `None` where it or the precision is not listed.
+
+    >>> peak("NVIDIA H100 80GB HBM3", Precision.BF16).flops_per_s
+    989400000000000.0
+    >>> peak("NVIDIA H100 80GB HBM3 MIG 1g.10gb", Precision.BF16)
+    """
+    board = _BOARDS.get(gpu or "")
+    if board is None:
+        return None
+    found = _TENSOR[board].get(_AS_FAST_AS.get(precision, precision))
+    return None if found is None else Peak(found * _TERA, precision, _SOURCES[board.split()[0]])
+
+
+Shares = npt.NDArray[np.float64]
+
+_UNKNOWN = np.iinfo(np.int64).min
+_WARP = 32
+_REGISTERS = 65_536
+_REGISTER_UNIT = 256
+_PARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """What one multiprocessor holds at most; `reserved_bytes` of shared memory go to the system, a block."""
+
+    warps: int
+    blocks: int
+    shared_bytes: int
+    shared_unit_bytes: int
+    reserved_bytes: int
+
+
+def _since_ampere(warps: int, blocks: int, shared_kib: int) -> Multiprocessor:
+    return Multiprocessor(warps, blocks, shared_kib << 10, shared_unit_bytes=128, reserved_bytes=1024)
+
+
+MULTIPROCESSORS = {
+    "sm_70": Multiprocessor(64, 32, 96 << 10, shared_unit_bytes=256, reserved_bytes=0),
+    "sm_75": Multiprocessor(32, 16, 64 << 10, shared_unit_bytes=256, reserved_bytes=0),
+    "sm_80": _since_ampere(64, 32, 164),
+    "sm_86": _since_ampere(48, 16, 100),
+    "sm_87": _since_ampere(48, 16, 164),
+    "sm_89": _since_ampere(48, 24, 100),
+    "sm_90": _since_ampere(64, 32, 228),
+    "sm_100": _since_ampere(64, 32, 228),
+    "sm_103": _since_ampere(64, 32, 228),
+}
+"""By the name of the architecture; others are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How launch shapes fit, an entry each; not a number where a fact is missing or a kernel cannot run so.
+
+    Attributes:
+        occupancy: share of its warps that a multiprocessor can hold of the kernel.
+        waves: how often the grid fills the GPU.
+        tail: share of the places of all waves that stay empty in the last, 0 for a grid that fits at once.
+    """
+
+    occupancy: Shares
+    waves: Shares
+    tail: Shares
+
+
+def fit(shapes: pl.DataFrame, architecture: str | None, sm_count: int | None) -> Fit:
+    """How launch shapes (`KERNELS`) fit a GPU of some multiprocessors."""
+    limits = MULTIPROCESSORS.get(architecture or "")
+    if limits is None:
+        return Fit(*(np.full(len(shapes), np.nan) for _ in range(3)))
+    threads, registers, shared_bytes, blocks = (
+        filled(shapes[name], _UNKNOWN).astype(np.int64)
+        for name in ("threads", "registers", "shared_bytes", "blocks")
+    )
+    can_run = (threads > 0) & (registers != _UNKNOWN) & (shared_bytes != _UNKNOWN)
+    threads, registers, shared_bytes = (
+        np.where(can_run, values, 1) for values in (threads, registers, shared_bytes)
+    )
+    warps = _parts_of(threads, _WARP)
+    warp_registers = _parts_of(registers * _WARP, _REGISTER_UNIT) * _REGISTER_UNIT
+    unit_bytes = limits.shared_unit_bytes
+    block_bytes = _parts_of(shared_bytes + limits.reserved_bytes, unit_bytes) * unit_bytes
+    resident = np.minimum.reduce(
+        [
+            np.full(len(shapes), limits.blocks),
+            limits.warps // warps,
+            _REGISTERS // _PARTS // warp_registers.clip(1) * _PARTS // warps,
+            limits.shared_bytes // block_bytes.clip(1),
+        ]
+    )
+    fits = np.where(can_run & (resident > 0), resident, np.nan)
+    waves = np.where(blocks == _UNKNOWN, np.nan, blocks) / (fits * (sm_count or np.nan))
+    tail = np.where(
+        waves > 1, 1 - waves / np.ceil(np.maximum(waves, 1)), np.where(np.isnan(waves), np.nan, 0.0)
+    )
+    return Fit(fits * warps / limits.warps, waves, tail)
+
+
+def _parts_of(quantity: Rows, unit: int) -> Rows:
+    """How many units a quantity takes up, in whole ones."""
+    return (quantity + unit - 1) // unit

@@ -1,0 +1,97 @@
+"""Names folded: a thousand ranges that differ in a number are one row.
+
+`aten::mm, op_id = 12, sizes = [[2, 3]]` and `aten::mm, op_id = 13` are both `aten::mm`;
+`training_step_7` is `training_step_#`, `layer_3f-layer_2b` is `layer_#f-layer_#b`. Numbers that tell
+things apart by kind (`conv2d`, `Backward0`, `fp8`, `sm90`) stay.
+
+Runs of kernels that repeat an earlier run: which positions of a sequence belong to one.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Flags, Rows
+from wallscope.grouping import ranked
+
+_COUNTED = (
+    r"(?i)((?:^|[^a-z])(?:step|iter|iteration|layers?|micro_?batch|mb|batch|blocks?|stage|chunk|expert"
+    r"|epoch|sample|rank|request|token|index|idx|id|no|num|pass|frame|worker|bucket|group)"
+    r"[ _.:=#-]{0,2})\d+"
+)
+_RULES = (
+    (r",\s*(op_id|seq|sizes|input_op_ids|stack|input_seq_ids)\s*=.*$", ""),
+    (_COUNTED, "${1}#"),
+    (r"([_ .:/#\[(=-])\d+(\b|[fb]\b)", "${1}#${2}"),
+    (r"0x[0-9a-fA-F]+", "#"),
+)
+
+
+def folded(texts: pl.Series) -> pl.Series:
+    """Each text with its running numbers replaced by `#`, of the same length and order.
+
+    >>> folded(pl.Series(["aten::add, op_id = 314359", "training_step_12", "layer_3f-layer_10b"])).to_list()
+    ['aten::add', 'training_step_#', 'layer_#f-layer_#b']
+    >>> folded(pl.Series(["conv2d", "MulBackward0", "fp8_gemm", "step 3", "h.11.attn"])).to_list()
+    ['conv2d', 'MulBackward0', 'fp8_gemm', 'step #', 'h.#.attn']
+    """
+    told = pl.col(texts.name)
+    for pattern, replacement in _RULES:
+        told = told.str.replace_all(pattern, replacement)
+    return texts.to_frame().select(told).to_series()
+
+
+def turns(*columns: npt.NDArray[Any]) -> Flags:
+    """Where a row differs from the one before it in any of the columns; the first row does.
+
+    >>> turns(np.array([1, 1, 2, 2]), np.array([0, 0, 0, 5])).tolist()
+    [True, False, True, True]
+    """
+    found = np.zeros(columns[0].size, np.bool_)
+    found[:1] = True
+    for column in columns:
+        found[1:] |= column[1:] != column[:-1]
+    return found
+
+
+def repeated(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Flags:
+    """Which asked positions lie in a run of `at_least` tokens that repeats an earlier run of models.
+
+    Neither run leaves the stretch of neighbours of its own kind. `at_least` is a power of two. A position
+    is told by any run around it, so longer runs come out whole. Exact, in O(n log n).
+
+    >>> token = np.array([1, 2, 3, 4, 9, 9, 2, 3, 4, 7])
+    >>> is_model = np.arange(10) < 4
+    >>> repeated(token, is_model, np.arange(10) > 5, 2).astype(int).tolist()
+    [0, 0, 0, 0, 0, 0, 1, 1, 1, 0]
+    """
+    found = np.zeros(token.size, np.bool_)
+    count = token.size - at_least + 1
+    if count <= 0 or not is_model.any() or not is_asked.any():
+        return found
+    kind = is_model.astype(np.int8) + 2 * is_asked.astype(np.int8)
+    stretch = np.concatenate(([0], np.cumsum(kind[1:] != kind[:-1])))
+    is_whole = stretch[:count] == stretch[at_least - 1 :]
+    run = _numbered_runs(token, at_least)
+    models = np.flatnonzero(is_whole & is_model[:count])
+    asked = np.flatnonzero(is_whole & is_asked[:count])
+    first = np.full(int(run.max()) + 1, token.size)
+    np.minimum.at(first, run[models], models)
+    edges = np.zeros(token.size + 1, np.int64)
+    repeats = asked[first[run[asked]] < asked]
+    np.add.at(edges, repeats, 1)
+    np.add.at(edges, repeats + at_least, -1)
+    return np.cumsum(edges)[:-1] > 0
+
+
+def _numbered_runs(token: Rows, length: int) -> Rows:
+    """A number for the run of that length that begins at each position; equal runs have equal numbers."""
+    number, reach = ranked(token, int(token.max()) + 1)[1], 1
+    while reach < length:
+        left, right = number[:-reach], number[reach:]
+        count = int(number.max()) + 1
+        number = ranked(left * count + right, count * count)[1]
+        reach *= 2
+    return number

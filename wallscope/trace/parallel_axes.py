@@ -1,0 +1,367 @@
+"""The axis of each communication operation: over which dimension of the job it communicates.
+
+Sources in order of trust: the user's map of streams, the kernel, the ranges around the issue from the
+innermost outwards, what is known of the same communicator, of the same stream, and an all-to-all on a
+rank that runs kernels of a mixture of experts. Without evidence the axis is unknown: neither the kind
+of an operation nor two neighbours in a ring tell gradients from activations, or a ring from a pipeline.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Flags, Rows, at_places, filled, places
+from wallscope.errors import SelectionError
+from wallscope.model.capture import Capture
+from wallscope.model.frames import AXES, CATEGORY
+from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
+from wallscope.text_memo import TextMemo
+from wallscope.trace.names import turns
+from wallscope.trace.ranges import nearest
+
+_OPERATIONS, _BACKENDS = tuple(Collective), tuple(Backend)
+_EACH_OPERATION = pl.Series(_OPERATIONS, dtype=AXES["operation"])
+_EACH_AXIS = pl.Series(list(Axis), dtype=AXES["axis"])
+_COMMUNICATION = list(OperationClass).index(OperationClass.COMMUNICATION)
+_ALL_TO_ALL, _SEND_RECV = map(_OPERATIONS.index, (Collective.ALL_TO_ALL, Collective.SEND_RECV))
+_OF_CATEGORY = np.array(
+    [_OPERATIONS.index(Collective(each)) if each in _OPERATIONS else -1 for each in CATEGORY.categories]
+)
+_EXCHANGES = 1 << 62
+_OF_BACKEND = {
+    Backend.DEEP_EP: Axis.EP,
+    Backend.HYBRID_EP: Axis.EP,
+    Backend.NCCL_EP: Axis.EP,
+    Backend.USERBUFFERS: Axis.TP,
+}
+_OF_DATA = {Collective.REDUCE_SCATTER: Axis.DP_GRADIENT, Collective.ALL_GATHER: Axis.DP_PARAMETER}
+_GIVEN = tuple(axis for axis in Axis if axis is not Axis.UNKNOWN)
+_LONGEST_NAME = 80
+_PLACES = {axis: place for place, axis in enumerate(Axis)}
+_AXIS_OF_BACKEND = np.array([_PLACES[_OF_BACKEND[each]] if each in _OF_BACKEND else -1 for each in _BACKENDS])
+_AXIS_OF_DATA = np.array([_PLACES[_OF_DATA[each]] if each in _OF_DATA else -1 for each in _OPERATIONS])
+_DATA = [_PLACES[axis] for axis in _OF_DATA.values()]
+_NOT_TOLD = (_SEND_RECV, _OPERATIONS.index(Collective.OTHER))
+"""Categories of kernels that leave open what the operation does."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangePaths:
+    """Ranges around operations: `PROJECTION`, `NESTED`, `PATHS`, and the folded names (`NAMES`)."""
+
+    projected: pl.DataFrame
+    tree: pl.DataFrame
+    paths: pl.DataFrame
+    names: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeRule:
+    axis: Axis
+    pattern: str
+    operations: frozenset[Collective]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    ranges: tuple[_RangeRule, ...]
+    exchange: str
+    expert: str
+
+
+@cache
+def _rules() -> _Rules:
+    document = tomllib.loads((files("wallscope.trace") / "axes.toml").read_text(encoding="utf-8"))
+    return _Rules(
+        tuple(
+            _RangeRule(
+                Axis(rule["axis"]),
+                rule["pattern"],
+                frozenset(map(Collective, rule.get("operations", Collective))),
+            )
+            for rule in document["range"]
+        ),
+        *("|".join(rule["pattern"] for rule in document[key]) for key in ("exchange", "expert")),
+    )
+
+
+def stream_axes(texts: Iterable[str]) -> dict[int, Axis]:
+    """The user's map from the number of a CUDA stream to an axis, each written `20=ep`.
+
+    Raises:
+        SelectionError: one is written in another way, or a stream is given two axes.
+    """
+    found: dict[int, Axis] = {}
+    for text in texts:
+        number, _, name = text.partition("=")
+        if not re.fullmatch(r"[0-9]{1,18}", number.strip()) or name.strip() not in _GIVEN:
+            raise SelectionError(
+                f"--stream {text} — is no stream and axis — write 20=ep; axes are {', '.join(_GIVEN)}"
+            )
+        stream, axis = int(number), Axis(name.strip())
+        if found.setdefault(stream, axis) is not axis:
+            raise SelectionError(
+                f"--stream {text} — stream {stream} is also given as {found[stream]} — keep one of them"
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Communication operations, a row each in order of number, and the axes found for them so far.
+
+    Attributes:
+        op, rank, stream: as in `CLASSIFIED`.
+        name: of the kernel, -1 without one.
+        category: place in `Collective`, by the kernel.
+        does: the same, where the kernel leaves it open by calls and ranges.
+        backend: place in `Backend`.
+        communicator: a number for each, -1 where it is not known.
+        peers: how many, -1 of collectives.
+        path: of the ranges around the issue, -1 without one.
+        axis: place in `Axis`, -1 as long as nothing told it.
+        evidence: what told it.
+    """
+
+    op: Rows
+    rank: Rows
+    stream: Rows
+    name: Rows
+    category: Rows
+    does: Rows
+    backend: Rows
+    communicator: Rows
+    peers: Rows
+    path: Rows
+    axis: Rows
+    evidence: npt.NDArray[np.object_]
+
+    def open_rows(self, *conditions: Flags) -> Rows:
+        """The rows without an axis for which all conditions hold."""
+        return np.flatnonzero(np.logical_and.reduce([self.axis < 0, *conditions]))
+
+    def settle(self, rows: Rows, axis: Rows, evidence: Sequence[str]) -> None:
+        """Give rows an axis and what told it, those left out that have one already or get none (-1)."""
+        is_new = (self.axis[rows] < 0) & (axis >= 0)
+        self.axis[rows[is_new]] = axis[is_new]
+        self.evidence[rows[is_new]] = np.array(evidence, object)[is_new]
+
+
+def axes(
+    operations: pl.DataFrame,
+    capture: Capture,
+    collectives: pl.DataFrame,
+    ranges: RangePaths,
+    given: Mapping[int, Axis],
+) -> pl.DataFrame:
+    """The axis of each communication operation with its evidence (`CLASSIFIED`, `COLLECTIVES` to `AXES`).
+
+    `given` is the user's map, by the number that CUDA gives a stream.
+    """
+    rows = np.flatnonzero(filled(operations["class"]) == _COMMUNICATION)
+    if rows.size == 0:
+        return AXES.to_frame()
+    marks = _MARKED.of(ranges.names["text"].to_list())
+    told = _told(operations, rows, collectives, ranges, marks)
+    _by_stream_number(told, capture.streams, given)
+    _by_kernel(told, capture.names)
+    _by_ranges(told, ranges, marks)
+    _share(told, operations)
+    _by_experts(told, operations, capture.names)
+    _share(told, operations)
+    axis = np.where(told.axis < 0, _PLACES[Axis.UNKNOWN], told.axis)
+    return pl.DataFrame(
+        {
+            "op": told.op,
+            "operation": _EACH_OPERATION[told.does],
+            "axis": _EACH_AXIS[axis],
+            "evidence": pl.Series(told.evidence.tolist(), dtype=pl.String),
+        },
+        schema=AXES,
+    )
+
+
+def _told(
+    operations: pl.DataFrame, rows: Rows, collectives: pl.DataFrame, ranges: RangePaths, marks: Rows
+) -> _Told:
+    """The operations of some rows, with what NCCL's calls tell of them, and nothing of their axes."""
+    op = operations["op"].to_numpy()[rows]
+    asked = places(op, collectives["op"].to_numpy())
+    does, peers = (at_places(filled(collectives[column]), asked, -1) for column in ("operation", "peers"))
+    path = _paths(op, ranges)
+    category = _OF_CATEGORY[filled(operations["category"][rows])]
+    is_exchange = _label_around(path, ranges, marks & _EXCHANGES > 0) >= 0
+    asked_or_else = np.where(
+        (does >= 0) & ~np.isin(does, _NOT_TOLD), does, np.where(is_exchange, _ALL_TO_ALL, category)
+    )
+    return _Told(
+        op=op,
+        rank=operations["rank_id"].to_numpy()[rows].astype(np.int64),
+        stream=operations["stream"].to_numpy()[rows].astype(np.int64),
+        name=filled(operations["name"][rows]),
+        category=category,
+        does=np.where(np.isin(category, _NOT_TOLD), asked_or_else, category),
+        backend=filled(operations["backend"][rows]),
+        communicator=at_places(_numbered(collectives["communicator"]), asked, -1),
+        peers=peers,
+        path=path,
+        axis=np.full(rows.size, -1),
+        evidence=np.full(rows.size, None, object),
+    )
+
+
+def _asked_of_ranges(texts: pl.Series) -> Rows:
+    """The rules that match each folded name, a bit each, and whether it is of an exchange."""
+    marks = np.zeros(len(texts), np.int64)
+    for place, rule in enumerate(_rules().ranges):
+        marks[texts.str.contains(rule.pattern).to_numpy()] |= 1 << place
+    marks[texts.str.contains(_rules().exchange).to_numpy()] |= _EXCHANGES
+    return marks
+
+
+def _asked_of_kernels(texts: pl.Series) -> Rows:
+    """Whether only mixtures of experts run kernels of each name."""
+    return texts.str.contains(_rules().expert).to_numpy().astype(np.int64)
+
+
+_MARKED, _EXPERTS = TextMemo(_asked_of_ranges), TextMemo(_asked_of_kernels)
+
+
+def _numbered(column: pl.Series) -> Rows:
+    """A number for each value, -1 for null."""
+    values = np.unique(column.fill_null(0).to_numpy(), return_inverse=True)[1]
+    return np.where(column.is_null().to_numpy(), -1, values) if column.null_count() else values
+
+
+def _paths(op: Rows, ranges: RangePaths) -> Rows:
+    """The path of the range of each operation, -1 without one."""
+    around = at_places(
+        ranges.projected["range"].to_numpy(), places(op, ranges.projected["op"].to_numpy()), -1
+    )
+    row = places(around, ranges.tree["range"].to_numpy())
+    return at_places(ranges.tree["path"].to_numpy(), row, -1)
+
+
+def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
+    """The folded name nearest to the end of each path of those that are wanted, -1 without one.
+
+    Path -1 is none.
+    """
+    label = ranges.paths["name"].to_numpy().astype(np.int64)
+    found = at_places(nearest(ranges.paths["parent"].to_numpy(), is_wanted[label]), paths, -1)
+    return at_places(label, found, -1)
+
+
+def _by_stream_number(told: _Told, streams: pl.DataFrame, given: Mapping[int, Axis]) -> None:
+    if not given:
+        return
+    number = dict(zip(streams["stream"].to_list(), streams["number"].to_list(), strict=True))
+    asked = [number.get(stream) for stream in told.stream.tolist()]
+    axis = [-1 if one is None or one not in given else _PLACES[given[one]] for one in asked]
+    told.settle(np.arange(told.op.size), np.array(axis), [f"stream {one} given by the user" for one in asked])
+
+
+def _by_kernel(told: _Told, names: pl.DataFrame) -> None:
+    """Libraries that serve one axis; DeepEP's sends and receives between two ranks serve pipelines."""
+    axis = np.append(_AXIS_OF_BACKEND, -1)[told.backend]
+    is_pipeline = (told.backend == _BACKENDS.index(Backend.DEEP_EP)) & (told.category == _SEND_RECV)
+    rows = told.open_rows((axis >= 0) & (told.name >= 0))
+    short = {name: _short(names["text"][name]) for name in np.unique(told.name[rows]).tolist()}
+    told.settle(
+        rows,
+        np.where(is_pipeline, _PLACES[Axis.PP], axis)[rows],
+        [f"kernel {short[name]}" for name in told.name[rows].tolist()],
+    )
+
+
+def _short(kernel: str) -> str:
+    """The name of a kernel without what it returns, its parameters and arguments."""
+    return re.split("[<(]", kernel.removeprefix("void "), maxsplit=1)[0][:_LONGEST_NAME]
+
+
+def _by_ranges(told: _Told, ranges: RangePaths, marks: Rows) -> None:
+    rules, texts = _rules().ranges, ranges.names["text"]
+    rows = told.open_rows(told.path >= 0)
+    for does in np.unique(told.does[rows]).tolist():
+        fitting = sum(1 << place for place, rule in enumerate(rules) if _OPERATIONS[does] in rule.operations)
+        own = rows[told.does[rows] == does]
+        label = _label_around(told.path[own], ranges, marks & fitting > 0)
+        own, label = own[label >= 0], label[label >= 0]
+        axis, evidence = np.full(len(texts), -1), [""] * len(texts)
+        for one in np.unique(label).tolist():
+            hits = int(marks[one]) & fitting
+            axis[one] = _PLACES[rules[(hits & -hits).bit_length() - 1].axis]
+            evidence[one] = f"range '{texts[one][:_LONGEST_NAME]}'"
+        told.settle(own, axis[label], [evidence[one] for one in label.tolist()])
+
+
+def _share(told: _Told, operations: pl.DataFrame) -> None:
+    """Axes with those that others of the communicator, or of a stream for communication alone, agree on.
+
+    Only operations without a communicator take theirs from the stream.
+    """
+    has_communicator = told.communicator >= 0
+    _agree(told, np.flatnonzero(has_communicator), told.communicator, "communicator")
+    if told.open_rows(~has_communicator).size:
+        is_apart = ~has_communicator & ~np.isin(told.stream, _computing_streams(operations))
+        _agree(told, np.flatnonzero(is_apart), told.stream, "stream")
+
+
+def _computing_streams(operations: pl.DataFrame) -> Rows:
+    computing = filled(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
+    return np.flatnonzero(np.bincount(operations["stream"].to_numpy()[computing]))
+
+
+def _agree(told: _Told, beside: Rows, of: Rows, word: str) -> None:
+    """Members of a group without an axis get the one that is known of it, first by what they do.
+
+    Gradients and parameters share a communicator: what a member does tells which it moves.
+    """
+    known, unknown = (beside[is_so] for is_so in (told.axis[beside] >= 0, told.axis[beside] < 0))
+    if known.size == 0:
+        return
+    for kinds in (told.does, np.zeros_like(told.does)):
+        key = (told.rank * (int(of.max()) + 1) + of) * len(_OPERATIONS) + kinds
+        members = known[np.argsort(key[known], kind="stable")]
+        first = np.flatnonzero(turns(key[members]))
+        axis = told.axis[members]
+        one = np.minimum.reduceat(axis, first)
+        one[one != np.maximum.reduceat(axis, first)] = -1
+        is_data = np.logical_and.reduceat(np.isin(axis, _DATA), first)
+        texts = [
+            f"same {word}: {str(text).removeprefix(f'same {word}: ')}"
+            for text in told.evidence[members[first]]
+        ]
+        group = places(key[unknown], key[members[first]])
+        rows, group = unknown[group >= 0], group[group >= 0]
+        is_finest = (one[group] >= 0) & (kinds is told.does)
+        found = np.where(is_data[group] & ~is_finest, _AXIS_OF_DATA[told.does[rows]], one[group])
+        told.settle(rows, found, [texts[each] for each in group.tolist()])
+
+
+def _by_experts(told: _Told, operations: pl.DataFrame, names: pl.DataFrame) -> None:
+    """All-to-alls of ranks that run kernels which only mixtures of experts run."""
+    rows = told.open_rows(told.does == _ALL_TO_ALL)
+    if rows.size == 0:
+        return
+    is_telling = np.append(_EXPERTS.of(names["text"].to_list()) > 0, False)
+    ranks = np.unique(operations["rank_id"].to_numpy()[is_telling[filled(operations["name"])]])
+    rows = rows[np.isin(told.rank[rows], ranks)]
+    told.settle(
+        rows,
+        np.full(rows.size, _PLACES[Axis.EP]),
+        [f"{_group(peers)} beside kernels of a mixture of experts" for peers in told.peers[rows].tolist()],
+    )
+
+
+def _group(peers: int) -> str:
+    if peers < 0:
+        return "all-to-all"
+    return "group of sends to 1 peer and itself" if peers == 1 else f"group of sends to {peers} peers"

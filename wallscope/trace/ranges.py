@@ -1,0 +1,362 @@
+"""The tree of host ranges, also where ranges overlap without nesting, and questions about it.
+
+Ranges of one thread are sorted by start, the longest first. The parent of a range is the latest one
+before it that ends no sooner; so a parent stands before its children.
+
+Range trees and their paths: which range is around which, and what like ranges have in common.
+
+The outermost ranges of a thread that works for another, as PyTorch's autograd thread does, continue the
+path of the range in which the other waits.
+
+From host ranges to the device: the range in which each operation was issued.
+
+An operation belongs to the innermost range that is open on the thread that issued it, at the start of
+the issuing call; where that thread has none, to that of the thread that waits for it. A CUDA graph
+belongs to the range around its launch.
+
+What a thread without a range of its own works for: the one thread of its process that waits for it.
+
+PyTorch's autograd thread issues the backward pass while the main thread waits inside `backward`. The
+thread that waits holds an open range and is outside API calls.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Codes, Flags, Rows, filled
+from wallscope.grouping import grouped, runs
+from wallscope.kernels import range_nesting, views
+from wallscope.model.frames import NAMES, NESTED, PATHS, PROJECTION
+from wallscope.model.kinds import CallRole, ProjectedBy
+from wallscope.trace.intervals import Times
+from wallscope.trace.names import folded
+
+Parents = npt.NDArray[np.int32]
+"""A row for each row, -1 for none."""
+
+
+def parents(end_ns: Times, thread: Codes | None = None, is_apart: Flags | None = None) -> Parents:
+    """Return the row of the latest earlier range that ends no sooner, -1 without one.
+
+    Args:
+        end_ns: int64[range], ns; ranges by thread and start, the longest first.
+        thread: integer[range], the thread of each; of one thread if left out.
+        is_apart: bool[range], ranges that stand in no tree; none if left out.
+
+    >>> parents(np.array([100, 40, 30, 90, 60, 120])).tolist()
+    [-1, 0, 1, 0, 3, -1]
+    """
+    parent = np.empty(end_ns.size, np.int32)
+    threads = np.zeros(end_ns.size, np.int32) if thread is None else thread.astype(np.int32)
+    apart = np.zeros(end_ns.size, np.bool_) if is_apart is None else np.ascontiguousarray(is_apart)
+    range_nesting.nest(*views(threads, np.ascontiguousarray(end_ns), apart.view(np.uint8), parent))
+    return parent
+
+
+def innermost(start_ns: Times, end_ns: Times, parent: Parents, at_ns: Times) -> Parents:
+    """Return the row of the range with the latest start that is open at each moment, -1 without one.
+
+    A range is open from its start on and no longer at its end.
+
+    Args:
+        start_ns: int64[range], ns, of one thread, ascending.
+        end_ns: int64[range], ns.
+        parent: int32[range], row, as `parents` gives it.
+        at_ns: int64[moment], ns, in any order.
+
+    >>> start, end = np.array([0, 10, 50]), np.array([100, 20, 60])
+    >>> innermost(start, end, parents(end), np.array([5, 20, 15, 55, 100])).tolist()
+    [0, 0, 1, 2, -1]
+    """
+    if (at_ns[1:] < at_ns[:-1]).any():
+        order = np.argsort(at_ns, kind="stable")
+        unordered = np.empty(at_ns.size, np.int32)
+        unordered[order] = innermost(start_ns, end_ns, parent, at_ns[order])
+        return unordered
+    found = np.empty(at_ns.size, np.int32)
+    columns = (np.ascontiguousarray(column) for column in (start_ns, end_ns, parent, at_ns))
+    range_nesting.innermost(*views(*columns, found))
+    return found
+
+
+def nearest(parent: Codes, is_wanted: Flags) -> Parents:
+    """Return for each row the nearest wanted one, itself or above it; -1 without one.
+
+    Args:
+        parent: integer[row], row, less than the child's; -1 at the top.
+        is_wanted: bool[row].
+
+    >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False])).tolist()
+    [0, 0, 0, -1]
+    """
+    return _upwards(range_nesting.nearest, parent, is_wanted)
+
+
+def farthest(parent: Codes, is_wanted: Flags) -> Parents:
+    """Return for each row the outermost wanted one, itself or above it; -1 without one.
+
+    >>> farthest(np.array([-1, 0, 1, -1]), np.array([False, True, True, False])).tolist()
+    [-1, 1, 1, -1]
+    """
+    return _upwards(range_nesting.farthest, parent, is_wanted)
+
+
+def chain_top(parent: Codes, is_wanted: Flags) -> Parents:
+    """Return for each row the last one that is reached from it over wanted parents alone, or itself.
+
+    >>> chain_top(np.array([-1, 0, 1, 2]), np.array([True, False, True, True])).tolist()
+    [0, 0, 2, 2]
+    """
+    return _upwards(range_nesting.chain_top, parent, is_wanted)
+
+
+def _upwards(loop: Callable[..., None], parent: Codes, is_wanted: Flags) -> Parents:
+    found = np.empty(parent.size, np.int32)
+    wanted = np.ascontiguousarray(is_wanted).view(np.uint8)
+    loop(*views(np.ascontiguousarray(parent, dtype=np.int32), wanted, found))
+    return found
+
+
+_LONGEST_NAME = 200
+
+
+def nested(
+    ranges: pl.DataFrame, names: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The tree of ranges (`NESTED`), its paths (`PATHS`) and their folded names (`NAMES`).
+
+    `ranges` follow `RANGES`, `names` are theirs, `calls` and `threads` follow `CALLS` and `THREADS`.
+    Ranges that end on another thread stand alone. Parents are of the same thread, paths may go on in
+    another.
+    """
+    folds = folded(names["text"])
+    labels = folds.unique().sort()
+    by_name = folds.cast(pl.Enum(labels)).to_physical().to_numpy()
+    label = by_name[ranges["name"].to_numpy()] if len(ranges) else np.empty(0, np.int64)
+    parent = parents(ranges["end_ns"].to_numpy(), filled(ranges["thread"]), ranges["crosses"].to_numpy())
+    path, paths = _paths(_continued(ranges, parent, calls, threads), label, ranges["start_ns"].to_numpy())
+    tree = ranges.select(*NESTED.names()[:-2]).hstack(
+        [pl.Series("parent", parent, NESTED["parent"]), pl.Series("path", path, NESTED["path"])]
+    )
+    return tree, paths, pl.DataFrame({"name": np.arange(len(labels)), "text": labels}, schema=NAMES)
+
+
+def _continued(ranges: pl.DataFrame, parent: Parents, calls: pl.DataFrame, threads: pl.DataFrame) -> Parents:
+    """Parents with those of outermost ranges taken from the thread that waits during all of each."""
+    around = parent.copy()
+    for own in by_process(host_threads(ranges, calls, parent), threads).values():
+        for thread, holder in own.items():
+            others = [other for number, other in own.items() if number != thread]
+            outermost = np.flatnonzero(parent[holder.rows] < 0)
+            if others and outermost.size:
+                around[holder.rows[outermost]] = around_whole(
+                    others, holder.start_ns[outermost], holder.end_ns[outermost]
+                )
+    return around
+
+
+def _paths(around: Parents, label: Codes, start_ns: Times) -> tuple[Parents, pl.DataFrame]:
+    """Path of each range, and all paths (`PATHS`) in order of their first ranges.
+
+    A path is the path around it and a label: ranges share one whose chains of labels are the same. What
+    is around a range began before it.
+    """
+    size = around.size
+    path = np.full(size, -1, np.int32)
+    parent, name, depth = (np.empty(size, np.int32) for _ in range(3))
+    count = range_nesting.number_paths(
+        *views(np.argsort(start_ns, kind="stable"), around, label.astype(np.int32)),
+        *views(np.full(2 << size.bit_length(), -1, np.int32), path, parent, name, depth),
+    )
+    columns = {
+        "path": np.arange(count),
+        "parent": parent[:count],
+        "name": name[:count],
+        "depth": depth[:count],
+    }
+    return path, pl.DataFrame(columns, schema=PATHS)
+
+
+def path_texts(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most: int = 8) -> pl.Series:
+    """Some paths written out, outermost first; of deep ones the outside is left out, long names are cut.
+
+    `paths` follow `PATHS`, `names` are their folded names, `wanted` are numbers of paths.
+    """
+    parent, label = paths["parent"].to_list(), paths["name"].to_list()
+    texts = [text[:_LONGEST_NAME] for text in names["text"].to_list()]
+    written = []
+    for path in wanted.to_list():
+        inwards: list[str] = []
+        at = path
+        while at >= 0 and len(inwards) < most:
+            inwards.append(texts[label[at]])
+            at = parent[at]
+        written.append(("… / " if at >= 0 else "") + " / ".join(reversed(inwards)))
+    return pl.Series("path_text", written, dtype=pl.String)
+
+
+@dataclass(frozen=True)
+class RangeTree:
+    """The ranges of all processes: `NESTED` with `process`, `PATHS`, and the normalized names (`NAMES`)."""
+
+    tree: pl.DataFrame
+    paths: pl.DataFrame
+    names: pl.DataFrame
+
+    @cached_property
+    def texts(self) -> pl.Series:
+        """The paths written out."""
+        return path_texts(self.paths, self.names, self.paths["path"])
+
+    @cached_property
+    def path_of_range(self) -> Rows:
+        """The path of each range, by number; the last is for -1."""
+        found = np.full(len(self.tree) + 1, -1, np.int64)
+        found[self.tree["range"].to_numpy()] = self.tree["path"].to_numpy()
+        return found
+
+
+_NONE, _SAME_THREAD, _INHERITED = range(3)
+_HOW = pl.Series([ProjectedBy.NONE, ProjectedBy.SAME_THREAD, ProjectedBy.INHERITED], dtype=PROJECTION["how"])
+
+
+def projection(
+    operations: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, threads: pl.DataFrame
+) -> pl.DataFrame:
+    """The range of each operation (`OPERATIONS`, `CALLS`, `NESTED`, `THREADS` to `PROJECTION`)."""
+    call = operations["call"].to_numpy()
+    issued = np.flatnonzero(call >= 0)
+    call = call[issued]
+    issued_ns = calls["start_ns"].to_numpy()[call]
+    found = np.full(len(operations), -1, dtype=np.int32)
+    how = np.zeros(len(operations), dtype=np.uint8)
+    holders = host_threads(ranges, calls, ranges["parent"].to_numpy())
+    of_process = by_process(holders, threads)
+    process = dict(threads["thread", "process"].iter_rows())
+    for thread, rows in grouped(calls["thread"].to_numpy()[call]):
+        op, at_ns = issued[rows], issued_ns[rows]
+        own = of_process.get(process[thread], {})
+        row = own[thread].open_range(at_ns) if thread in own else np.full(rows.size, -1)
+        found[op] = row
+        how[op] = np.where(row >= 0, _SAME_THREAD, _NONE)
+        orphan = np.flatnonzero(row < 0)
+        waiting = [holder for other, holder in own.items() if other != thread]
+        if orphan.size and waiting:
+            inherited = of_the_one_that_waits(waiting, at_ns[orphan])
+            found[op[orphan]] = inherited
+            how[op[orphan]] = np.where(inherited >= 0, _INHERITED, _NONE)
+    return pl.DataFrame({"op": operations["op"], "range": found, "how": _HOW[how]}, schema=PROJECTION)
+
+
+_MOST_THREADS = 64
+"""Of more threads than that none is the one that waits; and the question would take the square of them."""
+_ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
+
+
+class HostThread:
+    """The ranges and calls of one thread, ready to be asked what was open or made at a moment."""
+
+    def __init__(self, ranges: pl.DataFrame, calls: pl.DataFrame, parent: Parents) -> None:
+        self.rows = ranges["range"].to_numpy().astype(np.int64)
+        self.start_ns, self.end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+        self._parent, self._calls = parent, calls
+        self._call_start_ns = calls["start_ns"].to_numpy()
+
+    @cached_property
+    def issues(self) -> bool:
+        """Whether a call of the thread gave the device work."""
+        return bool(self._calls["role"].is_in(_ISSUING).any())
+
+    @cached_property
+    def _own_parent(self) -> Parents:
+        """The row of the parent among the ranges of the thread."""
+        parent = self._parent[self.rows]
+        return np.where(parent < 0, -1, np.searchsorted(self.rows, parent)).astype(np.int32)
+
+    @cached_property
+    def _call_end_ns(self) -> Times:
+        ends_ns = self._calls["end_ns"].to_numpy()
+        return ends_ns if (ends_ns[1:] >= ends_ns[:-1]).all() else np.maximum.accumulate(ends_ns)
+
+    def open_range(self, at_ns: Times) -> Rows:
+        """The innermost open range at each moment, -1 where there is none."""
+        row = innermost(self.start_ns, self.end_ns, self._own_parent, at_ns)
+        return np.where(row < 0, -1, np.append(self.rows, -1)[row])
+
+    def call_sides(self) -> tuple[Times, Times]:
+        """When API calls begin, and when they end, each in order."""
+        return self._call_start_ns, self._call_end_ns
+
+    def is_in_call(self, at_ns: Times) -> Flags:
+        """Whether the thread is inside an API call at each moment."""
+        if self._call_end_ns.size == 0:
+            return np.zeros(at_ns.size, dtype=bool)
+        row = np.searchsorted(self._call_start_ns, at_ns, side="right") - 1
+        is_open: Flags = (row >= 0) & (self._call_end_ns[row] > at_ns)
+        return is_open
+
+    def is_quiet(self, start_ns: Times, end_ns: Times) -> Flags:
+        """Whether the thread neither calls nor opens a range during each span."""
+        made = _count_between(self._call_start_ns, start_ns, end_ns) + _count_between(
+            self.start_ns, start_ns, end_ns
+        )
+        is_quiet: Flags = (made == 0) & ~self.is_in_call(start_ns)
+        return is_quiet
+
+
+def _count_between(moments: Times, start_ns: Times, end_ns: Times) -> Rows:
+    return np.searchsorted(moments, end_ns, side="left") - np.searchsorted(moments, start_ns, side="left")
+
+
+def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Parents) -> dict[int, HostThread]:
+    """The threads that hold ranges, by number; ranges that end on another thread do not count.
+
+    `ranges` follow `RANGES`, `calls` follow `CALLS`, `parent` is the row of the range around each.
+    """
+    held = ranges if not ranges["crosses"].any() else ranges[np.flatnonzero(~ranges["crosses"].to_numpy())]
+    calls_of = dict(runs(calls["thread"].to_numpy()))
+    nothing = slice(0, 0)
+    return {
+        thread: HostThread(held[rows], calls[calls_of.get(thread, nothing)], parent)
+        for thread, rows in runs(filled(held["thread"]))
+        if thread >= 0
+    }
+
+
+def by_process(holders: Mapping[int, HostThread], threads: pl.DataFrame) -> dict[int, dict[int, HostThread]]:
+    """Such threads of each process (`THREADS`), by its number."""
+    found: dict[int, dict[int, HostThread]] = {}
+    for thread, process in threads["thread", "process"].iter_rows():
+        if thread in holders:
+            found.setdefault(process, {})[thread] = holders[thread]
+    return found
+
+
+def of_the_one_that_waits(threads: list[HostThread], at_ns: Times) -> Rows:
+    """The open range of the only thread that has one and is in no call; -1 where none or several do."""
+    if not 0 < len(threads) <= _MOST_THREADS:
+        return np.full(at_ns.size, -1)
+    return _only([np.where(thread.is_in_call(at_ns), -1, thread.open_range(at_ns)) for thread in threads])
+
+
+def around_whole(threads: list[HostThread], start_ns: Times, end_ns: Times) -> Rows:
+    """The range of the only issuing thread that waits in it during all of each span; else -1."""
+    issuing = [thread for thread in threads if thread.issues]
+    found = []
+    for thread in issuing if len(issuing) <= _MOST_THREADS else []:
+        row = thread.open_range(start_ns)
+        until_ns = np.append(thread.end_ns, 0)[np.searchsorted(thread.rows, row)]
+        waits = (row >= 0) & (until_ns >= end_ns) & thread.is_quiet(start_ns, end_ns)
+        found.append(np.where(waits, row, -1))
+    return _only(found) if found else np.full(start_ns.size, -1)
+
+
+def _only(candidates: list[Rows]) -> Rows:
+    """Of several candidates a row the one that is not -1, if there is exactly one."""
+    stacked = np.array(candidates)
+    return np.where((stacked >= 0).sum(axis=0) == 1, stacked.max(axis=0), -1)

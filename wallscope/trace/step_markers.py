@@ -1,0 +1,197 @@
+"""What recurs once per step on the host: the ranges that divide a capture into steps.
+
+Asked in this order: the user's pattern; Megatron Bridge's `training_step_<n>`; ranges called step,
+iteration or the like; a cycle of phases (forward, backward, optimizer), whose rarest member tells the
+step, so that microbatches do not count as steps.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.columns import Flags, flags
+from wallscope.errors import StepRangeError
+from wallscope.model.analysis import AnchorKind
+from wallscope.thresholds import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
+from wallscope.trace.intervals import Times
+
+_TRAINING_STEP = r"(^|[./:])training_step_\d+$"
+_STEP = (
+    r"(?i)(^|[./: _])(train_?step|train_?batch|train_?iter(ation)?|step|iter|iteration|ProfilerStep)"
+    r"( ?[#_:= -]*\d*)$"
+)
+_NO_STEP = (
+    r"(?i)(optim|sched|micro|accum|eval|valid|test|ema|scaler|metric|log|zero_grad|lr[_. ]|grad[_. ]"
+    r"|sub_?step|warm[ _-]?up[_ ]step)"
+)
+FORWARD = r"(?i)^(model[ ._])?(forward|fwd|forward[ _]pass)$"
+_PHASES = {
+    "forward": FORWARD,
+    "backward": r"(?i)^(loss[ ._])?(backward|bwd|backward[ _]pass)$",
+    "optimizer": r"(?i)^(optimizer|optimizer[ _.]?step|opt[ _]?step|optim)$",
+}
+_KNOWN = "|".join(f"(?:{known})" for known in (_TRAINING_STEP, _STEP, *_PHASES.values()))
+_SHOWN_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorRanges:
+    """Host spans of one process, one a step, in order of time, and what they are called.
+
+    `kind` is `user` or `nvtx`; `name` is the folded name.
+    """
+
+    kind: AnchorKind
+    name: str
+    start_ns: Times
+    end_ns: Times
+
+
+def labelled(
+    ranges: pl.DataFrame,
+    names: pl.DataFrame,
+    threads: pl.DataFrame,
+    paths: pl.DataFrame,
+    folded_names: pl.DataFrame,
+) -> pl.DataFrame:
+    """Ranges (`NESTED`) with the columns `process`, `text` and `folded`, from `NAMES` and `THREADS`.
+
+    What is folded is told by `PATHS` and their names.
+    """
+    if ranges.is_empty():
+        nothing = (threads["process"], names["text"], folded_names["text"].alias("folded"))
+        return ranges.hstack([values.clear() for values in nothing])
+    label = paths["name"].to_numpy()[ranges["path"].to_numpy()]
+    return ranges.hstack(
+        [
+            threads["process"].gather(ranges["thread"]),
+            names["text"][ranges["name"].to_numpy()],
+            folded_names["text"][label].alias("folded"),
+        ]
+    )
+
+
+def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
+    """Refuse a pattern that is no pattern, or that finds none of the ranges (`text`, `folded`).
+
+    Raises:
+        StepRangeError: says which names there are.
+    """
+    if pattern is None:
+        return
+    try:
+        is_found = are_saying(ranges, pattern).any()
+    except pl.exceptions.ComputeError as error:
+        raise StepRangeError(f"--step-range {pattern!r} — is no regular expression — mend it") from error
+    if not is_found:
+        most = ranges.group_by("folded").agg(pl.len()).sort("len", "folded", descending=[True, False])
+        shown = ", ".join(most["folded"].str.slice(0, 60).head(_SHOWN_NAMES))
+        there = f"the most frequent are: {shown}" if shown else "the export holds none at all"
+        raise StepRangeError(f"--step-range {pattern!r} — finds no range — {there}")
+
+
+def that_may_mark(ranges: pl.DataFrame, pattern: str | None) -> pl.DataFrame:
+    """The ranges among which `named_anchors` finds all that it finds among these, of any process."""
+    return saying(ranges, _KNOWN if pattern is None else pattern)
+
+
+def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorRanges]:
+    """What may divide a process into steps, the most trusted first, from `NESTED` with `text` and `folded`.
+
+    With a pattern, the ranges whose text it finds and nothing else; without, the known forms that occur
+    at least twice.
+    """
+    if ranges["crosses"].any():
+        ranges = ranges.filter(~pl.col("crosses"))
+    if pattern is not None:
+        yield from _of_pattern(saying(ranges, pattern), pattern)
+        return
+    yield from outermost(saying(ranges, _TRAINING_STEP))
+    steps = saying(ranges, _STEP)
+    yield from outermost(steps[np.flatnonzero(~are_saying(steps, _NO_STEP))])
+    yield from _cycle(ranges)
+
+
+def saying(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """The ranges whose text a pattern finds."""
+    return ranges[np.flatnonzero(are_saying(ranges, pattern))]
+
+
+def are_saying(ranges: pl.DataFrame, pattern: str) -> Flags:
+    """Whether a pattern finds the text of each range (`name`, `text`); each name is asked once."""
+    name = ranges["name"].to_numpy()
+    one = np.full(int(name.max(initial=0)) + 1, -1)
+    one[name] = np.arange(name.size)
+    named = np.flatnonzero(one >= 0)
+    is_found = ranges["text"][one[named]].str.contains(pattern).to_numpy()
+    found: Flags = flags(named[is_found], one.size)[name]
+    return found
+
+
+def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:
+    """All the ranges on the thread that holds most of their time, whatever their names."""
+    if ranges.is_empty():
+        return
+    covered = (
+        ranges.group_by("thread")
+        .agg(covered=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .sort("covered", "thread", descending=[True, False])
+    )
+    own = ranges.filter(pl.col("thread") == covered["thread"][0])
+    names = own["folded"].unique()
+    start_ns, end_ns = _outer(own)
+    yield AnchorRanges("user", names[0] if len(names) == 1 else pattern, start_ns, end_ns)
+
+
+def outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
+    """Each name that recurs on a thread, those that cover most host time first."""
+    rows_of: dict[tuple[str, int], list[int]] = {}
+    for row, key in enumerate(ranges["folded", "thread"].iter_rows()):
+        rows_of.setdefault(key, []).append(row)
+    start_ns, end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    covered_ns = end_ns - start_ns
+    by_name = sorted(
+        (-int(covered_ns[rows].sum()), int(start_ns[rows].min()), name, rows)
+        for (name, _), rows in rows_of.items()
+        if len(rows) >= FEWEST_ANCHOR_COUNT
+    )
+    for *_, name, rows in by_name[:MOST_ANCHOR_NAMES_COUNT]:
+        outer = _outer(ranges[rows])
+        if outer[0].size >= FEWEST_ANCHOR_COUNT:
+            yield AnchorRanges("nvtx", name, *outer)
+
+
+def _outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
+    """Bounds of the ranges that no other of them holds, in order of time."""
+    start_ns, end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    order = np.lexsort((-end_ns, start_ns))
+    start_ns, end_ns = start_ns[order], end_ns[order]
+    before = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end_ns)[:-1]))[: order.size]
+    return start_ns[start_ns >= before], end_ns[start_ns >= before]
+
+
+def _cycle(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
+    """RangeTree in turn: a step reaches from the first phase behind the last one's end to that end.
+
+    The rarest phase is the last of a step where it is rarer than the others (one optimizer behind many
+    microbatches); of equally frequent ones the first in time begins the step.
+    """
+    found = {name: saying(ranges, known) for name, known in _PHASES.items()}
+    phases = {name: _outer(of_phase) for name, of_phase in found.items()}
+    phases = {name: bounds for name, bounds in phases.items() if bounds[0].size >= FEWEST_ANCHOR_COUNT}
+    if not phases:
+        return
+    fewest = min(start_ns.size for start_ns, _ in phases.values())
+    rarest = [name for name, (start_ns, _) in phases.items() if start_ns.size == fewest]
+    if len(rarest) == len(phases):
+        first = min(rarest, key=lambda name: int(phases[name][0][0]))
+        yield AnchorRanges("nvtx", found[first]["folded"][0], *phases[first])
+        return
+    last = max(rarest, key=lambda name: int(phases[name][0][0]))
+    end_ns = phases[last][1]
+    begins = np.sort(np.concatenate([start_ns for start_ns, _ in phases.values()]))
+    behind = np.concatenate(([np.iinfo(np.int64).min], end_ns[:-1]))
+    start_ns = begins[np.searchsorted(begins, behind, side="left")]
+    yield AnchorRanges("nvtx", found[last]["folded"][0], start_ns, end_ns)

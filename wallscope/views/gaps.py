@@ -1,0 +1,200 @@
+"""Gap by gap what bound the device, with everything that is needed to find it in Nsight's timeline.
+
+All gaps of the slices in one frame, with the cause that owns most of each.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from wallscope.model.capture import Capture
+from wallscope.model.kinds import LinkKind, OperationKind
+from wallscope.model.proof import GAPS, Gap, Link, Moment
+from wallscope.summary.rank import Divided
+from wallscope.trace.ranges import RangeTree, path_texts
+from wallscope.views.names import Named
+
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_WHO = ("rank", "pid", "device")
+
+
+class Proof:
+    """Looks up what slices (`SLICES`, all ranks) speak of."""
+
+    def __init__(
+        self, capture: Capture, range_tree: RangeTree, projected: pl.DataFrame, slices: pl.DataFrame
+    ) -> None:
+        self._capture, self._ranges, self._projected = capture, range_tree, projected
+        self._slices = numbered(slices)
+
+    def gaps(self, most: int) -> tuple[Gap, ...]:
+        """The longest gaps of each rank, the longest first."""
+        return tuple(
+            gap for rank in self._capture.ranks.iter_rows(named=True) for gap in self._of_rank(rank, most)
+        )
+
+    def moments(self, at_ns: int) -> tuple[Moment, ...]:
+        """What is said of one moment of every rank."""
+        return tuple(self._at(rank, at_ns) for rank in self._capture.ranks.iter_rows(named=True))
+
+    def _at(self, rank: dict[str, Any], at_ns: int) -> Moment:
+        own = self._slices.filter(pl.col("rank_id") == rank["rank_id"])
+        held = own.filter((pl.col("start_ns") <= at_ns) & (at_ns < pl.col("end_ns")))
+        if held.is_empty():
+            return Moment(rank, None, ())
+        row = held.row(0, named=True)
+        together = own.filter(pl.col("number") == row["number"]) if row["number"] is not None else held
+        row["path"] = self._path(row["range"])
+        return Moment(rank, row, tuple(self.links(together)))
+
+    def links(self, slices: pl.DataFrame) -> Iterator[Link]:
+        """The links of neighbouring slices; time outside calls is one link, named by its longest part."""
+        together: Link | None = None
+        longest_ns = 0
+        for row in slices.iter_rows(named=True):
+            length_ns = row["end_ns"] - row["start_ns"]
+            link = Link(row["start_ns"], row["end_ns"], row["cause"], self._what(row), row["slack_ns"])
+            if (
+                together is not None
+                and link.cause == together.cause
+                and (link.what == together.what or row["kind"] == LinkKind.OUTSIDE_CALLS)
+            ):
+                what = link.what if length_ns > longest_ns else together.what
+                longest_ns = max(longest_ns, length_ns)
+                together = Link(together.start_ns, link.end_ns, link.cause, what, link.slack_ns)
+                continue
+            if together is not None:
+                yield together
+            together, longest_ns = link, length_ns
+        if together is not None:
+            yield together
+
+    def operation(self, op: int) -> str:
+        """The name of an operation: its kernel, or the direction of a copy."""
+        row = self._capture.operations.row(op, named=True)
+        if row["kind"] == OperationKind.KERNEL:
+            return str(self._capture.names["text"][row["name"]])
+        copied = self._capture.copies.filter(pl.col("op") == op)
+        what = copied["direction"][0] if len(copied) else "CUDA graph"
+        return what if row["kind"] == OperationKind.GRAPH else f"{row['kind']} {what}"
+
+    def _of_rank(self, rank: dict[str, Any], most: int) -> Iterator[Gap]:
+        own = self._slices.filter((pl.col("rank_id") == rank["rank_id"]) & pl.col("number").is_not_null())
+        longest = (
+            own.group_by("number")
+            .agg(pl.col("step", "start_ns").first(), pl.col("end_ns", "gap").last())
+            .with_columns(duration_ns=_LENGTH)
+            .sort("duration_ns", "start_ns", descending=[True, False])
+            .head(most)
+        )
+        for found in longest.iter_rows(named=True):
+            slices = own.filter(pl.col("number") == found["number"])
+            links = tuple(self.links(slices))
+            row = {name: rank[name] for name in _WHO} | found | _told(slices, links)
+            row |= self._ender(found["gap"], found["end_ns"])
+            yield Gap({name: row[name] for name in GAPS}, links)
+
+    def _ender(self, op: int, end_ns: int) -> dict[str, Any]:
+        """The operation that ends a gap, unless the window ends before."""
+        capture = self._capture
+        nobody = dict.fromkeys(("ended_by", "stream", "call", "call_start_ns", "tid", "path"))
+        if op < 0 or capture.operations["start_ns"][op] > end_ns:
+            return nobody
+        call = capture.operations["call"][op]
+        streams = capture.streams.filter(pl.col("stream") == capture.operations["stream"][op])
+        told = nobody | {
+            "ended_by": self.operation(op),
+            "stream": streams["number"][0],
+            "path": self._path(self._projected["range"][op]),
+        }
+        if call >= 0:
+            told["call"] = self._call(call)
+            told["call_start_ns"] = capture.calls["start_ns"][call]
+            told["tid"] = self._tid(capture.calls["thread"][call])
+        return told
+
+    def _what(self, row: dict[str, Any]) -> str:
+        """What a slice was, in a few words: the operation, the call, or the thread."""
+        kind = row["kind"]
+        if kind in {None, LinkKind.OPERATION}:
+            return self.operation(row["op"])
+        if kind == LinkKind.HAND_OVER:
+            return f"behind {self.operation(row['op'])}"
+        if kind == LinkKind.UNRESOLVED:
+            return "the trail is lost"
+        if kind == LinkKind.OUTSIDE_CALLS:
+            path = self._path(row["range"])
+            return f"thread {self._tid(row['thread'])}" + (f" in {path}" if path else "")
+        return self._call(row["call"])
+
+    def _call(self, call: int) -> str:
+        return str(self._capture.call_names["text"][self._capture.calls["name"][call]])
+
+    def _tid(self, thread: int) -> int | None:
+        tid: int | None = self._capture.threads["tid"][thread]
+        return tid
+
+    def _path(self, number: int) -> str | None:
+        if number < 0:
+            return None
+        path = self._ranges.tree.filter(pl.col("range") == number)["path"]
+        return str(path_texts(self._ranges.paths, self._ranges.names, path)[0])
+
+
+def _told(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
+    """Which cause owns most of a gap, with its least slack, and the chain written out."""
+    owners = slices.group_by("cause").agg(ns=_LENGTH.sum()).sort("ns", "cause", descending=[True, False])
+    cause, cause_ns = owners.row(0)
+    slacks = [link.slack_ns for link in links if link.cause == cause and link.slack_ns is not None]
+    chain = (f"{link.cause} {link.end_ns - link.start_ns} ns ({link.what})" for link in links)
+    return {
+        "cause": cause,
+        "cause_ns": cause_ns,
+        "slack_ns": min(slacks, default=None),
+        "chain": " → ".join(chain),
+    }
+
+
+def numbered(slices: pl.DataFrame) -> pl.DataFrame:
+    """The slices in order of rank and time with `number`, that of their gap; null where compute ran."""
+    ordered = slices.sort("rank_id", "start_ns")
+    in_gap = pl.col("kind").is_not_null()
+    goes_on = (
+        in_gap
+        & in_gap.shift(1, fill_value=False)
+        & (pl.col("start_ns") == pl.col("end_ns").shift(1))
+        & (pl.col("step") == pl.col("step").shift(1))
+        & (pl.col("rank_id") == pl.col("rank_id").shift(1))
+    )
+    begins = in_gap & ~goes_on.fill_null(value=False)
+    return ordered.with_columns(number=pl.when(in_gap).then(begins.cum_sum()))
+
+
+_GAP = ("rank_id", "number")
+
+
+def gaps(slices: pl.DataFrame, parts: Divided, named: Named) -> pl.DataFrame:
+    """Each gap of `slices` (`SLICES`), with `rank_id`; columns as the table `gaps` declares them."""
+    inside = numbered(slices).filter(pl.col("number").is_not_null())
+    bounds = inside.group_by(_GAP, maintain_order=True).agg(
+        pl.col("step", "start_ns").first(), pl.col("end_ns", "gap").last(), links=pl.len()
+    )
+    owners = (
+        inside.group_by(*_GAP, "wall", "cause")
+        .agg(cause_ns=_LENGTH.sum())
+        .sort(*_GAP, "cause_ns", "cause", descending=[False, False, True, False])
+        .unique(_GAP, keep="first", maintain_order=True)
+    )
+    found = bounds.join(owners, on=_GAP, how="left", maintain_order="left")
+    operations = parts.capture.operations
+    op = pl.select(pl.when(found["gap"] >= 0).then(found["gap"])).to_series()
+    ends = operations["start_ns"].gather(op) <= found["end_ns"]
+    ender = pl.select(pl.when(ends).then(op)).to_series()
+    return found.with_columns(
+        duration_ns=_LENGTH,
+        ended_by_op=ender,
+        ended_by=named.operations(ender),
+        path=named.paths(parts.projected["range"].gather(ender)),
+        call_start_ns=named.call_starts(operations["call"].gather(ender)),
+    )

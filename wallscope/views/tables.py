@@ -1,0 +1,382 @@
+"""The tables of `model.exported` that stand in the answer itself.
+
+The tables of `model.exported`, made one by one from an answer and its parts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from wallscope.attribution.attribute import Evidence, OperationFacts
+from wallscope.errors import UnknownWordError
+from wallscope.model.analysis import Analysis, Budget, Rank, Walls
+from wallscope.model.exported import TABLES, Table
+from wallscope.model.frames import BUDGET_PARTS
+from wallscope.model.kinds import Wall
+from wallscope.summary.rank import Divided, all_slices
+from wallscope.summary.tables import kernel_table, range_table
+from wallscope.views.gaps import gaps
+from wallscope.views.names import Named
+from wallscope.views.tracks import Traced
+
+_SCHEMAS = {table.name: table.schema for table in TABLES}
+_TOLD_APART = "; "
+
+Row = Mapping[str, Any]
+
+
+def ranks(analysis: Analysis) -> pl.DataFrame:
+    """`ranks`, with the typical step of each."""
+    return _frame("ranks", (_rank(analysis, rank) for rank in analysis.ranks))
+
+
+def _rank(analysis: Analysis, rank: Rank) -> Row:
+    gpu = analysis.inputs[rank.input].gpu(rank.gpu)
+    return {
+        **_who(rank),
+        "rank_source": rank.rank_source,
+        "gpu": None if gpu is None else gpu.name,
+        "steps": len(rank.steps),
+        "steady_steps": sum(step.steady for step in rank.steps),
+        "typical_step_ns": rank.typical.step_ns,
+        "outside_ns": rank.outside_ns,
+        **_times(rank.typical.budget, rank.typical.walls),
+    }
+
+
+def steps(analysis: Analysis) -> pl.DataFrame:
+    """`steps` of all ranks."""
+    return _frame(
+        "steps",
+        (
+            {
+                **_who(rank),
+                "step": step.index,
+                "start_ns": step.start_ns,
+                "end_ns": step.end_ns,
+                "duration_ns": step.end_ns - step.start_ns,
+                **_times(step.budget, step.walls),
+                "launch_starved_ns": step.compute_absent.launch_starved,
+                "blocking_ns": step.compute_absent.blocking,
+                "dependency_stalled_ns": step.compute_absent.dependency_stalled,
+                "steady": step.steady,
+                "reason": step.reason,
+            }
+            for rank in analysis.ranks
+            for step in rank.steps
+        ),
+    )
+
+
+def causes(analysis: Analysis) -> pl.DataFrame:
+    """`causes` of all ranks."""
+    return _frame(
+        "causes",
+        (
+            {
+                **_who(rank),
+                "wall": str(entry.wall),
+                "cause": entry.cause,
+                "typical_ns": entry.typical_ns,
+                "step_share": entry.share,
+                "recoverable_ns": entry.recoverable_ns,
+                "unresolved_ns": entry.unresolved_ns,
+            }
+            for rank in analysis.ranks
+            for entry in rank.causes
+        ),
+    )
+
+
+def communication(analysis: Analysis) -> pl.DataFrame:
+    """`communication` of all ranks."""
+    return _frame("communication", _of(analysis, lambda rank: rank.communication.operations))
+
+
+def copies(analysis: Analysis) -> pl.DataFrame:
+    """`copies` of all ranks."""
+    return _frame("copies", _of(analysis, lambda rank: rank.memory.copies))
+
+
+def compute(analysis: Analysis) -> pl.DataFrame:
+    """`compute` of all ranks."""
+    return _frame(
+        "compute",
+        (row | {"work_share": row["share"]} for row in _of(analysis, lambda rank: rank.compute)),
+    )
+
+
+def blocking_calls(analysis: Analysis) -> pl.DataFrame:
+    """`blocking_calls` of the ranks whose calls are known."""
+    return _frame(
+        "blocking_calls",
+        _of(analysis, lambda rank: () if rank.host_details is None else rank.host_details.blocking_calls),
+    )
+
+
+def gpu_metrics(analysis: Analysis) -> pl.DataFrame:
+    """`gpu_metrics` of the ranks whose GPU was sampled."""
+    return _frame(
+        "gpu_metrics",
+        _of(analysis, lambda rank: () if rank.gpu_metrics is None else rank.gpu_metrics.means),
+    )
+
+
+def opportunities(analysis: Analysis) -> pl.DataFrame:
+    """`opportunities`, as ranked."""
+    return _frame("opportunities", map(_row, analysis.opportunities))
+
+
+def fixes(analysis: Analysis) -> pl.DataFrame:
+    """`fixes`, as ranked."""
+    found = enumerate(analysis.fixes or (), start=1)
+    return _frame("fixes", (_row(fix) | {"place": place, "fix": fix.id} for place, fix in found))
+
+
+def settings(analysis: Analysis) -> pl.DataFrame:
+    """`settings` of all fixes."""
+    return _frame(
+        "settings", (_row(one) | {"fix": fix.id} for fix in analysis.fixes or () for one in fix.settings)
+    )
+
+
+def preconditions(analysis: Analysis) -> pl.DataFrame:
+    """`preconditions` of all fixes."""
+    return _frame(
+        "preconditions",
+        (
+            _row(one) | {"fix": fix.id, "precondition": one.id}
+            for fix in analysis.fixes or ()
+            for one in fix.preconditions
+        ),
+    )
+
+
+def findings(analysis: Analysis) -> pl.DataFrame:
+    """`findings` of the capture."""
+    return _frame("findings", map(_row, analysis.capture.findings))
+
+
+def _of(analysis: Analysis, entries: Any) -> Iterator[dict[str, Any]]:
+    for rank in analysis.ranks:
+        for entry in entries(rank):
+            yield _who(rank) | _row(entry)
+
+
+def _frame(table: str, rows: Iterable[Row]) -> pl.DataFrame:
+    schema = _SCHEMAS[table]
+    return pl.DataFrame([{name: row[name] for name in schema} for row in rows], schema=schema)
+
+
+def _row(noun: Any) -> dict[str, Any]:
+    """The fields of a noun; several texts in one cell are told apart by semicolons."""
+    values = {name: getattr(noun, name) for name in noun.__slots__}
+    return {
+        name: _TOLD_APART.join(map(str, value))
+        if isinstance(value, tuple)
+        else str(value)
+        if isinstance(value, str)
+        else value
+        for name, value in values.items()
+    }
+
+
+def _who(rank: Rank) -> dict[str, Any]:
+    return {"rank": rank.rank, "pid": rank.pid, "device": rank.device}
+
+
+def _times(budget: Budget, walls: Walls) -> dict[str, int]:
+    of_budget = zip(BUDGET_PARTS, budget.parts(), strict=True)
+    of_walls = zip((f"{wall}_wall_ns" for wall in Wall), walls.parts(), strict=True)
+    return dict((*of_budget, *of_walls))
+
+
+_DECLARED = {table.name: table for table in TABLES}
+_WHO = ("rank", "pid", "device")
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Makes tables on demand, those of the selected steps and time; the slices are kept between calls.
+
+    `path` finds a rank, by its id, and the critical paths of its steps (`SHOWN_PATH`).
+    """
+
+    analysis: Analysis
+    parts: Divided
+    evidence: Evidence
+    facts: OperationFacts
+    path: Callable[[], tuple[int, pl.DataFrame]] | None = None
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """The table of that name, with the columns and types of its declaration.
+
+        Raises:
+            UnknownWordError: there is no such table; says which there are.
+        """
+        table = declared(name)
+        if name in _OF_ANSWER:
+            return answer_frame(self.analysis, name)
+        return _OF_PARTS[name](self).select(table.schema.names()).cast(table.schema)
+
+    @cached_property
+    def _slices(self) -> pl.DataFrame:
+        found = all_slices(self.parts, self.evidence)
+        chosen = self.parts.windows.filter(pl.col("selected")).select("rank_id", "step")
+        return found.join(chosen, on=["rank_id", "step"], how="semi").sort("rank_id", "start_ns")
+
+    def traced(self) -> Traced:
+        """The same as tracks of a trace."""
+        path = None if self.path is None else self.path()
+        return Traced(self.parts, self._slices, self._named, path)
+
+    @cached_property
+    def _named(self) -> Named:
+        return Named(self.parts)
+
+    def _who(self, rows: pl.DataFrame) -> pl.DataFrame:
+        ranks = self.parts.capture.ranks.select("rank_id", *_WHO)
+        return rows.join(ranks, on="rank_id", how="left", maintain_order="left")
+
+    def slices(self) -> pl.DataFrame:
+        """`slices`: numbers of what takes part, and its names."""
+        rows, named = self._slices, self._named
+        numbers = [
+            pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name)
+            for name in ("op", "next_op", "gap", "call")
+        ]
+        return (
+            self._who(rows)
+            .with_columns(
+                *numbers,
+                duration_ns=_LENGTH,
+                link=pl.col("kind").cast(pl.String),
+                name=named.operations(rows["op"]),
+                call_name=named.calls(rows["call"]),
+                path=named.paths(rows["range"]),
+                tid=named.tids(rows["thread"]),
+            )
+            .rename({"gap": "gap_op"})
+        )
+
+    def step_causes(self) -> pl.DataFrame:
+        """`step_causes`: the slices of each step added up."""
+        keys = ("rank_id", "step", "wall", "cause", "state", "absent")
+        return self._who(self._slices.group_by(keys).agg(owned_ns=_LENGTH.sum()).sort(keys, nulls_last=True))
+
+    def gaps(self) -> pl.DataFrame:
+        """`gaps`, in order of rank and time."""
+        return self._who(gaps(self._slices, self.parts, self._named))
+
+    def operations(self) -> pl.DataFrame:
+        """`operations`: those that run in the selected steps and time, all without such a selection."""
+        rows, named = self._named.shown_operations, self._named
+        op = rows["op"]
+        projected = self.parts.projected
+        return self._who(rows).with_columns(
+            duration_ns=_LENGTH,
+            stream=named.streams("number", rows["stream"]),
+            context=named.streams("context", rows["stream"]),
+            name=named.operations(op),
+            axis=named.at(self.facts.axes, "axis", op),
+            call=pl.when(pl.col("call") >= 0).then("call"),
+            call_start_ns=named.call_starts(rows["call"]),
+            path=named.paths(projected["range"].gather(op)),
+            path_by=projected["how"].gather(op).cast(pl.String),
+        )
+
+    def collectives(self) -> pl.DataFrame:
+        """`collectives`: each operation that has an axis, known or not."""
+        named, facts = self._named, self.facts.collectives.drop("operation")
+        rows = (
+            named.shown_operations.drop("bytes", "operation", strict=False)
+            .join(self.facts.axes, on="op", maintain_order="left")
+            .join(facts, on="op", how="left", maintain_order="left")
+        )
+        communicator = rows["communicator"].to_list()
+        return self._who(rows).with_columns(
+            pl.Series(
+                "communicator", [None if one is None else f"{one:#x}" for one in communicator], pl.String
+            ),
+            duration_ns=_LENGTH,
+            name=named.operations(rows["op"]),
+        )
+
+    def calls(self) -> pl.DataFrame:
+        """`calls` of the processes of the selected ranks."""
+        rows, named = self._named.shown_calls, self._named
+        return rows.with_columns(
+            duration_ns=_LENGTH,
+            pid=named.pids(rows["thread"]),
+            tid=named.tids(rows["thread"]),
+            name=self.parts.capture.call_names["text"].gather(rows["name"]),
+        )
+
+    def ranges(self) -> pl.DataFrame:
+        """`ranges` of the processes of the selected ranks."""
+        rows, named = self._named.shown_ranges, self._named
+        return rows.with_columns(
+            duration_ns=_LENGTH,
+            pid=named.pids(rows["thread"]),
+            tid=named.tids(rows["thread"]),
+            name=self.parts.capture.range_names["text"].gather(rows["name"]),
+            path=named.paths(rows["range"]),
+            parent=pl.when(pl.col("parent") >= 0).then("parent"),
+        )
+
+
+def answer_frame(analysis: Analysis, name: str) -> pl.DataFrame:
+    """One of `ANSWER_TABLES`, for which the answer alone is enough.
+
+    Raises:
+        UnknownWordError: there is no such table among them; says which there are.
+    """
+    if name not in _OF_ANSWER:
+        raise UnknownWordError(f"{name} — is no table of an answer — these are {', '.join(ANSWER_TABLES)}")
+    return _OF_ANSWER[name](analysis)
+
+
+def declared(name: str) -> Table:
+    """The declaration of a table.
+
+    Raises:
+        UnknownWordError: there is none of that name; says which there are.
+    """
+    if name not in _DECLARED:
+        raise UnknownWordError(f"{name} — is no table — the tables are {', '.join(_DECLARED)}")
+    return _DECLARED[name]
+
+
+_OF_ANSWER: Mapping[str, Callable[[Analysis], pl.DataFrame]] = {
+    "ranks": ranks,
+    "steps": steps,
+    "causes": causes,
+    "communication": communication,
+    "copies": copies,
+    "compute": compute,
+    "blocking_calls": blocking_calls,
+    "gpu_metrics": gpu_metrics,
+    "opportunities": opportunities,
+    "fixes": fixes,
+    "settings": settings,
+    "preconditions": preconditions,
+    "findings": findings,
+}
+ANSWER_TABLES = tuple(_OF_ANSWER)
+"""The tables that stand in an answer, also in that of a whole job."""
+
+_OF_PARTS: Mapping[str, Callable[[Exported], pl.DataFrame]] = {
+    "step_causes": Exported.step_causes,
+    "slices": Exported.slices,
+    "gaps": Exported.gaps,
+    "operations": Exported.operations,
+    "calls": Exported.calls,
+    "ranges": Exported.ranges,
+    "range_work": lambda made: range_table(made.parts),
+    "kernels": lambda made: kernel_table(made.parts),
+    "collectives": Exported.collectives,
+}
