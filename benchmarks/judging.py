@@ -25,11 +25,11 @@ from unittest import mock
 import polars as pl
 
 from benchmarks.published import HarmfulError, check_csv, check_markdown, check_page, check_text, check_trace
-from wallscope import analysis
+from wallscope import pipeline
 from wallscope.cli import main
 from wallscope.errors import WallscopeError
 from wallscope.model.capture import Capture, Progress
-from wallscope.model.reader import Reader
+from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture
 from wallscope.render import offline
 
@@ -133,7 +133,7 @@ def _export(path: Path, aside: Path, turn: int) -> str:
         (),
     )[turn % 5]
     readers = _BothReaders()
-    with mock.patch.object(analysis, "read_capture", readers.read):
+    with mock.patch.object(pipeline, "read_capture", readers.read):
         ran = _command(path, "analyze", path, "--no-cache", "--json", aside / "answer.json", *others)
     if readers.difference:
         raise BrokenError(readers.difference)

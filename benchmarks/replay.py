@@ -10,11 +10,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.marks import put, surroundings
-from wallscope.analysis import Options, divide, gathered
 from wallscope.model.whatif import Question
+from wallscope.pipeline import Options, divide, gathered
 from wallscope.replay.engine import ASKED, Player
-from wallscope.replay.rank_windows import playable
-from wallscope.replay.window import Stretch
+from wallscope.replay.windows import Stretch, playable
 from wallscope.summary.rank import rank_windows
 from wallscope.trace.collectives import partners
 

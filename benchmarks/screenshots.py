@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 
 from fixtures import example
-from wallscope.analysis import Options, accounted, report_of
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
-from wallscope.sides import runs_of
+from wallscope.pipeline import Options, accounted, report_of
+from wallscope.resolve_runs import runs_of
 from wallscope.views.comparison import comparison_page
 from wallscope.views.page import page
 

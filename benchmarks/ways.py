@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from wallscope.nsys.catalog import CALLS, COPIES, FILLS, KERNELS, RANGES, Table
+from wallscope.nsys.tables import CALLS, COPIES, FILLS, KERNELS, RANGES, Table
 
 BESIDE = ((KERNELS, COPIES, FILLS), (CALLS, RANGES))  # as an analysis reads them, on two threads
 TABLES = (*BESIDE[0], *BESIDE[1])
@@ -66,10 +66,10 @@ def by_sqlite(path: Path) -> Callable[[], object]:
 
 
 def _tables(path: Path, reader: str) -> Callable[[], object]:
-    from wallscope.cores import both  # noqa: PLC0415  # the other ways do without
-    from wallscope.model.reader import Reader  # noqa: PLC0415
+    from wallscope.model.enums import Reader  # noqa: PLC0415
     from wallscope.nsys.sources import open_tables  # noqa: PLC0415
     from wallscope.nsys.tables import Database, make_database, read_table  # noqa: PLC0415
+    from wallscope.parallel import both  # noqa: PLC0415  # the other ways do without
 
     def work() -> object:
         with open_tables(path, reader=Reader(reader)) as tables:

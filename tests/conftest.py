@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 
 from wallscope import kernels
-from wallscope.tuning import tune
+from wallscope.process_tuning import tune
 
 ROOT = Path(__file__).resolve().parent.parent
 if (ROOT / "build/kernels/tested").is_dir():  # compiled with bounds checks; commands run the fast ones

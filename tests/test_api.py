@@ -16,8 +16,8 @@ import wallscope
 from fixtures.example import write_example
 from fixtures.export import ExportWriter
 from wallscope.errors import OutputError
-from wallscope.model.exported import TABLES
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
+from wallscope.model.table_columns import TABLES
 from wallscope.render.document import document
 from wallscope.render.exported import write_tables
 

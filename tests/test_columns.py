@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.columns import coded, filled, members, place
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 
 
 @pytest.mark.parametrize(

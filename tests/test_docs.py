@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.model.catalogue import catalogue
-from wallscope.model.kinds import Axis
+from wallscope.model.cause_catalogue import catalogue
+from wallscope.model.enums import Axis
 
 ROOT = Path(__file__).resolve().parent.parent
 CAUSES = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from wallscope.advice.explain import finding_notes
-from wallscope.glossary import page
-from wallscope.model.catalogue import catalogue
-from wallscope.model.kinds import DeviceState, Wall
+from wallscope.model.cause_catalogue import catalogue
+from wallscope.model.enums import DeviceState, Wall
+from wallscope.views.glossary import page
 from wallscope.views.words import STATE_WORDS, WALL_WORDS
 
 PATH = Path(__file__).resolve().parent.parent / "docs" / "glossary.md"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope import grouping as module
-from wallscope.grouping import (
+from wallscope import columns as module
+from wallscope.columns import (
     by_rank,
     combined,
     distinct_rows,

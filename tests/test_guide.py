@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fixtures.example import write_example
-from wallscope.analysis import Options, analyze
+from wallscope.pipeline import Options, analyze
 from wallscope.views.capture_help import capture_help
 from wallscope.views.summary import summary
 

@@ -66,7 +66,7 @@ def test_an_installed_wheel_reads_its_own_queries(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     asked = (
-        "import wallscope.shipped as s; print(s.__file__);"
+        "import wallscope.resources as s; print(s.__file__);"
         "print(len(s.query('names')), len(s.report('analysis.schema.json')))"
     )
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from fixtures.example import write_example
-from wallscope.analysis import Options, analyze, proven
-from wallscope.shipped import query
+from wallscope.pipeline import Options, analyze, proven
+from wallscope.resources import query
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from tests.conftest import ROOT
-from wallscope.analysis import Options, analyze, what_if
 from wallscope.errors import NothingToAnalyzeError, StepRangeError
 from wallscope.model.analysis import Anchor, CrossCheck
 from wallscope.model.whatif import Asked
 from wallscope.nsys import read_capture
-from wallscope.replay.rank_windows import NO_ISSUER
-from wallscope.shipped import query
+from wallscope.pipeline import Options, analyze, what_if
+from wallscope.replay.windows import NO_ISSUER
+from wallscope.resources import query
 from wallscope.summary.findings import _disagreement
 from wallscope.trace.repeat_unit import period
 
@@ -193,7 +193,7 @@ def test_the_file_is_written_also_when_nobody_reads_the_terminal(tmp_path):
     )
     os.close(writing)
 
-    assert json.loads((tmp_path / "run.json").read_text())["schema"] == "wallscope.analysis/1"
+    assert json.loads((tmp_path / "run.json").read_text())["schema"] == "wallscope.pipeline/1"
 
 
 def test_a_result_never_lands_in_an_input_folder(wallscope, tmp_path):

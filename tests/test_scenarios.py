@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.scenario import Scenario, scenarios
-from wallscope.analysis import Options, analyze
-from wallscope.cache.codec import decode_analysis
+from wallscope.cache.answers import decode_analysis
+from wallscope.pipeline import Options, analyze
 from wallscope.render.document import document
 
 ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown", "one-rank"}

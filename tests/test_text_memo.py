@@ -3,8 +3,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope import text_memo
-from wallscope.text_memo import TextMemo
+from wallscope.trace import names
+from wallscope.trace.names import TextMemo
 
 
 def lengths(texts: pl.Series) -> np.ndarray:
@@ -13,14 +13,14 @@ def lengths(texts: pl.Series) -> np.ndarray:
 
 @given(st.lists(st.lists(st.text(max_size=4), max_size=6), max_size=6), st.integers(0, 8))
 def test_whatever_was_asked_before_and_forgotten_the_answers_are_those_of_each_text(asked, most):
-    kept = text_memo._MOST
-    text_memo._MOST = most
+    kept = names._MOST
+    names._MOST = most
     try:
         known = TextMemo(lengths)
         for texts in asked:
             assert known.of(texts).tolist() == [len(text) for text in texts]
     finally:
-        text_memo._MOST = kept
+        names._MOST = kept
 
 
 def test_a_text_is_asked_once():

@@ -9,12 +9,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from wallscope.analysis import Options, analyze
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.frames import NAMES
+from wallscope.model.schemas import NAMES
 from wallscope.nsys import read_contents
+from wallscope.pipeline import Options, analyze
 from wallscope.render.document import document
-from wallscope.shipped import query
+from wallscope.resources import query
 from wallscope.trace.kernel_classes import kernel_kinds, shipped_rules
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.tuning import tune
+from wallscope.process_tuning import tune
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,7 +30,7 @@ def test_what_the_user_asks_of_the_allocator_stays(monkeypatch: pytest.MonkeyPat
 def test_numpy_begins_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     told = "import numpy, os; print(len(os.listdir('/proc/self/task')))"
-    command = [sys.executable, "-c", f"from wallscope.tuning import tune; tune(); {told}"]
+    command = [sys.executable, "-c", f"from wallscope.process_tuning import tune; tune(); {told}"]
 
     assert int(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout) == 1
 

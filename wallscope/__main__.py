@@ -1,7 +1,7 @@
 """Entry point of `wallscope` and `python -m wallscope`."""
 
 from wallscope.cli import main as command_line
-from wallscope.tuning import ending
+from wallscope.process_tuning import ending
 
 
 def main() -> None:

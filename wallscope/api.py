@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from wallscope import analysis as pipeline
+from wallscope import pipeline
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.errors import OptionError, UnknownWordError, WallscopeError
-from wallscope.files import write_chunks
-from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.jobs.inputs import fetch_source, find_exports, is_many, parse_source
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
-from wallscope.jobs.remote import fetch_source, parse_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
-from wallscope.model.exported import TABLES
-from wallscope.model.selection import Selection
-from wallscope.model.throughput import StepFacts
+from wallscope.model.diagnosis import StepFacts
+from wallscope.model.options import Selection
+from wallscope.model.table_columns import TABLES
+from wallscope.output_files import write_chunks
 from wallscope.render.document import document
-from wallscope.sides import captures, runs_of
+from wallscope.resolve_runs import captures, runs_of
 from wallscope.thresholds import MARGIN_SHARE
 from wallscope.trace.parallel_axes import stream_axes
 from wallscope.views.notebook import FIGURES, card, comparison_card

@@ -9,13 +9,13 @@ import polars as pl
 from wallscope.attribution.attribute import Evidence, OperationFacts
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.frames import PARTNERS
 from wallscope.model.report import SHOWN_PATH, PlayedPath
+from wallscope.model.schemas import PARTNERS
 from wallscope.model.whatif import Question, Replay
 from wallscope.replay.critical_path import composition
 from wallscope.replay.engine import FIXES, NO_STEP, Player
-from wallscope.replay.rank_windows import NO_ISSUER, held_operations, playable
 from wallscope.replay.what_if import answers_of_fixes, refusal
+from wallscope.replay.windows import NO_ISSUER, held_operations, playable
 from wallscope.summary.rank import Divided, rank_windows, windows_of
 from wallscope.thresholds import FEWEST_PLAYED_WINDOWS_COUNT, REFUSED_PLAYED_COUNT
 from wallscope.trace.ranges import path_texts

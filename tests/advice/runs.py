@@ -14,12 +14,21 @@ from wallscope.model.analysis import (
     Walls,
 )
 from wallscope.model.capture import Export, Finding, Gpu, GraphTracing, Severity
-from wallscope.model.communication import Communication, CommunicationOperation
-from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
 from wallscope.model.diagnosis import Diagnosis, MemoryPressure, Opportunity
-from wallscope.model.host import BlockingCall, HostDetails, LaunchCost
-from wallscope.model.kinds import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision, Wall
-from wallscope.model.memory import CopyWork, Memory
+from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision, Wall
+from wallscope.model.rank_summaries import (
+    BlockingCall,
+    Communication,
+    CommunicationOperation,
+    ComputeDetails,
+    CopyWork,
+    HostDetails,
+    LaunchCost,
+    LaunchShapes,
+    Memory,
+    PrecisionWork,
+    SmallMultiplications,
+)
 
 MS = 1_000_000
 STEP_NS = 100 * MS
@@ -116,7 +125,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     )
     name, architecture = GPUS[gpu]
     return Analysis(
-        schema="wallscope.analysis/1",
+        schema="wallscope.pipeline/1",
         wallscope_version="0",
         inputs=(
             Export(

@@ -10,8 +10,7 @@ from tests.advice.runs import MS, RANGES, run
 from wallscope.advice.advise import rank_fixes
 from wallscope.advice.measurements import MeasuredRun
 from wallscope.advice.rules import fix_rules, read_rules
-from wallscope.model.configuration import KnownSetting, RunConfiguration
-from wallscope.model.fixes import Precondition
+from wallscope.model.advice import KnownSetting, Precondition, RunConfiguration
 
 STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
 TABLE = """

@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.example import write_example
 from wallscope.advice.rules import fix_rules
-from wallscope.analysis import Options, analyze
+from wallscope.pipeline import Options, analyze
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from wallscope.advice.explain import explain_word, finding_notes, notes, reached_facts
 from wallscope.advice.rules import fix_rules
 from wallscope.errors import UnknownWordError
-from wallscope.model.catalogue import catalogue
-from wallscope.model.kinds import Wall
+from wallscope.model.cause_catalogue import catalogue
+from wallscope.model.enums import Wall
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 

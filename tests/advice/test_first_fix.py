@@ -8,8 +8,8 @@ import pytest
 
 from tests.advice.runs import RANGES, run
 from wallscope.advice.advise import add_fixes
-from wallscope.model.catalogue import CALL, catalogue
-from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
+from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
+from wallscope.model.cause_catalogue import CALL, catalogue
 
 STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
 

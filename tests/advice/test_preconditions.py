@@ -5,8 +5,7 @@ import pytest
 from wallscope.advice.conditions import evaluate, parse_clause, parse_condition
 from wallscope.advice.preconditions import features, judge_preconditions, precondition_rows
 from wallscope.advice.settings import add_settings, parse_value, vocabulary
-from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
-from wallscope.model.fixes import Setting
+from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, TraceFacts
 
 CASES = [
     [part.strip() for part in line.split(" | ")]

@@ -7,8 +7,7 @@ from tests.advice.runs import run
 from wallscope.advice.conditions import parse_clause
 from wallscope.advice.measurements import MEASUREMENTS, MeasuredRun
 from wallscope.advice.rules import fix_rules, read_rules
-from wallscope.model.configuration import KnownSetting, RunConfiguration
-from wallscope.model.fixes import Setting
+from wallscope.model.advice import KnownSetting, RunConfiguration, Setting
 
 GOOD = {
     "id": '"a-fix"',

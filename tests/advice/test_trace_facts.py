@@ -6,13 +6,12 @@ import pytest
 from fixtures.example import write_example
 from tests.advice.runs import run
 from wallscope.advice.trace_facts import collect_trace_facts, communicator_sizes, merge_trace_facts
-from wallscope.analysis import Options, analyze
+from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.capture import GraphTracing
-from wallscope.model.communication import CommunicationOperation
-from wallscope.model.compute import PrecisionWork
-from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
-from wallscope.model.frames import AXES, COLLECTIVES
-from wallscope.model.kinds import Axis, Backend, Collective, Precision
+from wallscope.model.enums import Axis, Backend, Collective, Precision
+from wallscope.model.rank_summaries import CommunicationOperation, PrecisionWork
+from wallscope.model.schemas import AXES, COLLECTIVES
+from wallscope.pipeline import Options, analyze
 
 
 def configured(**settings):

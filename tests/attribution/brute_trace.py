@@ -8,8 +8,7 @@ import polars as pl
 from wallscope.attribution.attribute import Evidence, OperationFacts, attributed
 from wallscope.attribution.attribute import evidence as evidence_of
 from wallscope.model.capture import Capture
-from wallscope.model.events import EVENTS, HOST_EVENTS, SYNCS, StreamFlag
-from wallscope.model.frames import (
+from wallscope.model.schemas import (
     AXES,
     CALLS,
     CLASSIFIED,
@@ -17,14 +16,18 @@ from wallscope.model.frames import (
     COPIES,
     COPY_CAUSES,
     DEVICE_STREAMS,
+    EVENTS,
+    HOST_EVENTS,
     NAMES,
     OPERATIONS,
     PARTNERS,
     RANGES,
     RANKS,
     RECOMPUTE,
+    SYNCS,
     THREADS,
     WINDOWS,
+    StreamFlag,
 )
 from wallscope.trace.dependencies import dependencies
 from wallscope.trace.ranges import RangeTree, nested, projection

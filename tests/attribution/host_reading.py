@@ -4,14 +4,13 @@ from pathlib import Path
 
 import polars as pl
 
-from wallscope.analysis import Options, divide, gathered
 from wallscope.attribution.attribute import attributed
 from wallscope.attribution.totals import summed, typical_steps
-from wallscope.model.host import HostDetails
-from wallscope.model.metrics import GpuMetrics
+from wallscope.model.rank_summaries import GpuMetrics, HostDetails
+from wallscope.pipeline import Options, divide, gathered
+from wallscope.summary.compute import gpu_metrics
 from wallscope.summary.host import host_details
 from wallscope.summary.rank import rank_work
-from wallscope.summary.utilization import gpu_metrics
 
 
 def details(path: Path, rank_id: int = 0) -> HostDetails | None:

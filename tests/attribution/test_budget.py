@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.attribution.totals import budgets
-from wallscope.model.frames import BUDGET_PARTS, CLASSIFIED, WINDOWS
-from wallscope.model.kinds import OperationClass
+from wallscope.model.enums import OperationClass
+from wallscope.model.schemas import BUDGET_PARTS, CLASSIFIED, WINDOWS
 
 OPERATION = st.tuples(
     st.sampled_from(list(OperationClass)), st.integers(0, 1), st.integers(0, 50), st.integers(0, 20)

@@ -3,12 +3,11 @@ import polars as pl
 import pytest
 
 from tests.attribution.brute_trace import Op, Trace, operations
-from wallscope.attribution.causes import caused, operation_causes
-from wallscope.attribution.gaps import NO_SLACK
-from wallscope.attribution.slices import Slices
+from wallscope.attribution.attribute import caused, operation_causes
+from wallscope.attribution.slices import NO_SLACK, Slices
 from wallscope.columns import place
-from wallscope.model.frames import AXES, CLASSIFIED, COPY_CAUSES
-from wallscope.model.kinds import CopyCause, DeviceState, LinkKind
+from wallscope.model.enums import CopyCause, DeviceState, LinkKind
+from wallscope.model.schemas import AXES, CLASSIFIED, COPY_CAUSES
 
 OPS = (
     Op(0, 0, 10, "compute"),  # 0

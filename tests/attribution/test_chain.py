@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from tests.attribution import brute
 from tests.attribution.brute_programs import jittered, possible, programmatic
 from tests.attribution.brute_trace import Call, Op, Record, Sync, Trace, evidence, in_order, operations
-from wallscope.attribution.gaps import NO_SLACK, blame_gaps
-from wallscope.model.kinds import LINK_KINDS
+from wallscope.attribution.slices import NO_SLACK, blame_gaps
+from wallscope.model.enums import LINK_KINDS
 
 
 def found(trace):

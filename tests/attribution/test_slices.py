@@ -8,8 +8,8 @@ from tests.attribution import brute_slices
 from tests.attribution.brute_programs import busy_hosts, jittered, possible, programmatic, senseless
 from tests.attribution.brute_trace import Call, Op, Trace, operations, slices, windows
 from wallscope.attribution.totals import budgets
-from wallscope.model.frames import BUDGET_PARTS, SLICES
-from wallscope.model.kinds import DeviceState
+from wallscope.model.enums import DeviceState
+from wallscope.model.schemas import BUDGET_PARTS, SLICES
 
 COLUMNS = list(SLICES.names())
 SAID = [{"start": "start_ns", "end": "end_ns"}.get(name, name) for name in brute_slices.Moment._fields]

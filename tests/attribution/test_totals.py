@@ -15,8 +15,8 @@ from wallscope.attribution.totals import (
     walls_of_steps,
 )
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
-from wallscope.model.frames import SLICES
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
+from wallscope.model.schemas import SLICES
 
 STEPS = pl.Series("step", [3, 4], dtype=pl.UInt32)
 

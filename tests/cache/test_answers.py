@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import wallscope.analysis
+import wallscope.pipeline
 from fixtures.scenario import scenarios
 from wallscope.cache import key
 from wallscope.cache.answers import RenderedAnalysis, load_or_analyze
 from wallscope.cache.key import answer_key
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
-from wallscope.model.kinds import Axis
-from wallscope.model.options import Options
-from wallscope.model.reader import Reader
-from wallscope.model.selection import Selection
-from wallscope.model.throughput import StepFacts
+from wallscope.model.diagnosis import StepFacts
+from wallscope.model.enums import Axis, Reader
+from wallscope.model.options import Options, Selection
 
 SCENARIO = next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden")
 
@@ -45,13 +43,13 @@ def cache(tmp_path) -> Cache:
 def runs(monkeypatch) -> list[str]:
     """The exports that went through the pipeline, one entry a time."""
     ran: list[str] = []
-    accounted = wallscope.analysis.accounted
+    accounted = wallscope.pipeline.accounted
 
     def counted(path, *rest):
         ran.append(path.name)
         return accounted(path, *rest)
 
-    monkeypatch.setattr(wallscope.analysis, "accounted", counted)
+    monkeypatch.setattr(wallscope.pipeline, "accounted", counted)
     return ran
 
 
@@ -108,14 +106,14 @@ def test_nothing_lies_beside_the_export(export, cache):
 
 
 def test_an_export_that_changes_while_it_is_read_is_not_kept(export, cache, monkeypatch):
-    accounted = wallscope.analysis.accounted
+    accounted = wallscope.pipeline.accounted
 
     def disturbed(path, *rest):
         found = accounted(path, *rest)
         os.utime(path, (1, 1))
         return found
 
-    monkeypatch.setattr(wallscope.analysis, "accounted", disturbed)
+    monkeypatch.setattr(wallscope.pipeline, "accounted", disturbed)
     asked(export, cache)
 
     assert cache.entries() == ()

@@ -5,12 +5,11 @@ import json
 import pytest
 
 from fixtures.scenario import scenarios
-from wallscope.analysis import analyze
 from wallscope.cache.answers import read_answer
 from wallscope.errors import InputError, WallscopeError
 from wallscope.jobs.merge import run_job
-from wallscope.model.options import Options
-from wallscope.model.selection import Selection
+from wallscope.model.options import Options, Selection
+from wallscope.pipeline import analyze
 from wallscope.render.document import document
 
 
@@ -49,7 +48,7 @@ def without(key):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda answer: answer.update(schema="wallscope.analysis/0"), "is wallscope.analysis/0, not"),
+        (lambda answer: answer.update(schema="wallscope.pipeline/0"), "is wallscope.pipeline/0, not"),
         (lambda answer: answer.update(schema=["?"]), r"is \['\?'\], not"),
         (
             lambda answer: answer["ranks"][0].update(device="first"),

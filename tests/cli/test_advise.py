@@ -3,7 +3,7 @@ import json
 import jsonschema
 import pytest
 
-from wallscope.shipped import report
+from wallscope.resources import report
 
 DSV3 = ("advise", "--model", "deepseek-v3", "--hardware", "h100", "--seq-length", "131072")
 

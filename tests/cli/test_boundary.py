@@ -1,6 +1,6 @@
 import pytest
 
-import wallscope.analysis
+import wallscope.pipeline
 from wallscope.errors import InternalError
 
 
@@ -21,7 +21,7 @@ def test_every_error_becomes_an_exit_code(error, code, said, called, monkeypatch
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(wallscope.analysis, "accounted", fails)
+    monkeypatch.setattr(wallscope.pipeline, "accounted", fails)
 
     ran = called("analyze", "run.sqlite")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import wallscope.analysis
+import wallscope.pipeline
 from fixtures.scenario import scenarios
 
 
@@ -23,7 +23,7 @@ def forbidden(monkeypatch):
     def refuse(*_):
         raise AssertionError("the pipeline ran")
 
-    return lambda: monkeypatch.setattr(wallscope.analysis, "accounted", refuse)
+    return lambda: monkeypatch.setattr(wallscope.pipeline, "accounted", refuse)
 
 
 def results(called, export: Path, folder: Path) -> list[str]:

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from fixtures.export import ExportWriter
-from wallscope.cli.capture_help import capture_help
+from wallscope.cli.advise import capture_help
 from wallscope.model.capture import Finding, Severity
 from wallscope.views import capture_help as help_module
 

@@ -3,7 +3,7 @@ import json
 import jsonschema
 import pytest
 
-from wallscope.shipped import report
+from wallscope.resources import report
 
 
 @pytest.fixture

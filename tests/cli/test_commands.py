@@ -10,7 +10,7 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope import __version__, kernels
-from wallscope.shipped import report
+from wallscope.resources import report
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_pat
 
     assert (ran.code, ran.err) == (0, "")
     jsonschema.validate(found, json.loads(report("analysis.schema.json")))
-    assert found["schema"] == "wallscope.analysis/1"
+    assert found["schema"] == "wallscope.pipeline/1"
     assert found["wallscope_version"] == __version__
     assert found["inputs"][0]["name"] == "run.sqlite"
 
@@ -42,7 +42,7 @@ def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_pat
 def test_a_dash_writes_the_json_to_standard_output_alone(wallscope, export, tmp_path):
     ran = wallscope("analyze", export, "--json", "-")
 
-    assert json.loads(ran.out)["schema"] == "wallscope.analysis/1"
+    assert json.loads(ran.out)["schema"] == "wallscope.pipeline/1"
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
 
 
@@ -106,7 +106,7 @@ def test_an_old_output_is_replaced_and_keeps_its_permissions(wallscope, export, 
 
     assert wallscope("analyze", export, "--json", "run.json").code == 0
 
-    assert json.loads(target.read_text())["schema"] == "wallscope.analysis/1"
+    assert json.loads(target.read_text())["schema"] == "wallscope.pipeline/1"
     assert target.stat().st_mode & 0o777 == 0o640
 
 
@@ -154,13 +154,13 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(export):
 
 
 def test_an_interrupted_run_exits_130_and_leaves_nothing(monkeypatch, export, tmp_path):
-    import wallscope.analysis
     import wallscope.cli
+    import wallscope.pipeline
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(wallscope.analysis, "accounted", interrupted)
+    monkeypatch.setattr(wallscope.pipeline, "accounted", interrupted)
     monkeypatch.setattr(
         sys, "argv", ["wallscope", "analyze", str(export), "--json", str(tmp_path / "run.json")]
     )

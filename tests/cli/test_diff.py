@@ -7,12 +7,12 @@ import pytest
 from fixtures.scenario import scenarios
 from tests.compare.test_compare import assert_adds_up, steps
 from tests.profile.random_profiles import profile_of
-from wallscope.analysis import Options
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
+from wallscope.pipeline import Options
 from wallscope.profile.codec import pack_profile
-from wallscope.shipped import report
-from wallscope.sides import captures, runs_of
+from wallscope.resolve_runs import captures, runs_of
+from wallscope.resources import report
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):
@@ -61,7 +61,7 @@ def test_analyze_has_gates_on_shares_of_the_step(called, tmp_path):
     [
         pytest.param("none.json", (), "none.json — cannot be read: No such file", id="no such file"),
         pytest.param("wrong.json", (), "is no answer with profiles", id="no JSON"),
-        pytest.param("other.json", (), "is None, not wallscope.analysis/1", id="other JSON"),
+        pytest.param("other.json", (), "is None, not wallscope.pipeline/1", id="other JSON"),
         pytest.param("*.nothing", (), "no file fits it", id="pattern of nothing"),
         pytest.param("head.json", ("--margin", "x"), "is no share", id="margin"),
         pytest.param("head.json", ("--fail-on", "x"), "is no gate", id="gate"),

@@ -7,10 +7,9 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
-from wallscope.cli.folders import write_folder
+from wallscope.cli.output import write_folder
 from wallscope.errors import OutputError
-from wallscope.model.exported import TABLES
-from wallscope.model.exported_job import JOB_TABLES
+from wallscope.model.table_columns import JOB_TABLES, TABLES
 from wallscope.render import exported
 
 FORMULA = '=HYPERLINK("https://x.invalid")'

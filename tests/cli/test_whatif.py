@@ -12,7 +12,7 @@ from fixtures.simulation.writing import write_run
 from tests.render.test_document import bare
 from wallscope.model.whatif import WhatIf
 from wallscope.render.document import json_schema
-from wallscope.shipped import report
+from wallscope.resources import report
 
 STORIES = {story.name: story.program for story in stories()}
 

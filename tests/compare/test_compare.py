@@ -9,7 +9,7 @@ from tests.profile.random_profiles import OPERATIONS, captured, profile_of, prof
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 
 MIRRORED = {"regression": "improvement", "improvement": "regression"}
 ASKED = CompareOptions(overridden=True)

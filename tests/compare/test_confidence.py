@@ -13,7 +13,7 @@ from wallscope.compare.confidence import (
     spread_of_steps,
     student_quantile,
 )
-from wallscope.trace.steadiness import is_ordinary
+from wallscope.trace.steps import is_ordinary
 
 
 def spread(*length_ns):

@@ -9,7 +9,7 @@ from wallscope.compare.comparability import find_mismatches
 from wallscope.compare.explanations import explain_changes
 from wallscope.compare.match_operations import communication_changes, pair_operations
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, wall_of
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 
 STEP = diff(profile_of("a", steps(9)), profile_of("b", steps(9, seed=2))).step
 GEMM = Key("mlp", "gemm", "nvjet_qq_128x128_TNT", None, None, "fp8")

@@ -14,14 +14,13 @@ from fixtures.simulation.story import STEPS
 from fixtures.simulation.writing import write_run
 from tests.jobs.dying import dies_always, dies_once
 from tests.jobs.simulated import LATE, RANKS, thread, write_job
-from wallscope.analysis import accounted
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
 from wallscope.jobs.inputs import find_exports, is_many
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.run import analyze_in_processes
-from wallscope.model.options import Options
-from wallscope.model.selection import Selection
+from wallscope.model.options import Options, Selection
+from wallscope.pipeline import accounted
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks
 from wallscope.render.document import document
@@ -178,7 +177,7 @@ def test_what_is_done_is_in_the_cache(job_folder, answer, tmp_path, monkeypatch)
         worked_out.append(path.name)
         return accounted(path, *rest)
 
-    monkeypatch.setattr("wallscope.analysis.accounted", noted)
+    monkeypatch.setattr("wallscope.pipeline.accounted", noted)
     found = analyze(exports, cache=cache)
 
     assert worked_out == ["run_rank3.sqlite"]

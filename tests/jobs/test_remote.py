@@ -13,10 +13,9 @@ import pytest
 from tests.jobs.simulated import RANKS
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError
-from wallscope.jobs import remote
-from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.jobs import inputs
+from wallscope.jobs.inputs import Url, fetch_source, find_exports, is_many, parse_source
 from wallscope.jobs.merge import run_job
-from wallscope.jobs.remote import Url, fetch_source, parse_source
 from wallscope.model.options import Options
 from wallscope.render.document import document
 
@@ -100,10 +99,10 @@ def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypat
 
 
 def test_another_content_is_fetched_again(memory):
-    before = remote.url_version(Url("memory://runs/run_rank0.sqlite"))
+    before = inputs.url_version(Url("memory://runs/run_rank0.sqlite"))
     memory.pipe_file("/runs/run_rank0.sqlite", b"x")
 
-    assert remote.url_version(Url("memory://runs/run_rank0.sqlite")) != before
+    assert inputs.url_version(Url("memory://runs/run_rank0.sqlite")) != before
 
 
 @pytest.mark.usefixtures("memory")

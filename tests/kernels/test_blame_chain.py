@@ -12,7 +12,7 @@ from tests.attribution import brute
 from tests.attribution.brute_programs import jittered, possible, programmatic, senseless
 from tests.attribution.brute_trace import Call, Op, Trace, in_order
 from tests.attribution.test_chain import found
-from wallscope.attribution import gaps
+from wallscope.attribution import slices
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def walking(kernel_of):
     kernels = kernel_of("blame_chain")
     names = ("Walk", "find_gaps", "walk_gaps")
     own = {name: getattr(kernels, name) for name in names}
-    return lambda room: patch.multiple(gaps, _LINKS_OF_OPERATION=room, **own)
+    return lambda room: patch.multiple(slices, _LINKS_OF_OPERATION=room, **own)
 
 
 @given(trace=st.one_of(possible(), programmatic(), jittered()), room=st.integers(0, 4))
@@ -48,7 +48,7 @@ def test_a_gap_that_takes_too_many_steps_is_unresolved_where_the_walk_stopped(wa
         *(Op(0, 10 * at, 10 * at + 10, "copy") for at in range(1, 6)),
         Op(0, 60, 70, "compute"),
     )
-    with walking(4), patch.object(gaps, "LONGEST_CHAIN_COUNT", steps):
+    with walking(4), patch.object(slices, "LONGEST_CHAIN_COUNT", steps):
         links = found(in_order(Trace(ops)))
 
     explained = min(steps + 1, 5)
@@ -59,9 +59,9 @@ def test_a_gap_that_takes_too_many_steps_is_unresolved_where_the_walk_stopped(wa
 
 def test_operations_that_wait_for_each_other_in_a_circle_end_the_walk(walking):
     i32, i64, none = np.int32, np.int64, np.empty(0, np.int64)
-    links = gaps._table(4)
+    links = slices._table(4)
     with walking(4):
-        walk = gaps.Walk(
+        walk = slices.Walk(
             (np.array([5, 5, 5]), np.array([5, 5, 9]), np.full(3, -1, i32), np.full(3, -1, i32)),
             (np.array([0, 1, 2, 3]), np.array([1, 0, 0], i32)),
             (none, none, none.astype(i32), none.astype(np.int8), none.astype(i32)),
@@ -69,12 +69,12 @@ def test_operations_that_wait_for_each_other_in_a_circle_end_the_walk(walking):
             (np.zeros(1, i64), none, none, none.astype(i32)),
             (none, none.astype(i32)),
             tuple(range(7)),
-            (2_000, 20_000, gaps.NO_SLACK),
+            (2_000, 20_000, slices.NO_SLACK),
             links.columns(),
             10**9,
         )
         row = (np.array([2]), np.array([5]), np.array([2], i32), np.array([-1], i32))
-        used = gaps.walk_gaps(walk, 1, *row)
+        used = slices.walk_gaps(walk, 1, *row)
 
     assert used == 1
     assert (links.start_ns[-1], links.end_ns[-1], links.kind[-1]) == (2, 5, 6)

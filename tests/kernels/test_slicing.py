@@ -16,7 +16,7 @@ from tests.attribution.brute_programs import busy_hosts, jittered, possible, pro
 from tests.attribution.brute_trace import evidence, operations, windows
 from tests.attribution.test_slices import CUTS, edges_of, said
 from tests.attribution.test_slices import slices as attributed_slices
-from wallscope.attribution import gaps
+from wallscope.attribution import slices
 from wallscope.attribution import slices as under_test
 from wallscope.errors import InternalError
 
@@ -75,7 +75,7 @@ def test_slices_equal_those_of_the_brute_force_way(sweeping, trace, cuts):
 
 @given(trace=st.one_of(possible(), programmatic()), change=st.sampled_from([-1, 1]), data=st.data())
 def test_links_that_do_not_tile_the_gaps_are_an_error(sweeping, trace, change, data):
-    links = gaps.blame_gaps(operations(trace), evidence(trace).constraints)
+    links = slices.blame_gaps(operations(trace), evidence(trace).constraints)
     if not links.gap.size:
         return
     end_ns = links.end_ns.copy()
@@ -99,8 +99,8 @@ BROKEN = """
 from unittest.mock import patch
 import numpy as np
 from tests.attribution.brute_trace import Op, Trace, slices
-from wallscope.attribution import attribute, gaps
-empty = gaps._table(0)
+from wallscope.attribution import attribute, slices as gap_slices
+empty = gap_slices._table(0)
 with patch.object(attribute, "blame_gaps", lambda *_: empty):
     slices(Trace((Op(0, 0, 10, "compute"), Op(0, 20, 30, "compute"))), [0, 30])
 """

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 from wallscope.errors import InputError
-from wallscope.model.reader import Reader
+from wallscope.model.enums import Reader
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.sqlite_file import read_columns
 from wallscope.nsys.tables import Wanted

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.export import ExportWriter, global_pid
-from wallscope.model.events import COLLECTIVE_CALLS, COMMUNICATORS
+from wallscope.model.schemas import COLLECTIVE_CALLS, COMMUNICATORS
 from wallscope.nsys.collectives import read_collectives
-from wallscope.nsys.id_tables import number_threads, process_of
+from wallscope.nsys.identity import number_threads, process_of
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import make_database
 

@@ -8,9 +8,9 @@ import pytest
 
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
-from wallscope.model.events import CPU_SAMPLES, HOST_EVENTS
+from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS
 from wallscope.nsys.host_events import read_cpu_samples, read_host_events, read_host_thread_ids
-from wallscope.nsys.id_tables import number_threads, process_of
+from wallscope.nsys.identity import number_threads, process_of
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import make_database
 

@@ -6,9 +6,9 @@ import pytest
 
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
-from wallscope.model.events import MEMORY
+from wallscope.model.schemas import MEMORY_EVENTS
 from wallscope.nsys.gpu_counters import read_memory
-from wallscope.nsys.id_tables import number_threads, process_of
+from wallscope.nsys.identity import number_threads, process_of
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import make_database
 
@@ -45,7 +45,7 @@ def used(path, shift_ns=0, pids=(1000, 2000)):
     with export(path) as source:
         numbered = number_threads(source, tids, processes.with_row_index("process"))
         rows = read_memory(source, numbered, shift_ns, quiet)
-    assert rows.schema == MEMORY
+    assert rows.schema == MEMORY_EVENTS
     return rows
 
 

@@ -1,9 +1,9 @@
 import pytest
 
 from fixtures.export import ExportWriter
-from wallscope.analysis import Options, analyze
 from wallscope.errors import InputError
-from wallscope.nsys import memory_check
+from wallscope.nsys import load
+from wallscope.pipeline import Options, analyze
 
 GIB = 1 << 30
 MEMINFO = "MemTotal: 8388608 kB\nMemAvailable: 2097152 kB\nSwapFree: 1048576 kB\nHugePages_Free: 0\n"
@@ -45,7 +45,7 @@ def test_each_limit_leaves_its_room(files, expected, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    assert list(memory_check.list_free_bytes(tmp_path)) == expected
+    assert list(load.list_free_bytes(tmp_path)) == expected
 
 
 def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
@@ -54,12 +54,12 @@ def test_what_cannot_fit_is_refused_before_it_is_read(tmp_path, monkeypatch):
         writer.gpu()
         for number in range(10):
             writer.kernel("k", 1_000 * number, 1_000 * number + 500)
-    monkeypatch.setattr(memory_check, "list_free_bytes", lambda _: iter((2_000, GIB)))
+    monkeypatch.setattr(load, "list_free_bytes", lambda _: iter((2_000, GIB)))
 
     with pytest.raises(InputError, match=r"needs at least .* of memory, .* are left — raise the limit"):
         analyze(path, Options(), lambda _: None)
 
-    monkeypatch.setattr(memory_check, "list_free_bytes", lambda _: iter((6_000,)))
+    monkeypatch.setattr(load, "list_free_bytes", lambda _: iter((6_000,)))
     assert analyze(path, Options(), lambda _: None).ranks
 
 
@@ -70,7 +70,7 @@ def test_rows_of_the_host_count_too(tmp_path, monkeypatch):
         writer.kernel("k", 1_000, 1_500)
         switch = {"start": 5, "cpu": 1, "isSchedIn": 1, "globalTid": 7}
         writer.rows("SCHED_EVENTS", {name: [value] * 100 for name, value in switch.items()})
-    monkeypatch.setattr(memory_check, "list_free_bytes", lambda _: iter((13_000,)))
+    monkeypatch.setattr(load, "list_free_bytes", lambda _: iter((13_000,)))
 
     with pytest.raises(InputError, match="needs at least"):
         analyze(path, Options(), lambda _: None)

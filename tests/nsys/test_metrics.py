@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.errors import InputError
-from wallscope.model.events import SAMPLES
+from wallscope.model.schemas import SAMPLES
 from wallscope.nsys.gpu_counters import normalize, read_samples
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import make_database

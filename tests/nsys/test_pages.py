@@ -11,7 +11,7 @@ import pytest
 from fixtures.example import write_example
 from tests.nsys.page_files import EDGES, PAGE_SIZES, changed, check, database, paged, plain
 from wallscope import kernels
-from wallscope.model.reader import Reader
+from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.sqlite_file import read_columns

@@ -3,11 +3,9 @@ import pytest
 
 from fixtures.export import SCHEMAS, ExportWriter, global_pid
 from wallscope.model.capture import Severity
-from wallscope.model.events import COMMUNICATORS
-from wallscope.model.frames import RANKS
+from wallscope.model.schemas import COMMUNICATORS, RANKS
 from wallscope.nsys import read_capture
-from wallscope.nsys.id_tables import number_processes
-from wallscope.nsys.identity import identify_export, read_export_facts
+from wallscope.nsys.identity import identify_export, number_processes, read_export_facts
 from wallscope.nsys.operations import read_operations
 from wallscope.nsys.ranks import _of_mpi, _Pair, _rank_in, identify_ranks
 from wallscope.nsys.sources import open_tables

@@ -6,10 +6,9 @@ import pytest
 
 from fixtures.export import ExportWriter, global_pid
 from wallscope.errors import InputError
-from wallscope.model.events import EVENTS, STREAMS, SYNCS
+from wallscope.model.schemas import EVENTS, STREAMS, SYNCS
 from wallscope.nsys.calls import build_calls, read_calls
-from wallscope.nsys.id_tables import number_threads, process_of
-from wallscope.nsys.identity import read_export_facts
+from wallscope.nsys.identity import number_threads, process_of, read_export_facts
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.synchronisation import read_events, read_streams, read_syncs
 from wallscope.nsys.tables import make_database

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from wallscope.model.analysis import AnchorUnit
 from wallscope.model.capture import GraphTracing
-from wallscope.model.kinds import Absent, Axis, DeviceState, Wall
+from wallscope.model.enums import Absent, Axis, DeviceState, Wall
 from wallscope.model.profile import (
     OPERATION_KEYS,
     PROFILE_STEPS,

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 from tests.profile.random_profiles import OPERATIONS, profile_of, profiles
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import PackedProfile
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.profile import codec
 from wallscope.profile.codec import TABLES, pack_profile, unpack_profile
 from wallscope.profile.merge import merge_profiles

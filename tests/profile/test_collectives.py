@@ -7,9 +7,9 @@ import pytest
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, accounted
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.profile import BEFORE, INSIDE
+from wallscope.pipeline import Options, accounted
 from wallscope.profile import build
 from wallscope.profile.codec import unpack_profile
 from wallscope.summary.rank import all_slices

@@ -3,9 +3,9 @@ import pytest
 
 from fixtures.example import write_example
 from fixtures.scenario import scenarios
-from wallscope.analysis import Options, analyze
-from wallscope.model.kinds import Wall
-from wallscope.model.throughput import StepFacts
+from wallscope.model.diagnosis import StepFacts
+from wallscope.model.enums import Wall
+from wallscope.pipeline import Options, analyze
 from wallscope.profile import build
 from wallscope.profile.codec import unpack_profile
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.profile.random_profiles import OPERATIONS, profile_of
-from wallscope.model.kinds import Absent, DeviceState
+from wallscope.model.enums import Absent, DeviceState
 from wallscope.model.profile import STEP_CAUSES, STEP_OWNED
 from wallscope.profile.merge import MOVES, move_time
 

@@ -12,8 +12,7 @@ import polars as pl
 
 from wallscope.model.analysis import AnchorUnit
 from wallscope.model.capture import GraphTracing
-from wallscope.model.frames import AXES, BUDGET_PARTS, CLASSIFIED, COLLECTIVES, SLICES, WINDOWS
-from wallscope.model.kinds import Absent, DeviceState, Wall
+from wallscope.model.enums import Absent, DeviceState, Wall
 from wallscope.model.profile import (
     OPERATION_KEYS,
     PROFILE_STEPS,
@@ -26,6 +25,7 @@ from wallscope.model.profile import (
     ProfiledInput,
 )
 from wallscope.model.profile import Work as Told
+from wallscope.model.schemas import AXES, BUDGET_PARTS, CLASSIFIED, COLLECTIVES, SLICES, WINDOWS
 from wallscope.profile.build import rank_collectives
 
 US, MS = 1_000, 1_000_000

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from wallscope.analysis import Options, analyze
+from wallscope.pipeline import Options, analyze
 
 
 @cache

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ranks.simulated import MS, US, Meet, Work, played, profiles
-from wallscope.model.catalogue import undivided
-from wallscope.model.kinds import Axis, Collective
+from wallscope.model.cause_catalogue import undivided
+from wallscope.model.enums import Axis, Collective
 from wallscope.profile.merge import join_split_causes
 from wallscope.ranks.job import match_ranks
 from wallscope.ranks.wait_split import PARTS, split_profile

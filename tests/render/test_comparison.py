@@ -11,7 +11,7 @@ from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.render.document import document
-from wallscope.shipped import report
+from wallscope.resources import report
 from wallscope.views.comparison import comparison_markdown, comparison_summary
 from wallscope.views.junit import junit
 

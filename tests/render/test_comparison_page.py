@@ -13,7 +13,7 @@ from tests.render.test_page import HOSTILE, elements
 from wallscope import units
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.render.document import document
 from wallscope.views.comparison import comparison_page
 

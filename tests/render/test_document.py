@@ -4,12 +4,12 @@ import jsonschema
 import pytest
 
 from fixtures.scenario import scenarios
-from wallscope.analysis import Options, analyze
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
+from wallscope.pipeline import Options, analyze
 from wallscope.render.document import document, json_schema
-from wallscope.shipped import report
+from wallscope.resources import report
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(report("analysis.schema.json")))
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from wallscope.model.fixes import Fix, Precondition, Setting
-from wallscope.model.kinds import Wall
+from wallscope.model.advice import Fix, Precondition, Setting
+from wallscope.model.enums import Wall
 from wallscope.render.grids import render_section
 from wallscope.views.sections.fixes import build_fixes
 

@@ -7,8 +7,17 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from wallscope.model.host import BlockingCall, CpuTime, HostAhead, HostDetails, LaunchCost, Serialisation
-from wallscope.model.metrics import GpuMetric, GpuMetrics, MetricMean
+from wallscope.model.rank_summaries import (
+    BlockingCall,
+    CpuTime,
+    GpuMetric,
+    GpuMetrics,
+    HostAhead,
+    HostDetails,
+    LaunchCost,
+    MetricMean,
+    Serialisation,
+)
 from wallscope.render.grids import render_section
 from wallscope.views.sections.depth import build_details, build_host, tabulate_metrics
 

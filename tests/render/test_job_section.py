@@ -6,7 +6,7 @@ from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record
 from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, accounted, report_of
+from wallscope.pipeline import Options, accounted, report_of
 from wallscope.render.offline import lay_out
 from wallscope.views.page import page
 from wallscope.views.sections.job import build_job

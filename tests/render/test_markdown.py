@@ -8,10 +8,10 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope import units
-from wallscope.analysis import Options, analyze
+from wallscope.model.advice import Fix, Precondition, Setting
 from wallscope.model.capture import Finding, Severity
-from wallscope.model.fixes import Fix, Precondition, Setting
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
+from wallscope.pipeline import Options, analyze
 from wallscope.render.markdown import code, escaped
 from wallscope.views.markdown import MOST_BYTES, markdown
 

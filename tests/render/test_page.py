@@ -14,9 +14,9 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope import units
-from wallscope.analysis import Options, accounted, report_of
-from wallscope.model.fixes import ExpectedGain, Fix, Precondition, Setting
-from wallscope.model.kinds import Wall
+from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
+from wallscope.model.enums import Wall
+from wallscope.pipeline import Options, accounted, report_of
 from wallscope.render.timeline_pack import pack
 from wallscope.views.page import page
 

@@ -11,8 +11,8 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
-from wallscope.analysis import Options, accounted, report_of
 from wallscope.model.report import SHOWN_OPERATIONS
+from wallscope.pipeline import Options, accounted, report_of
 from wallscope.views.page import page
 
 _ZOOMED = """async () => {

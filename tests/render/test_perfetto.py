@@ -14,12 +14,11 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.conftest import TRACES
-from wallscope.analysis import Options, accounted, exported
-from wallscope.model.events import MEMORY, SAMPLES
-from wallscope.model.frames import NAMES
-from wallscope.model.kinds import DeviceState, Wall
-from wallscope.model.selection import Selection
-from wallscope.model.trace import TRACED, Track
+from wallscope.model.enums import DeviceState, Wall
+from wallscope.model.options import Selection
+from wallscope.model.report import TRACED, Track
+from wallscope.model.schemas import MEMORY_EVENTS, NAMES, SAMPLES
+from wallscope.pipeline import Options, accounted, exported
 from wallscope.render.perfetto import perfetto
 
 HOSTILE = "evil</script>\x1b[31m\n\u202e" + "x" * 5_000
@@ -302,7 +301,7 @@ def test_memory_and_samples_of_the_gpu_of_a_rank_are_counters(both):
     samples = [(rank["gpu"], 5, 0, 1.5), (rank["gpu"], 9, 0, 2.5), (rank["gpu"] + 1, 5, 0, 3.5)]
     told = replace(
         capture,
-        memory=pl.DataFrame(memory, schema=MEMORY, orient="row"),
+        memory=pl.DataFrame(memory, schema=MEMORY_EVENTS, orient="row"),
         samples=pl.DataFrame(samples, schema=SAMPLES, orient="row"),
         metric_names=pl.DataFrame({"name": [0], "text": ["SMs Active"]}, schema=NAMES),
     )

@@ -4,8 +4,8 @@ from rich.console import Console
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, what_if
 from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import Options, what_if
 from wallscope.views.whatif import whatif_summary
 
 STORIES = {story.name: story.program for story in stories()}

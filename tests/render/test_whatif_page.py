@@ -13,9 +13,9 @@ from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import charts, rows
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
-from wallscope.analysis import Options, what_if
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import Options, what_if
 from wallscope.views.whatif import whatif_page
 
 STORY = "late host beside a long all-to-all"

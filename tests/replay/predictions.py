@@ -7,8 +7,8 @@ from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, what_if
 from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import Options, what_if
 
 
 def scaled(target, share):

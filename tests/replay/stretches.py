@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, divide, gathered
 from wallscope.attribution.attribute import Evidence
-from wallscope.replay.rank_windows import playable
-from wallscope.replay.window import Stretch
+from wallscope.pipeline import Options, divide, gathered
+from wallscope.replay.windows import Stretch, playable
 from wallscope.summary.rank import Divided, rank_windows
 from wallscope.trace.collectives import partners
 

@@ -7,7 +7,7 @@ from fixtures.simulation.random_programs import random_program
 from tests.replay.stretches import read
 from wallscope.replay.critical_path import named, path_frame, path_of, walls_of_run
 from wallscope.replay.edits import Draft
-from wallscope.replay.lags import others_lags, step_lengths
+from wallscope.replay.engine import others_lags, step_lengths
 from wallscope.replay.simulate import latest_ends_ns, simulate
 from wallscope.summary.rank import all_slices
 

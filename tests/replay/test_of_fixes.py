@@ -10,10 +10,10 @@ from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
 from wallscope.advice.advise import replay_questions
 from wallscope.advice.rules import fix_rules, read_rules
-from wallscope.analysis import Options, accounted, what_if
-from wallscope.model.catalogue import catalogue
-from wallscope.model.kinds import Axis, ComputeCategory
+from wallscope.model.cause_catalogue import catalogue
+from wallscope.model.enums import Axis, ComputeCategory
 from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import Options, accounted, what_if
 from wallscope.replay.changes import WITHOUT
 
 STORIES = {story.name: story.program for story in stories()}

@@ -10,9 +10,9 @@ from fixtures.simulation.story import COMMUNICATION, COPIES, US, all_to_all, alo
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
 from tests.replay.stretches import read
-from wallscope.analysis import Options, what_if
-from wallscope.model.selection import Selection
+from wallscope.model.options import Selection
 from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import Options, what_if
 from wallscope.replay.what_if import answered
 
 IN_ORDER = alone(

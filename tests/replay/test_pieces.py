@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from wallscope.replay.segments import Pieces
 from wallscope.trace.intervals import numbers
+from wallscope.trace.thread_timeline import Pieces
 
 OUTSIDE, ISSUING = -1, 7
 

@@ -12,8 +12,8 @@ from fixtures.simulation.story import US, exchange, gemm
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
 from tests.replay.predictions import Question, pairs, scaled, without
-from wallscope.analysis import Options, what_if
 from wallscope.model.whatif import Asked
+from wallscope.pipeline import Options, what_if
 
 STORIES = {story.name: story.program for story in stories()}
 FREE, HALF, DOUBLE = (scaled("communication", share) for share in (0.0, 0.5, 2.0))

@@ -1,8 +1,8 @@
 import polars as pl
 import pytest
 
-from wallscope.model.frames import CLASSIFIED, PARTNERS, STEPS
-from wallscope.replay.rank_windows import RankWindows, connected
+from wallscope.model.schemas import CLASSIFIED, PARTNERS, STEPS
+from wallscope.replay.windows import RankWindows, connected
 
 
 def rank(rank_id):

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.conftest import TRACES
-from wallscope.analysis import Options, what_if
 from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import Options, what_if
 
 ATTENTION = Question("scale", "category:attention", 0.5)
 

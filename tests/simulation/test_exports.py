@@ -9,7 +9,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import pid, write_run
-from wallscope.analysis import Options, divide
+from wallscope.pipeline import Options, divide
 
 SEEDS = range(8)
 

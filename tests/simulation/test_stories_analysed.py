@@ -7,7 +7,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, divide, gathered
+from wallscope.pipeline import Options, divide, gathered
 from wallscope.summary.rank import all_slices
 
 

@@ -13,7 +13,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.verdict import verdict
-from wallscope.model.frames import NAMES
+from wallscope.model.schemas import NAMES
 from wallscope.trace.kernel_classes import kernel_kinds, rules_with
 
 SEEDS = range(40)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from fixtures.example import write_example
-from wallscope.analysis import Options, divide, gathered
 from wallscope.model.analysis import CauseTime, Walls
-from wallscope.model.selection import Selection
+from wallscope.model.options import Selection
+from wallscope.pipeline import Options, divide, gathered
 from wallscope.summary.findings import anchor_of, chain_findings
 from wallscope.summary.rank import accounts
 from wallscope.summary.verdict import least_computing

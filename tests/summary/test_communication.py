@@ -6,8 +6,8 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
 from wallscope.attribution.totals import typical_work
-from wallscope.model.communication import DispatcherWork
-from wallscope.model.frames import AXES, CLASSIFIED, COLLECTIVES, KERNELS, NAMES
+from wallscope.model.rank_summaries import DispatcherWork
+from wallscope.model.schemas import AXES, CLASSIFIED, COLLECTIVES, KERNELS, NAMES
 from wallscope.nsys import read_capture
 from wallscope.summary.communication import Traffic, communication
 from wallscope.trace.collectives import collectives

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
-from wallscope.analysis import Options, divide
-from wallscope.model.compute import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
-from wallscope.model.kinds import Precision
+from wallscope.model.enums import Precision
+from wallscope.model.rank_summaries import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
+from wallscope.pipeline import Options, divide
 from wallscope.summary.compute import compute_details
 from wallscope.summary.rank import rank_work
 

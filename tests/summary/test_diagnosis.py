@@ -3,7 +3,7 @@ import pytest
 
 from wallscope.model.analysis import Walls
 from wallscope.model.diagnosis import WallShare
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import decided, wall_shares
 
 NOTHING = (0, 0, 0)

@@ -2,9 +2,9 @@ import polars as pl
 import pytest
 
 from wallscope.attribution.totals import typical_work
-from wallscope.model.communication import DispatcherWork
-from wallscope.model.frames import AXES, COPIES, NAMES, OPERATIONS
-from wallscope.model.kinds import OperationClass
+from wallscope.model.enums import OperationClass
+from wallscope.model.rank_summaries import DispatcherWork
+from wallscope.model.schemas import AXES, COPIES, NAMES, OPERATIONS
 from wallscope.summary.communication import dispatcher
 from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules
 

@@ -9,7 +9,7 @@ from fixtures.simulation.story import STEPS, gemm
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
 from tests.attribution.host_reading import metrics
-from wallscope.model.metrics import GpuMetric, GpuMetrics, MetricMean
+from wallscope.model.rank_summaries import GpuMetric, GpuMetrics, MetricMean
 
 TYPE = 0x0001_0001_0000_0000  # machine 1, source 1, GPU 0
 PERIOD_NS = 100

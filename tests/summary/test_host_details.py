@@ -23,7 +23,7 @@ from fixtures.simulation.story import CALL_NS, LATENCY_NS, US, alone, gemm
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
 from tests.attribution.host_reading import details
-from wallscope.model.host import CpuTime, HostAhead
+from wallscope.model.rank_summaries import CpuTime, HostAhead
 
 SEEDS = range(6)
 DRAINED = "host/queue-drained/"

@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter, global_pid
-from wallscope.analysis import Options, divide
 from wallscope.model.diagnosis import MemoryPressure
-from wallscope.model.frames import COPY_CAUSES, PASSES, RECOMPUTE
-from wallscope.model.memory import Memory, MemoryUse, Offload
+from wallscope.model.rank_summaries import Memory, MemoryUse, Offload
+from wallscope.model.schemas import COPY_CAUSES, PASSES, RECOMPUTE
 from wallscope.nsys import read_capture
+from wallscope.pipeline import Options, divide
 from wallscope.summary.memory import (
     allocator_retries,
     memory,

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.attribution.totals import typical_work
-from wallscope.model.communication import OverlapTax
-from wallscope.model.frames import CLASSIFIED, KERNELS
+from wallscope.model.rank_summaries import OverlapTax
+from wallscope.model.schemas import CLASSIFIED, KERNELS
 from wallscope.summary.communication import overlap_tax
 
 PERIOD_NS = 10_000

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.attribution.totals import typical_work
-from wallscope.model.frames import CLASSIFIED, NESTED, PATHS
+from wallscope.model.schemas import CLASSIFIED, NESTED, PATHS
 from wallscope.summary.ranges import range_work
 
 STEPS = pl.DataFrame(

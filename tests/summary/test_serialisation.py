@@ -6,7 +6,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from tests.attribution.host_reading import details
-from wallscope.model.host import Serialisation
+from wallscope.model.rank_summaries import Serialisation
 
 US = 1_000
 MAIN, SIDE = 7, 20

@@ -10,9 +10,9 @@ import pytest
 
 from fixtures.example import write_example
 from fixtures.export import ExportWriter, global_pid
-from wallscope.analysis import Options, analyze, divide, stepped
+from wallscope.pipeline import Options, analyze, divide, stepped
 from wallscope.render import tables
-from wallscope.summary.tables import WALL_COLUMNS, kernel_table, range_table
+from wallscope.summary.rank import WALL_COLUMNS, kernel_table, range_table
 
 
 @pytest.fixture(scope="module")

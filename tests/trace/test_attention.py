@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from wallscope.model.frames import NAMES, WINDOWS
+from wallscope.model.schemas import NAMES, WINDOWS
 from wallscope.trace.kernel_classes import replayed_attention
 
 KERNELS = {

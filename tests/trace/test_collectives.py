@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
-from wallscope.model.frames import COLLECTIVES
+from wallscope.model.schemas import COLLECTIVES
 from wallscope.nsys import read_capture
 from wallscope.trace.collectives import collectives
 from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.model.frames import COPIES, COPY_CAUSES, OPERATIONS, PASSES
+from wallscope.model.schemas import COPIES, COPY_CAUSES, OPERATIONS, PASSES
 from wallscope.nsys import read_capture
 from wallscope.thresholds import BULK_COPY_BYTES
 from wallscope.trace.copies import copy_causes, round_trips

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from wallscope.errors import KernelRulesError
-from wallscope.model.frames import CLASSIFIED, COPIES, NAMES, OPERATIONS
+from wallscope.model.schemas import CLASSIFIED, COPIES, NAMES, OPERATIONS
 from wallscope.trace.kernel_classes import classified, kernel_kinds, rules_with, shipped_rules
 
 KNOWN = Path(__file__).with_name("kernel_names.csv")

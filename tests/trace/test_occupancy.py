@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from wallscope.model.frames import KERNELS
+from wallscope.model.schemas import KERNELS
 from wallscope.trace.gpu_limits import Fit, fit
 
 

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from wallscope.model.frames import CLASSIFIED, COLLECTIVES
+from wallscope.model.schemas import CLASSIFIED, COLLECTIVES
 from wallscope.trace.collectives import partners
 
 PERIOD_NS = 1_000_000

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from wallscope.model.frames import CALLS, NAMES, NESTED, OPERATIONS, PASSES, PATHS, PROJECTION, THREADS
+from wallscope.model.schemas import CALLS, NAMES, NESTED, OPERATIONS, PASSES, PATHS, PROJECTION, THREADS
 from wallscope.trace.forward_backward import passes, with_autograd_threads
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.model.frames import CALLS, NAMES, RANGES, THREADS
+from wallscope.model.schemas import CALLS, NAMES, RANGES, THREADS
 from wallscope.trace.ranges import nested, path_texts
 
 

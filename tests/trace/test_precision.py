@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from wallscope.model.frames import NAMES
+from wallscope.model.schemas import NAMES
 from wallscope.trace.kernel_classes import precisions
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
-from wallscope.model.frames import CLASSIFIED, NAMES, PASSES, WINDOWS
+from wallscope.model.schemas import CLASSIFIED, NAMES, PASSES, WINDOWS
 from wallscope.nsys import read_capture
 from wallscope.trace.forward_backward import passes, recompute, with_autograd_threads
 from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules

@@ -2,9 +2,9 @@ import polars as pl
 import pytest
 
 from wallscope.errors import SelectionError
-from wallscope.model.frames import STEPS
-from wallscope.model.selection import FOREVER_NS, Selection
-from wallscope.trace.selection import selected_windows
+from wallscope.model.options import FOREVER_NS, Selection
+from wallscope.model.schemas import STEPS
+from wallscope.trace.steps import selected_windows
 
 WINDOWS = pl.DataFrame(
     [

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.export import ExportWriter
-from wallscope.analysis import Options, analyze
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import Analysis
+from wallscope.pipeline import Options, analyze
 
 STEP_NS, LAUNCH_LAG_NS = 100_000, 7_000
 KERNELS = [

@@ -5,11 +5,11 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.machine import Machine
-from wallscope.analysis import Options, accounted, exported, proven
 from wallscope.errors import UnknownWordError
-from wallscope.model.exported import TABLES
-from wallscope.model.kinds import Wall
-from wallscope.model.selection import Selection
+from wallscope.model.enums import Wall
+from wallscope.model.options import Selection
+from wallscope.model.table_columns import TABLES
+from wallscope.pipeline import Options, accounted, exported, proven
 
 
 def write(path):

@@ -10,8 +10,8 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import Slice, truths
 from fixtures.simulation.writing import write_run
-from wallscope.analysis import Options, proven
-from wallscope.model.proof import GAPS
+from wallscope.model.report import GAPS
+from wallscope.pipeline import Options, proven
 from wallscope.views.gaps import Proof
 
 STORIES = {story.name: story for story in stories()}

@@ -11,12 +11,10 @@ from wallscope.advice.preconditions import judge_preconditions
 from wallscope.advice.rules import PRESSURE, Rule, fix_rules
 from wallscope.advice.settings import add_settings
 from wallscope.advice.trace_facts import merge_trace_facts
-from wallscope.model.advice import PHASES
+from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
 from wallscope.model.analysis import Analysis, CauseTime
-from wallscope.model.catalogue import PEER_WAIT, is_part
-from wallscope.model.configuration import RunConfiguration, TraceFacts
-from wallscope.model.fixes import Fix, Precondition, Setting, System
-from wallscope.model.kinds import Wall
+from wallscope.model.cause_catalogue import PEER_WAIT, is_part
+from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
 from wallscope.thresholds import NEXT_WALL_OF_FIX_SHARE
 from wallscope.units import duration, percent

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from wallscope.model.configuration import Value
+from wallscope.model.advice import Value
 
 Outcome = bool | None
 Lookup = Callable[[str], tuple[bool, Value]]

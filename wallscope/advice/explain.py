@@ -18,11 +18,10 @@ from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.errors import UnknownWordError
-from wallscope.model.advice import Explanation, ExplanationSection
-from wallscope.model.catalogue import CALL, catalogue, meaning
-from wallscope.model.fixes import Setting
-from wallscope.model.kinds import Wall
-from wallscope.shipped import query, toml, toml_paths
+from wallscope.model.advice import Explanation, ExplanationSection, Setting
+from wallscope.model.cause_catalogue import CALL, catalogue, meaning
+from wallscope.model.enums import Wall
+from wallscope.resources import query, toml, toml_paths
 
 _HEAD = """# Fixes
 

@@ -13,10 +13,10 @@ from operator import attrgetter
 import polars as pl
 
 from wallscope.advice.conditions import Clause, evaluate
+from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.communication import CommunicationOperation
-from wallscope.model.configuration import RunConfiguration, Value
-from wallscope.model.kinds import Axis, Backend, ComputeCategory, Precision
+from wallscope.model.enums import Axis, Backend, ComputeCategory, Precision
+from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds import FIXED_CAUSE_SHARE
 
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")

@@ -21,9 +21,8 @@ from wallscope.advice.published import (
     published_bands,
 )
 from wallscope.errors import LayoutError, OptionError
-from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes
-from wallscope.model.configuration import Value
-from wallscope.shipped import toml
+from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes, Value
+from wallscope.resources import toml
 from wallscope.thresholds import LONG_SEQUENCE_COUNT, TOKENS_OF_A_RANK_COUNT
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")

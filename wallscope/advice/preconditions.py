@@ -8,11 +8,20 @@ from typing import Any
 from wallscope.advice.conditions import LOWER_BOUND, Clause, Lookup, evaluate, parse_clause
 from wallscope.advice.parallel_layout import fold_configured
 from wallscope.advice.settings import check_value, vocabulary
-from wallscope.model.advice import ConfigurationCheck, FeatureCheck, Judged, Level
+from wallscope.model.advice import (
+    ConfigurationCheck,
+    FeatureCheck,
+    Judged,
+    KnownSetting,
+    Level,
+    Met,
+    Precondition,
+    RunConfiguration,
+    TraceFacts,
+    Value,
+)
 from wallscope.model.capture import Finding
-from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
-from wallscope.model.fixes import Met, Precondition
-from wallscope.shipped import toml
+from wallscope.resources import toml
 
 _TABLES = "advice/preconditions.toml"
 _KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}

@@ -8,9 +8,8 @@ from math import log2
 from typing import Any
 
 from wallscope.errors import OptionError
-from wallscope.model.advice import Band, Preset, Sizes
-from wallscope.model.configuration import TraceFacts
-from wallscope.shipped import toml
+from wallscope.model.advice import Band, Preset, Sizes, TraceFacts
+from wallscope.resources import toml
 
 _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
 _PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}

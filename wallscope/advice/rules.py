@@ -19,12 +19,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from wallscope.advice.conditions import Clause, parse_clause
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.settings import vocabulary
-from wallscope.model.advice import Phase
-from wallscope.model.catalogue import CALL, catalogue
-from wallscope.model.fixes import ExpectedGain, Setting, System
-from wallscope.model.kinds import Wall
+from wallscope.model.advice import ExpectedGain, Phase, Setting, System
+from wallscope.model.cause_catalogue import CALL, catalogue
+from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question, QuestionKind
-from wallscope.shipped import toml, toml_paths
+from wallscope.resources import toml, toml_paths
 
 PRESSURE = "memory-pressure"
 """Stands among the causes of a rule that answers memory running out, to which no time is attributed."""

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from wallscope.model.configuration import KnownSetting, RunConfiguration, Value
-from wallscope.model.fixes import Setting
-from wallscope.shipped import toml
+from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, Value
+from wallscope.resources import toml
 
 _NONE = {"none", "null", "~", ""}
 _SWITCHES = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}

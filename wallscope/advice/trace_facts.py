@@ -8,12 +8,11 @@ import polars as pl
 from wallscope.advice.published import find_machine
 from wallscope.columns import filled, places
 from wallscope.errors import OptionError
+from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
-from wallscope.model.communication import CommunicationOperation
-from wallscope.model.compute import ComputeDetails
-from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts, Value
-from wallscope.model.kinds import Axis, Backend, Collective, Precision
+from wallscope.model.enums import Axis, Backend, Collective, Precision
+from wallscope.model.rank_summaries import CommunicationOperation, ComputeDetails
 from wallscope.thresholds import UNKNOWN_PRECISION_SHARE
 
 _MERGED_LAYERS = r"^layer_\d+f-layer_\d+b$"

@@ -1,6 +1,4 @@
-"""Blocking calls behind which the device had nothing to do: whoever refills the queue then is late.
-
-What a host thread did outside calls while no compute ran: framework, or what its ranges and waits tell.
+"""Why the host was late: drained queues, data loading, garbage collection, waits of the operating system.
 
 In this order: ranges that load data or collect garbage; the queue that a blocking call left empty, up
 to the next launch; waits of the operating system; else the framework. Time in which the profiler held
@@ -16,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, are_among, filled, place, within
-from wallscope.grouping import grouped, runs
-from wallscope.model.events import HostKind
-from wallscope.model.host import RepeatedUnit
-from wallscope.model.kinds import LinkKind
+from wallscope.columns import Codes, Flags, Rows, are_among, filled, grouped, place, runs, within
+from wallscope.model.enums import LinkKind
+from wallscope.model.rank_summaries import RepeatedUnit
+from wallscope.model.schemas import HostKind
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.forward_backward import optimizer_paths
 from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, distinct, inside, ordered, union

@@ -1,11 +1,7 @@
-"""The device budget: what the GPU did in each window, in five parts that sum to it.
+"""Sums of a rank: the device budget, what walls and causes own of each step, and the typical step.
 
 Compute goes first, then graphs whose inside is not in the export, then communication, then copies;
 each part is the measure of a union less the union of those before it, so nothing counts twice.
-
-Sums over slices: what each wall, cause and reason owns of each step and of the typical one.
-
-The typical step: the mean of the steady steps of ordinary length, rounded so that it adds up.
 """
 
 from collections import Counter
@@ -17,16 +13,15 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from wallscope import grouping
-from wallscope.columns import Flags, Rows, coded, filled, places
-from wallscope.cores import side_by_side
-from wallscope.grouping import by_rank
+from wallscope import columns as grouping
+from wallscope.columns import Flags, Rows, by_rank, coded, filled, places
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
-from wallscope.model.frames import BUDGET_PARTS, BUDGETS, CATEGORY
-from wallscope.model.kinds import Absent, OperationClass, Wall
-from wallscope.model.selection import FOREVER_NS
+from wallscope.model.enums import Absent, OperationClass, Wall
+from wallscope.model.options import FOREVER_NS
+from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY
+from wallscope.parallel import side_by_side
 from wallscope.trace.intervals import Spans, Times, covered_ns, ordered, union
-from wallscope.trace.steadiness import is_ordinary
+from wallscope.trace.steps import is_ordinary
 
 
 def budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:

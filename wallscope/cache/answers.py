@@ -1,14 +1,15 @@
-"""An answer out of the cache, or worked out and kept there with the same bytes; or one from a user's file."""
+"""Kept answers: out of the cache, or worked out and kept with the same bytes; or from a user's file."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from wallscope.cache.codec import decode_analysis
 from wallscope.cache.key import answer_key
 from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import InputError
@@ -19,7 +20,55 @@ from wallscope.profile.codec import unpack_profile
 from wallscope.render.document import document
 
 if TYPE_CHECKING:
-    from wallscope.analysis import Accounted
+    from wallscope.pipeline import Accounted
+
+
+_Reader = Callable[[Any], Any]
+
+
+def decode_analysis(text: str) -> Analysis:
+    """Return the answer that the text spells, which this very program wrote: nothing is checked."""
+    found: Analysis = _reader(Analysis)(json.loads(text))
+    return found
+
+
+@cache
+def _reader(kind: Any) -> _Reader:
+    """Return what makes a value of a type from its JSON.
+
+    >>> _reader(tuple[int, ...])([1, 2]), _reader(tuple[int, str] | None)(None)
+    ((1, 2), None)
+    """
+    if is_dataclass(kind):
+        return _of_dataclass(kind)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        (known,) = (_reader(part) for part in parts if part is not NoneType)
+        return lambda plain: None if plain is None else known(plain)
+    if origin is tuple:
+        return _of_tuple(parts)
+    if origin is Mapping:
+        inner = _reader(parts[1])
+        return lambda plain: {key: inner(value) for key, value in plain.items()}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    if origin is Literal or kind in (str, int, float, bool):
+        return lambda plain: plain
+    raise TypeError(kind)
+
+
+def _of_dataclass(kind: Any) -> _Reader:
+    hints = get_type_hints(kind)
+    readers = [(field.name, _reader(hints[field.name])) for field in fields(kind)]
+    return lambda plain: kind(*(read(plain[name]) for name, read in readers))
+
+
+def _of_tuple(parts: tuple[Any, ...]) -> _Reader:
+    if parts[-1] is Ellipsis:
+        each = _reader(parts[0])
+        return lambda plain: tuple(map(each, plain))
+    readers = [_reader(part) for part in parts]
+    return lambda plain: tuple(read(value) for read, value in zip(readers, plain, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +157,7 @@ def _load(cache: Cache, name: str, *, with_page: bool) -> RenderedAnalysis | Non
 
 
 def _analyze(path: Path, options: Options, progress: Progress, *, with_page: bool) -> RenderedAnalysis:
-    from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
+    from wallscope.pipeline import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
     return build_answer(accounted(path, options, progress), progress, with_page=with_page)
 
@@ -118,7 +167,7 @@ def build_answer(made: "Accounted", progress: Progress, *, with_page: bool) -> R
     text = document(made.analysis)
     if not with_page:
         return RenderedAnalysis(made.analysis, text)
-    from wallscope.analysis import report_of  # noqa: PLC0415  # only the page needs it
+    from wallscope.pipeline import report_of  # noqa: PLC0415  # only the page needs it
     from wallscope.views.page import page  # noqa: PLC0415  # same
 
     return RenderedAnalysis(made.analysis, text, page(report_of(made, progress)))

@@ -12,23 +12,16 @@ from typing import NoReturn
 import typer
 
 from wallscope._version import __version__
-from wallscope.cli.advise import advise
+from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze
-from wallscope.cli.cache import cache
-from wallscope.cli.capture_help import capture_help
-from wallscope.cli.check_config import check_config
 from wallscope.cli.diff import diff
-from wallscope.cli.explain import explain
-from wallscope.cli.history import history
-from wallscope.cli.info import info
-from wallscope.cli.proof import at, gaps
-from wallscope.cli.recipe import install_recipe
-from wallscope.cli.record import record
-from wallscope.cli.tables import kernels, ranges, steps
+from wallscope.cli.history import history, record
+from wallscope.cli.installation import cache, install_recipe
+from wallscope.cli.tables import at, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
+from wallscope.process_tuning import tune
 from wallscope.render.foreign import visible
-from wallscope.tuning import tune
 
 USAGE, INTERNAL = 2, 70
 _TRACKER = "https://github.com/wallscope/wallscope/issues"

@@ -1,11 +1,17 @@
-"""`wallscope advise`: a plan without a trace."""
+"""`wallscope advise`, `check-config`, `explain`, `capture-help`: answers without the time of a step."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.options import NoCache, Verbose, cache_of
 from wallscope.cli.output import check_output, print_out, write_whole
+from wallscope.cli.progress import reported, talkative
+
+if TYPE_CHECKING:
+    from wallscope.cache_folder import Cache
+    from wallscope.model.capture import Finding, Progress
 
 
 def advise(  # noqa: PLR0913  # options are parameters
@@ -59,3 +65,100 @@ def advise(  # noqa: PLR0913  # options are parameters
         write_whole(json, document(plan))
     if json is None or str(json) != "-":
         print_out(render_sections(build_advice(plan)))
+
+
+Configuration = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A Megatron Bridge YAML, a Megatron-LM argument list or log, or TOML of `name = value`.",
+    ),
+]
+Hardware = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The GPU: a100, h100, h200, b200, b300, gb200 or gb300.")
+]
+
+
+def check_config(
+    file: Configuration,
+    *,
+    hardware: Hardware = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the check as JSON; - is standard output.")
+    ] = None,
+) -> None:
+    """Say what would stop a run, or silently do nothing, before it starts; exit code 1 if it would stop."""
+    from wallscope.advice.configuration import read_configuration  # noqa: PLC0415  # keeps --help fast
+    from wallscope.advice.preconditions import check_configuration  # noqa: PLC0415
+    from wallscope.advice.published import find_machine  # noqa: PLC0415
+    from wallscope.model.advice import TraceFacts  # noqa: PLC0415
+    from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.plans import build_check  # noqa: PLC0415
+
+    check_output(json, inputs=(file,))
+    machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()
+    read = read_configuration(file)
+    found = check_configuration(read.configuration, machine_facts, read.findings)
+    if json is not None:
+        write_whole(json, document(found))
+    if json is None or str(json) != "-":
+        print_out(render_sections(build_check(found, file.name)))
+    if found.stops:
+        raise typer.Exit(1)
+
+
+def explain(
+    word: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORD", help="A cause, fix, finding, wall, or topic, as the answer spells it."
+        ),
+    ],
+) -> None:
+    """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
+    from wallscope.advice.explain import explain_word  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.listings import build_explanation  # noqa: PLC0415
+
+    print_out(render_sections(build_explanation(explain_word(word))))
+
+
+def capture_help(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="An export: what limits it comes first, and what cures that is marked."
+        ),
+    ] = None,
+    *,
+    no_cache: NoCache = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show how to capture: the command of nsys and the settings of the framework."""
+    from wallscope.views.capture_help import capture_help as shown  # noqa: PLC0415  # keeps --help fast
+
+    talkative(verbose=verbose)
+    if file is None:
+        print_out(shown())
+        return
+    with reported() as progress:
+        findings = _findings(file, progress, cache_of(refused=no_cache))
+    print_out(shown(file.name, findings))
+
+
+def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":
+    """What limits an export; also of one that holds nothing to analyse."""
+    from wallscope.cache.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
+    from wallscope.errors import NothingToAnalyzeError  # noqa: PLC0415
+    from wallscope.model.capture import Finding, Severity  # noqa: PLC0415
+    from wallscope.model.options import Options  # noqa: PLC0415
+    from wallscope.nsys import read_contents  # noqa: PLC0415
+
+    try:
+        return load_or_analyze(file, Options(), progress, cache).analysis.capture.findings
+    except NothingToAnalyzeError:
+        nothing = Finding(
+            "no-device-operations", Severity.ERROR, "It holds no device operation of usable time."
+        )
+        return (nothing, *read_contents(file, progress).findings)

@@ -1,15 +1,32 @@
-"""`wallscope analyze`: the main job."""
+"""`wallscope analyze`: the main job, of one export or of several as one job."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.cache import NoCache, cache_of
-from wallscope.cli.gates import FailOn, judge, read_gates
-from wallscope.cli.job import Dask, Exports, Jobs, KeepGoing, analyze_job, check_one_way, is_job
-from wallscope.cli.output import print_out
-from wallscope.cli.outputs import (
+from wallscope.cli.diff import FailOn, judge, read_gates
+from wallscope.cli.options import (
+    Configuration,
+    Device,
+    Flops,
+    KernelRules,
+    NoCache,
+    Rank,
+    ReadBy,
+    StepRange,
+    Steps,
+    Streams,
+    Time,
+    Tokens,
+    UnprofiledStep,
+    Verbose,
+    cache_of,
+    selection,
+    step_facts,
+    stream_map,
+)
+from wallscope.cli.output import (
     CsvFolder,
     HtmlFile,
     JsonFile,
@@ -17,81 +34,92 @@ from wallscope.cli.outputs import (
     Outputs,
     ParquetFolder,
     PerfettoFile,
+    print_out,
 )
 from wallscope.cli.progress import reported, talkative
-from wallscope.cli.selection import Device, Rank, Steps, Time, selection
-from wallscope.cli.step_facts import Flops, Tokens, UnprofiledStep, step_facts
-from wallscope.model.reader import Reader
+from wallscope.errors import OptionError
+from wallscope.model.enums import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
-    from wallscope.model.kinds import Axis
+    from wallscope.cache_folder import Cache
+    from wallscope.jobs.inputs import Source
+    from wallscope.model.analysis import Analysis
+    from wallscope.model.options import Options
 
-Export = Annotated[
-    Path,
+
+Exports = Annotated[
+    list[str],
     typer.Argument(
-        metavar="FILE",
-        help="A .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed.",
+        metavar="FILE...",
+        help="A .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed;"
+        " several, a folder of exports or a pattern: the ranks of one job. URLs too, as s3://runs/*.sqlite.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")]
-
-
-KernelRules = Annotated[
-    Path | None,
-    typer.Option(
-        "--kernels", metavar="FILE", help="TOML file of kernel-name rules, asked before the shipped ones."
-    ),
+KeepGoing = Annotated[
+    bool, typer.Option("--keep-going", help="Leave out exports that cannot be analysed, and say which.")
 ]
-StepRange = Annotated[
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", "-j", metavar="N", min=1, help="How many exports are analysed side by side."),
+]
+Dask = Annotated[
     str | None,
     typer.Option(
-        "--step-range",
-        metavar="REGEX",
-        help="NVTX ranges that are steps, in each rank's process; else known names are looked for.",
+        "--dask",
+        metavar="ADDRESS",
+        help="Analyse on a Dask cluster instead: tcp://HOST:PORT of its scheduler, or the file it wrote.",
     ),
 ]
 
 
-Streams = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--stream",
-        metavar="N=AXIS",
-        help="What a CUDA stream communicates for (ep, dp-gradient, dp-parameter, tp, cp, pp); repeatable.",
-    ),
-]
-ReadBy = Annotated[
-    Reader,
-    typer.Option(
-        help="How a .sqlite export is read: pages is fast and leaves what is unusual to SQLite, sqlite is the"
-        " plain way.",
-    ),
-]
+def is_job(files: "Sequence[Source]") -> bool:
+    """Whether several exports are asked for, or a folder or pattern of some."""
+    from wallscope.jobs.inputs import is_many  # noqa: PLC0415  # keeps --help fast
+
+    return is_many(files)
 
 
-Configuration = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="How the run was configured: a Megatron Bridge YAML, Megatron-LM arguments or a log, or TOML.",
-    ),
-]
-
-
-def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
-    """The axes of streams that the options spell.
+def check_one_way(jobs: int, dask: str | None) -> None:
+    """Refuse processes and a cluster at once.
 
     Raises:
-        SelectionError: one cannot be read.
+        OptionError: both are asked for.
     """
-    if not texts:
-        return {}
-    from wallscope.trace.parallel_axes import stream_axes  # noqa: PLC0415  # keeps --help fast
+    if jobs > 1 and dask is not None:
+        raise OptionError("--jobs and --dask — are two ways to analyse side by side — give one of them")
 
-    return stream_axes(texts)
+
+def analyze_job(  # noqa: PLR0913  # options are parameters
+    files: "Sequence[Source]",
+    options: "Options",
+    outputs: Outputs,
+    *,
+    jobs: int,
+    dask: str | None,
+    keep_going: bool,
+    cache: "Cache | None",
+) -> "Analysis":
+    """Analyse the exports of a job and print or write what they tell together.
+
+    Raises:
+        WallscopeError: no export is meant, or one cannot be analysed.
+    """
+    from wallscope.cache.answers import RenderedAnalysis  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.merge import run_job  # noqa: PLC0415
+    from wallscope.render.document import document  # noqa: PLC0415
+    from wallscope.views.summary import summary  # noqa: PLC0415
+
+    with reported() as progress:
+        exports = find_exports(files)
+        job = run_job(exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache)
+        page = outputs.write_parts_of_job(job, progress)
+    outputs.write(RenderedAnalysis(job.analysis, document(job.analysis), page))
+    if not outputs.takes_standard_output:
+        print_out(summary(job.analysis))
+    return job.analysis
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
@@ -124,7 +152,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
     from wallscope.cache.answers import build_answer  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs.remote import fetch_source, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
+    from wallscope.jobs.inputs import fetch_source, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.views.summary import summary  # noqa: PLC0415
 
@@ -153,7 +181,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     (source,) = sources
     with reported() as progress:
         if outputs.are_of_parts:
-            from wallscope.analysis import accounted  # noqa: PLC0415  # an answer in the cache needs none
+            from wallscope.pipeline import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
             with fetch_source(source) as file:
                 made = accounted(file, options, progress)

@@ -1,19 +1,90 @@
-"""`wallscope diff`: whether one side is slower than the other, and why."""
+"""`wallscope diff` and its gates: whether one side is slower than the other, and why."""
 
 import re
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.analyze import KernelRules, StepRange, Streams, Verbose, stream_map
-from wallscope.cli.cache import NoCache, cache_of
-from wallscope.cli.gates import FailOn, Gates, fail, read_gates
+from wallscope.cli.options import (
+    KernelRules,
+    NoCache,
+    StepRange,
+    Streams,
+    Tokens,
+    Verbose,
+    cache_of,
+    step_facts,
+    stream_map,
+)
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
-from wallscope.cli.step_facts import Tokens, step_facts
-from wallscope.cli.stored import Labels, StorePlace, labels_of, opened, range_of, sides_of
+from wallscope.cli.store_options import Labels, StorePlace, labels_of, opened, range_of, sides_of
 from wallscope.errors import OptionError
+from wallscope.render.foreign import visible
+
+if TYPE_CHECKING:
+    from wallscope.compare.gates import Gate
+    from wallscope.model.analysis import Analysis
+    from wallscope.model.comparison import GateResult
+
+
+FAILED = 1
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="GATE",
+        help="Exit with 1 if so: step>3%, communication>5% (of the step), host/framework>2ms; repeatable.",
+    ),
+]
+Gates = Annotated[
+    Path | None, typer.Option("--gates", metavar="FILE", help="Gates, one a line; # begins a comment.")
+]
+
+
+def read_gates(texts: list[str] | None, file: Path | None = None) -> "tuple[Gate, ...]":
+    """The gates that the options name, those of the file last.
+
+    Raises:
+        OptionError: one cannot be read, or the file cannot.
+    """
+    if not texts and file is None:
+        return ()
+    from wallscope.compare.gates import parse_gate  # noqa: PLC0415  # keeps --help fast
+
+    lines: list[str] = []
+    if file is not None:
+        try:
+            lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(
+                f"--gates {file} — cannot be read — give a text file of one gate a line"
+            ) from error
+    return tuple(parse_gate(text) for text in (*(texts or []), *filter(None, lines)))
+
+
+def fail(found: "tuple[GateResult, ...]") -> None:
+    """Exit with 1 if a gate failed, with a line each on standard error."""
+    failed = [gate for gate in found if not gate.held]
+    for gate in failed:
+        sys.stderr.write(f"wallscope: gate {gate.gate} failed: {visible(gate.evidence, most=500)}\n")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def judge(gates: "tuple[Gate, ...]", analysis: "Analysis") -> None:
+    """Exit with 1 if the typical step of an answer is past a gate.
+
+    Raises:
+        OptionError: a gate needs two sides to compare.
+    """
+    if not gates:
+        return
+    from wallscope.compare.gates import evaluate_gates_alone  # noqa: PLC0415  # keeps --help fast
+
+    fail(evaluate_gates_alone(gates, analysis))
 
 
 def diff(  # noqa: PLR0913  # options are parameters
@@ -61,7 +132,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import document  # noqa: PLC0415
-    from wallscope.sides import captures, runs_of  # noqa: PLC0415
+    from wallscope.resolve_runs import captures, runs_of  # noqa: PLC0415
     from wallscope.views import junit as xml  # noqa: PLC0415
     from wallscope.views.comparison import comparison_markdown, comparison_summary  # noqa: PLC0415
 

@@ -1,12 +1,144 @@
-"""`wallscope history`: how a time went from commit to commit."""
+"""`wallscope record` and `wallscope history`: runs kept under their commit, and times by commit."""
 
-from typing import Annotated
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.stored import Labels, StorePlace, labels_of, opened
+from wallscope.cli.options import (
+    Configuration,
+    KernelRules,
+    NoCache,
+    StepRange,
+    Streams,
+    Tokens,
+    Verbose,
+    cache_of,
+    step_facts,
+    stream_map,
+)
+from wallscope.cli.progress import reported, talkative
+from wallscope.cli.store_options import Labels, StorePlace, commit_of, is_pull_request, labels_of, opened
 from wallscope.cli.tables import Csv, Json, check_targets, deliver
 from wallscope.errors import OptionError, StoreError
+from wallscope.render.foreign import visible
+from wallscope.units import duration, plural
+
+if TYPE_CHECKING:
+    from wallscope.model.analysis import PackedProfile
+    from wallscope.model.profile import Profile
+    from wallscope.model.record import Record
+
+
+def record(  # noqa: PLR0913  # options are parameters
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Exports, answers in JSON, folders or patterns of them."),
+    ],
+    *,
+    commit: Annotated[str, typer.Option(metavar="SHA", help="The commit that ran; any name that git knows.")],
+    label: Labels = None,
+    store: StorePlace = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Forget all but the newest N commits of this testbed."),
+    ] = None,
+    pull_request: Annotated[
+        bool | None,
+        typer.Option(
+            "--pull-request/--no-pull-request",
+            help="Runs of a pull request: never a base, no noise. Else as the job's environment says.",
+            show_default=False,
+        ),
+    ] = None,
+    kernels: KernelRules = None,
+    config: Configuration = None,
+    step_range: StepRange = None,
+    stream: Streams = None,
+    tokens_per_step: Tokens = None,
+    no_cache: NoCache = False,
+    verbose: Verbose = False,
+) -> None:
+    """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.record import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
+    from wallscope.resolve_runs import captures, runs_of  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    labels = labels_of(label)
+    if CONFIGURATION in labels:
+        raise OptionError(
+            f"--label {CONFIGURATION}=… — is told by the runs — leave it out, or use another name"
+        )
+    place = opened(store)
+    named = tuple(dict.fromkeys(path for run in runs for path in captures(run)))
+    options = Options(
+        kernels,
+        step_range,
+        streams=stream_map(stream),
+        step_facts=step_facts(None, tokens_per_step, None),
+        configuration=config,
+    )
+    with reported() as progress:
+        found = runs_of(named, options, progress, cache_of(refused=no_cache))
+    is_marked = is_pull_request(os.environ) if pull_request is None else pull_request
+    origin = PULL_REQUEST if is_marked else None
+    made = [_record(run, commit_of(commit), labels, origin) for run in found]
+    for entry, profiles in made:
+        place.add(entry, profiles)
+    for entry, _ in made:
+        step = f"typical {entry.testbed.unit} {duration(entry.speaking.typical_ns)}"
+        sys.stdout.write(f"{entry.commit[:12]} · {visible(str(entry.testbed))} · {step}\n")
+    if keep is not None:
+        forgotten = sum(place.retain(entry.testbed, keep, origin=origin) for entry, _ in made)
+        sys.stdout.write(f"{plural(forgotten, 'older run')} forgotten\n")
+
+
+def _record(
+    run: "tuple[Profile, ...]", commit: str, labels: dict[str, str], origin: str | None
+) -> "tuple[Record, dict[str, PackedProfile]]":
+    from wallscope.compare.comparability import describe_configuration  # noqa: PLC0415  # keeps --help fast
+    from wallscope.compare.typical_steps import deciding_steps, typical_step  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.enums import Wall  # noqa: PLC0415
+    from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed  # noqa: PLC0415
+    from wallscope.profile.codec import pack_profile  # noqa: PLC0415
+    from wallscope.store import object_name  # noqa: PLC0415
+
+    objects = [pack_profile(profile) for profile in run]
+    steps = [typical_step((profile,)) for profile in run]
+    computing = [step.walls[Wall.COMPUTE] / step.step_ns if step.step_ns else 0.0 for step in steps]
+    speaks = min(range(len(run)), key=lambda place: (computing[place], place))
+    work, speaking = run[0].header.work, steps[speaks]
+    entry = Record(
+        schema=RECORD_SCHEMA,
+        commit=commit,
+        testbed=Testbed(
+            work.gpu,
+            work.world_size,
+            len(run),
+            work.unit,
+            work.name,
+            labels,
+            describe_configuration(work, speaking),
+        ),
+        recorded_utc_ns=time.time_ns(),
+        ranks=tuple(
+            RecordedRank(
+                rank=profile.header.rank,
+                device=profile.header.device,
+                object=object_name(stored),
+                typical_ns=step.step_ns,
+                steps=len(deciding_steps(profile)),
+                causes=dict(sorted(step.causes.items())),
+            )
+            for profile, stored, step in zip(run, objects, steps, strict=True)
+        ),
+        speaks=speaks,
+        origin=origin,
+    )
+    return entry, {object_name(stored): stored for stored in objects}
 
 
 def history(  # options are parameters
@@ -20,7 +152,7 @@ def history(  # options are parameters
     json: Json = None,
 ) -> None:
     """List a time of the typical step by commit, in the order of recording."""
-    from wallscope.model.kinds import Wall  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.enums import Wall  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.grids import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_history, list_times  # noqa: PLC0415
 

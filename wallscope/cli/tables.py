@@ -1,14 +1,26 @@
-"""`wallscope steps`, `wallscope kernels`, `wallscope ranges`: the tables behind the answer."""
+"""`wallscope info`, `steps`, `kernels`, `ranges`, `gaps`, `at`: the tables behind the answer."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.analyze import Export, KernelRules, StepRange, Verbose
+from wallscope.cli.options import (
+    Device,
+    Export,
+    KernelRules,
+    Rank,
+    StepRange,
+    Steps,
+    Streams,
+    Time,
+    Verbose,
+    moment_ns,
+    selection,
+    stream_map,
+)
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
-from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,9 +28,23 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from wallscope.analysis import Options
+    from wallscope.pipeline import Options
     from wallscope.render.tables import Column
     from wallscope.summary.rank import Divided
+
+
+def info(file: Export, *, verbose: Verbose = False) -> None:
+    """Show what an export holds: versions, machine, tables, limits."""
+    from wallscope.nsys import read_contents  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.listings import build_contents  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    with reported() as progress:
+        progress("counting rows")
+        contents = read_contents(file, progress)
+    print_out(render_sections(build_contents(contents)))
+
 
 Csv = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE", help="Write all rows as CSV; - is standard output.")
@@ -44,7 +70,7 @@ def steps(  # noqa: PLR0913  # options are parameters
 
     CSV and JSON also hold the device budget of each step.
     """
-    from wallscope.analysis import Options, stepped  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import Options, stepped  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import STEPS, table  # noqa: PLC0415
 
     talkative(verbose=verbose)
@@ -72,9 +98,9 @@ def kernels(  # noqa: PLR0913  # options are parameters
 
     Counts and work are of what begins and what lies inside the step; median and longest are of whole kernels.
     """
-    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import KERNELS  # noqa: PLC0415
-    from wallscope.summary.tables import kernel_table  # noqa: PLC0415
+    from wallscope.summary.rank import kernel_table  # noqa: PLC0415
 
     options = Options(kernels, step_range, selection(rank, device, steps, time))
     _show(file, options, kernel_table, KERNELS, (csv, json), verbose=verbose)
@@ -96,9 +122,9 @@ def ranges(  # noqa: PLR0913  # options are parameters
 
     Host columns are of the ranges that begin in the host's time for the step; with --time they end with it.
     """
-    from wallscope.analysis import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import RANGES  # noqa: PLC0415
-    from wallscope.summary.tables import range_table  # noqa: PLC0415
+    from wallscope.summary.rank import range_table  # noqa: PLC0415
 
     options = Options(None, step_range, selection(rank, device, steps, time))
     _show(file, options, range_table, RANGES, (csv, json), verbose=verbose)
@@ -113,7 +139,7 @@ def _show(  # noqa: PLR0913  # what two commands share
     *,
     verbose: bool,
 ) -> None:
-    from wallscope.analysis import divide  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import divide  # noqa: PLC0415  # keeps --help fast
     from wallscope.render import tables  # noqa: PLC0415
 
     talkative(verbose=verbose)
@@ -146,3 +172,62 @@ def deliver(frame: "pl.DataFrame", targets: tuple[Path | None, Path | None], sho
         write_whole(json, tables.rows_as_json(frame))
     if "-" not in {str(csv), str(json)}:
         print_out(shown)
+
+
+Top = Annotated[
+    int, typer.Option("--top", metavar="N", min=1, max=100_000, help="How many gaps of each rank.")
+]
+Moment = Annotated[
+    str,
+    typer.Argument(metavar="TIME", help="Seconds of the session as Nsight shows them, or with ns, us, ms."),
+]
+
+
+def gaps(  # noqa: PLR0913  # options are parameters
+    file: Export,
+    *,
+    top: Top = 20,
+    step_range: StepRange = None,
+    stream: Streams = None,
+    rank: Rank = None,
+    device: Device = None,
+    steps: Steps = None,
+    time: Time = None,
+    csv: Csv = None,
+    json: Json = None,
+    verbose: Verbose = False,
+) -> None:
+    """List the longest gaps without compute: what bound each, what ended it, where to find it in Nsight."""
+    from wallscope.pipeline import Options, proven  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.views.sections.timeline import build_gaps, frame_gaps  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    check_targets((csv, json), inputs=(file,))
+    options = Options(None, step_range, selection(rank, device, steps, time), stream_map(stream))
+    with reported() as progress:
+        found = proven(file, options, progress).gaps(top)
+    deliver(frame_gaps(found), (csv, json), render_sections(build_gaps(found)))
+
+
+def at(  # noqa: PLR0913  # options are parameters
+    file: Export,
+    time: Moment,
+    *,
+    step_range: StepRange = None,
+    stream: Streams = None,
+    rank: Rank = None,
+    device: Device = None,
+    verbose: Verbose = False,
+) -> None:
+    """Tell what every rank did at one moment, who pays for it, and the chain that it is part of."""
+    from wallscope.pipeline import Options, proven  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.grids import render_section  # noqa: PLC0415
+    from wallscope.views.sections.timeline import build_moments  # noqa: PLC0415
+
+    talkative(verbose=verbose)
+    at_ns = moment_ns(time)
+    options = Options(None, step_range, selection(rank, device, None, None), stream_map(stream))
+    with reported() as progress:
+        found = proven(file, options, progress).moments(at_ns)
+    print_out(render_section(build_moments(found, at_ns)))

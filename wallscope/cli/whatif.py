@@ -5,12 +5,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.analyze import Export, KernelRules, ReadBy, StepRange, Streams, Verbose, stream_map
+from wallscope.cli.options import (
+    Device,
+    Export,
+    KernelRules,
+    Rank,
+    ReadBy,
+    StepRange,
+    Steps,
+    Streams,
+    Time,
+    Verbose,
+    selection,
+    stream_map,
+)
 from wallscope.cli.output import check_different, check_output, print_out, write_whole
 from wallscope.cli.progress import reported, talkative
-from wallscope.cli.selection import Device, Rank, Steps, Time, selection
 from wallscope.errors import OptionError
-from wallscope.model.reader import Reader
+from wallscope.model.enums import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,8 +126,8 @@ def whatif(  # noqa: PLR0913  # options are parameters
 
     Each change is played alone, and all of them together. Without any, the usual ones are.
     """
-    from wallscope.analysis import Options, what_if  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.whatif import Asked  # noqa: PLC0415
+    from wallscope.pipeline import Options, what_if  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.views.whatif import whatif_summary  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.errors import ComparisonError
-from wallscope.model.catalogue import UNSPLIT, is_part, undivided
+from wallscope.model.cause_catalogue import UNSPLIT, is_part, undivided
 from wallscope.model.comparison import Mismatch, MismatchSeverity
 from wallscope.model.profile import Profile, Work
 from wallscope.profile.merge import join_split_causes

@@ -43,7 +43,7 @@ from wallscope.model.comparison import (
     Verdict,
     WallDelta,
 )
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
 from wallscope.thresholds import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO

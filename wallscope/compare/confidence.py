@@ -30,7 +30,7 @@ from wallscope.thresholds import (
     SLOW_STEP_RATIO,
     USUAL_STEPS_SHARE,
 )
-from wallscope.trace.steadiness import is_ordinary
+from wallscope.trace.steps import is_ordinary
 
 
 def normal_quantile(probability: float) -> float:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from wallscope.errors import OptionError
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.catalogue import undivided
+from wallscope.model.cause_catalogue import undivided
 from wallscope.model.comparison import CauseDelta, Comparison, GateResult, StepChange, WallDelta
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.units import duration, percent, signed_duration, signed_percent
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

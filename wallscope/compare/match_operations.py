@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from wallscope.compare.typical_steps import Key, OperationWork, TypicalStep, total_work, wall_of
 from wallscope.model.comparison import CommunicationChange, OperationDelta
-from wallscope.model.kinds import Axis
+from wallscope.model.enums import Axis
 from wallscope.thresholds import LIKE_OPERATIONS_RATIO
 
 _RULES = tuple(

@@ -15,10 +15,10 @@ import polars as pl
 
 from wallscope.errors import ComparisonError
 from wallscope.model.comparison import RankChange
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile
 from wallscope.trace.intervals import apportioned
-from wallscope.trace.steadiness import is_ordinary
+from wallscope.trace.steps import is_ordinary
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 _AT = ["input", "step"]

@@ -1,14 +1,248 @@
-"""Which exports are meant by files, folders and patterns."""
+"""Which exports a job consists of: files, folders and patterns here, and URLs that are fetched.
 
+SQLite wants a file of this machine. A process holds one at most, and removes it; what killed ones left is
+removed by the next that fetches. Credentials are those that fsspec's plugins find.
+"""
+
+import fcntl
 import glob
+import os
 import re
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from wallscope.errors import InputError
-from wallscope.files import real
-from wallscope.jobs.remote import Source, Url, list_files
+from wallscope.cache_folder import Cache
+from wallscope.errors import InputError, WallscopeError
+from wallscope.model.capture import Progress
+from wallscope.model.options import Options
+from wallscope.output_files import real
+from wallscope.units import size
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+    from wallscope.cache.answers import RenderedAnalysis
+
+
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
+_LOCAL = ("file://", "local://")
+_ASIDE = "wallscope-fetched-"
+_LEFT = re.compile(f"{_ASIDE}[a-z0-9_]{{8}}")  # as tempfile names folders
+_GRACE_S = 60
+_VERSIONS = (
+    *("ETag", "etag", "e_tag", "md5Hash", "content_md5", "Content-MD5", "Digest", "generation", "VersionId"),
+    *("LastModified", "last_modified", "Last-Modified", "updated", "mtime", "modified", "created"),
+)
+"""What plugins call that which changes with the content, in `info`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """Where an export is that is not on this machine."""
+
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return str(self).rstrip("/").rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name, from its last dot on."""
+        return Path(self.name).suffix
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it stands for all files that fit it."""
+        return glob.has_magic(str(self).partition("://")[2].partition("/")[2])
+
+    def absolute(self) -> "Url":
+        """Return itself: it does not depend on the folder that one is in."""
+        return self
+
+    def __str__(self) -> str:
+        shown = re.sub(r"//[^/@]*@", "//", self.text)
+        return shown.partition("?")[0] if re.match(r"https?://", shown) else shown
+
+
+Source = Path | Url
+
+
+def parse_source(named: str) -> Source:
+    """Return the file or URL that a user names.
+
+    >>> parse_source("file:///runs/a.sqlite"), parse_source("s3://runs/a.sqlite").name
+    (PosixPath('/runs/a.sqlite'), 'a.sqlite')
+    """
+    for scheme in _LOCAL:
+        if named.startswith(scheme):
+            return Path(named.removeprefix(scheme))
+    return Url(named) if _URL.match(named) else Path(named)
+
+
+def list_files(url: Url) -> tuple[Url, ...]:
+    """Return the files that a pattern of URLs means, or that lie in a folder, in no order.
+
+    Raises:
+        InputError: it cannot be listed.
+    """
+    with _explain_errors(url, "cannot be listed"):
+        system, root = _open_url(url)
+        found = system.glob(root) if url.is_pattern else system.ls(root, detail=False)
+        text = url.text.rstrip("/")
+        prefix = text.removesuffix(root) if text.endswith(root) else None
+        return tuple(
+            Url(system.unstrip_protocol(path) if prefix is None else f"{prefix}{path}")
+            for path in map(str, found)
+        )
+
+
+def url_version(url: Url) -> list[str] | None:
+    """Return what identifies the content of a URL; `None` where its plugin knows the size alone.
+
+    Raises:
+        InputError: it cannot be asked.
+    """
+    with _explain_errors(url, "cannot be read"):
+        system, root = _open_url(url)
+        system.invalidate_cache()
+        found: dict[str, Any] = system.info(root)
+    known = [f"{name}={found[name]}" for name in _VERSIONS if found.get(name) is not None]
+    return [url.text, f"size={found.get('size')}", *known] if known else None
+
+
+@contextmanager
+def fetch_source(source: Source) -> Iterator[Path]:
+    """Yield the file itself, or a copy of what is behind a URL, which is removed in the end.
+
+    Raises:
+        InputError: it cannot be fetched whole, or there is no room for it.
+        WallscopeError: what the block raises, the copy named by its URL.
+    """
+    if isinstance(source, Path):
+        yield source
+        return
+    scratch = Path(tempfile.gettempdir())
+    _sweep(scratch)
+    with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=scratch) as folder:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            copy = Path(folder) / source.name
+            _fetch(source, copy)
+            yield copy
+        except WallscopeError as error:
+            raise type(error)(str(error).replace(str(copy), str(source))) from error
+        finally:
+            os.close(held)
+
+
+def load_or_analyze_source(
+    source: Source, options: Options, progress: Progress, cache: Cache | None, *, with_page: bool = False
+) -> "RenderedAnalysis":
+    """Return the answer for one export, wherever it is; it is fetched only if its answer is not kept.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+    from wallscope.cache.answers import load_or_analyze, load_or_analyze_copy  # noqa: PLC0415  # workers load it, not who starts them
+    from wallscope.cache.key import answer_key_of_version  # noqa: PLC0415  # same
+
+    if isinstance(source, Path):
+        return load_or_analyze(source, options, progress, cache, with_page=with_page)
+
+    def name() -> str | None:
+        version = url_version(source)
+        return None if version is None else answer_key_of_version(source.name, version, options)
+
+    def copied() -> AbstractContextManager[Path]:
+        progress(f"fetching {source.name}")
+        return fetch_source(source)
+
+    return load_or_analyze_copy(name, copied, options, progress, cache, with_page=with_page)
+
+
+def _fetch(url: Url, copy: Path) -> None:
+    with _explain_errors(url, "cannot be read"):
+        system, root = _open_url(url)
+        size_bytes = system.info(root).get("size")
+        if size_bytes is not None:
+            _check_room(url, copy.parent, int(size_bytes))
+        system.get_file(root, str(copy))
+    if size_bytes is not None and copy.stat().st_size != size_bytes:
+        raise InputError(
+            f"{url} — {size(copy.stat().st_size)} of {size(int(size_bytes))} arrived — try again"
+        )
+
+
+def _check_room(url: Url, folder: Path, size_bytes: int) -> None:
+    free_bytes = shutil.disk_usage(folder).free
+    if size_bytes > free_bytes:
+        raise InputError(
+            f"{url} — takes {size(size_bytes)} for as long as it is read, {size(free_bytes)} are left in"
+            f" {folder.parent} — make room, or set TMPDIR"
+        )
+
+
+def _sweep(scratch: Path) -> None:
+    """Remove what killed processes of this user left: folders that nobody holds locked."""
+    for folder in scratch.glob(f"{_ASIDE}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            if (
+                _LEFT.fullmatch(folder.name) is None
+                or status.st_uid != os.geteuid()
+                or time.time() - status.st_mtime < _GRACE_S
+            ):
+                continue
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(held)
+
+
+def _open_url(url: Url) -> "tuple[AbstractFileSystem, str]":
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise InputError(
+            f"{url} — an export behind a URL needs fsspec — pip install 'wallscope[remote]'"
+        ) from error
+    system, root = url_to_fs(url.text)
+    return system, str(root)
+
+
+@contextmanager
+def _explain_errors(url: Url, what: str) -> Iterator[None]:
+    """Turn whatever a plugin raises into an error of one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # plugins raise what the clients below them raise
+        hint = "check the URL, your rights, and that its fsspec plugin is installed"
+        raise InputError(f"{url} — {what}: {_reason(error, url)} — {hint}") from error
+
+
+def _reason(error: BaseException, url: Url) -> str:
+    """Return the text of an error about a URL; of its cause where it names the URL alone."""
+    text = " ".join(str(error).replace(url.text, "it").split())[:200]
+    bare = url.text.partition("://")[2]
+    if text.strip("/") not in {"", "it", bare.strip("/")}:
+        return text
+    if error.__cause__ is not None:
+        return _reason(error.__cause__, url)
+    return "it is not there" if isinstance(error, FileNotFoundError) else type(error).__name__
+
 
 _EXPORTS = (".sqlite", ".sqlite3")
 _REPORTS = (".nsys-rep", ".qdrep")

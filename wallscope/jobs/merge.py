@@ -14,17 +14,16 @@ import polars as pl
 from wallscope.advice.advise import update_fixes
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, ProfileError, WallscopeError
-from wallscope.jobs.remote import Source
+from wallscope.jobs.inputs import Source
 from wallscope.jobs.run import Outcome, analyze_export, analyze_in_processes, analyze_on_cluster
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.diagnosis import Diagnosis
-from wallscope.model.exported import TABLES, Table
-from wallscope.model.exported_job import JOB_TABLES
 from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report
+from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
 from wallscope.profile.build import add_profiles
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks

@@ -26,11 +26,11 @@ from urllib.parse import urlsplit
 from wallscope._version import __version__
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, OptionError, WallscopeError
-from wallscope.jobs.remote import Source, fetch_source, load_or_analyze_source
+from wallscope.jobs.inputs import Source, fetch_source, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
-from wallscope.tuning import tune
+from wallscope.process_tuning import tune
 from wallscope.units import duration
 
 Outcome = Analysis | WallscopeError

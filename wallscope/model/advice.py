@@ -1,10 +1,175 @@
-"""What is answered without a trace: a checked configuration, a plan for a run, and what a word means."""
+"""Recommendations and configurations: fixes with settings, checked configurations, plans, explained words."""
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from wallscope.model.capture import Finding
-from wallscope.model.fixes import Precondition
+from wallscope.model.capture import Finding, GraphTracing
+from wallscope.model.enums import Axis, Backend, Precision, Wall
+from wallscope.model.whatif import Answer
+from wallscope.thresholds import FIXES_OF_A_CAUSE_COUNT, SHOWN_FIXES_COUNT
+
+System = Literal["megatron-bridge", "megatron-lm", "pytorch", "program", "environment", "launcher", "nsys"]
+Met = Literal["met", "unmet", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of one system, under its current name; `value` as it is written there.
+
+    A flag that takes none has an empty value; of `pytorch`, `program` and `launcher` the key is a line
+    of code or of a command.
+    """
+
+    system: System
+    key: str
+    value: str
+
+    def written(self) -> str:
+        """The setting as its system has it.
+
+        >>> Setting("megatron-lm", "--moe-token-dispatcher-type", "flex").written()
+        '--moe-token-dispatcher-type flex'
+        >>> Setting("nsys", "--sample", "none").written(), Setting("megatron-lm", "--bf16", "").written()
+        ('--sample=none', '--bf16')
+        """
+        if not self.value:
+            return self.key
+        return f"{self.key}{' ' if self.system == 'megatron-lm' else '='}{self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """What must hold before a fix can work; trace or run configuration tell whether it does.
+
+    `unblock` says what to change where it is unmet.
+    """
+
+    id: str
+    text: str
+    status: Met
+    unblock: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedGain:
+    """A published measurement with its context, quoted and never promised: speed-up ratios, or `None`."""
+
+    text: str
+    low: float | None
+    high: float | None
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One remedy for one or several causes, ranked.
+
+    `causes` are those of this run that it answers; `recoverable_ns` is the largest ceiling among them, `None`
+    where none was worked out. It is `blocked` while a precondition is unmet. `replay` is what the step would
+    take if all of what the fix is for came true, `None` where that was not asked (`Analysis.replay`).
+    """
+
+    id: str
+    title: str
+    wall: Wall
+    causes: tuple[str, ...]
+    why: str
+    settings: tuple[Setting, ...]
+    preconditions: tuple[Precondition, ...]
+    blocked: bool
+    recoverable_ns: int | None
+    speedup_ceiling: float | None
+    expected_gain: ExpectedGain | None
+    caveats: tuple[str, ...]
+    verify: str
+    source: str
+    next_wall: str | None = None
+    replay: Answer | None = None
+
+
+def first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """The fixes that are shown first, in their order: not more than two of a cause before others."""
+    taken: Counter[str] = Counter()
+    first: list[int] = []
+    for place, fix in enumerate(found):
+        cause = fix.causes[0] if fix.causes else fix.wall
+        taken[cause] += 1
+        if taken[cause] <= FIXES_OF_A_CAUSE_COUNT:
+            first.append(place)
+    others = [place for place in range(len(found)) if place not in first]
+    return tuple(found[place] for place in sorted([*first, *others][:SHOWN_FIXES_COUNT]))
+
+
+Value = bool | int | float | str | None | tuple["Value", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSetting:
+    """A setting's value, and what told it: a file, a kernel or range of the trace, the environment."""
+
+    value: Value
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfiguration:
+    """Settings by canonical name, which is the current Megatron Bridge key without its section.
+
+    What is absent is unknown; a setting that is known to be off is there with its value.
+    """
+
+    settings: Mapping[str, KnownSetting] = field(default_factory=dict)
+
+    def get(self, key: str) -> Value:
+        """The value, or `None` where it is unknown."""
+        known = self.settings.get(key)
+        return None if known is None else known.value
+
+    def knows(self, key: str) -> bool:
+        """Whether anything told the setting."""
+        return key in self.settings
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """What a trace shows of the machine and the run; empty or `None` is unknown.
+
+    `architecture` is as exports write it (`sm_90`), `communicator_sizes` are the numbers of ranks of the
+    communicators seen on an axis, `backends` the communication libraries whose kernels ran. `least` is how
+    large numbers of the configuration must be for what ran: their values are not known by that.
+    """
+
+    architecture: str | None = None
+    gpu: str | None = None
+    nvlink_domain: int | None = None
+    world_size: int | None = None
+    backends: tuple[Backend, ...] = ()
+    communicator_sizes: Mapping[Axis, tuple[int, ...]] = field(default_factory=dict)
+    cuda_graphs: GraphTracing | None = None
+    precisions: tuple[Precision, ...] = ()
+    grouped_experts: bool | None = None
+    permute_fused: bool | None = None
+    router_fused: bool | None = None
+    ep_overlap: bool | None = None
+    delayed_wgrad: bool | None = None
+    activation_offload: bool | None = None
+    least: Mapping[str, int] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Value]:
+        """Facts of the machine under the keys that conditions ask for; unknown ones are left out."""
+        numbers = re.fullmatch(r"sm_(\d+)\d[a-z]?", self.architecture or "")
+        facts: dict[str, Value] = {
+            "compute_capability": None if numbers is None else int(numbers[1]),
+            "gpu_name": self.gpu,
+            "nvlink_domain": self.nvlink_domain,
+            "world_size": self.world_size,
+        }
+        return {key: value for key, value in {**facts, **self.environment}.items() if value is not None}
+
 
 Level = Literal["error", "warning"]
 Phase = Literal["freeze", "fit", "scale", "profile", "retune", "validate"]

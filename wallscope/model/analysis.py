@@ -7,20 +7,16 @@ added, never renamed within a major version of `SCHEMA`.
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from wallscope.model.advice import Fix
 from wallscope.model.capture import Export, Finding, GraphTracing
-from wallscope.model.communication import Communication
-from wallscope.model.compute import ComputeDetails
 from wallscope.model.diagnosis import Diagnosis, Opportunity
-from wallscope.model.fixes import Fix
-from wallscope.model.host import HostDetails
+from wallscope.model.diagnosis import Walls as Walls  # noqa: PLC0414  # told here too: a part of the contract
+from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.job import Job
-from wallscope.model.kinds import ComputeCategory, Wall
-from wallscope.model.memory import Memory
-from wallscope.model.metrics import GpuMetrics
-from wallscope.model.walls import Walls as Walls  # noqa: PLC0414  # told here too: a part of the contract
+from wallscope.model.rank_summaries import Communication, ComputeDetails, GpuMetrics, HostDetails, Memory
 from wallscope.model.whatif import Replay
 
-SCHEMA: Final = "wallscope.analysis/1"
+SCHEMA: Final = "wallscope.pipeline/1"
 
 AnchorKind = Literal["user", "nvtx", "optimizer", "collective", "kernel-sequence", "whole-trace"]
 AnchorUnit = Literal["step", "microbatch", "layer", "window"]
@@ -246,7 +242,7 @@ class Analysis:
     `replay` is `None` where no fix that is shown first can be asked for.
     """
 
-    schema: Literal["wallscope.analysis/1"]
+    schema: Literal["wallscope.pipeline/1"]
     wallscope_version: str
     inputs: tuple[Export, ...]
     capture: CaptureQuality

@@ -7,7 +7,7 @@ head less base; those of walls sum to that of the step, and each finer list to t
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from wallscope.model.kinds import Axis, Wall
+from wallscope.model.enums import Axis, Wall
 
 COMPARISON_SCHEMA: Final = "wallscope.comparison/1"
 

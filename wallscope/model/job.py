@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from wallscope.model.diagnosis import Dominant
-from wallscope.model.kinds import Axis, Collective, Wall
-from wallscope.model.walls import Walls
+from wallscope.model.diagnosis import Dominant, Walls
+from wallscope.model.enums import Axis, Collective, Wall
 
 ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "unaligned"]
 

@@ -1,13 +1,46 @@
-"""What the user asks of an analysis."""
+"""What the user asks of an analysis, and the part of a capture that is looked at."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wallscope.model.kinds import Axis
-from wallscope.model.reader import Reader
-from wallscope.model.selection import Selection
-from wallscope.model.throughput import StepFacts
+from wallscope.model.diagnosis import StepFacts
+from wallscope.model.enums import Axis, Reader
+from wallscope.units import seconds
+
+FOREVER_NS = 2**62
+"""Beyond all times, also when one is subtracted from another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is looked at; `None` is everything.
+
+    `steps` are numbers of windows, both included; `time_ns` is a half-open stretch of session time.
+    """
+
+    rank: int | None = None
+    device: int | None = None
+    steps: tuple[int, int] | None = None
+    time_ns: tuple[int, int] | None = None
+
+    def spelled(self, *names: str) -> str:
+        """Some of its options as a user writes them; empty where none of them is set.
+
+        >>> Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)).spelled("steps", "time")
+        '--steps 3 --time 1.500000000-2.000000000'
+        """
+        steps = None if self.steps is None else stretch(*self.steps)
+        time = None if self.time_ns is None else "-".join(map(seconds, self.time_ns))
+        options = {"rank": self.rank, "device": self.device, "steps": steps, "time": time}
+        return " ".join(
+            f"--{name} {value}" for name, value in options.items() if name in names and value is not None
+        )
+
+
+def stretch(first: int, last: int) -> str:
+    """Numbers from first to last, both included, as a user writes them."""
+    return str(first) if first == last else f"{first}-{last}"
 
 
 @dataclass(frozen=True, slots=True)

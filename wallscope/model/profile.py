@@ -11,8 +11,8 @@ import polars as pl
 
 from wallscope.model.analysis import AnchorKind, AnchorUnit
 from wallscope.model.capture import GraphTracing
-from wallscope.model.frames import BACKEND, BUDGET_PARTS
-from wallscope.model.kinds import Absent, Axis, Collective, DeviceState, Precision, Wall
+from wallscope.model.enums import Absent, Axis, Collective, DeviceState, Precision, Wall
+from wallscope.model.schemas import BACKEND, BUDGET_PARTS
 
 PROFILE_SCHEMA: Final = "wallscope.profile/2"
 

@@ -1,18 +1,110 @@
-"""What pages show beside the answer: timelines of single steps and the longest gaps; steps of both sides."""
+"""What is shown beside the answer: timelines, gaps, tracks for other viewers, steps of both sides."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import polars as pl
 
 from wallscope.model.analysis import Analysis
-from wallscope.model.kinds import DeviceState, Wall
+from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.profile import ProfiledInput, Work
-from wallscope.model.proof import Gap
 from wallscope.model.whatif import CriticalPath, SelfCheck
 
 if TYPE_CHECKING:
     from wallscope.model.comparison import Comparison
+
+
+TRACED: Final = pl.Schema(
+    {
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "name": pl.String(),
+        "category": pl.String(),  # null where it has none
+        "flows_out": pl.List(pl.UInt64()),  # arrows that begin here; null without any
+        "flow_in": pl.UInt64(),  # the arrow that ends here; null without one
+    }
+)
+"""Slices of one track, sorted by start, the longest first; more columns of text or integers are notes."""
+
+COUNTED: Final = pl.Schema({"at_ns": pl.Int64(), "value": pl.Float64()})
+"""Values of one counter, sorted by time."""
+
+Nesting = Literal["nested", "side by side"]
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A track; `parent` is the place of the track around it among all tracks, which comes before it.
+
+    A track with a `pid` is a process, with a `tid` too a thread. `slices` follow `TRACED`, `counter` follows
+    `COUNTED` in `unit`; a track may have neither. Slices that overlap and do not nest, or that overlap at
+    all where they stand side by side, go to further tracks of the same name.
+    """
+
+    name: str
+    parent: int | None
+    pid: int | None = None
+    tid: int | None = None
+    slices: pl.DataFrame | None = None
+    nesting: Nesting = "side by side"
+    counter: pl.DataFrame | None = None
+    unit: str = ""
+
+
+GAPS = pl.Schema(
+    {
+        "rank": pl.Int32(),
+        "pid": pl.Int32(),
+        "device": pl.Int32(),
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "duration_ns": pl.Int64(),
+        "cause": pl.String(),  # the one that owns most of the gap
+        "cause_ns": pl.Int64(),
+        "slack_ns": pl.Int64(),  # how much earlier the next constraint would have bound; null without one
+        "ended_by": pl.String(),  # the operation that ends the gap; null where the step or the capture does
+        "stream": pl.Int64(),  # its stream as CUDA numbers it
+        "call": pl.String(),  # what issued it
+        "call_start_ns": pl.Int64(),
+        "tid": pl.Int32(),
+        "path": pl.String(),  # NVTX ranges around that call
+        "chain": pl.String(),  # the links in order of time
+    }
+)
+"""Stretches of a step without compute and opaque graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of a chain as people read it: bounds in ns of session time, cause, what it was, slack."""
+
+    start_ns: int
+    end_ns: int
+    cause: str
+    what: str
+    slack_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch without compute: a row of `GAPS`, and its links in order of time."""
+
+    row: dict[str, Any]
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is said of one moment of a rank (`RANKS`): its slice (`SLICES` and `path`) and the links around.
+
+    The slice is `None` outside the steps.
+    """
+
+    rank: dict[str, Any]
+    row: dict[str, Any] | None
+    links: tuple[Link, ...]
+
 
 SHOWN_OPERATIONS = pl.Schema(
     {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Union
 
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 
 Value = str | int | float | tuple[str, ...] | None
 """What a cell holds; several texts stand one beneath the other."""

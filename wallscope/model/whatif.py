@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wallscope.model.capture import Export
-from wallscope.model.kinds import Wall
-from wallscope.model.walls import Walls
+from wallscope.model.diagnosis import Walls
+from wallscope.model.enums import Wall
 
 WHATIF_SCHEMA: Final = "wallscope.whatif/1"
 

@@ -1,6 +1,5 @@
 """STAGE: the only place that knows SQLite and Nsight Systems' tables. Exports in, `Capture` out."""
 
-from wallscope.nsys.contents import read_contents
-from wallscope.nsys.load import read_capture
+from wallscope.nsys.load import read_capture, read_contents
 
 __all__ = ["read_capture", "read_contents"]

@@ -6,13 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, filled
-from wallscope.grouping import dense
+from wallscope.columns import Codes, Flags, Rows, dense, filled
 from wallscope.model.capture import Progress
-from wallscope.model.frames import CALLS, ROLE
-from wallscope.model.kinds import CallRole
-from wallscope.nsys import catalog
-from wallscope.nsys.id_tables import NAMELESS, join_threads, look_up_texts, number_texts
+from wallscope.model.enums import CallRole
+from wallscope.model.schemas import CALLS, ROLE
+from wallscope.nsys import tables
+from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts
 from wallscope.nsys.tables import Database, read_table
 
 Times = npt.NDArray[np.int64]
@@ -127,7 +126,7 @@ class RawCalls:
 
 def read_calls(source: Database, progress: Progress) -> RawCalls:
     """The calls; those that end before they start are left out. Version suffixes are cut off names."""
-    raw = read_table(source, catalog.CALLS, progress)
+    raw = read_table(source, tables.CALLS, progress)
     callers = raw["globalTid"].unique()
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.capture import Progress
-from wallscope.model.events import COLLECTIVE_CALLS, COMMUNICATORS, CollectiveSource
-from wallscope.nsys.id_tables import join_threads, look_up_texts
+from wallscope.model.schemas import COLLECTIVE_CALLS, COMMUNICATORS, CollectiveSource
+from wallscope.nsys.identity import join_threads, look_up_texts
 from wallscope.nsys.tables import Database
 
 _HEADER = struct.Struct("<IIIIQQ")  # domain, -, schema, -, bytes of the payload, bytes of all

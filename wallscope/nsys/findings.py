@@ -9,11 +9,9 @@ import polars as pl
 
 from wallscope.columns import are_among
 from wallscope.model.capture import Capture, Finding, GraphTracing, Presence, Progress, Severity
-from wallscope.model.kinds import CallRole, CopyDirection
-from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES
-from wallscope.nsys.id_tables import look_up_texts
-from wallscope.nsys.identity import ExportFacts, read_capture_options
-from wallscope.nsys.ranges import PUSH_POP, START_END
+from wallscope.model.enums import CallRole, CopyDirection
+from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFILER_TYPES, PUSH_POP, START_END
+from wallscope.nsys.identity import ExportFacts, look_up_texts, read_capture_options
 from wallscope.nsys.tables import Database, read_table
 from wallscope.thresholds import (
     FEWEST_OPERATOR_RANGES_COUNT,

@@ -9,11 +9,9 @@ from collections.abc import Collection
 import polars as pl
 
 from wallscope.model.capture import Presence, Progress
-from wallscope.model.events import MEMORY, SAMPLES
-from wallscope.model.frames import NAMES
-from wallscope.nsys.catalog import Table
-from wallscope.nsys.id_tables import list_processes, number_texts
-from wallscope.nsys.tables import Database, read_table
+from wallscope.model.schemas import MEMORY_EVENTS, NAMES, SAMPLES
+from wallscope.nsys.identity import list_processes, number_texts
+from wallscope.nsys.tables import Database, Table, read_table
 
 _NUMBERS = Table(
     "GPU_METRICS",
@@ -161,7 +159,7 @@ def read_memory(
     """
     rows = read_table(source, _USAGE, progress)
     if rows.is_empty():
-        return MEMORY.to_frame()
+        return MEMORY_EVENTS.to_frame()
     sign = pl.col("memoryOperationType").replace_strict(_SIGNS, default=None, return_dtype=pl.Int64)
     pool_bytes = pl.col("localMemoryPoolUtilizedSize")
     before = pool_bytes.shift(1, fill_value=0).over([*_WHERE, "localMemoryPoolAddress"])
@@ -183,8 +181,8 @@ def read_memory(
         )
         .join(list_processes(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left")
         .sort("process", "device", "at_ns", maintain_order=True)
-        .select(MEMORY.names())
-        .cast(MEMORY)
+        .select(MEMORY_EVENTS.names())
+        .cast(MEMORY_EVENTS)
     )
 
 

@@ -1,38 +1,181 @@
-"""One export, read once into plain frames."""
+"""One export read once into plain frames, if it fits into memory; and what it holds.
 
+A process that asks for more than there is gets killed without a word; a refusal says what is needed. Limits:
+`getrlimit(2)`; `proc_meminfo(5)`, MemAvailable; https://docs.kernel.org/admin-guide/cgroup-v2.html,
+"memory.max", and cgroup-v1/memory.html, "memory.limit_in_bytes". Where the system tells none of them, nothing
+is refused.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
-from wallscope.cores import both
-from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.capture import Capture, Presence, Progress
-from wallscope.model.kinds import OperationKind
-from wallscope.model.metrics import SPELLED
-from wallscope.model.reader import Reader
-from wallscope.nsys import catalog, findings
+from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.model.capture import Capture, Contents, Presence, Progress, TableContents
+from wallscope.model.enums import OperationKind, Reader
+from wallscope.model.rank_summaries import SPELLED
+from wallscope.nsys import findings
+from wallscope.nsys import tables as catalog
 from wallscope.nsys.calls import build_calls, read_calls
 from wallscope.nsys.collectives import Collectives, read_collectives
 from wallscope.nsys.findings import (
     FOR_FINDINGS,
     check_calls,
     check_overhead,
+    check_payloads,
     check_ranges,
     has_begun_inside,
 )
 from wallscope.nsys.gpu_counters import read_memory, read_samples
-from wallscope.nsys.host_events import read_cpu_samples, read_host_events
-from wallscope.nsys.id_tables import number_processes, number_threads, process_of
-from wallscope.nsys.identity import identify_export, read_export_facts
-from wallscope.nsys.memory_check import check_memory
+from wallscope.nsys.host_events import SAMPLES, SWITCHES, build_ranges, read_cpu_samples, read_host_events
+from wallscope.nsys.identity import (
+    identify_export,
+    number_processes,
+    number_threads,
+    process_of,
+    read_capture_options,
+    read_duration_ns,
+    read_export_facts,
+)
 from wallscope.nsys.operations import build_device_work, look_up, read_operations
-from wallscope.nsys.ranges import build_ranges
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.synchronisation import add_flags, read_events, read_streams, read_syncs
-from wallscope.nsys.tables import Database, make_database, read_table
-from wallscope.tuning import give_back
+from wallscope.nsys.tables import Database, Tables, make_database, read_table
+from wallscope.parallel import both
+from wallscope.process_tuning import give_back
+from wallscope.units import size
+
+_OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
+"""What a row costs while it is accounted for, at the least: three quarters of what five million took."""
+_SWITCH_BYTES, _SAMPLE_BYTES = 140, 55
+"""What a row of the scheduler and a sample of the processor cost while they are read, likewise."""
+_MOST_OF_A_FILE = 12
+"""No export needs that many times its size: rows are counted only where there is less."""
+
+_SYSTEM = Path("/")
+_GROUPS = (
+    ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current", "sys/fs/cgroup/memory.stat"),
+    (
+        "sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "sys/fs/cgroup/memory/memory.stat",
+    ),
+)
+"""Limit, use, and what of the use can be given back, of a control group, by version."""
+_RECLAIMABLE = (("inactive_file", "active_file"), ("total_inactive_file", "total_active_file"))
+
+
+def check_memory(path: Path, tables: Tables, size_bytes: int) -> None:
+    """Refuse an export that cannot fit; `size_bytes` is what it takes on disk.
+
+    Raises:
+        InputError: it needs more memory than this process can have.
+    """
+    left_bytes = min(list_free_bytes(_SYSTEM), default=None)
+    if left_bytes is None or left_bytes > _MOST_OF_A_FILE * size_bytes:
+        return
+    needed_bytes = _needed_bytes(tables)
+    if needed_bytes > left_bytes:
+        raise InputError(
+            f"{path} — needs at least {size(needed_bytes)} of memory, {size(max(left_bytes, 0))} are left —"
+            " raise the limit, or capture fewer steps"
+        )
+
+
+def _needed_bytes(tables: Tables) -> int:
+    """What rows of the host take while they are read, or the others while accounted for: what is more."""
+    host = {SWITCHES.name: _SWITCH_BYTES, SAMPLES.name: _SAMPLE_BYTES}
+    cost = {table.name: _OPERATION_BYTES for table in catalog.DEVICE_TABLES}
+    cost |= {catalog.CALLS.name: _CALL_BYTES, catalog.RANGES.name: _RANGE_BYTES}
+    return max(
+        sum(tables.row_count(name) * each for name, each in own.items() if name in tables.columns)
+        for own in (host, cost)
+    )
+
+
+def list_free_bytes(system: Path) -> Iterator[int]:
+    """What each limit leaves to this process, in bytes; `system` is the root of the file system."""
+    own = _read_words(system / "proc/self/statm")
+    if own and sys.platform == "linux":
+        import resource  # noqa: PLC0415  # other systems lack it
+
+        most_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most_bytes != resource.RLIM_INFINITY:
+            yield most_bytes - int(own[0]) * resource.getpagesize()
+    for (limit, use, stat), reclaimable in zip(_GROUPS, _RECLAIMABLE, strict=True):
+        most, used = _read_words(system / limit), _read_words(system / use)
+        if most and used and most[0].isdecimal():
+            pairs = _parse_pairs(_read_words(system / stat))
+            yield int(most[0]) - int(used[0]) + sum(pairs.get(name, 0) for name in reclaimable)
+    pairs = _parse_pairs(_read_words(system / "proc/meminfo", without="kB"))
+    if "MemAvailable:" in pairs:
+        yield 1024 * (pairs["MemAvailable:"] + pairs.get("SwapFree:", 0))
+
+
+def _read_words(path: Path, without: str = "") -> list[str]:
+    """The words of a small file; none where it cannot be read."""
+    try:
+        return [word for word in path.read_text(encoding="ascii").split() if word != without]
+    except OSError:
+        return []
+
+
+def _parse_pairs(words: Sequence[str]) -> dict[str, int]:
+    return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=False)}
+
+
+_EVENT_TYPE = re.compile(r"[A-Za-z0-9]{1,40}")
+
+
+def read_contents(path: Path, progress: Progress) -> Contents:
+    """Versions, machine, tables with row counts, and limits of an export.
+
+    Raises:
+        InputError: the file is no readable export.
+    """
+    with open_tables(path, progress) as tables:
+        source = make_database(path, tables)
+        facts = read_export_facts(source)
+        traced, graph_mode = _read_options(source)
+        return Contents(
+            export=identify_export(source, facts),
+            traced=traced,
+            duration_ns=read_duration_ns(source),
+            graph_mode=graph_mode,
+            processes=_count_processes(source),
+            tables=tuple(
+                TableContents(table, rows_are, source.row_count(table))
+                for table, rows_are in catalog.CONTENTS.items()
+            ),
+            other_tables=len(set(source.columns) - set(catalog.CONTENTS)),
+            findings=(
+                *findings.check_losses(source),
+                *findings.check_export(facts),
+                *findings.check_gpus(source),
+                *check_payloads(source),
+            ),
+        )
+
+
+def _read_options(source: Database) -> tuple[tuple[str, ...], str | None]:
+    traced: set[str] = set()
+    modes: set[str] = set()
+    for name, value in read_capture_options(source):
+        if isinstance(value, str) and _EVENT_TYPE.fullmatch(value):
+            (traced if name == "CAPTURE_EVENT_TYPE" else modes).add(value)
+    return tuple(sorted(traced)), modes.pop().lower() if len(modes) == 1 else None
+
+
+def _count_processes(source: Database) -> int | None:
+    if not source.has("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"):
+        return None
+    ((processes,),) = source.rows("process_count")
+    return int(processes)
 
 
 def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) -> Capture:

@@ -11,14 +11,13 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, filled
-from wallscope.grouping import alike, dense, firsts
+from wallscope.columns import Rows, alike, dense, filled, firsts
 from wallscope.model.capture import Progress
-from wallscope.model.frames import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
-from wallscope.model.kinds import CopyDirection, MemoryKind, OperationKind
-from wallscope.nsys import catalog
+from wallscope.model.enums import CopyDirection, MemoryKind, OperationKind
+from wallscope.model.schemas import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
+from wallscope.nsys import tables
 from wallscope.nsys.calls import Calls
-from wallscope.nsys.id_tables import NAMELESS, look_up_texts, number_texts
+from wallscope.nsys.identity import NAMELESS, look_up_texts, number_texts
 from wallscope.nsys.tables import Database, read_table
 
 _DIRECTIONS = {
@@ -53,10 +52,10 @@ _STREAM = (
     pl.col("streamId").alias("number"),
 )
 _FRAMES = {
-    catalog.KERNELS: OperationKind.KERNEL,
-    catalog.COPIES: OperationKind.COPY,
-    catalog.FILLS: OperationKind.FILL,
-    catalog.GRAPHS: OperationKind.GRAPH,
+    tables.KERNELS: OperationKind.KERNEL,
+    tables.COPIES: OperationKind.COPY,
+    tables.FILLS: OperationKind.FILL,
+    tables.GRAPHS: OperationKind.GRAPH,
 }
 
 
@@ -76,8 +75,8 @@ def read_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame,
 
     Rows whose times were never resolved (both 0, an end before the start, days apart) are left out.
     """
-    read_tables = [(table, read_table(source, table, progress)) for table in catalog.DEVICE_TABLES]
-    there = [own for own in read_tables if own[0] is catalog.KERNELS or not own[1].is_empty()]
+    read_tables = [(table, read_table(source, table, progress)) for table in tables.DEVICE_TABLES]
+    there = [own for own in read_tables if own[0] is tables.KERNELS or not own[1].is_empty()]
     rows = pl.concat([_describe(*own) for own in there], how="diagonal")
     rows = rows.with_columns(
         _keep_within(pl.col("deviceId"), 0, _MOST_DEVICES), _keep_within(pl.col("bytes"), 0, _MOST_BYTES)
@@ -142,7 +141,7 @@ def _gather(
     return rows.select(columns).with_columns(op=op).select(schema.names()).cast(schema)
 
 
-def _describe(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
+def _describe(table: tables.Table, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of one table with the columns that all have; those of kernels also have launch shapes."""
     kind = _FRAMES[table]
     common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}
@@ -157,7 +156,7 @@ def _describe(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
         "source": pl.lit(None, MEMORY),
         "destination": pl.lit(None, MEMORY),
     }
-    if table is catalog.KERNELS:
+    if table is tables.KERNELS:
         columns["string_id"] = pl.coalesce("demangledName", "shortName", NAMELESS)
         static_bytes, dynamic_bytes = (
             pl.col(column).fill_null(0) for column in ("staticSharedMemory", "dynamicSharedMemory")
@@ -169,7 +168,7 @@ def _describe(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
             "registers": _keep_within(pl.col("registersPerThread"), 0, _MOST_REGISTERS).cast(pl.UInt16),
             "shared_bytes": _keep_within(static_bytes + dynamic_bytes, 0, _MOST_SHARED_BYTES).cast(pl.UInt32),
         }
-    elif table is catalog.COPIES:
+    elif table is tables.COPIES:
         between_devices = (pl.col("copyKind") == 8) & (pl.col("srcDeviceId") != pl.col("dstDeviceId"))
         columns["direction"] = (
             pl.when(between_devices)
@@ -178,7 +177,7 @@ def _describe(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
         )
         columns["source"] = _decode("srcKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
         columns["destination"] = _decode("dstKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
-    elif table is catalog.FILLS:
+    elif table is tables.FILLS:
         columns["direction"] = pl.lit(CopyDirection.FILL, DIRECTION)
         columns["destination"] = _decode("memKind", _MEMORIES, MemoryKind.UNKNOWN, MEMORY)
     return frame.select(**columns).with_row_index("row")

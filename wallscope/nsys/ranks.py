@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from wallscope.model.capture import Export, Finding, Severity
-from wallscope.model.frames import RANKS
+from wallscope.model.schemas import RANKS
 from wallscope.nsys.identity import RANK_VARIABLES
 from wallscope.nsys.tables import Database
 

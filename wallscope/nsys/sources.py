@@ -36,7 +36,7 @@ from wallscope import kernels
 from wallscope.cache_folder import ASIDE, EntryKind, user_cache
 from wallscope.errors import InputError
 from wallscope.model.capture import Progress
-from wallscope.model.reader import Reader
+from wallscope.model.enums import Reader
 from wallscope.nsys.integrity import (
     check_file,
     content_size_bytes,
@@ -47,7 +47,7 @@ from wallscope.nsys.integrity import (
 )
 from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
 from wallscope.nsys.tables import Tables, Wanted, quote
-from wallscope.shipped import query
+from wallscope.resources import query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
 _LIMITS = {

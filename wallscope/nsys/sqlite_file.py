@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from wallscope.kernels import sqlite_records, views
 from wallscope.model.capture import Progress
 from wallscope.nsys.tables import Wanted
-from wallscope.shipped import query
+from wallscope.resources import query
 
 Numbers = NDArray[np.int64]
 Flat = NDArray[np.uint8]

@@ -5,13 +5,10 @@ import re
 import polars as pl
 
 from wallscope.model.capture import Progress
-from wallscope.model.events import EVENTS, STREAMS, SYNCS, StreamFlag, SyncKind
-from wallscope.model.frames import DEVICE_STREAMS
+from wallscope.model.schemas import DEVICE_STREAMS, EVENTS, STREAMS, SYNCS, StreamFlag, SyncKind
 from wallscope.nsys.calls import Calls
-from wallscope.nsys.catalog import Table
-from wallscope.nsys.id_tables import list_processes
-from wallscope.nsys.identity import ExportFacts
-from wallscope.nsys.tables import Database, read_table
+from wallscope.nsys.identity import ExportFacts, list_processes
+from wallscope.nsys.tables import Database, Table, read_table
 
 _SYNCS = Table(
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",

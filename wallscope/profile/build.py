@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, filled, flags, places, rows_of
-from wallscope.cores import side_by_side
-from wallscope.grouping import combined, distinct_rows, summed
+from wallscope.columns import Flags, Rows, combined, distinct_rows, filled, flags, places, rows_of, summed
+from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.configuration import RunConfiguration
-from wallscope.model.frames import BUDGET_PARTS
-from wallscope.model.kinds import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.diagnosis import StepFacts
+from wallscope.model.enums import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.profile import (
     BEFORE,
     INSIDE,
@@ -28,7 +26,8 @@ from wallscope.model.profile import (
     ProfiledInput,
     Work,
 )
-from wallscope.model.throughput import StepFacts
+from wallscope.model.schemas import BUDGET_PARTS
+from wallscope.parallel import side_by_side
 from wallscope.profile.codec import EncodedTables, pack_profile
 from wallscope.profile.operation_keys import (
     ABSENTS,

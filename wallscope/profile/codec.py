@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import SCHEMA, PackedProfile
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.profile import (
     NULLABLE,
     OPERATION_KEYS,

@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, are_among, filled, rows_of
+from wallscope.columns import Rows, are_among, combined, filled, rows_of, spread, summed
 from wallscope.errors import ProfileError
-from wallscope.grouping import combined, spread, summed
-from wallscope.model.catalogue import is_part, undivided
-from wallscope.model.kinds import Absent
+from wallscope.model.cause_catalogue import is_part, undivided
+from wallscope.model.enums import Absent
 from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES, STEP_OWNED, Header, Profile, ProfiledInput
 from wallscope.profile.codec import TABLES
 from wallscope.profile.operation_keys import ABSENTS, STATES, decode_pairs, encode_pairs

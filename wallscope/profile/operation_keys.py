@@ -11,19 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, filled, members, rows_of
-from wallscope.grouping import combined, distinct_rows, ranked
-from wallscope.model.frames import CATEGORY as CATEGORIES
-from wallscope.model.kinds import (
-    Absent,
-    Axis,
-    Backend,
-    Collective,
-    ComputeCategory,
-    DeviceState,
-    Precision,
-)
+from wallscope.columns import Rows, combined, distinct_rows, filled, members, ranked, rows_of
+from wallscope.model.enums import Absent, Axis, Backend, Collective, ComputeCategory, DeviceState, Precision
 from wallscope.model.profile import OPERATION_KEYS
+from wallscope.model.schemas import CATEGORY as CATEGORIES
 
 _BITS = 32
 

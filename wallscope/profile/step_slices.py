@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, at_places, coded, filled
-from wallscope.grouping import combined, spread
+from wallscope.columns import Flags, Rows, at_places, coded, combined, filled, spread
 from wallscope.model.capture import Capture
-from wallscope.model.frames import CATEGORY
-from wallscope.model.kinds import Absent, Collective, LinkKind
+from wallscope.model.enums import Absent, Collective, LinkKind
+from wallscope.model.schemas import CATEGORY
 from wallscope.profile.operation_keys import (
     CATEGORY_COLUMN,
     NAME_COLUMN,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wallscope.model.enums import Collective
 from wallscope.model.job import Clock, ClockMethod, Clocks
-from wallscope.model.kinds import Collective
 from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, shows_drift
 from wallscope.thresholds import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 

@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, flags
-from wallscope.grouping import summed
+from wallscope.columns import Flags, flags, summed
 from wallscope.model.analysis import Rank
-from wallscope.model.diagnosis import Dominant
+from wallscope.model.diagnosis import Dominant, Walls
+from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.job import (
     CollectiveWaits,
     Job,
@@ -23,14 +23,20 @@ from wallscope.model.job import (
     RankWaits,
     Straggler,
 )
-from wallscope.model.kinds import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
-from wallscope.model.walls import Walls
 from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.match_collectives import gather_collectives, match_meetings
-from wallscope.ranks.step_sums import Steps, rows_in_steps, select_steps
 from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
-from wallscope.ranks.wait_split import find_stages, split_profile, split_rank, split_waits, summarize_pipeline
+from wallscope.ranks.wait_split import (
+    Steps,
+    find_stages,
+    rows_in_steps,
+    select_steps,
+    split_profile,
+    split_rank,
+    split_waits,
+    summarize_pipeline,
+)
 from wallscope.thresholds import MATERIAL_KERNEL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent, plural

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.model.catalogue import meaning
+from wallscope.model.cause_catalogue import meaning
+from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.job import PipelineStage, RankGroup, Reason, Straggler
-from wallscope.model.kinds import ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
-from wallscope.ranks.step_sums import Steps
+from wallscope.ranks.wait_split import Steps
 from wallscope.thresholds import (
     COMPARED_PEERS_COUNT,
     FEWEST_LATE_STEPS_COUNT,

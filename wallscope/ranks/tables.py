@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from wallscope.model.exported_job import JOB_TABLES
-from wallscope.model.kinds import Wall
-from wallscope.model.report import MEETING_LANES
-from wallscope.model.trace import TRACED, Track
+from wallscope.model.enums import Wall
+from wallscope.model.report import MEETING_LANES, TRACED, Track
+from wallscope.model.table_columns import JOB_TABLES
 from wallscope.ranks.job import MatchedJob
 from wallscope.trace.intervals import Times
 

@@ -3,7 +3,7 @@
 The palette is that of Okabe and Ito (2008), https://jfly.uni-koeln.de/color/.
 """
 
-from wallscope.model.kinds import DeviceState, Wall
+from wallscope.model.enums import DeviceState, Wall
 
 COMPUTE = "#0072B2"
 COMMUNICATION = "#E69F00"

@@ -8,8 +8,7 @@ from typing import Final, Literal
 import polars as pl
 
 from wallscope._version import __version__
-from wallscope.model.exported import TABLES, Table
-from wallscope.model.exported_job import JOB_TABLES
+from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
 from wallscope.render.tables import guarded
 
 Format = Literal["csv", "parquet"]

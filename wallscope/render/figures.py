@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from wallscope import units
+from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
-from wallscope.model.catalogue import meaning
+from wallscope.model.cause_catalogue import meaning
 from wallscope.model.comparison import CauseDelta, Comparison
-from wallscope.model.fixes import Fix
+from wallscope.model.diagnosis import Walls
+from wallscope.model.enums import Wall
 from wallscope.model.job import Job
-from wallscope.model.kinds import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import Figure
-from wallscope.model.walls import Walls
 from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
 from wallscope.render.colours import WALL_COLOURS
 from wallscope.render.foreign import shorten_path, visible

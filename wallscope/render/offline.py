@@ -12,11 +12,11 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from wallscope import units
-from wallscope.model.catalogue import meaning
+from wallscope.model.cause_catalogue import meaning
 from wallscope.model.section import Cell, Column, Grid, Section, Value
 from wallscope.render.foreign import visible
 from wallscope.render.texts import as_cell, select_columns, select_rows, write_value
-from wallscope.shipped import report as shipped
+from wallscope.resources import report as shipped
 
 _LONGEST_TEXT = 2_000
 _MANY_ROWS = 24

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.columns import Rows
-from wallscope.model.trace import TRACED, Track
+from wallscope.model.report import TRACED, Track
 from wallscope.render.foreign import visible
 from wallscope.render.protobuf import (
     Ragged,

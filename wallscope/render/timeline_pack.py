@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope import units
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.report import StepTimeline
 from wallscope.render.foreign import visible
 

@@ -1,7 +1,4 @@
-"""What bounds a step: the path back from its end, with the cause, the range and the name of each stretch.
-
-The critical path of the typical step in parts, its longest stretches, and the slack of what is off it.
-"""
+"""What bounds a step: the critical path with cause, range and name, its parts, and the slack beside it."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,14 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, at_places, coded, filled, flags, texts_of
-from wallscope.grouping import summed
+from wallscope.columns import Flags, Rows, at_places, coded, filled, flags, summed, texts_of
 from wallscope.model.analysis import Walls
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
+from wallscope.replay.changes import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, waiting_pieces
 from wallscope.replay.simulate import BOUNDS, Bound, CriticalPaths, Links, Run, latest_ends_ns
-from wallscope.replay.targets import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, waiting_pieces
-from wallscope.replay.window import Stretch
+from wallscope.replay.windows import Stretch
 from wallscope.thresholds import LONGEST_DEPENDENCY_LATENCY_NS
 from wallscope.trace.intervals import Spans, covered_ns, ordered, union
 from wallscope.trace.kernel_classes import computes

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 from wallscope.columns import Flags, Rows, are_among, at_places, flags, place
-from wallscope.model.kinds import CallRole
+from wallscope.model.enums import CallRole
 from wallscope.replay.graph import ReplayGraph, Role, pointers
-from wallscope.replay.window import ReplayWindow, Stretch
+from wallscope.replay.windows import ReplayWindow, Stretch
 from wallscope.trace.intervals import Times
 from wallscope.trace.ranges import farthest
 from wallscope.units import duration, number

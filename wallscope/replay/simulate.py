@@ -1,7 +1,4 @@
-"""Simulate a replay window once: everything in the order of the capture, each as early as it may be.
-
-A simulated run from its end: which chain of constraints was critical, and the slack of operations.
-"""
+"""One simulation of a replay window, its critical chain, and the slack of operations."""
 
 from enum import StrEnum
 from typing import NamedTuple

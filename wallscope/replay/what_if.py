@@ -1,18 +1,38 @@
-"""All answers about one stretch: how good they are, what bounds the step, and what each change wins."""
+"""Answers about one window: how good the replay is, what each change wins, upper bounds of causes.
 
-from collections.abc import Mapping
+A cause may be attributed little of the step and yet hold everything up, or much of it with the next
+constraint close behind; simulating the dependencies without it takes both into account.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 
+import numpy as np
 import polars as pl
 
+from wallscope.attribution.attribute import Evidence
+from wallscope.columns import Rows
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.analysis import Walls
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, SelfCheck
+from wallscope.parallel import Once
 from wallscope.replay.changes import Changes
 from wallscope.replay.critical_path import composition
-from wallscope.replay.engine import ASKED, FIXES, NO_STEP, Player, too_far_off
-from wallscope.replay.window import Stretch
+from wallscope.replay.engine import ASKED, FIXES, NO_STEP, UPPER_BOUNDS, Engine, Player, too_far_off
+from wallscope.replay.simulate import simulate
+from wallscope.replay.windows import (
+    RankWindows,
+    Stretch,
+    beginning,
+    connected,
+    held_between,
+    neighbouring,
+    replay_window,
+)
+from wallscope.trace.intervals import Times
 
 _LEAST_WON = 0.001
 
@@ -108,3 +128,122 @@ def answers_of_fixes(player: Player, asked: Mapping[str, tuple[Question, ...]]) 
         if there:
             found[fix] = known[there] = known.get(there) or player.answer(there)
     return found
+
+
+class Ceilings:
+    """What the typical step of one rank takes without a cause.
+
+    Ranks that communicate are simulated together.
+    """
+
+    def __init__(self, stretch: "Once[_Stretch]", rank_id: int) -> None:
+        self.stretch, self._rank_id = stretch, rank_id
+
+    @property
+    def step_count(self) -> int:
+        """How many steps of the typical one are simulated."""
+        return len(self.stretch().steps[self._rank_id])
+
+    @property
+    def error(self) -> float | None:
+        """How far the unchanged steps are from the capture, as a share; `None` if they can't be simulated."""
+        actual_ns, played_ns = self.stretch().captured_ns(self._rank_id), self._played_ns(frozenset())
+        if played_ns is None or not actual_ns:
+            return None
+        return abs(played_ns - actual_ns) / actual_ns
+
+    def recoverable_ns(self, causes: Collection[str]) -> int | None:
+        """Return how much shorter the typical step gets without some causes; `None` where that is unknown."""
+        unchanged_ns, error, most = self._played_ns(frozenset()), self.error, UPPER_BOUNDS.largest_own_error
+        if unchanged_ns is None or error is None or (most is not None and error > most):
+            return None
+        changed_ns = self._played_ns(frozenset(causes))
+        return None if changed_ns is None else max(round(unchanged_ns - changed_ns), 0)
+
+    def _played_ns(self, causes: frozenset[str]) -> float | None:
+        return self.stretch().played_ns(self._rank_id, causes)
+
+
+def ceilings(
+    evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame
+) -> tuple[Ceilings, ...]:
+    """Return the ceilings of each rank; `partners` (`PARTNERS`) are the collectives between them."""
+    groups = [together for group in connected(ranks, partners) for together in _alongside(group)]
+    stretch_of: dict[int, Once[_Stretch]] = {}
+    for together in groups:
+        stretch = Once(partial(_Stretch, evidence, together, partners))
+        stretch_of |= {rank.rank_id: stretch for rank, _ in together}
+    return tuple(Ceilings(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
+
+
+def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows, pl.DataFrame]]]:
+    """Yield ranks with the windows that are simulated: those at the time of the steps of the busiest rank.
+
+    A rank of whose typical windows none lies there is simulated alone.
+    """
+    busiest = max(ranks, key=lambda rank: len(rank.operations))
+    chosen = neighbouring(busiest, UPPER_BOUNDS.most_operations // len(ranks))
+    begin_ns, until_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
+    together = []
+    for rank in ranks:
+        own = held_between(rank, begin_ns, until_ns)
+        if set(own["step"].to_list()).isdisjoint(rank.typical["step"].to_list()):
+            yield [(rank, neighbouring(rank, UPPER_BOUNDS.most_operations))]
+        else:
+            together.append((rank, own))
+    yield together
+
+
+class _Stretch:
+    """Steps of some ranks, simulated with and without causes."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        ranks: Sequence[tuple[RankWindows, pl.DataFrame]],
+        partners: pl.DataFrame,
+    ) -> None:
+        begin_ns = min(own["issue_start_ns"][0] for _, own in ranks)
+        until_ns = max(own["issue_end_ns"][-1] for _, own in ranks)
+        window = replay_window(evidence, [rank for rank, _ in ranks], partners, begin_ns, until_ns)
+        self._engine = Engine(window, window.graph, UPPER_BOUNDS.rules)
+        self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
+        self._start_ns = np.asarray(evidence.waits.start_ns)
+        self._lock = Lock()
+        self._played: dict[frozenset[str], dict[int, float | None]] = {}
+
+    def captured_ns(self, rank_id: int) -> float | None:
+        """Return the mean length of the steps of a rank in the capture."""
+        return _mean_length(self._start_ns[self.steps[rank_id]])
+
+    def played_ns(self, rank_id: int, causes: frozenset[str]) -> float | None:
+        """Return their mean length without some causes; `None` where they can't be simulated."""
+        with self._lock:  # ranks that are summarized at the same time ask for the same
+            if causes not in self._played:
+                self._played[causes] = self._lengths(causes)
+            return self._played[causes][rank_id]
+
+    def _lengths(self, causes: Collection[str]) -> dict[int, float | None]:
+        """Return the mean length of the steps of each rank without some causes."""
+        engine, run = self._engine, self._engine.unchanged
+        if causes:
+            draft, _ = engine.draft(Question("scale", cause, 0.0) for cause in causes)
+            run = simulate(draft.graph())
+        found: dict[int, float | None] = {}
+        for rank_id, steps in self.steps.items():
+            edges = engine.graph.positions(steps.ravel()).reshape(-1, 2)
+            found[rank_id] = _mean_length(run.start_ns[edges]) if (edges >= 0).all() else None
+        return found
+
+
+def _first_operations(stretch: pl.DataFrame, rank: RankWindows, operations: pl.DataFrame) -> Rows:
+    """Return the operations that begin each typical window of a rank and the one behind, in two columns."""
+    is_typical = np.isin(stretch["step"].to_numpy(), rank.typical["step"].to_numpy())
+    bounds_ns = np.column_stack([stretch["start_ns"].to_numpy(), stretch["end_ns"].to_numpy()])[is_typical]
+    found = beginning(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
+    return found[(found >= 0).all(axis=1)]
+
+
+def _mean_length(bounds_ns: Times) -> float | None:
+    """Return the mean length of steps that begin and end at moments, in two columns; `None` of none."""
+    return int((bounds_ns[:, 1] - bounds_ns[:, 0]).sum()) / len(bounds_ns) if len(bounds_ns) else None

@@ -1,4 +1,4 @@
-"""Records of runs by commit, and the profiles that they name, in a folder or behind a URL (`layout`).
+"""Records of runs by commit, the profiles that they name, and how much runs differ by themselves.
 
 Nothing is locked, as not every place has locks. What is written never changes, appears whole, and objects
 come before the record that names them: two writers at once lose nothing, and a killed one leaves at most one
@@ -9,19 +9,23 @@ stands, and retention for a record again once an object is gone: whichever of bo
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from hashlib import sha256
+from math import log, sqrt
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from wallscope.errors import StoreError
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.record import RECORD_SCHEMA, Record, Testbed
-from wallscope.store.layout import (
+from wallscope.store.folder import (
     OBJECTS,
     RECORDS,
+    Folder,
     has_marker,
     is_commit,
     is_leftover,
@@ -30,7 +34,73 @@ from wallscope.store.layout import (
     mark_store,
     object_path,
 )
-from wallscope.store.places import Place, place_of
+from wallscope.store.remote import Remote
+from wallscope.thresholds import FEWEST_DEGREES_OF_NOISE_COUNT
+
+
+def run_noise(records: Iterable[Record], testbed: Testbed) -> tuple[float, float] | None:
+    """Standard deviation of the logarithm of the typical step inside commits, and its degrees of freedom.
+
+    `None` where fewer than two degrees tell it. Runs of pull requests do not count.
+    """
+    by_commit: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        if record.is_reference and record.testbed == testbed and record.speaking.typical_ns > 0:
+            by_commit[record.commit].append(log(record.speaking.typical_ns))
+    squares, freedom = 0.0, 0
+    for values in by_commit.values():
+        mean = sum(values) / len(values)
+        squares += sum((value - mean) ** 2 for value in values)
+        freedom += len(values) - 1
+    return (sqrt(squares / freedom), float(freedom)) if freedom >= FEWEST_DEGREES_OF_NOISE_COUNT else None
+
+
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
+_LOCAL = ("file://", "local://")
+
+
+class Place(Protocol):
+    """Files by name that appear whole or not at all; `Folder` and `Remote` say how each fails.
+
+    A link is never followed: whatever meets one raises a `StoreError`.
+    """
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file whole."""
+
+    def read(self, name: str) -> bytes:
+        """All of a file."""
+
+    def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
+        """All of some files; one that is gone is left out."""
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+
+    def top(self) -> tuple[str, ...]:
+        """The names of files and folders in the place itself, sorted."""
+
+    def names(self, below: str) -> tuple[str, ...]:
+        """The files below a folder, sorted."""
+
+    def written_s(self, name: str) -> float | None:
+        """When a file was written; `None` where it is gone or nothing tells it."""
+
+    def delete(self, name: str) -> None:
+        """Delete a file if it is there."""
+
+
+def place_of(where: str) -> Place:
+    """The folder or URL that a user names.
+
+    >>> str(place_of("file:///srv/records")), str(place_of("records"))
+    ('/srv/records', 'records')
+    """
+    for scheme in _LOCAL:
+        if where.startswith(scheme):
+            return Folder(Path(where.removeprefix(scheme)))
+    return Remote(where) if _URL.match(where) else Folder(Path(where))
+
 
 _OBJECT = re.compile(r"[0-9a-f]{64}")
 _GRACE_S = 3_600

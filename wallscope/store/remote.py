@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from wallscope.errors import StoreError
-from wallscope.store.layout import ASIDE
+from wallscope.store.folder import ASIDE
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -1,13 +1,7 @@
-"""Communication of a rank: how long it ran, how much of that nothing hid, by operation and axis.
-
-The token dispatcher of a mixture of experts: what packs, waits, moves and unpacks tokens.
+"""Communication of a rank: operations by axis, what nothing hid, the dispatcher, the price of overlap.
 
 What is called the time of dispatch and combine is mostly not that of the network; the parts are told
 apart by class, category and kernel name.
-
-The price of overlap: how much slower compute kernels run while communication runs beside them.
-
-Communication takes multiprocessors, memory bandwidth and power from what it hides behind.
 """
 
 from collections import Counter
@@ -19,11 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork, mean_of
-from wallscope.columns import Rows, at_places, beside, filled, place, places, rows_of
-from wallscope.grouping import grouped, groups
-from wallscope.model.communication import Communication, CommunicationOperation, DispatcherWork, OverlapTax
-from wallscope.model.frames import AXES, COLLECTIVES, KERNELS, NAMES
-from wallscope.model.kinds import (
+from wallscope.columns import Rows, at_places, beside, filled, grouped, groups, place, places, rows_of
+from wallscope.model.enums import (
     LINK_KINDS,
     Axis,
     Backend,
@@ -33,7 +24,8 @@ from wallscope.model.kinds import (
     OperationClass,
     OperationKind,
 )
-from wallscope.text_memo import TextMemo
+from wallscope.model.rank_summaries import Communication, CommunicationOperation, DispatcherWork, OverlapTax
+from wallscope.model.schemas import AXES, COLLECTIVES, KERNELS, NAMES
 from wallscope.thresholds import (
     BESIDE_SHARE,
     FEWEST_BESIDE_COUNT,
@@ -43,6 +35,7 @@ from wallscope.thresholds import (
 )
 from wallscope.trace.intervals import Spans, Times, common, covered_ns, ordered, union
 from wallscope.trace.kernel_classes import COMPUTING
+from wallscope.trace.names import TextMemo
 
 _MOST_EVIDENCE = 3
 _UNKNOWN = np.iinfo(np.int64).min

@@ -1,7 +1,4 @@
-"""The dominant wall: which of memory, communication and host a rank loses most time to, and how surely.
-
-The loss causes of a rank, ranked by what the step could win at most without each.
-"""
+"""The dominant wall of a rank, and its loss causes ranked by what the step could win at most."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +8,10 @@ import numpy as np
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.analysis import CauseTime, Rank, Walls
-from wallscope.model.catalogue import undivided
+from wallscope.model.cause_catalogue import undivided
 from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
-from wallscope.model.kinds import RecomputeSource, Wall
-from wallscope.replay.upper_bounds import Ceilings
+from wallscope.model.enums import RecomputeSource, Wall
+from wallscope.replay.what_if import Ceilings
 from wallscope.thresholds import (
     ASKED_CAUSE_SHARE,
     ASKED_CAUSES_COUNT,

@@ -1,12 +1,12 @@
-"""What the accounting has to say about the limits of its claims: steps, ranks, chains and upper bounds."""
+"""What the accounting has to say about the limits of its claims: steps, ranks, chains, upper bounds."""
 
 import polars as pl
 
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Finding, Severity
-from wallscope.model.kinds import Wall
-from wallscope.model.selection import Selection
-from wallscope.model.throughput import StepFacts
+from wallscope.model.diagnosis import StepFacts
+from wallscope.model.enums import Wall
+from wallscope.model.options import Selection
 from wallscope.summary.rank import Account, Divided
 from wallscope.summary.verdict import working
 from wallscope.thresholds import (

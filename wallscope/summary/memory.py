@@ -1,6 +1,4 @@
-"""Memory of a rank: what was copied and filled, from where to where, and what of it stood alone.
-
-How close a rank is to the end of its GPU's memory, and what tells it.
+"""Memory of a rank: copies and fills, use, and how close it is to the end of its GPU's memory.
 
 Pressure costs no time by itself; it says which fixes have no room. Evidence are the headroom that
 recorded allocations leave, forward work that runs again, offloaded copies, and retries of PyTorch's
@@ -19,7 +17,7 @@ from wallscope.attribution.totals import CATEGORIES, TypicalWork
 from wallscope.columns import Rows, beside, filled, place, places, rows_of
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, Pressure
-from wallscope.model.kinds import (
+from wallscope.model.enums import (
     CallRole,
     CopyCause,
     CopyDirection,
@@ -27,8 +25,7 @@ from wallscope.model.kinds import (
     OperationClass,
     RecomputeSource,
 )
-from wallscope.model.memory import CopyWork, Memory, MemoryUse, Offload
-from wallscope.text_memo import TextMemo
+from wallscope.model.rank_summaries import CopyWork, Memory, MemoryUse, Offload
 from wallscope.thresholds import (
     AMPLE_HEADROOM_SHARE,
     BULK_COPY_BYTES,
@@ -38,6 +35,7 @@ from wallscope.thresholds import (
     RECOMPUTED_WORK_SHARE,
 )
 from wallscope.trace.intervals import Spans, common, covered_ns, inside, ordered, union
+from wallscope.trace.names import TextMemo
 from wallscope.trace.thread_timeline import are_outer
 from wallscope.units import percent, plural, size
 

@@ -11,11 +11,10 @@ import numpy as np
 import polars as pl
 
 from wallscope.attribution.totals import TypicalWork, mean_of
-from wallscope.columns import Rows, filled
-from wallscope.grouping import summed
+from wallscope.columns import Rows, filled, summed
 from wallscope.model.analysis import RangeWork, Walls
-from wallscope.model.frames import RANGE_WORK
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
+from wallscope.model.schemas import RANGE_WORK
 from wallscope.trace.intervals import Times, inside, passed_ns
 from wallscope.trace.names import turns
 from wallscope.trace.ranges import RangeTree

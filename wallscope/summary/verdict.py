@@ -6,9 +6,9 @@ import numpy as np
 
 from wallscope import units
 from wallscope.model.analysis import Anchor, Rank, Step
-from wallscope.model.catalogue import PEER_WAIT, is_part, meaning
+from wallscope.model.cause_catalogue import PEER_WAIT, is_part, meaning
 from wallscope.model.diagnosis import Diagnosis, Opportunity
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES, Decision, decided, next_wall, wall_shares
 from wallscope.summary.rank import Account
 from wallscope.thresholds import (

@@ -1,10 +1,8 @@
-"""Communication operations of several ranks in one capture that are one collective.
+"""Collectives: which operations of ranks are one, and the NCCL calls that enqueued them.
 
 Nobody gets out of a collective before the last participant is in: its operations overlap, and however far
 apart they start, they end close together. Operations that only look alike end as far apart as they start.
 Ranks that share one clock are matched by that; nothing is guessed across clocks.
-
-NCCL calls of the host joined to the device operations that they enqueued.
 
 The call whose range contains the launch of an operation, on the same thread, enqueued it. The end of a
 group launches what all calls since its begin ask for.
@@ -18,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Places, Rows, filled, flags
-from wallscope.grouping import firsts, groups, parts, spread
+from wallscope.columns import Codes, Flags, Places, Rows, filled, firsts, flags, groups, parts, spread
 from wallscope.model.capture import Capture
-from wallscope.model.frames import CATEGORY, COLLECTIVES, PARTNERS
-from wallscope.model.kinds import Backend, Collective, OperationClass
+from wallscope.model.enums import Backend, Collective, OperationClass
+from wallscope.model.schemas import CATEGORY, COLLECTIVES, PARTNERS
 from wallscope.thresholds import (
     FEWEST_MESSAGES_COUNT,
     FEWEST_MET_COUNT,

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from wallscope.columns import Flags, Rows, at_places, filled, places
-from wallscope.model.frames import COPY_CAUSES
-from wallscope.model.kinds import CopyCause, CopyDirection, Pass
+from wallscope.model.enums import CopyCause, CopyDirection, Pass
+from wallscope.model.schemas import COPY_CAUSES
 from wallscope.thresholds import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
 from wallscope.trace.intervals import Spans, Times, ordered, union
 from wallscope.trace.names import turns

@@ -1,10 +1,8 @@
-"""Order inside CUDA graphs that were traced by node, and between graphs and what surrounds them.
+"""What each device operation and each blocking call had to wait for, also inside CUDA graphs.
 
 Exports hold no edges. The branches of a launch begin after what its stream was given before it, and
 what follows in that stream waits for all of them; edges between branches are inferred where an
 operation begins right after the end of the same node of another branch in most replays.
-
-What each device operation and each blocking call had to wait for.
 
 An operation waits for its issue, for the one before it in its stream, and for the events that its
 stream was made to wait for. A blocking call waits for the tail of a stream, for an event, for all
@@ -19,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, filled, place
-from wallscope.grouping import grouped
+from wallscope.columns import Codes, Flags, Rows, filled, grouped, place
 from wallscope.model.capture import Capture
-from wallscope.model.events import SyncKind
-from wallscope.model.kinds import CallRole, OperationKind
+from wallscope.model.enums import CallRole, OperationKind
+from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT, FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
 from wallscope.trace.events import ResolvedBy, Waits, resolved_waits
 from wallscope.trace.intervals import Times

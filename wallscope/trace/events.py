@@ -12,9 +12,8 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, filled, members, place
-from wallscope.grouping import runs
-from wallscope.model.events import SyncKind
+from wallscope.columns import Flags, Rows, filled, members, place, runs
+from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import AGREEING_RECORDS_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.trace.thread_timeline import OfCalls

@@ -1,4 +1,4 @@
-"""The part of the step that each operation belongs to, as the names of the ranges around it say.
+"""Forward, backward and optimizer work, and forward work that runs again in the backward pass.
 
 Forward, backward and optimizer are told by words in folded names; the innermost range that says
 anything decides. A range with words of two parts (`forward_backward_func`) says nothing. Names are those
@@ -7,8 +7,6 @@ of PyTorch's `emit_nvtx`, of Megatron, DeepSpeed, FSDP and Transformer Engine, a
 What is inside a range of a checkpoint's backward (`CheckpointFunctionBackward`), or inside a range named
 for recomputation, is forward work run again; inside that, what is in a further backward range is not.
 The first run of a checkpointed module is no replay, nor is a checkpoint that is saved to a file.
-
-Forward work that runs again in the backward pass, as activation checkpointing makes it do.
 
 Three kinds of evidence, the stronger first: ranges that say so; a run of kernels in the backward pass
 that repeats a run of the forward pass; and, where no range tells the passes apart, forward attention
@@ -22,11 +20,10 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, are_among, at_places, filled, flags, places
-from wallscope.cores import side_by_side
-from wallscope.grouping import ordered_by, runs
-from wallscope.model.frames import CATEGORY, PASSES, RECOMPUTE
-from wallscope.model.kinds import ComputeCategory, OperationClass, Pass, RecomputeSource
+from wallscope.columns import Flags, Rows, are_among, at_places, filled, flags, ordered_by, places, runs
+from wallscope.model.enums import ComputeCategory, OperationClass, Pass, RecomputeSource
+from wallscope.model.schemas import CATEGORY, PASSES, RECOMPUTE
+from wallscope.parallel import side_by_side
 from wallscope.thresholds import (
     MOST_RECOMPUTED_SHARE,
     RECOMPUTED_NAMES_COUNT,

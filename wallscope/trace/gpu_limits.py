@@ -1,10 +1,8 @@
-"""What GPUs can do at most with dense matrices, by the names that exports give them.
+"""What GPUs can do at most: dense matrix rates by name, and blocks of a kernel on a multiprocessor.
 
 The numbers are those of NVIDIA's data sheets without structured sparsity (where a sheet states sparse ones
 alone: half of them), for boards at their full power limit. Names are compared whole: a MIG slice or a
 variant that is not listed has no known peak.
-
-How many blocks of a kernel fit a multiprocessor, and what the last wave of a grid leaves idle.
 
 The limits are those of "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++ Programming
 Guide; how registers and shared memory are handed out follows `cuda_occupancy.h` of the CUDA toolkit:
@@ -20,8 +18,8 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.columns import Rows, filled
-from wallscope.model.kinds import Precision
-from wallscope.model.throughput import Peak
+from wallscope.model.diagnosis import Peak
+from wallscope.model.enums import Precision
 
 _TERA = 1e12
 _SOURCES = {

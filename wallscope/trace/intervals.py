@@ -1,11 +1,4 @@
-"""Interval arithmetic on half-open spans of integer nanoseconds.
-
-Everything is exact, linear but for one sort, and blind to the order of its input.
-
-Whole nanoseconds out of broken ones, so that parts still add up.
-
-Slices laid into lanes so that each lane can be drawn, and the order in which they begin and end.
-"""
+"""Arithmetic on half-open spans of integer nanoseconds, whole parts of sums, and lanes to draw in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,16 +1,10 @@
-"""Names to classes: which kernels compute, which communicate, and what they do.
+"""What a kernel is by its name: compute or communication, its category, attention pass, precision.
 
 The patterns are data (`kernels.toml` beside this file). A user's file of the same form is asked
 first. Patterns are Rust regular expressions, run by polars in linear time.
 
-What owns time before all else: compute, and graphs whose inside is not in the export.
-
-Attention kernels of the forward and of the backward pass, by their names.
-
 Names are those of FlashAttention 2 and 3, cuDNN, PyTorch's memory-efficient attention, flex attention
 and common Triton kernels.
-
-The precision of matrix multiplications, as names of kernels tell it: of what they take in.
 
 The first pattern that matches a name in lower case decides. Scale formats stand in names beside the
 numbers that they scale (`vec16UE4M3` is NVFP4, `vec32UE8M0` is MXFP8), `bf16` holds `f16`, and what a kernel
@@ -31,8 +25,7 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, filled, places
 from wallscope.errors import KernelRulesError
-from wallscope.model.frames import KERNEL_KINDS
-from wallscope.model.kinds import (
+from wallscope.model.enums import (
     Backend,
     Collective,
     ComputeCategory,
@@ -41,9 +34,10 @@ from wallscope.model.kinds import (
     OperationKind,
     Precision,
 )
-from wallscope.text_memo import TextMemo
+from wallscope.model.schemas import KERNEL_KINDS
 from wallscope.thresholds import FEWEST_ATTENTION_TURNS_COUNT
 from wallscope.trace.intervals import Times
+from wallscope.trace.names import TextMemo
 
 _KEYS = {"pattern", "category", "operation", "backend", "why"}
 _LONGEST_PATTERN = 2_000

@@ -1,20 +1,49 @@
-"""Names folded: a thousand ranges that differ in a number are one row.
+"""Names normalized and matched once, and runs of kernels that repeat an earlier run.
+
+Matching costs more than looking up, and the ranks of an export, and exports of one program,
+have the same names.
 
 `aten::mm, op_id = 12, sizes = [[2, 3]]` and `aten::mm, op_id = 13` are both `aten::mm`;
 `training_step_7` is `training_step_#`, `layer_3f-layer_2b` is `layer_#f-layer_#b`. Numbers that tell
 things apart by kind (`conv2d`, `Backward0`, `fp8`, `sm90`) stay.
-
-Runs of kernels that repeat an earlier run: which positions of a sequence belong to one.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows
-from wallscope.grouping import ranked
+from wallscope.columns import Flags, Rows, ranked
+
+_MOST = 20_000
+
+
+class TextMemo:
+    """Numbers of texts, each computed once.
+
+    Args:
+        ask: a number for each of some distinct texts.
+    """
+
+    def __init__(self, ask: Callable[[pl.Series], npt.NDArray[np.int64]]) -> None:
+        self._ask = ask
+        self._known: dict[str, int] = {}
+
+    def of(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the number of each text."""
+        known = self._known
+        asked = set(texts)
+        unknown = [text for text in asked if text not in known]
+        if unknown:
+            if len(known) + len(unknown) > _MOST:
+                unknown, known = list(asked), {}
+            found = self._ask(pl.Series(unknown, dtype=pl.String)).tolist()
+            known = {**known, **dict(zip(unknown, found, strict=True))}
+            self._known = known if len(known) <= _MOST else {}
+        return np.fromiter((known[text] for text in texts), np.int64, len(texts))
+
 
 _COUNTED = (
     r"(?i)((?:^|[^a-z])(?:step|iter|iteration|layers?|micro_?batch|mb|batch|blocks?|stage|chunk|expert"

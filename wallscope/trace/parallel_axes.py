@@ -20,10 +20,9 @@ import polars as pl
 from wallscope.columns import Flags, Rows, at_places, filled, places
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
-from wallscope.model.frames import AXES, CATEGORY
-from wallscope.model.kinds import Axis, Backend, Collective, OperationClass
-from wallscope.text_memo import TextMemo
-from wallscope.trace.names import turns
+from wallscope.model.enums import Axis, Backend, Collective, OperationClass
+from wallscope.model.schemas import AXES, CATEGORY
+from wallscope.trace.names import TextMemo, turns
 from wallscope.trace.ranges import nearest
 
 _OPERATIONS, _BACKENDS = tuple(Collective), tuple(Backend)

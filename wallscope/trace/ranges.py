@@ -1,20 +1,14 @@
-"""The tree of host ranges, also where ranges overlap without nesting, and questions about it.
+"""Host ranges: their tree and paths, and the range in which each operation was issued.
 
 Ranges of one thread are sorted by start, the longest first. The parent of a range is the latest one
 before it that ends no sooner; so a parent stands before its children.
 
-Range trees and their paths: which range is around which, and what like ranges have in common.
-
 The outermost ranges of a thread that works for another, as PyTorch's autograd thread does, continue the
 path of the range in which the other waits.
-
-From host ranges to the device: the range in which each operation was issued.
 
 An operation belongs to the innermost range that is open on the thread that issued it, at the start of
 the issuing call; where that thread has none, to that of the thread that waits for it. A CUDA graph
 belongs to the range around its launch.
-
-What a thread without a range of its own works for: the one thread of its process that waits for it.
 
 PyTorch's autograd thread issues the backward pass while the main thread waits inside `backward`. The
 thread that waits holds an open range and is outside API calls.
@@ -28,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, filled
-from wallscope.grouping import grouped, runs
+from wallscope.columns import Codes, Flags, Rows, filled, grouped, runs
 from wallscope.kernels import range_nesting, views
-from wallscope.model.frames import NAMES, NESTED, PATHS, PROJECTION
-from wallscope.model.kinds import CallRole, ProjectedBy
+from wallscope.model.enums import CallRole, ProjectedBy
+from wallscope.model.schemas import NAMES, NESTED, PATHS, PROJECTION
 from wallscope.trace.intervals import Times
 from wallscope.trace.names import folded
 

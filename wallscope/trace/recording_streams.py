@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.columns import filled, place
-from wallscope.model.events import SyncKind
+from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import (
     EXPLAINED_CANDIDATES_COUNT,
     EXPLAINED_CLOSE_NS,

@@ -1,15 +1,12 @@
-"""Which windows count as steady, and why the others do not.
-
-The stream of a rank that carries most compute: steps are cut where it begins their work.
-
-Which steps are of ordinary length: those that make the typical step.
-
-The windows of each rank: from the first compute kernel of a step to the first of the next.
+"""The windows of each rank: how they are cut, which are steady, which are selected.
 
 Ranges on the host end before their work does, so windows are cut on the device: window i begins with
 the first compute kernel or opaque graph that was issued inside anchor range i, on the stream that
 carries most compute. Windows tile the capture from the first step on; the last ends with the rank's
 last operation.
+
+The whole capture is divided first, so that a step has the same number whatever is selected; then windows
+are left out or cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,25 +14,96 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, filled
-from wallscope.cores import side_by_side
-from wallscope.errors import StepRangeError
-from wallscope.grouping import by_rank, runs
+from wallscope.columns import Flags, Rows, by_rank, filled, runs
+from wallscope.errors import SelectionError, StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
-from wallscope.model.frames import STEPS
-from wallscope.model.selection import FOREVER_NS
+from wallscope.model.options import FOREVER_NS, Selection, stretch
+from wallscope.model.schemas import STEPS
+from wallscope.parallel import side_by_side
 from wallscope.thresholds import (
     FEWEST_BETWEEN_UPDATES_COUNT,
+    FEWEST_STEPS_FOR_QUARTILES_COUNT,
     FEWEST_UPDATES_COUNT,
     SHORTEST_GRAPH_UNIT_COUNT,
     SHORTEST_UNIT_COUNT,
+    WARM_UP_RATIO,
 )
-from wallscope.trace.main_stream import MainStream, first_rows, main_stream
-from wallscope.trace.repeat_unit import Period, period
-from wallscope.trace.steadiness import Host, judged
+from wallscope.trace.intervals import Times
+from wallscope.trace.repeat_unit import MainStream, Period, first_rows, main_stream, period
 from wallscope.trace.step_markers import named_anchors, that_may_mark
+from wallscope.trace.thread_timeline import Host
+from wallscope.units import seconds
+
+_PROFILER = r"Profiler(Start|Stop)"
+
+
+_GRAPH_CAPTURE = r"StreamBeginCapture|StreamEndCapture|GraphInstantiate"
+
+
+_LOADING = r"(Module|Library)Load"
+
+
+_LAST = "ends with the capture"
+
+
+_TOUCHED = (
+    (_PROFILER, "the profiler was started or stopped in it"),
+    (_GRAPH_CAPTURE, "a CUDA graph was captured in it"),
+)
+
+
+def judged(windows: pl.DataFrame, process: int, host: Host) -> pl.DataFrame:
+    """The windows of one rank with steadiness and reason (`STEPS` without them to `STEPS`).
+
+    What the host did for a window lies between the issue of its first kernel and that of the next. The
+    leading windows that load modules, or take over 1.25 times the median of all later ones, are warm-up.
+    """
+    reasons: list[str | None] = [None] * len(windows)
+    issue_ns = windows["issue_start_ns"].to_numpy()
+    for pattern, touched in _TOUCHED:
+        for window in _windows_of(host.moments(process, pattern), issue_ns):
+            reasons[window] = touched
+    loading = set(_windows_of(host.moments(process, _LOADING), issue_ns))
+    duration_ns = (windows["end_ns"] - windows["start_ns"]).to_numpy()
+    for window in range(len(windows) - 2):
+        later_ns = float(np.median(duration_ns[window + 1 : -1]))
+        if window in loading:
+            reasons[window] = reasons[window] or "warm-up: modules were loaded in it"
+        elif later_ns and duration_ns[window] > WARM_UP_RATIO * later_ns:
+            ratio = duration_ns[window] / later_ns
+            reasons[window] = reasons[window] or f"warm-up: {ratio:.1f} times the median of the later ones"
+        elif reasons[window] is None:
+            break
+    reasons[-1] = _LAST
+    reason = pl.Series("reason", reasons, dtype=pl.String)
+    return windows.with_columns(reason, reason.is_null().alias("steady")).select(STEPS.names()).cast(STEPS)
+
+
+def _windows_of(moments: Times, issue_ns: Times) -> list[int]:
+    """The windows that moments of the host fall into."""
+    window = np.searchsorted(issue_ns, moments, side="right") - 1
+    return [int(index) for index in np.unique(window[window >= 0])]
+
+
+def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> Flags:
+    """Whether each length lies within the quartiles of its row; all do, where a row has fewer than eight.
+
+    Rows are along the last axis.
+
+    >>> is_ordinary(np.array([1, 2, 3, 4, 5, 6, 7, 8])).tolist()
+    [False, False, True, True, True, True, False, False]
+    >>> is_ordinary(np.array([1, 99])).tolist()
+    [True, True]
+    """
+    if length_ns.shape[-1] < FEWEST_STEPS_FOR_QUARTILES_COUNT:
+        return np.ones(length_ns.shape, dtype=np.bool_)
+    low, high = np.percentile(length_ns, [25, 75], axis=-1, keepdims=True)
+    within: Flags = (length_ns >= low) & (length_ns <= high)
+    return within
+
 
 _WHOLE: Final = "whole-trace"
 NO_STEP = "the whole capture, not a step"
@@ -221,3 +289,96 @@ def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: Host) -> pl.
         schema={name: STEPS[name] for name in STEPS.names()[:6]},
     )
     return judged(hosted, main.process, host)
+
+
+def selected_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+    """The ranks (`RANKS`) of that number and device.
+
+    Raises:
+        SelectionError: there is none; says which there are.
+    """
+    found = ranks
+    for column in ("rank", "device"):
+        wanted = getattr(selection, column)
+        if wanted is None:
+            continue
+        found = found.filter(pl.col(column) == wanted)
+        if found.is_empty():
+            there = ", ".join(map(str, ranks[column].unique().drop_nulls().sort()))
+            said = f"there are {there}" if there else "the export does not tell any"
+            raise SelectionError(f"--{column} {wanted} — is not in this export — {said}")
+    return found
+
+
+def selected_windows(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+    """Windows (`STEPS`) that have a part inside the selected time, cut to it, with more columns.
+
+    `selected` is true of the chosen steps; of those that the time cuts only where it leaves the rank no
+    chosen one whole. A window that is not chosen, or is cut, is not steady. Ranks without a selected
+    window are left out. With a time, `host_until_ns` is where ranges of the host end at the latest.
+
+    The host's time for a window (`issue_start_ns`, `issue_end_ns`) stays whole with the window, even where
+    it lies before the selected time; it is cut to that time where the window is, or where it has no bound.
+
+    Raises:
+        SelectionError: no window has a part in the time, or none of the steps is there.
+    """
+    if selection.steps is None and selection.time_ns is None:
+        return windows.with_columns(selected=pl.lit(value=True))
+    marked = _chosen(_in_time(windows, selection.time_ns), selection)
+    is_whole = pl.col("chosen") & ~pl.col("cut")
+    is_selected = is_whole | (pl.col("chosen") & ~is_whole.any().over("rank_id"))
+    return (
+        marked.with_columns(selected=is_selected)
+        .filter(pl.col("selected").any().over("rank_id"))
+        .drop("chosen", "cut")
+    )
+
+
+def _in_time(windows: pl.DataFrame, time_ns: tuple[int, int] | None) -> pl.DataFrame:
+    """The windows cut to the time, with the columns `cut` and, if there is a time, `host_until_ns`."""
+    if time_ns is None:
+        return windows.with_columns(cut=pl.lit(value=False))
+    begin_ns, end_ns = time_ns
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    inside = windows.filter((start < end_ns) & ((end > begin_ns) | (start >= begin_ns)))
+    if inside.is_empty():
+        first, last = windows["start_ns"].to_numpy().min(), windows["end_ns"].to_numpy().max()
+        raise SelectionError(
+            f"--time {seconds(begin_ns)}-{seconds(end_ns)} — holds no part of a step — the windows are"
+            f" between {seconds(int(first))} and {seconds(int(last))} s"
+        )
+    is_cut = (start < begin_ns) | (end > end_ns)
+    issue_start, issue_end = pl.col("issue_start_ns"), pl.col("issue_end_ns")
+    return inside.with_columns(
+        cut=is_cut,
+        start_ns=start.clip(lower_bound=begin_ns),
+        end_ns=end.clip(upper_bound=end_ns),
+        issue_start_ns=pl.when(is_cut | (issue_start == -FOREVER_NS))
+        .then(issue_start.clip(begin_ns, end_ns))
+        .otherwise(issue_start),
+        issue_end_ns=pl.when(is_cut | (issue_end == FOREVER_NS))
+        .then(issue_end.clip(begin_ns, end_ns))
+        .otherwise(issue_end),
+        host_until_ns=pl.when(is_cut | (issue_end == FOREVER_NS)).then(end_ns).otherwise(FOREVER_NS),
+        steady=pl.col("steady") & ~is_cut,
+        reason=pl.when(is_cut).then(pl.lit("cut by --time")).otherwise("reason"),
+    )
+
+
+def _chosen(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+    """The windows with the column `chosen`: whether each is among the selected steps."""
+    if selection.steps is None:
+        return windows.with_columns(chosen=pl.lit(value=True))
+    is_chosen = pl.col("step").is_between(*selection.steps)
+    spelled = stretch(*selection.steps)
+    if windows.filter(is_chosen).is_empty():
+        where = "in this export" if selection.time_ns is None else "in the time of --time"
+        step = windows["step"].to_numpy()
+        there = stretch(int(step.min()), int(step.max()))
+        raise SelectionError(f"--steps {spelled} — are not {where} — there are {there}")
+    return windows.with_columns(
+        chosen=is_chosen,
+        steady=pl.col("steady") & is_chosen,
+        reason=pl.when(is_chosen).then("reason").otherwise(pl.lit(f"not among --steps {spelled}")),
+    )

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Rows, at_places
-from wallscope.grouping import alike, firsts, rows_by, spread
+from wallscope.columns import Codes, Rows, alike, at_places, firsts, rows_by, spread
 from wallscope.kernels import stream_order, views
-from wallscope.model.events import StreamFlag, SyncKind
+from wallscope.model.schemas import StreamFlag, SyncKind
 from wallscope.thresholds import TAIL_OPERATIONS_COUNT
 from wallscope.trace.events import ResolvedBy, Waits
 from wallscope.trace.intervals import Times

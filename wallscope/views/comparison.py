@@ -7,7 +7,7 @@ from rich.console import RenderableType
 
 from wallscope import units
 from wallscope.model.comparison import Comparison
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
     Cell,

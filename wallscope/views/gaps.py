@@ -1,7 +1,4 @@
-"""Gap by gap what bound the device, with everything that is needed to find it in Nsight's timeline.
-
-All gaps of the slices in one frame, with the cause that owns most of each.
-"""
+"""Gap by gap what bound the device, with everything that is needed to find it in Nsight's timeline."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +6,8 @@ from typing import Any
 import polars as pl
 
 from wallscope.model.capture import Capture
-from wallscope.model.kinds import LinkKind, OperationKind
-from wallscope.model.proof import GAPS, Gap, Link, Moment
+from wallscope.model.enums import LinkKind, OperationKind
+from wallscope.model.report import GAPS, Gap, Link, Moment
 from wallscope.summary.rank import Divided
 from wallscope.trace.ranges import RangeTree, path_texts
 from wallscope.views.names import Named

@@ -7,7 +7,7 @@ import polars as pl
 from wallscope import units
 from wallscope.model.advice import Explanation
 from wallscope.model.capture import Contents, Gpu
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.record import Record
 from wallscope.model.section import (
     Cell,

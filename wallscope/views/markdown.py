@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from wallscope import units
+from wallscope.model.advice import Fix, first_screen
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
-from wallscope.model.fixes import Fix, first_screen
 from wallscope.model.section import Cell, append_row
 from wallscope.render.markdown import code, escaped, render_table
 from wallscope.views.phrases import (

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import polars as pl
 
-from wallscope.model.kinds import OperationKind
+from wallscope.model.enums import OperationKind
 from wallscope.summary.rank import Divided
 
 

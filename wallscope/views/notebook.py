@@ -5,10 +5,10 @@ from html import escape
 from typing import Final
 
 from wallscope import units
+from wallscope.model.advice import Fix, first_screen
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.comparison import Comparison
-from wallscope.model.fixes import Fix, first_screen
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.section import Figure
 from wallscope.render import figures
 from wallscope.render.colours import WALL_COLOURS

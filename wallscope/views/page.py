@@ -3,10 +3,10 @@
 from typing import Any
 
 from wallscope import units
+from wallscope.model.advice import Fix, first_screen
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.diagnosis import Dominant
-from wallscope.model.fixes import Fix, first_screen
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import Section
 from wallscope.render.offline import offline

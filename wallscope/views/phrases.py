@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Anchor, Rank
-from wallscope.model.throughput import Throughput
+from wallscope.model.diagnosis import Throughput
 from wallscope.render.foreign import visible
 from wallscope.thresholds import ENOUGH_STEPS_COUNT
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from wallscope.model.analysis import Rank
-from wallscope.model.kinds import LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.enums import LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
 from wallscope.summary.rank import Divided
 from wallscope.trace.ranges import path_texts

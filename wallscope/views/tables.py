@@ -1,7 +1,4 @@
-"""The tables of `model.exported` that stand in the answer itself.
-
-The tables of `model.exported`, made one by one from an answer and its parts.
-"""
+"""The tables of `model.table_columns`, made one by one from an answer and its parts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,11 +10,10 @@ import polars as pl
 from wallscope.attribution.attribute import Evidence, OperationFacts
 from wallscope.errors import UnknownWordError
 from wallscope.model.analysis import Analysis, Budget, Rank, Walls
-from wallscope.model.exported import TABLES, Table
-from wallscope.model.frames import BUDGET_PARTS
-from wallscope.model.kinds import Wall
-from wallscope.summary.rank import Divided, all_slices
-from wallscope.summary.tables import kernel_table, range_table
+from wallscope.model.enums import Wall
+from wallscope.model.schemas import BUDGET_PARTS
+from wallscope.model.table_columns import TABLES, Table
+from wallscope.summary.rank import Divided, all_slices, kernel_table, range_table
 from wallscope.views.gaps import gaps
 from wallscope.views.names import Named
 from wallscope.views.tracks import Traced

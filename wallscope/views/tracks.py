@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from wallscope.model.kinds import LinkKind
-from wallscope.model.trace import COUNTED, TRACED, Track
+from wallscope.model.enums import LinkKind
+from wallscope.model.report import COUNTED, TRACED, Track
 from wallscope.summary.rank import Divided
 from wallscope.views.names import Named
 

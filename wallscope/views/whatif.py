@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from wallscope import units
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Grid, Lines, Section, Span
 from wallscope.model.whatif import WhatIf
 from wallscope.render.figures import name_changes

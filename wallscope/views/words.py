@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from wallscope.model.catalogue import meaning
-from wallscope.model.kinds import DeviceState, Wall
+from wallscope.model.cause_catalogue import meaning
+from wallscope.model.enums import DeviceState, Wall
 
 WALL_WORDS: Final = {
     Wall.COMPUTE: "A compute kernel runs, or the device goes from one kernel to the next with nothing else in"

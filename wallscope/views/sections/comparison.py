@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wallscope import units
-from wallscope.model.catalogue import meaning
+from wallscope.model.cause_catalogue import meaning
 from wallscope.model.comparison import (
     Comparison,
     MismatchSeverity,
@@ -12,7 +12,7 @@ from wallscope.model.comparison import (
     RankChange,
     StepChange,
 )
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
     Block,

@@ -4,12 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.communication import Communication, CommunicationOperation
-from wallscope.model.compute import ComputeDetails, LaunchShapes
-from wallscope.model.host import BlockingCall, HostDetails, Serialisation
-from wallscope.model.kinds import Axis, CopyDirection, Wall
-from wallscope.model.memory import CopyWork
-from wallscope.model.metrics import GpuMetrics
+from wallscope.model.enums import Axis, CopyDirection, Wall
+from wallscope.model.rank_summaries import (
+    BlockingCall,
+    Communication,
+    CommunicationOperation,
+    ComputeDetails,
+    CopyWork,
+    GpuMetrics,
+    HostDetails,
+    LaunchShapes,
+    Serialisation,
+)
 from wallscope.model.section import (
     Block,
     Column,

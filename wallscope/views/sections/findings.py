@@ -3,7 +3,7 @@
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Severity
-from wallscope.model.catalogue import meaning
+from wallscope.model.cause_catalogue import meaning
 from wallscope.model.section import (
     Block,
     Cell,
@@ -18,7 +18,7 @@ from wallscope.model.section import (
     Tone,
     tabulate,
 )
-from wallscope.shipped import query
+from wallscope.resources import query
 from wallscope.views.sections.walls import tabulate_budget
 from wallscope.views.words import WORDS
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.model.fixes import Fix, Met, Setting, System, first_screen
+from wallscope.model.advice import Fix, Met, Setting, System, first_screen
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Replay
 from wallscope.thresholds import SHOWN_WIN_SHARE

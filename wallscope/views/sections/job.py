@@ -5,6 +5,7 @@ from functools import partial
 
 from wallscope import units
 from wallscope.model.analysis import Analysis
+from wallscope.model.enums import Wall
 from wallscope.model.job import (
     Clock,
     Clocks,
@@ -16,7 +17,6 @@ from wallscope.model.job import (
     Reason,
     Straggler,
 )
-from wallscope.model.kinds import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import (
     Block,

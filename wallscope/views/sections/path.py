@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from wallscope import units
+from wallscope.model.advice import first_screen
 from wallscope.model.analysis import Rank
-from wallscope.model.fixes import first_screen
 from wallscope.model.report import Report
 from wallscope.model.section import (
     Block,

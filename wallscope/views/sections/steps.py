@@ -7,7 +7,7 @@ import polars as pl
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.report import StepTimeline
 from wallscope.model.section import Cell, Column, Grid, Limit, Section, tabulate
 from wallscope.render import figures

@@ -8,9 +8,8 @@ from typing import Any
 import polars as pl
 
 from wallscope import units
-from wallscope.model.kinds import Wall
-from wallscope.model.proof import GAPS, Gap, Link, Moment
-from wallscope.model.report import Report
+from wallscope.model.enums import Wall
+from wallscope.model.report import GAPS, Gap, Link, Moment, Report
 from wallscope.model.section import (
     Block,
     Canvas,

@@ -6,8 +6,8 @@ from typing import Any
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, CauseTime, Rank
-from wallscope.model.catalogue import meaning
-from wallscope.model.kinds import DeviceState, Wall
+from wallscope.model.cause_catalogue import meaning
+from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.section import (
     MEDIA,
     Cell,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from wallscope import units
-from wallscope.model.kinds import Wall
+from wallscope.model.enums import Wall
 from wallscope.model.section import (
     Block,
     Cell,

@@ -1,4 +1,4 @@
-"""What a device operation is: its source table, its class, its category."""
+"""Choices that cross a boundary: classes of operations, walls, axes, ways to read an export."""
 
 from enum import StrEnum
 
@@ -215,3 +215,10 @@ class Precision(StrEnum):
     FP32 = "fp32"
     FP64 = "fp64"
     UNKNOWN = "unknown"
+
+
+class Reader(StrEnum):
+    """How the large tables are read: out of the file's pages where these are plain, or by SQLite alone."""
+
+    PAGES = "pages"
+    SQLITE = "sqlite"

@@ -1,6 +1,6 @@
 """The causes in words: what each means, for people who read `wall/cause[/detail]` the first time."""
 
-from wallscope.model.kinds import Axis, ComputeCategory
+from wallscope.model.enums import Axis, ComputeCategory
 
 _AXES = {
     "ep": "expert-parallel exchange (dispatch and combine)",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wallscope.model.record import Record, Testbed
     from wallscope.store import Store
 
+
 _VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
 
 StorePlace = Annotated[

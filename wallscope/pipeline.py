@@ -9,41 +9,38 @@ from wallscope._version import __version__
 from wallscope.attribution.attribute import Evidence, OperationFacts, operation_facts
 from wallscope.attribution.attribute import evidence as evidence_of
 from wallscope.attribution.totals import budgets
-from wallscope.cores import both
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.advice import RunConfiguration, first_screen
 from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank
 from wallscope.model.capture import Capture, Finding, Progress
-from wallscope.model.configuration import RunConfiguration
-from wallscope.model.fixes import first_screen
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
+from wallscope.parallel import both
+from wallscope.process_tuning import give_back
 from wallscope.profile.build import add_profiles, build_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes
 from wallscope.replay.engine import ASKED
-from wallscope.replay.rank_windows import playable, waiting_most
 from wallscope.replay.what_if import answered
+from wallscope.replay.windows import playable, waiting_most
 from wallscope.replays import Replays
 from wallscope.summary.communication import overlap_tax
+from wallscope.summary.compute import throughput
 from wallscope.summary.diagnosis import dominant_wall, inferred_causes, opportunities
 from wallscope.summary.findings import accounting_findings, anchor_of, chain_findings, throughput_findings
-from wallscope.summary.rank import Divided, accounts, all_slices, rank_windows, rank_work
-from wallscope.summary.tables import step_table
-from wallscope.summary.utilization import throughput
+from wallscope.summary.rank import Divided, accounts, all_slices, rank_windows, rank_work, step_table
 from wallscope.summary.verdict import diagnosed, least_computing, working
 from wallscope.trace.dependencies import dependencies
 from wallscope.trace.kernel_classes import classified, kernel_kinds, rules_with
 from wallscope.trace.parallel_axes import RangePaths
 from wallscope.trace.ranges import RangeTree, nested, path_texts, projection
-from wallscope.trace.selection import selected_ranks, selected_windows
-from wallscope.trace.steadiness import Host
 from wallscope.trace.step_markers import check_pattern, labelled
-from wallscope.trace.steps import Division, divided
-from wallscope.tuning import give_back
+from wallscope.trace.steps import Division, divided, selected_ranks, selected_windows
+from wallscope.trace.thread_timeline import Host
 from wallscope.views.gaps import Proof
 from wallscope.views.step_timeline import step_timelines
 from wallscope.views.tables import Exported

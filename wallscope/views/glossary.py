@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from wallscope.advice.explain import CauseNote, cause_notes, finding_notes
-from wallscope.model.catalogue import CALL, catalogue
-from wallscope.model.kinds import Wall
+from wallscope.model.cause_catalogue import CALL, catalogue
+from wallscope.model.enums import Wall
 from wallscope.trace.kernel_classes import shipped_rules
 from wallscope.views.sections.walls import STATE_NAMES
 from wallscope.views.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from wallscope.cache_folder import Cache
     from wallscope.model.profile import Profile
 
+
 _EXPORT, _REPORT, _ANSWER = ".sqlite", ".nsys-rep", ".json"
 
 

@@ -1,11 +1,41 @@
-"""`wallscope install-recipe`: jobs analysed by `nsys recipe`, in its modes and on its clusters."""
+"""`wallscope cache` and `wallscope install-recipe`: what wallscope keeps on a machine, and adds to nsys."""
 
 import stat
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from wallscope.render.foreign import visible
+from wallscope.units import plural, size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wallscope.cache_folder import Entry
+
+
+def cache(
+    *, clear: Annotated[bool, typer.Option("--clear", help="Remove all that is kept there.")] = False
+) -> None:
+    """Show where answers, pages and exports are kept, how much there is, and the limit."""
+    from wallscope.cache_folder import EntryKind, user_cache  # noqa: PLC0415  # keeps --help fast
+
+    place = user_cache()
+    if clear:
+        sys.stdout.write(f"{_amount(place.clear())} removed\n")
+        return
+    found = place.entries()
+    lines = [visible(str(place.folder), most=4_000)]
+    lines += [f"  {kind:<9}{_amount([entry for entry in found if entry.kind == kind])}" for kind in EntryKind]
+    lines.append(f"  {'limit':<9}{size(place.limit_bytes)}, the longest unused go first")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _amount(entries: "Sequence[Entry]") -> str:
+    return f"{plural(len(entries), 'file')}, {size(sum(entry.size_bytes for entry in entries))}"
+
 
 RECIPE = "wallscope_job"
 _METADATA, _MODULE, _COMMAND, _COMPILED = "metadata.json", f"{RECIPE}.py", "command.json", "__pycache__"
@@ -19,8 +49,11 @@ def install_recipe(
     """Put a recipe for `nsys recipe` into a folder: it runs this wallscope on the reports of a job."""
     import shlex  # noqa: PLC0415  # keeps --help fast
 
-    from wallscope.cli.folders import check_folder, write_folder  # noqa: PLC0415  # same
-    from wallscope.cli.output import print_out  # noqa: PLC0415  # same
+    from wallscope.cli.output import (  # noqa: PLC0415  # same
+        check_folder,
+        print_out,  # same
+        write_folder,
+    )
     from wallscope.render.foreign import visible  # noqa: PLC0415  # same
 
     place = folder / RECIPE
@@ -34,7 +67,7 @@ def install_recipe(
 def _write(place: Path) -> None:
     import json  # noqa: PLC0415  # keeps --help fast
 
-    from wallscope.shipped import report  # noqa: PLC0415  # same
+    from wallscope.resources import report  # noqa: PLC0415  # same
 
     for name in (_METADATA, _MODULE):
         (place / name).write_text(report(f"recipe/{name}"), encoding="utf-8")

@@ -1,0 +1,243 @@
+"""Options that several commands share: the export, the part of it that is selected, facts about a step."""
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wallscope.errors import OptionError, SelectionError
+from wallscope.model.enums import Reader
+from wallscope.model.options import FOREVER_NS, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wallscope.cache_folder import Cache
+    from wallscope.model.diagnosis import StepFacts
+    from wallscope.model.enums import Axis
+
+
+Export = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed.",
+    ),
+]
+
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")]
+
+
+KernelRules = Annotated[
+    Path | None,
+    typer.Option(
+        "--kernels", metavar="FILE", help="TOML file of kernel-name rules, asked before the shipped ones."
+    ),
+]
+
+
+StepRange = Annotated[
+    str | None,
+    typer.Option(
+        "--step-range",
+        metavar="REGEX",
+        help="NVTX ranges that are steps, in each rank's process; else known names are looked for.",
+    ),
+]
+
+
+Streams = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stream",
+        metavar="N=AXIS",
+        help="What a CUDA stream communicates for (ep, dp-gradient, dp-parameter, tp, cp, pp); repeatable.",
+    ),
+]
+
+
+ReadBy = Annotated[
+    Reader,
+    typer.Option(
+        help="How a .sqlite export is read: pages is fast and leaves what is unusual to SQLite, sqlite is the"
+        " plain way.",
+    ),
+]
+
+
+Configuration = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="How the run was configured: a Megatron Bridge YAML, Megatron-LM arguments or a log, or TOML.",
+    ),
+]
+
+
+def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
+    """The axes of streams that the options spell.
+
+    Raises:
+        SelectionError: one cannot be read.
+    """
+    if not texts:
+        return {}
+    from wallscope.trace.parallel_axes import stream_axes  # noqa: PLC0415  # keeps --help fast
+
+    return stream_axes(texts)
+
+
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Work the answer out anew, and keep none in the cache.")
+]
+
+
+def cache_of(*, refused: bool) -> "Cache | None":
+    """The user's cache, unless the options say to go without.
+
+    Raises:
+        OptionError: the environment sets a size that is none.
+    """
+    from wallscope.cache_folder import user_cache  # noqa: PLC0415  # keeps --help fast
+
+    return None if refused else user_cache()
+
+
+_MOST = 2**31 - 1
+
+Rank = Annotated[
+    int | None,
+    typer.Option("--rank", metavar="N", min=0, max=_MOST, help="Only the rank of this number in the job."),
+]
+Device = Annotated[
+    int | None,
+    typer.Option("--device", metavar="N", min=0, max=_MOST, help="Only ranks on this CUDA device."),
+]
+Steps = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="A-B", help="Only these steps, by number, both included; or one: A."),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        metavar="A-B",
+        help="Only this time: seconds of the session, or with ns, us, ms, s. Steps keep their numbers; those"
+        " it cuts count only where no whole one is left.",
+    ),
+]
+
+_UNITS_NS = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_MOMENT = r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s|)"
+
+
+def selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> Selection:
+    """The selection that the options spell.
+
+    Raises:
+        SelectionError: an option cannot be read.
+    """
+    return Selection(rank, device, _steps(steps), _time_ns(time))
+
+
+def _steps(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if first > last:
+        raise SelectionError(f"--steps {text} — is no stretch of steps — write --steps 3-7, or --steps 3")
+    return first, last
+
+
+def _time_ns(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(f"{_MOMENT}-{_MOMENT}", text)
+    begin_ns, end_ns = (_moment_ns(*found.group(1, 2)), _moment_ns(*found.group(3, 4))) if found else (0, 0)
+    if begin_ns >= end_ns:
+        raise SelectionError(
+            f"--time {text} — is no stretch of time — write --time 1.25-1.5, or 1250ms-1500ms"
+        )
+    return min(begin_ns, FOREVER_NS), min(end_ns, FOREVER_NS)
+
+
+def moment_ns(text: str) -> int:
+    """A moment of the session in ns, from its spelling.
+
+    Raises:
+        SelectionError: it cannot be read.
+    """
+    found = re.fullmatch(_MOMENT, text)
+    if found is None:
+        raise SelectionError(f"{text} — is no moment — write 60.127760123 (seconds), or 60127760us")
+    return _moment_ns(found[1], found[2])
+
+
+def _moment_ns(number: str, unit: str) -> int:
+    whole, _, fraction = number.partition(".")
+    return (int(whole) * 10**9 + int(f"{fraction:0<9}")) * _UNITS_NS[unit] // 10**9
+
+
+_MOST_COUNT = 1e30
+
+UnprofiledStep = Annotated[
+    str | None,
+    typer.Option(
+        "--unprofiled-step-ms",
+        metavar="MS",
+        help="How long a step takes without the profiler: tells how far the capture slowed it.",
+    ),
+]
+Tokens = Annotated[
+    str | None,
+    typer.Option(
+        "--tokens-per-step", metavar="N", help="Tokens of one step of the whole job: tells tokens per second."
+    ),
+]
+Flops = Annotated[
+    str | None,
+    typer.Option(
+        "--flops-per-step",
+        metavar="F",
+        help="FLOPs of one step on one GPU, by your own model, as 1.8e13: tells TFLOP/s, and MFU where the"
+        " peak of the GPU is known.",
+    ),
+]
+
+
+def step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | None) -> "StepFacts":
+    """What the options tell of a step.
+
+    Raises:
+        OptionError: one is no number above 0, or no whole number of tokens.
+    """
+    from wallscope.model.diagnosis import StepFacts  # noqa: PLC0415  # keeps --help fast
+
+    unprofiled = _number("--unprofiled-step-ms", unprofiled_ms, "412.6")
+    counted = _number("--tokens-per-step", tokens, "4194304")
+    if counted is not None and not counted.is_integer():
+        raise OptionError(
+            f"--tokens-per-step {tokens} — is no whole number — write --tokens-per-step 4194304"
+        )
+    return StepFacts(
+        unprofiled_step_ns=None if unprofiled is None else max(round(unprofiled * 1e6), 1),
+        tokens=None if counted is None else int(counted),
+        flops=_number("--flops-per-step", flops, "1.8e13"),
+    )
+
+
+def _number(option: str, text: str | None, example: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= _MOST_COUNT:
+        raise OptionError(f"{option} {text} — is no number above 0 — write {option} {example}")
+    return value
