@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["wallscope", "tomllib", "yaml"]):
     from wallscope.model.profile import PROFILE_SCHEMA
     from wallscope.profile.codec import unpack_profile
     from wallscope.store import Store
-    from wallscope.trace.kernel_classes import rules_with
+    from wallscope.trace.kernel_classes import load_kernel_rules
 
 _ASIDE = Path(tempfile.mkdtemp())
 _FORMS = tuple(CONFIGURATIONS)
@@ -43,7 +43,7 @@ def _configuration(content: bytes) -> None:
 def _rules(content: bytes) -> None:
     path = _ASIDE / "rules.toml"
     path.write_bytes(content)
-    rules_with(path)
+    load_kernel_rules(path)
 
 
 def _record(content: bytes) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from benchmarks.marks import put, surroundings
 from wallscope.model.whatif import Question
 from wallscope.pipeline import Options, divide, gathered
-from wallscope.replay.engine import ASKED, Player
-from wallscope.replay.windows import Stretch, playable
-from wallscope.summary.rank import rank_windows
-from wallscope.trace.collectives import partners
+from wallscope.replay.engine import ASKED, WindowReplay
+from wallscope.replay.windows import SimulatedSteps, select_replay_window
+from wallscope.summary.rank import list_rank_windows
+from wallscope.trace.collectives import find_partners
 
 QUESTIONS = (
     Question("scale", "communication", 0.0),
@@ -28,20 +28,22 @@ QUESTIONS = (
 _TAX, _STEP_NS = 1.1, 100_000_000
 
 
-def stretch_of(path: Path, most: int) -> Stretch:
+def stretch_of(path: Path, most: int) -> SimulatedSteps:
     """The steps of the first rank, as many as hold so many operations."""
     parts, division = divide(path, Options(), lambda _: None)
     facts, evidence = gathered(parts, division, Options(), lambda _: None)
-    between = partners(parts.operations, facts.collectives)
-    return playable(evidence, rank_windows(parts), between, parts.range_tree, parts.capture.names, 0, most)
+    between = find_partners(parts.operations, facts.collectives)
+    return select_replay_window(
+        evidence, list_rank_windows(parts), between, parts.range_tree, parts.capture.names, 0, most
+    )
 
 
-def timed(stretch: Stretch, rounds: int) -> dict[str, list[tuple[float, float]]]:
+def timed(stretch: SimulatedSteps, rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Seconds by the clock and of CPU of each question, with its path and walls, and of what comes before."""
     spent_s: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
         began = _now_s()
-        player = Player(stretch, _STEP_NS, _TAX, ASKED)
+        player = WindowReplay(stretch, _STEP_NS, _TAX, ASKED)
         spent_s["unchanged, with its path"].append(_since(began))
         for question in QUESTIONS:
             began = _now_s()

@@ -14,7 +14,7 @@ from fixtures import example
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
 from wallscope.pipeline import Options, accounted, report_of
-from wallscope.resolve_runs import runs_of
+from wallscope.resolve_runs import resolve_runs
 from wallscope.views.comparison import comparison_page
 from wallscope.views.page import page
 
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
 
 
 def _comparison(base: Path, head: Path, options: Options) -> str:
-    before, after = (Side(path.stem, runs_of((path,), options, _nothing)) for path in (base, head))
+    before, after = (Side(path.stem, resolve_runs((path,), options, _nothing)) for path in (base, head))
     asked = CompareOptions(gates=(parse_gate("step>3%"), parse_gate("communication>5%")))
     return comparison_page(comparison_report(compare_sides(before, after, asked), before, after, asked.rank))
 

@@ -69,13 +69,13 @@ def _tables(path: Path, reader: str) -> Callable[[], object]:
     from wallscope.model.enums import Reader  # noqa: PLC0415
     from wallscope.nsys.sources import open_tables  # noqa: PLC0415
     from wallscope.nsys.tables import Database, make_database, read_table  # noqa: PLC0415
-    from wallscope.parallel import both  # noqa: PLC0415  # the other ways do without
+    from wallscope.parallel import run_both  # noqa: PLC0415  # the other ways do without
 
     def work() -> object:
         with open_tables(path, reader=Reader(reader)) as tables:
             source = make_database(path, tables)
             first, second = (partial(read_all, source, own) for own in BESIDE)
-            return both(first, second)
+            return run_both(first, second)
 
     def read_all(source: Database, own: tuple[Table, ...]) -> object:
         return [read_table(source, table, lambda _: None) for table in own]

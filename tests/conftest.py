@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 
 from wallscope import kernels
-from wallscope.process_tuning import tune
+from wallscope.process_tuning import tune_process
 
 ROOT = Path(__file__).resolve().parent.parent
 if (ROOT / "build/kernels/tested").is_dir():  # compiled with bounds checks; commands run the fast ones
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers take all cores already; before polars is imported
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    tune()
+    tune_process()
 os.environ["WALLSCOPE_CACHE_DIR"] = os.devnull  # no folder: nothing is kept before a test has its own
 for _variable in ("GITHUB_EVENT_NAME", "CI_PIPELINE_SOURCE"):  # tests say themselves what job they run in
     os.environ.pop(_variable, None)

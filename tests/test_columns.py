@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.columns import coded, filled, members, place
+from wallscope.columns import as_integers, encode_column, encode_member, list_members
 from wallscope.model.enums import Wall
 
 
@@ -20,20 +20,20 @@ from wallscope.model.enums import Wall
     ],
 )
 def test_null_is_another_number(values, dtype, expected):
-    assert filled(pl.Series(values, dtype=dtype), -7).tolist() == expected
+    assert as_integers(pl.Series(values, dtype=dtype), -7).tolist() == expected
 
 
 @given(st.lists(st.one_of(st.none(), st.sampled_from(Wall))))
 def test_members_are_told_by_their_places(told):
     column = pl.Series(told, dtype=pl.Enum(Wall))
-    number = filled(column)
+    number = as_integers(column)
 
-    assert number.tolist() == [-1 if one is None else place(one) for one in told]
-    assert members(Wall)[number].equals(column)
+    assert number.tolist() == [-1 if one is None else encode_member(one) for one in told]
+    assert list_members(Wall)[number].equals(column)
 
 
 @given(st.lists(st.one_of(st.none(), st.sampled_from("bca"))))
 def test_texts_as_numbers_tell_the_texts(texts):
     for series in (pl.Series(texts, dtype=pl.String), pl.Series(texts, dtype=pl.Enum(["c", "b", "a"]))):
-        number, known = coded(series)
+        number, known = encode_column(series)
         assert [None if one < 0 else known[one] for one in number.tolist()] == texts

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from wallscope.advice.explain import finding_notes
-from wallscope.model.cause_catalogue import catalogue
+from wallscope.model.cause_catalogue import list_causes
 from wallscope.model.enums import DeviceState, Wall
-from wallscope.views.glossary import page
+from wallscope.views.glossary import write_glossary
 from wallscope.views.words import STATE_WORDS, WALL_WORDS
 
 PATH = Path(__file__).resolve().parent.parent / "docs" / "glossary.md"
@@ -13,13 +13,13 @@ PATH = Path(__file__).resolve().parent.parent / "docs" / "glossary.md"
 
 def test_the_glossary_is_made_from_the_texts_of_the_program(request):
     if request.config.getoption("--golden"):
-        PATH.write_text(page(), encoding="utf-8")
+        PATH.write_text(write_glossary(), encoding="utf-8")
 
-    assert PATH.read_text(encoding="utf-8") == page()
+    assert PATH.read_text(encoding="utf-8") == write_glossary()
 
 
 def test_every_wall_state_cause_and_finding_is_in_it():
-    words = [cause for cause, _ in catalogue()] + [entry.code for entry in finding_notes()] + list(Wall)
+    words = [cause for cause, _ in list_causes()] + [entry.code for entry in finding_notes()] + list(Wall)
 
-    assert [word for word in words if f"\n| `{word}` | " not in page()] == []
+    assert [word for word in words if f"\n| `{word}` | " not in write_glossary()] == []
     assert (set(WALL_WORDS), set(STATE_WORDS)) == (set(Wall), set(DeviceState))

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from wallscope import columns as module
 from wallscope.columns import (
-    by_rank,
-    combined,
-    distinct_rows,
-    groups,
-    ordered_by,
-    ordinals,
-    parts,
-    ranked,
-    summed,
+    combine_codes,
+    count_before_in_group,
+    iterate_by_first,
+    number_groups,
+    order_by_group,
+    rank_distinct,
+    select_distinct_rows,
+    split_by_rank,
+    sum_by_group,
 )
 
 NUMBERS = st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**40), 2**40)), max_size=30)
@@ -35,13 +35,15 @@ def test_groups_are_in_order_of_what_is_alike(numbers, data):
     keys = list(zip(numbers, more, strict=True))
     expected = [sorted(set(keys)).index(key) for key in keys]
 
-    found = groups(array(numbers), array(more))
+    found = number_groups(array(numbers), array(more))
 
     assert found.tolist() == expected
-    assert ordinals(found).tolist() == [expected[:row].count(one) for row, one in enumerate(expected)]
+    assert count_before_in_group(found).tolist() == [
+        expected[:row].count(one) for row, one in enumerate(expected)
+    ]
     first_places = list(dict.fromkeys(expected))
-    assert [one for one, _ in parts(found)] == first_places
-    assert [places.tolist() for _, places in parts(found)] == [
+    assert [one for one, _ in iterate_by_first(found)] == first_places
+    assert [places.tolist() for _, places in iterate_by_first(found)] == [
         [row for row, one in enumerate(expected) if one == number] for number in first_places
     ]
 
@@ -52,7 +54,7 @@ def test_ranks_have_their_rows_in_order(ranks):
         {"rank_id": ranks, "row": range(len(ranks))}, schema={"rank_id": pl.UInt32, "row": int}
     )
 
-    found = by_rank(rows)
+    found = split_by_rank(rows)
 
     assert sorted(found) == sorted(set(ranks))
     for rank, own in found.items():
@@ -63,13 +65,13 @@ def test_ranks_have_their_rows_in_order(ranks):
 def test_rows_are_ordered_as_their_keys_and_stay_in_order_where_these_are_equal(rows):
     first, second = array(rows).reshape(-1, 2).T
 
-    assert ordered_by(first, second).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
+    assert order_by_group(first, second).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
 
 
 @pytest.mark.parametrize("count", [10, 1 << 40], ids=["few", "far more than there are"])
 @given(values=SMALL)
 def test_ranks_are_places_among_the_distinct(count, values):
-    found, places = ranked(array(values), count)
+    found, places = rank_distinct(array(values), count)
 
     assert found.tolist() == sorted(set(values))
     assert found[places].tolist() == values
@@ -81,7 +83,7 @@ def test_distinct_rows_of_columns_are_in_order(few, rows):
     columns = array(rows).reshape(-1, 3).T
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_FEW", few)
-        found, places = combined((4, 4, 4), *columns)
+        found, places = combine_codes((4, 4, 4), *columns)
 
     assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(set(rows))
     assert [column[places].tolist() for column in found] == columns.tolist()
@@ -89,7 +91,7 @@ def test_distinct_rows_of_columns_are_in_order(few, rows):
 
 @given(rows=TABLES)
 def test_distinct_rows_are_in_order_of_their_columns(rows):
-    found, places = distinct_rows(array(rows).reshape(-1, 3))
+    found, places = select_distinct_rows(array(rows).reshape(-1, 3))
 
     assert [tuple(row) for row in found.tolist()] == sorted(set(rows))
     assert [tuple(row) for row in found[places].tolist()] == rows
@@ -99,6 +101,6 @@ def test_distinct_rows_are_in_order_of_their_columns(rows):
 def test_sums_of_groups_are_exact(rows):
     group, values = array(rows).reshape(-1, 2).T
 
-    assert summed(group, values, 5).tolist() == [
+    assert sum_by_group(group, values, 5).tolist() == [
         sum(value for own, value in rows if own == number) for number in range(5)
     ]

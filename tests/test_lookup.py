@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.columns import Places, are_among, at_places, flags, places, rows_of
+from wallscope.columns import Places, are_among, find_places, mark_numbers, match_rows, take_or
 
 NUMBERS = st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**40), 2**40)), max_size=30)
 SMALL = st.lists(st.integers(0, 12), max_size=12)
@@ -21,7 +21,7 @@ def searched(wanted, among):
 
 @given(SMALL, DISTINCT)
 def test_places_are_those_of_a_search_through_all(wanted, among):
-    assert places(array(wanted), array(among)).tolist() == searched(wanted, among)
+    assert find_places(array(wanted), array(among)).tolist() == searched(wanted, among)
 
 
 @given(NUMBERS, st.lists(st.integers(0, 90), unique=True))
@@ -36,7 +36,7 @@ def test_numbers_are_among_some(wanted, chosen):
 
 @given(DISTINCT, SMALL)
 def test_rows_of_operations_are_where_they_stand(known, wanted):
-    rows, held = rows_of(array(known), array(wanted))
+    rows, held = match_rows(array(known), array(wanted))
 
     assert held.tolist() == [place for place, number in enumerate(wanted) if number in known]
     assert array(known)[rows].tolist() == [number for number in wanted if number in known]
@@ -44,11 +44,11 @@ def test_rows_of_operations_are_where_they_stand(known, wanted):
 
 @given(st.lists(st.integers(-1, 4), max_size=20))
 def test_values_of_no_place_are_nothing(chosen):
-    found = at_places(array([10, 11, 12, 13, 14]), array(chosen), 7)
+    found = take_or(array([10, 11, 12, 13, 14]), array(chosen), 7)
 
     assert found.tolist() == [10 + place if place >= 0 else 7 for place in chosen]
 
 
 @given(SMALL)
 def test_flags_tell_which_numbers_there_are(numbers):
-    assert np.flatnonzero(flags(array(numbers), 13)).tolist() == sorted(set(numbers))
+    assert np.flatnonzero(mark_numbers(array(numbers), 13)).tolist() == sorted(set(numbers))

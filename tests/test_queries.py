@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.example import write_example
 from wallscope.pipeline import Options, analyze, proven
-from wallscope.resources import query
+from wallscope.resources import read_query
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def gaps(path, step):
         "communication": "nccl*",
     }
     with closing(sqlite3.connect(path)) as connection:
-        return [row[2:] for row in connection.execute(query("compute_gaps"), bounds)]
+        return [row[2:] for row in connection.execute(read_query("compute_gaps"), bounds)]
 
 
 def test_gaps_of_compute_sum_to_the_time_without_compute(example):
@@ -53,7 +53,7 @@ def test_gaps_of_compute_are_those_that_are_listed(example):
 def rows_of(path, stem, step, **values):
     bounds = {"start_ns": step.start_ns, "end_ns": step.end_ns, "time_shift_ns": 0, **values}
     with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(query(stem), bounds).fetchall()
+        return connection.execute(read_query(stem), bounds).fetchall()
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from wallscope.model.whatif import Asked
 from wallscope.nsys import read_capture
 from wallscope.pipeline import Options, analyze, what_if
 from wallscope.replay.windows import NO_ISSUER
-from wallscope.resources import query
+from wallscope.resources import read_query
 from wallscope.summary.findings import _disagreement
-from wallscope.trace.repeat_unit import period
+from wallscope.trace.repeat_unit import find_period
 
 STEP_NS = 100_000
 
@@ -173,7 +173,7 @@ def test_the_sql_knows_the_time_shift(tmp_path):
         "end_ns": step.end_ns,
         "time_shift_ns": found.inputs[0].time_shift_ns,
     }
-    ((_, _, busy_ns, idle_ns),) = connection.execute(query("device_busy"), bounds).fetchall()
+    ((_, _, busy_ns, idle_ns),) = connection.execute(read_query("device_busy"), bounds).fetchall()
     connection.close()
 
     assert (busy_ns, idle_ns) == (step.budget.compute, step.budget.idle) == (1_001, 0)
@@ -283,7 +283,7 @@ def test_long_periods_are_found_in_linear_time():
     symbols = np.tile(np.random.default_rng(1).integers(0, 50, 40_000), 20)
     started_s = time.process_time()
 
-    found = period(symbols, np.zeros(symbols.size, np.int64))
+    found = find_period(symbols, np.zeros(symbols.size, np.int64))
 
     assert found is not None
     assert found.starts.size >= 19

@@ -14,8 +14,8 @@ from wallscope.model.schemas import NAMES
 from wallscope.nsys import read_contents
 from wallscope.pipeline import Options, analyze
 from wallscope.render.document import document
-from wallscope.resources import query
-from wallscope.trace.kernel_classes import kernel_kinds, shipped_rules
+from wallscope.resources import read_query
+from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 EXPORTS = sorted(TRACES.glob("*.sqlite"))
@@ -72,7 +72,7 @@ def plain_rows(path: Path) -> Iterator[tuple[tuple, int, int, str]]:
         if table == "KERNEL":
             texts = sorted({strings[row[4]] for row in rows})
             frame = pl.DataFrame(list(enumerate(texts)), schema=NAMES, orient="row")
-            kinds = kernel_kinds(frame, shipped_rules())
+            kinds = classify_kernels(frame, load_shipped_kernel_rules())
             communicating = {
                 text for text, kind in zip(texts, kinds["class"], strict=True) if kind == "communication"
             }
@@ -169,7 +169,7 @@ def test_the_shipped_sql_recomputes_busy_and_idle_time(path):
     for index, rank in enumerate(found["ranks"]):
         for step in (rank["steps"][0], rank["steps"][-1]):
             bounds = {"start_ns": step["start_ns"], "end_ns": step["end_ns"], "time_shift_ns": shift_ns}
-            *_, idle_ns = connection.execute(query("device_busy"), bounds).fetchall()[index]
+            *_, idle_ns = connection.execute(read_query("device_busy"), bounds).fetchall()[index]
             assert idle_ns == step["budget"]["idle"]
     connection.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.process_tuning import tune
+from wallscope.process_tuning import tune_process
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,7 +22,7 @@ def _thresholds() -> Iterator[None]:
 
 def test_what_the_user_asks_of_the_allocator_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_RJEM_MALLOC_CONF", "dirty_decay_ms:7")
-    tune()
+    tune_process()
     assert os.environ["_RJEM_MALLOC_CONF"] == "dirty_decay_ms:7"
 
 
@@ -38,7 +38,7 @@ def test_numpy_begins_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_freed_memory_is_kept_and_cycles_are_sought_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     gc.set_threshold(700, 10, 10)
-    tune()
+    tune_process()
     assert "dirty_decay_ms:2000" in os.environ["_RJEM_MALLOC_CONF"]
     assert gc.get_threshold()[0] > 50_000
 

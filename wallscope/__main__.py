@@ -1,7 +1,7 @@
 """Entry point of `wallscope` and `python -m wallscope`."""
 
 from wallscope.cli import main as command_line
-from wallscope.process_tuning import ending
+from wallscope.process_tuning import end_process
 
 
 def main() -> None:
@@ -9,7 +9,7 @@ def main() -> None:
     try:
         command_line()
     finally:
-        ending()
+        end_process()
 
 
 if __name__ == "__main__":

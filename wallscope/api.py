@@ -26,17 +26,17 @@ from wallscope.model.options import Selection
 from wallscope.model.table_columns import TABLES
 from wallscope.output_files import write_chunks
 from wallscope.render.document import document
-from wallscope.resolve_runs import captures, runs_of
+from wallscope.resolve_runs import find_captures, resolve_runs
 from wallscope.thresholds import MARGIN_SHARE
-from wallscope.trace.parallel_axes import stream_axes
+from wallscope.trace.parallel_axes import parse_stream_axes
 from wallscope.views.notebook import FIGURES, card, comparison_card
-from wallscope.views.tables import ANSWER_TABLES, answer_frame
+from wallscope.views.tables import ANSWER_TABLES, build_answer_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from wallscope.views.tables import Exported
+    from wallscope.views.tables import TableBuilder
 
 __all__ = ["ComparisonResult", "Result", "WallscopeError", "analyze", "diff"]
 
@@ -70,7 +70,7 @@ class Result:
         Raises:
             UnknownWordError: there is no such table; says which there are.
         """
-        return answer_frame(self.analysis, name) if self._tables is None else self._tables.frame(name)
+        return build_answer_table(self.analysis, name) if self._tables is None else self._tables.frame(name)
 
     def to_pandas(self, name: str) -> "pd.DataFrame":
         """The same for pandas: integers stay integers where values are missing.
@@ -130,7 +130,7 @@ class Result:
         return markdown(self.analysis)
 
     @cached_property
-    def _tables(self) -> "Exported | None":
+    def _tables(self) -> "TableBuilder | None":
         return None if self._found is None else pipeline.exported(self._found)
 
     def _repr_html_(self) -> str:
@@ -228,7 +228,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         kernels=_path(kernels),
         step_range=step_range,
         selection=Selection(rank, device, chosen, time_ns),
-        streams=stream_axes([f"{stream}={axis}" for stream, axis in (streams or {}).items()]),
+        streams=parse_stream_axes([f"{stream}={axis}" for stream, axis in (streams or {}).items()]),
         step_facts=step_facts or StepFacts(),
         configuration=_path(config),
     )
@@ -264,7 +264,7 @@ def diff(
 
 
 def _side(named: AnyPath) -> Side:
-    runs = runs_of(captures(str(named)), pipeline.Options(), lambda _: None)
+    runs = resolve_runs(find_captures(str(named)), pipeline.Options(), lambda _: None)
     return Side(Path(named).name or str(named), runs)
 
 

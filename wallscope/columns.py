@@ -14,17 +14,17 @@ Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.integer]
 
 
-def place(member: StrEnum) -> int:
+def encode_member(member: StrEnum) -> int:
     """The place of a member in its enumeration."""
     return list(type(member)).index(member)
 
 
-def members(kinds: type[StrEnum]) -> pl.Series:
+def list_members(kinds: type[StrEnum]) -> pl.Series:
     """The members by place; -1, the last, is null."""
     return pl.Series([*kinds, None], dtype=pl.Enum(kinds))
 
 
-def filled(column: pl.Series, unknown: int = -1) -> Rows:
+def as_integers(column: pl.Series, unknown: int = -1) -> Rows:
     """Whole numbers as an array, of an enumeration the places of its values; null as another number.
 
     Without a null the numbers are of the column's own type, which may be a byte: widen them to reckon.
@@ -41,7 +41,7 @@ def filled(column: pl.Series, unknown: int = -1) -> Rows:
     return values.to_numpy()
 
 
-def texts_of(values: pl.Series) -> pl.Series:
+def as_texts(values: pl.Series) -> pl.Series:
     """The texts of an enumeration, by their numbers.
 
     >>> texts_of(pl.Series(["b", "b"], dtype=pl.Enum(["a", "b"]))).to_list()
@@ -50,7 +50,7 @@ def texts_of(values: pl.Series) -> pl.Series:
     return cast("pl.Enum", values.dtype).categories
 
 
-def coded(texts: pl.Series) -> tuple[Rows, list[str]]:
+def encode_column(texts: pl.Series) -> tuple[Rows, list[str]]:
     """Texts as numbers, -1 for none, and what each number stands for; those of an enumeration are its own.
 
     >>> coded(pl.Series(["b", None, "a", "b"]))
@@ -58,10 +58,10 @@ def coded(texts: pl.Series) -> tuple[Rows, list[str]]:
     """
     if texts.dtype != pl.Enum:
         texts = texts.cast(pl.Enum(sorted(text for text in texts.unique().to_list() if text is not None)))
-    return filled(texts).astype(np.int64), texts_of(texts).to_list()
+    return as_integers(texts).astype(np.int64), as_texts(texts).to_list()
 
 
-def numbered(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
+def number_values(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
     """The same of few texts, without a query.
 
     >>> numbered(["b", None, "a", "b"])
@@ -72,7 +72,7 @@ def numbered(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
     return np.array([number.get(text, -1) for text in texts], np.int64), told
 
 
-def places(wanted: npt.NDArray[np.integer], among: npt.NDArray[np.integer]) -> Rows:
+def find_places(wanted: npt.NDArray[np.integer], among: npt.NDArray[np.integer]) -> Rows:
     """The place of each wanted number among distinct others, -1 where it is not one of them.
 
     >>> places(np.array([7, 3, 5]), np.array([3, 7, 9])).tolist()
@@ -82,7 +82,7 @@ def places(wanted: npt.NDArray[np.integer], among: npt.NDArray[np.integer]) -> R
         return np.full(wanted.size, -1)
     if (among[1:] < among[:-1]).any():
         order = np.argsort(among, kind="stable")
-        found = places(wanted, among[order])
+        found = find_places(wanted, among[order])
         return np.where(found < 0, -1, order[found])
     first, last = int(among[0]), int(among[-1])
     if last - first + 1 == among.size:  # they follow one another
@@ -124,7 +124,7 @@ def are_among(wanted: Rows, chosen: Rows) -> Flags:
     return found[wanted - low]
 
 
-def within(
+def is_within(
     numbers: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Flags:
     """Whether a stretch holds each of some numbers; both are in order, stretches end before the next begins.
@@ -139,18 +139,18 @@ def within(
     return (np.cumsum(passed)[:-1] & 1).astype(np.bool_)
 
 
-def rows_of(op: npt.NDArray[np.integer], wanted: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
+def match_rows(op: npt.NDArray[np.integer], wanted: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
     """The rows of wanted operations among some, and which of the wanted those are.
 
     >>> [found.tolist() for found in rows_of(np.array([2, 4]), np.array([4, 9, 1, 2]))]
     [[1, 0], [0, 3]]
     """
-    row = places(wanted, op)
+    row = find_places(wanted, op)
     held = np.flatnonzero(row >= 0)
     return row[held], held
 
 
-def at_places(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], nothing: int) -> Rows:
+def take_or(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], nothing: int) -> Rows:
     """The values at some places, `nothing` where a place is below 0.
 
     >>> at_places(np.array([5, 6]), np.array([1, -1]), 9).tolist()
@@ -162,7 +162,7 @@ def at_places(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], 
     return found
 
 
-def beside(values: npt.NDArray[np.integer], are_told: Flags, nothing: int = -1) -> npt.NDArray[np.integer]:
+def expand(values: npt.NDArray[np.integer], are_told: Flags, nothing: int = -1) -> npt.NDArray[np.integer]:
     """The values of those that something is told of, beside all of them; `nothing` for the others.
 
     >>> beside(np.array([5, 6]), np.array([True, False, True])).tolist()
@@ -175,7 +175,7 @@ def beside(values: npt.NDArray[np.integer], are_told: Flags, nothing: int = -1) 
     return found
 
 
-def flags(numbers: npt.NDArray[np.integer], count: int) -> Flags:
+def mark_numbers(numbers: npt.NDArray[np.integer], count: int) -> Flags:
     """Whether each number below a count is among some."""
     found = np.zeros(count, np.bool_)
     found[numbers] = True
@@ -186,7 +186,7 @@ _NARROW = 1 << 16
 _SPARSE, _FEW = 8, 1 << 16
 
 
-def runs(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, slice]]:
+def iterate_runs(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, slice]]:
     """Each run of one number with its rows.
 
     >>> [(value, rows.start, rows.stop) for value, rows in runs(np.array([4, 4, 7]))]
@@ -200,7 +200,7 @@ def runs(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, slice]]:
             yield int(values[first]), slice(first, behind)
 
 
-def grouped(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
+def iterate_groups(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
     """Each distinct number, none below 0, with its rows in order; numbers of 16 bits take linear time.
 
     >>> [(value, rows.tolist()) for value, rows in grouped(np.array([7, 4, 7, 4, 4]))]
@@ -208,30 +208,30 @@ def grouped(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
     """
     is_narrow = values.max(initial=0) < _NARROW
     order = np.argsort(values.astype(np.uint16) if is_narrow else values, kind="stable")
-    for value, own in runs(values[order]):
+    for value, own in iterate_runs(values[order]):
         yield value, order[own]
 
 
-def parts(number: Rows) -> Iterator[tuple[int, Rows]]:
+def iterate_by_first(number: Rows) -> Iterator[tuple[int, Rows]]:
     """Each number that there is, in order of its first place, with all its places.
 
     >>> [(one, places.tolist()) for one, places in parts(np.array([7, 3, 7]))]
     [(7, [0, 2]), (3, [1])]
     """
     in_order = np.argsort(number, kind="stable")
-    found = [(value, in_order[own]) for value, own in runs(number[in_order])]
+    found = [(value, in_order[own]) for value, own in iterate_runs(number[in_order])]
     yield from sorted(found, key=lambda one: int(one[1][0]))
 
 
-def by_rank(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
+def split_by_rank(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
     """The rows of each rank in their order: slices of the frame where it is sorted by `rank_id`."""
     rank = rows["rank_id"].to_numpy()
     if (rank[1:] < rank[:-1]).any():
-        return by_rank(rows.sort("rank_id", maintain_order=True))
-    return {number: rows[own] for number, own in runs(rank)}
+        return split_by_rank(rows.sort("rank_id", maintain_order=True))
+    return {number: rows[own] for number, own in iterate_runs(rank)}
 
 
-def ordered_by(*keys: Rows) -> Rows:
+def order_by_group(*keys: Rows) -> Rows:
     """The rows in order of small whole numbers, the first key first; rows with equal keys as they were.
 
     >>> ordered_by(np.array([1, 0, 1, 0]), np.array([2, 7, 1, 7])).tolist()
@@ -244,7 +244,7 @@ def ordered_by(*keys: Rows) -> Rows:
     return np.argsort(together.astype(narrow), kind="stable")
 
 
-def ranked(numbers: Rows, count: int) -> tuple[Rows, Rows]:
+def rank_distinct(numbers: Rows, count: int) -> tuple[Rows, Rows]:
     """The distinct ones of some numbers below `count`, in order, and the place of each among them.
 
     >>> [found.tolist() for found in ranked(np.array([7, 2, 7]), 10)]
@@ -261,7 +261,7 @@ def ranked(numbers: Rows, count: int) -> tuple[Rows, Rows]:
     return found, place[numbers]
 
 
-def combined(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, ...], Rows]:
+def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, ...], Rows]:
     """The distinct rows of some columns of numbers, in order, and the place of each row among them.
 
     `sizes` are what the numbers of each column are below.
@@ -270,41 +270,41 @@ def combined(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, ...], 
     >>> found.tolist(), other.tolist(), places.tolist()
     ([2, 7], [4, 1], [1, 0, 1])
     """
-    found, places = ranked(np.ravel_multi_index(columns, sizes), math.prod(sizes))
+    found, places = rank_distinct(np.ravel_multi_index(columns, sizes), math.prod(sizes))
     return np.unravel_index(found, sizes), places
 
 
-def groups(*columns: npt.NDArray[np.integer]) -> Rows:
+def number_groups(*columns: npt.NDArray[np.integer]) -> Rows:
     """The number of each row's group: rows are of one that are alike in all columns, which are not none.
 
     >>> groups(np.array([5, 5, 2, 5]), np.array([1, 2, 1, 1])).tolist()
     [1, 2, 0, 1]
     """
-    _, found = dense(columns[0].astype(np.int64))
+    _, found = number_densely(columns[0].astype(np.int64))
     for column in columns[1:]:
-        distinct, own = dense(column.astype(np.int64))
+        distinct, own = number_densely(column.astype(np.int64))
         if distinct.size > 1:
-            _, found = dense(found * distinct.size + own)
+            _, found = number_densely(found * distinct.size + own)
     return found
 
 
-def alike(rows: pl.DataFrame) -> Rows:
+def number_alike_rows(rows: pl.DataFrame) -> Rows:
     """The number of each row's group: rows are of one that are alike in all columns of numbers, nulls too.
 
     >>> alike(pl.DataFrame({"a": [5, 5, 5], "b": [None, 0, None]})).tolist()
     [0, 1, 0]
     """
-    return groups(*(part for column in rows for part in _known(column)))
+    return number_groups(*(part for column in rows for part in _known(column)))
 
 
 def _known(column: pl.Series) -> Iterator[Codes]:
     """The numbers of a column, and which are null where some are."""
-    yield filled(column)
+    yield as_integers(column)
     if column.has_nulls():
         yield column.is_null().to_numpy().astype(np.uint8)
 
 
-def firsts(group: Rows) -> Rows:
+def find_first_rows(group: Rows) -> Rows:
     """The first row of each group; groups are numbered from 0 on, none is left out.
 
     >>> firsts(np.array([1, 0, 1])).tolist()
@@ -315,7 +315,7 @@ def firsts(group: Rows) -> Rows:
     return found
 
 
-def dense(values: Rows) -> tuple[Rows, Rows]:
+def number_densely(values: Rows) -> tuple[Rows, Rows]:
     """The distinct ones of some numbers, in order, and the place of each among them.
 
     By a table where they lie close to each other.
@@ -329,11 +329,11 @@ def dense(values: Rows) -> tuple[Rows, Rows]:
         return values[:1], np.zeros(values.size, np.int64)
     if span > _SPARSE * values.size + _FEW:
         return np.unique(values, return_inverse=True)
-    found, places = ranked(values - low, span)
+    found, places = rank_distinct(values - low, span)
     return found + low, places
 
 
-def spread(counts: Rows) -> tuple[Rows, Rows]:
+def expand_counts(counts: Rows) -> tuple[Rows, Rows]:
     """So many rows for each place: the place of each row, and how many of its place stand before it.
 
     >>> [found.tolist() for found in spread(np.array([2, 0, 3]))]
@@ -343,7 +343,7 @@ def spread(counts: Rows) -> tuple[Rows, Rows]:
     return place, np.arange(place.size) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def ordinals(group: Rows) -> Rows:
+def count_before_in_group(group: Rows) -> Rows:
     """How many of its group stand before each row.
 
     >>> ordinals(np.array([1, 2, 0, 1])).tolist()
@@ -356,7 +356,7 @@ def ordinals(group: Rows) -> Rows:
     return found
 
 
-def distinct_rows(rows: Rows) -> tuple[Rows, Rows]:
+def select_distinct_rows(rows: Rows) -> tuple[Rows, Rows]:
     """The distinct rows of a table, in order of its columns, and the place of each among them."""
     order = np.lexsort(rows.T[::-1])
     in_order = rows[order]
@@ -367,7 +367,7 @@ def distinct_rows(rows: Rows) -> tuple[Rows, Rows]:
     return in_order[is_new], place
 
 
-def summed(group: npt.NDArray[np.integer], values: Rows, count: int) -> Rows:
+def sum_by_group(group: npt.NDArray[np.integer], values: Rows, count: int) -> Rows:
     """The sum of the values of each of so many groups, exact.
 
     >>> summed(np.array([2, 0, 2]), np.array([5, 1, 7]), 3).tolist()
@@ -378,7 +378,7 @@ def summed(group: npt.NDArray[np.integer], values: Rows, count: int) -> Rows:
     return found
 
 
-def rows_by(group: npt.NDArray[np.integer], count: int) -> tuple[Rows, npt.NDArray[np.int32]]:
+def split_rows(group: npt.NDArray[np.integer], count: int) -> tuple[Rows, npt.NDArray[np.int32]]:
     """The rows of each of so many groups in their order: offsets by group, and the rows.
 
     >>> [found.tolist() for found in rows_by(np.array([2, 0, 2]), 4)]

@@ -36,7 +36,7 @@ def write_chunks(target: Path, chunks: Iterable[bytes]) -> None:
             aside.unlink(missing_ok=True)
 
 
-def real(path: Path) -> Path:
+def resolve_path(path: Path) -> Path:
     """The path without links, as far as they lead anywhere."""
     return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a link that leads to itself
 

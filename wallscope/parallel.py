@@ -18,7 +18,7 @@ _MOST_THREADS = 4
 """More would wait for Python's lock most of the time, and each holds tables of its own."""
 
 
-def side_by_side(
+def run_side_by_side(
     work: Callable[[_Item], _Found], items: Iterable[_Item], ahead: Iterable["Once[Any]"] = ()
 ) -> tuple[_Found, ...]:
     """What the work makes of each item, in their order; as if done one after the other.
@@ -53,7 +53,7 @@ class Once(Generic[_Found]):
             return self._made[0]
 
 
-def both(first: Callable[[], _Found], second: Callable[[], _Other]) -> tuple[_Found, _Other]:
+def run_both(first: Callable[[], _Found], second: Callable[[], _Other]) -> tuple[_Found, _Other]:
     """What two pieces of work make that need nothing of each other."""
     if pl.thread_pool_size() == 1:
         return first(), second()

@@ -6,11 +6,11 @@ from pathlib import Path
 import polars as pl
 
 from wallscope._version import __version__
-from wallscope.attribution.attribute import Evidence, OperationFacts, operation_facts
-from wallscope.attribution.attribute import evidence as evidence_of
-from wallscope.attribution.totals import budgets
+from wallscope.attribution.attribute import Evidence, OperationFacts, identify_operations
+from wallscope.attribution.attribute import collect_evidence as evidence_of
+from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.advice import RunConfiguration, first_screen
+from wallscope.model.advice import RunConfiguration, select_first_fixes
 from wallscope.model.analysis import SCHEMA, Analysis, CaptureQuality, Rank
 from wallscope.model.capture import Capture, Finding, Progress
 from wallscope.model.options import Options
@@ -18,32 +18,44 @@ from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
-from wallscope.parallel import both
-from wallscope.process_tuning import give_back
+from wallscope.parallel import run_both
+from wallscope.process_tuning import release_memory
 from wallscope.profile.build import add_profiles, build_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes
 from wallscope.replay.engine import ASKED
-from wallscope.replay.what_if import answered
-from wallscope.replay.windows import playable, waiting_most
-from wallscope.replays import Replays
-from wallscope.summary.communication import overlap_tax
-from wallscope.summary.compute import throughput
-from wallscope.summary.diagnosis import dominant_wall, inferred_causes, opportunities
-from wallscope.summary.findings import accounting_findings, anchor_of, chain_findings, throughput_findings
-from wallscope.summary.rank import Divided, accounts, all_slices, rank_windows, rank_work, step_table
-from wallscope.summary.verdict import diagnosed, least_computing, working
-from wallscope.trace.dependencies import dependencies
-from wallscope.trace.kernel_classes import classified, kernel_kinds, rules_with
+from wallscope.replay.what_if import answer_questions
+from wallscope.replay.windows import find_longest_waiting, select_replay_window
+from wallscope.replays import RankReplays
+from wallscope.summary.communication import measure_overlap_tax
+from wallscope.summary.compute import measure_throughput
+from wallscope.summary.diagnosis import find_dominant_wall, list_inferred_causes, rank_opportunities
+from wallscope.summary.findings import (
+    describe_anchor,
+    find_accounting_limits,
+    find_attribution_limits,
+    find_throughput_limits,
+)
+from wallscope.summary.rank import (
+    Trace,
+    attribute_all_ranks,
+    build_step_table,
+    list_rank_windows,
+    measure_rank_work,
+    summarize_ranks,
+)
+from wallscope.summary.verdict import diagnose, find_least_computing, select_working_ranks
+from wallscope.trace.dependencies import resolve_dependencies
+from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_kernel_rules
 from wallscope.trace.parallel_axes import RangePaths
-from wallscope.trace.ranges import RangeTree, nested, path_texts, projection
-from wallscope.trace.step_markers import check_pattern, labelled
-from wallscope.trace.steps import Division, divided, selected_ranks, selected_windows
-from wallscope.trace.thread_timeline import Host
-from wallscope.views.gaps import Proof
-from wallscope.views.step_timeline import step_timelines
-from wallscope.views.tables import Exported
+from wallscope.trace.ranges import RangeTree, nest_ranges, project_ranges, write_paths
+from wallscope.trace.step_markers import check_pattern, label_ranges
+from wallscope.trace.steps import Steps, select_ranks, select_windows, split_steps
+from wallscope.trace.thread_timeline import HostCalls
+from wallscope.views.gaps import GapLookup
+from wallscope.views.step_timeline import build_step_timelines
+from wallscope.views.tables import TableBuilder
 
 __all__ = [
     "Accounted",
@@ -69,11 +81,11 @@ class Accounted:
     """
 
     analysis: Analysis
-    parts: Divided
+    parts: Trace
     evidence: Evidence
     facts: OperationFacts
     place: int
-    replays: Replays
+    replays: RankReplays
     together: MatchedJob | None = None
 
 
@@ -91,9 +103,9 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     progress("drawing timelines")
     parts, place = found.parts, found.place
     shown = replace(parts.capture, ranks=parts.capture.ranks.slice(place, 1))
-    slices = all_slices(replace(parts, capture=shown), found.evidence)
-    proof = Proof(shown, parts.range_tree, parts.projected, slices)
-    timelines = step_timelines(parts, slices, place, found.analysis.ranks[place])
+    slices = attribute_all_ranks(replace(parts, capture=shown), found.evidence)
+    proof = GapLookup(shown, parts.range_tree, parts.projected, slices)
+    timelines = build_step_timelines(parts, slices, place, found.analysis.ranks[place])
     progress("seeking what bounds the step")
     path = found.replays.path
     if not isinstance(path, str):
@@ -103,9 +115,9 @@ def report_of(found: Accounted, progress: Progress) -> Report:
     return Report(found.analysis, timelines, proof.gaps(_MOST_GAPS), path, met)
 
 
-def exported(found: Accounted) -> Exported:
+def exported(found: Accounted) -> TableBuilder:
     """The tables behind the answer, each made when it is asked for."""
-    return Exported(found.analysis, found.parts, found.evidence, found.facts, found.replays.shown_path)
+    return TableBuilder(found.analysis, found.parts, found.evidence, found.facts, found.replays.shown_path)
 
 
 def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
@@ -121,11 +133,11 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
 
         read = read_configuration(options.configuration)
         configuration, odd = read.configuration, read.findings
-    (parts, division), _ = both(lambda: divide(path, options, progress), _have_rules)
+    (parts, division), _ = run_both(lambda: divide(path, options, progress), _have_rules)
     parts = replace(parts, capture=replace(parts.capture, findings=(*odd, *parts.capture.findings)))
-    give_back()
+    release_memory()
     facts, evidence = gathered(parts, division, options, progress)
-    give_back()
+    release_memory()
     progress("accounting for time")
     spoken = _spoken(parts, division, facts, evidence, options, configuration)
     analysis, own = spoken.analysis, spoken.profiles
@@ -136,11 +148,11 @@ def accounted(path: Path, options: Options, progress: Progress) -> Accounted:
     trace = collect_trace_facts(analysis, parts.capture.range_names["text"], facts.axes, facts.collectives)
     names = pl.concat([parts.capture.names["text"], parts.capture.range_names["text"]])
     fixed = add_fixes(analysis, configuration, trace, names)
-    replays = Replays(parts, facts, evidence, spoken.place, analysis.ranks[spoken.place])
-    asked = {fix.id: replay_questions(fix) for fix in first_screen(fixed.fixes or ())}
+    replays = RankReplays(parts, facts, evidence, spoken.place, analysis.ranks[spoken.place])
+    asked = {fix.id: replay_questions(fix) for fix in select_first_fixes(fixed.fixes or ())}
     if any(asked.values()):
         progress("playing steps again")
-        answer, packed = both(
+        answer, packed = run_both(
             lambda: replays.with_answers(fixed, asked), lambda: add_profiles(analysis, own, spoken.written)
         )
         answer = replace(answer, ranks=packed.ranks)
@@ -171,33 +183,35 @@ class _Spoken:
 
 
 def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
-    parts: Divided,
-    division: Division,
+    parts: Trace,
+    division: Steps,
     facts: OperationFacts,
     evidence: Evidence,
     options: Options,
     configuration: RunConfiguration,
 ) -> _Spoken:
     """The ranks accounted for, and the one that speaks for them; what accounts are made from is let go."""
-    found, anchor = both(lambda: accounts(parts, facts, evidence), lambda: anchor_of(parts, division))
+    found, anchor = run_both(
+        lambda: summarize_ranks(parts, facts, evidence), lambda: describe_anchor(parts, division)
+    )
     ranks = tuple(account.rank for account in found)
-    place = least_computing(ranks, parts.unmarked_places())
+    place = find_least_computing(ranks, parts.unmarked_places())
     issued_share = _launch_correlation_share(parts.capture)
 
     def speaking(place: int) -> Analysis:
         shown = found[place]
-        won = opportunities(shown.rank, shown.ceilings, inferred_causes(facts))
+        won = rank_opportunities(shown.rank, shown.ceilings, list_inferred_causes(facts))
         gpu = parts.capture.export.gpu(shown.rank.gpu)
-        achieved = throughput(shown.rank, anchor, options.step_facts, gpu)
+        achieved = measure_throughput(shown.rank, anchor, options.step_facts, gpu)
         return Analysis(
             schema=SCHEMA,
             wallscope_version=__version__,
             inputs=(parts.capture.export,),
             capture=CaptureQuality(
                 findings=(
-                    *accounting_findings(ranks, anchor, parts),
-                    *throughput_findings(anchor, options.step_facts),
-                    *chain_findings(shown, evidence.waits, parts, anchor),
+                    *find_accounting_limits(ranks, anchor, parts),
+                    *find_throughput_limits(anchor, options.step_facts),
+                    *find_attribution_limits(shown, evidence.waits, parts, anchor),
                     *parts.capture.findings,
                 ),
                 launch_correlation_share=issued_share,
@@ -208,7 +222,7 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
             ),
             anchor=anchor,
             ranks=ranks,
-            diagnosis=replace(diagnosed(shown, anchor, won, place), throughput=achieved),
+            diagnosis=replace(diagnose(shown, anchor, won, place), throughput=achieved),
             opportunities=won,
         )
 
@@ -217,8 +231,8 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     own = build_profiles(analysis, tables, options.step_facts, configuration)
     if len(ranks) == 1:
         return _Spoken(analysis, own, (), place, None)
-    known, already = both(
-        lambda: match_ranks(own, dominant_wall, parts.capture.world_size),
+    known, already = run_both(
+        lambda: match_ranks(own, find_dominant_wall, parts.capture.world_size),
         lambda: tuple(encode_tables(profile) for profile in own),
     )
     if known.job.collectives.matched:
@@ -231,24 +245,27 @@ def _spoken(  # noqa: PLR0913, PLR0917  # all that was found out before
     return _Spoken(replace(analysis, job=known.job), own, already, place, known)
 
 
-def _may_speak(parts: Divided, ranks: tuple[Rank, ...], place: int) -> bool:
+def _may_speak(parts: Trace, ranks: tuple[Rank, ...], place: int) -> bool:
     """Whether a rank works, and by steps that are known."""
-    return any(ranks[place] is one for one in working(ranks)) and place not in parts.unmarked_places()
+    return (
+        any(ranks[place] is one for one in select_working_ranks(ranks))
+        and place not in parts.unmarked_places()
+    )
 
 
 def gathered(
-    parts: Divided, division: Division, options: Options, progress: Progress
+    parts: Trace, division: Steps, options: Options, progress: Progress
 ) -> tuple[OperationFacts, Evidence]:
     """What is known of the operations of a divided capture, and what their time is told from."""
     progress("naming what operations are for")
     ranges = parts.range_tree
     around = RangePaths(parts.projected, ranges.tree, ranges.paths, ranges.names)
     capture, operations = parts.capture, parts.operations
-    facts = operation_facts(operations, division.windows, capture, around, options.streams)
+    facts = identify_operations(operations, division.windows, capture, around, options.streams)
     return facts, evidence_of(operations, capture, parts.waits, facts, ranges, parts.projected)
 
 
-def proven(path: Path, options: Options, progress: Progress) -> Proof:
+def proven(path: Path, options: Options, progress: Progress) -> GapLookup:
     """Read one export and attribute its time, ready to be asked for gaps and moments.
 
     Raises:
@@ -257,7 +274,7 @@ def proven(path: Path, options: Options, progress: Progress) -> Proof:
     parts, division = divide(path, options, progress)
     _, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
-    return Proof(parts.capture, parts.range_tree, parts.projected, all_slices(parts, evidence))
+    return GapLookup(parts.capture, parts.range_tree, parts.projected, attribute_all_ranks(parts, evidence))
 
 
 def stepped(path: Path, options: Options, progress: Progress) -> pl.DataFrame:
@@ -269,7 +286,7 @@ def stepped(path: Path, options: Options, progress: Progress) -> pl.DataFrame:
     parts, division = divide(path, options, progress)
     _, evidence = gathered(parts, division, options, progress)
     progress("accounting for time")
-    return step_table(parts, all_slices(parts, evidence))
+    return build_step_table(parts, attribute_all_ranks(parts, evidence))
 
 
 def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> WhatIf:
@@ -283,15 +300,15 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
     parts, division = divide(path, options, progress)
     facts, evidence = gathered(parts, division, options, progress)
     progress("playing steps again")
-    ranks = rank_windows(parts)
-    place = waiting_most(ranks, parts.unmarked_places())
+    ranks = list_rank_windows(parts)
+    place = find_longest_waiting(ranks, parts.unmarked_places())
     own = parts.capture.ranks.row(place, named=True)
-    work = rank_work(parts, own["rank_id"])
+    work = measure_rank_work(parts, own["rank_id"])
     step_ns = round(float((work.steps.end_ns - work.steps.start_ns).mean()))
-    tax = overlap_tax(work, parts.capture.kernels)
-    texts = path_texts(parts.range_tree.paths, parts.range_tree.names, parts.range_tree.paths["path"])
+    tax = measure_overlap_tax(work, parts.capture.kernels)
+    texts = write_paths(parts.range_tree.paths, parts.range_tree.names, parts.range_tree.paths["path"])
     try:
-        stretch = playable(
+        stretch = select_replay_window(
             evidence,
             ranks,
             facts.partners,
@@ -300,7 +317,7 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
             place,
             ASKED.most_operations,
         )
-        found = answered(stretch, asked, step_ns, None if tax is None else tax.ratio, texts)
+        found = answer_questions(stretch, asked, step_ns, None if tax is None else tax.ratio, texts)
     except NothingToAnalyzeError as error:
         raise NothingToAnalyzeError(f"{path} — {error}") from error
     return WhatIf(
@@ -325,7 +342,7 @@ def what_if(path: Path, options: Options, asked: Asked, progress: Progress) -> W
     )
 
 
-def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, Division]:
+def divide(path: Path, options: Options, progress: Progress) -> tuple[Trace, Steps]:
     """Read an export, name its operations, find the range of each, and divide the capture into windows.
 
     Steps are sought in the selected ranks, over the whole capture; then the windows are selected. A rank
@@ -334,35 +351,37 @@ def divide(path: Path, options: Options, progress: Progress) -> tuple[Divided, D
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
-    rules = rules_with(options.kernels)
+    rules = load_kernel_rules(options.kernels)
     capture = read_capture(path, progress, options.reader)
 
     progress("naming kernels")
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, rules))
+    operations = classify_operations(
+        capture.operations, capture.copies, classify_kernels(capture.names, rules)
+    )
 
     progress("nesting ranges, resolving dependencies")
-    (tree, paths, names), waits = both(
-        lambda: nested(capture.ranges, capture.range_names, capture.calls, capture.threads),
-        lambda: dependencies(capture),
+    (tree, paths, names), waits = run_both(
+        lambda: nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads),
+        lambda: resolve_dependencies(capture),
     )
-    ranges = labelled(tree, capture.range_names, capture.threads, paths, names)
+    ranges = label_ranges(tree, capture.range_names, capture.threads, paths, names)
     check_pattern(options.step_range, ranges)
 
     progress("finding steps")
-    capture = replace(capture, ranks=selected_ranks(capture.ranks, options.selection))
+    capture = replace(capture, ranks=select_ranks(capture.ranks, options.selection))
     is_selected = operations["rank_id"].is_in(capture.ranks["rank_id"].implode())
     operations = operations if is_selected.all() else operations.filter(is_selected)
 
-    def in_windows() -> tuple[Division, pl.DataFrame]:
-        host = Host(capture.calls, capture.call_names, capture.threads)
-        division = divided(operations, capture.ranks, host, ranges, options.step_range)
-        return division, budgets(operations, selected_windows(division.windows, options.selection))
+    def in_windows() -> tuple[Steps, pl.DataFrame]:
+        host = HostCalls(capture.calls, capture.call_names, capture.threads)
+        division = split_steps(operations, capture.ranks, host, ranges, options.step_range)
+        return division, measure_budgets(operations, select_windows(division.windows, options.selection))
 
-    (division, windows), projected = both(
-        in_windows, lambda: projection(capture.operations, capture.calls, tree, capture.threads)
+    (division, windows), projected = run_both(
+        in_windows, lambda: project_ranges(capture.operations, capture.calls, tree, capture.threads)
     )
     kept = capture.ranks.filter(pl.col("rank_id").is_in(windows["rank_id"].implode()))
-    divided_capture = Divided(
+    divided_capture = Trace(
         capture=replace(capture, ranks=kept),
         operations=operations,
         waits=waits,

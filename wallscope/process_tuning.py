@@ -30,7 +30,7 @@ _CYCLES_AFTER = 100_000
 _MOST_KEPT_BYTES, _SMALL_BYTES = 128 << 20, 512 << 20
 
 
-def tune() -> None:
+def tune_process() -> None:
     """Keep freed memory for the next table, look for cycles seldom, begin no threads that nobody needs.
 
     Polars and numpy heed it if they load later.
@@ -49,7 +49,7 @@ def tune() -> None:
             mallopt(_ARENA_MAX, 1)
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Give memory that is kept for later back to the system where it is much, and all is large."""
     if sys.platform != "linux":
         return
@@ -70,6 +70,6 @@ def give_back() -> None:
         libc.malloc_trim(0)
 
 
-def ending() -> None:
+def end_process() -> None:
     """Seek no cycles when Python ends, as it does twice over all that is left: the system takes back all."""
     gc.freeze()

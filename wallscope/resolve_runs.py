@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _EXPORT, _REPORT, _ANSWER = ".sqlite", ".nsys-rep", ".json"
 
 
-def captures(named: str) -> tuple[Path, ...]:
+def find_captures(named: str) -> tuple[Path, ...]:
     """The exports and answers that a path or a pattern names, in order of name.
 
     Raises:
@@ -46,7 +46,7 @@ def _once(found: list[Path]) -> tuple[Path, ...]:
     return tuple(entry for entry in found if best[entry.stem] == entry)
 
 
-def runs_of(
+def resolve_runs(
     paths: tuple[Path, ...], options: Options, progress: Progress, cache: "Cache | None" = None
 ) -> "tuple[tuple[Profile, ...], ...]":
     """The runs that captures are of, each with the profiles of its ranks.

@@ -18,7 +18,7 @@ def _folder(name: str) -> Traversable:
 
 
 @cache
-def query(name: str) -> str:
+def read_query(name: str) -> str:
     """Return the text of `queries/<name>.sql`.
 
     Raises:
@@ -28,7 +28,7 @@ def query(name: str) -> str:
 
 
 @cache
-def toml(path: str) -> dict[str, Any]:
+def read_toml(path: str) -> dict[str, Any]:
     """Return the content of a TOML file by its path in the package; not to be changed.
 
     Raises:
@@ -37,13 +37,13 @@ def toml(path: str) -> dict[str, Any]:
     return tomllib.loads((files("wallscope") / path).read_text(encoding="utf-8"))
 
 
-def toml_paths(folder: str) -> list[str]:
+def list_toml_paths(folder: str) -> list[str]:
     """Return the paths in the package of the TOML files of a folder, in the order of their names."""
     names = sorted(entry.name for entry in (files("wallscope") / folder).iterdir())
     return [f"{folder}/{name}" for name in names if name.endswith(".toml")]
 
 
-def report(name: str) -> str:
+def read_report(name: str) -> str:
     """Return the text of the file `name` in `reports/`.
 
     Raises:

@@ -6,7 +6,7 @@ import pytest
 from wallscope.advice.explain import explain_word, finding_notes, notes, reached_facts
 from wallscope.advice.rules import fix_rules
 from wallscope.errors import UnknownWordError
-from wallscope.model.cause_catalogue import catalogue
+from wallscope.model.cause_catalogue import list_causes
 from wallscope.model.enums import Wall
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
@@ -16,12 +16,12 @@ def headings(word):
     return [section.heading for section in explain_word(word).sections]
 
 
-@pytest.mark.parametrize("cause", [cause for cause, _ in catalogue()])
+@pytest.mark.parametrize("cause", [cause for cause, _ in list_causes()])
 def test_every_cause_tells_meaning_computation_fixes_and_sql(cause):
     told = explain_word(cause)
 
     assert told.kind == "cause"
-    assert told.meaning == dict(catalogue())[cause]
+    assert told.meaning == dict(list_causes())[cause]
     assert "How it is computed" in headings(cause)
     assert "Fixes, where they fit" in headings(cause)
     assert any(heading.startswith("queries/") for heading in headings(cause))
@@ -51,7 +51,7 @@ def test_every_finding_of_the_code_is_explain_word():
 def test_a_wall_lists_its_causes(wall):
     (causes, *_) = explain_word(wall).sections
 
-    assert len(causes.lines) == sum(cause.startswith(f"{wall}/") for cause, _ in catalogue())
+    assert len(causes.lines) == sum(cause.startswith(f"{wall}/") for cause, _ in list_causes())
 
 
 def test_every_fact_and_topic_is_explain_word():

@@ -9,7 +9,7 @@ import pytest
 from tests.advice.runs import RANGES, run
 from wallscope.advice.advise import add_fixes
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
-from wallscope.model.cause_catalogue import CALL, catalogue
+from wallscope.model.cause_catalogue import CALL, list_causes
 
 STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
 
@@ -37,7 +37,7 @@ def test_the_first_fix_is_the_right_one_and_the_wrong_ones_are_absent(story):
 
 def test_every_cause_has_a_story():
     told = {cause for story in STORIES for cause in story["causes"]}
-    wanted = {cause for cause, _ in catalogue() if CALL not in cause}
+    wanted = {cause for cause, _ in list_causes() if CALL not in cause}
 
     assert wanted - told == set()
     assert any(cause.startswith("host/queue-drained/") for cause in told)

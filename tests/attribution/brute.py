@@ -19,7 +19,7 @@ HAND_OVER_NS = 20_000
 
 
 class Link(NamedTuple):
-    """A link; columns as in `gaps.Links`."""
+    """A link; columns as in `slices.ChainLinks`."""
 
     gap: int
     start: int

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from wallscope.attribution.attribute import Evidence, OperationFacts, attributed
-from wallscope.attribution.attribute import evidence as evidence_of
+from wallscope.attribution.attribute import Evidence, OperationFacts, attribute_rank
+from wallscope.attribution.attribute import collect_evidence as evidence_of
 from wallscope.model.capture import Capture
 from wallscope.model.schemas import (
     AXES,
@@ -29,8 +29,8 @@ from wallscope.model.schemas import (
     WINDOWS,
     StreamFlag,
 )
-from wallscope.trace.dependencies import dependencies
-from wallscope.trace.ranges import RangeTree, nested, projection
+from wallscope.trace.dependencies import resolve_dependencies
+from wallscope.trace.ranges import RangeTree, nest_ranges, project_ranges
 
 CONTEXT = 1
 FIRST_STREAM = 100  # CUDA's numbers are not the dense ones
@@ -295,15 +295,17 @@ def evidence(trace: Trace) -> Evidence:
         copies=_frame(copies, COPY_CAUSES),
         recomputed=_frame(again, RECOMPUTE),
     )
-    tree, paths, names = nested(held.ranges, held.range_names, held.calls, held.threads)
+    tree, paths, names = nest_ranges(held.ranges, held.range_names, held.calls, held.threads)
     of_process = tree.join(held.threads.select("thread", "process"), on="thread", maintain_order="left")
-    projected = projection(held.operations, held.calls, tree, held.threads)
-    return evidence_of(ops, held, dependencies(held), facts, RangeTree(of_process, paths, names), projected)
+    projected = project_ranges(held.operations, held.calls, tree, held.threads)
+    return evidence_of(
+        ops, held, resolve_dependencies(held), facts, RangeTree(of_process, paths, names), projected
+    )
 
 
 def slices(trace: Trace, edges: list[int]) -> pl.DataFrame:
     """The slices of the windows between neighbouring edges."""
-    return attributed(evidence(trace), operations(trace), windows(edges)).cast({"cause": pl.String})
+    return attribute_rank(evidence(trace), operations(trace), windows(edges)).cast({"cause": pl.String})
 
 
 def windows(edges: list[int]) -> pl.DataFrame:

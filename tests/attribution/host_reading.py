@@ -4,13 +4,13 @@ from pathlib import Path
 
 import polars as pl
 
-from wallscope.attribution.attribute import attributed
-from wallscope.attribution.totals import summed, typical_steps
+from wallscope.attribution.attribute import attribute_rank
+from wallscope.attribution.totals import select_typical_steps, sum_slices
 from wallscope.model.rank_summaries import GpuMetrics, HostDetails
 from wallscope.pipeline import Options, divide, gathered
-from wallscope.summary.compute import gpu_metrics
-from wallscope.summary.host import host_details
-from wallscope.summary.rank import rank_work
+from wallscope.summary.compute import average_gpu_metrics
+from wallscope.summary.host import summarize_host
+from wallscope.summary.rank import measure_rank_work
 
 
 def details(path: Path, rank_id: int = 0) -> HostDetails | None:
@@ -19,13 +19,15 @@ def details(path: Path, rank_id: int = 0) -> HostDetails | None:
     _, evidence = gathered(parts, division, Options(), lambda _: None)
     is_own = pl.col("rank_id") == rank_id
     operations, windows = parts.operations.filter(is_own), parts.windows.filter(is_own)
-    is_usual = pl.col("step").is_in(typical_steps(windows)["step"].implode())
-    slices = attributed(evidence, operations, windows).filter(is_usual)
-    return host_details(operations, rank_work(parts, rank_id), summed(slices), evidence, parts.capture)
+    is_usual = pl.col("step").is_in(select_typical_steps(windows)["step"].implode())
+    slices = attribute_rank(evidence, operations, windows).filter(is_usual)
+    return summarize_host(
+        operations, measure_rank_work(parts, rank_id), sum_slices(slices), evidence, parts.capture
+    )
 
 
 def metrics(path: Path, rank_id: int = 0) -> GpuMetrics | None:
     """The GPU metrics of one rank."""
     parts, _ = divide(path, Options(), lambda _: None)
     rank = parts.capture.ranks.row(rank_id, named=True)
-    return gpu_metrics(rank_work(parts, rank_id).steps, parts.capture, rank_id, rank["gpu"])
+    return average_gpu_metrics(measure_rank_work(parts, rank_id).steps, parts.capture, rank_id, rank["gpu"])

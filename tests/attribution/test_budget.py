@@ -2,7 +2,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.attribution.totals import budgets
+from wallscope.attribution.totals import measure_budgets
 from wallscope.model.enums import OperationClass
 from wallscope.model.schemas import BUDGET_PARTS, CLASSIFIED, WINDOWS
 
@@ -43,7 +43,7 @@ def test_budgets_equal_a_count_of_instants_and_sum_to_their_windows(drawn, cuts)
     edges = sorted(cuts)
     windows = [(rank, step, *edges[step : step + 2]) for rank in (0, 1) for step in range(len(edges) - 1)]
 
-    found = budgets(classified(rows), pl.DataFrame(windows, schema=WINDOWS, orient="row"))
+    found = measure_budgets(classified(rows), pl.DataFrame(windows, schema=WINDOWS, orient="row"))
 
     assert found.select(BUDGET_PARTS).rows() == [
         dull(rows, rank, start_ns, end_ns) for rank, _, start_ns, end_ns in windows
@@ -58,7 +58,7 @@ def test_all_times_scaled_scale_the_budget(drawn, factor):
     rows = [(kind, rank, start, start + length) for kind, rank, start, length in drawn]
     scaled = [(kind, rank, factor * start, factor * end) for kind, rank, start, end in rows]
 
-    once = budgets(classified(rows), everything(rows)).select(BUDGET_PARTS)
-    found = budgets(classified(scaled), everything(scaled)).select(BUDGET_PARTS)
+    once = measure_budgets(classified(rows), everything(rows)).select(BUDGET_PARTS)
+    found = measure_budgets(classified(scaled), everything(scaled)).select(BUDGET_PARTS)
 
     assert found.rows() == [tuple(factor * part for part in row) for row in once.rows()]

@@ -3,9 +3,9 @@ import polars as pl
 import pytest
 
 from tests.attribution.brute_trace import Op, Trace, operations
-from wallscope.attribution.attribute import caused, operation_causes
+from wallscope.attribution.attribute import assign_operation_causes, assign_slice_causes
 from wallscope.attribution.slices import NO_SLACK, Slices
-from wallscope.columns import place
+from wallscope.columns import encode_member
 from wallscope.model.enums import CopyCause, DeviceState, LinkKind
 from wallscope.model.schemas import AXES, CLASSIFIED, COPY_CAUSES
 
@@ -31,7 +31,7 @@ def causes():
     copies = pl.DataFrame(
         [{"op": 5, "cause": "staging"}, {"op": 6, "cause": "small-copy"}], schema=COPY_CAUSES
     )
-    return operation_causes(own, len(OPS), axes, copies, AGAIN)
+    return assign_operation_causes(own, len(OPS), axes, copies, AGAIN)
 
 
 def test_what_each_operation_stands_for():
@@ -54,8 +54,8 @@ def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
         window=np.array([0]),
         start_ns=np.array([0]),
         end_ns=np.array([1]),
-        state=np.array([place(DeviceState(state))]),
-        kind=nothing if kind is None else np.array([place(LinkKind(kind))]),
+        state=np.array([encode_member(DeviceState(state))]),
+        kind=nothing if kind is None else np.array([encode_member(LinkKind(kind))]),
         gap=nothing,
         op=np.array([op]),
         next_op=np.array([next_op]),
@@ -64,7 +64,7 @@ def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
         slack_ns=np.array([NO_SLACK]),
     )
     on_thread = nothing if outside is None else np.array([0])
-    (found,), texts = caused(piece, causes(), on_thread, [outside or "host/other"], IN_GRAPH)
+    (found,), texts = assign_slice_causes(piece, causes(), on_thread, [outside or "host/other"], IN_GRAPH)
     return texts[found]
 
 
@@ -137,13 +137,15 @@ def test_each_cause_of_a_copy_has_a_wall(cause):
     own = pl.DataFrame([{"op": 0, "stream": 0, "class": "copy"}], schema=CLASSIFIED)
     copies = pl.DataFrame([{"op": 0, "cause": cause}], schema=COPY_CAUSES)
 
-    found = operation_causes(own, 1, AXES.to_frame(), copies, AGAIN.clear())
+    found = assign_operation_causes(own, 1, AXES.to_frame(), copies, AGAIN.clear())
 
     is_small = cause is CopyCause.SMALL_COPY
     assert found.cause.to_list() == [f"{'host' if is_small else 'memory'}/{cause}"]
 
 
 def test_a_capture_without_operations_has_no_causes():
-    found = operation_causes(CLASSIFIED.to_frame(), 0, AXES.to_frame(), COPY_CAUSES.to_frame(), AGAIN.clear())
+    found = assign_operation_causes(
+        CLASSIFIED.to_frame(), 0, AXES.to_frame(), COPY_CAUSES.to_frame(), AGAIN.clear()
+    )
 
     assert found.cause.to_list() == []

@@ -4,14 +4,14 @@ from hypothesis import strategies as st
 from tests.attribution.brute import computes
 from tests.attribution.brute_programs import jittered, possible, programmatic, senseless
 from tests.attribution.test_chain import found
-from wallscope.trace.intervals import spans, union
+from wallscope.trace.intervals import make_spans, union
 
 
 @given(st.one_of(senseless(), jittered(), programmatic()))
 def test_links_tile_the_time_in_which_nothing_computed(trace):
     links = found(trace)
 
-    busy = union(spans(*((op.start, op.end) for op in trace.ops if computes(op)))).rows()
+    busy = union(make_spans(*((op.start, op.end) for op in trace.ops if computes(op)))).rows()
     edges = sorted([*busy, *((link.start, link.end) for link in links)])
     assert [start for start, _ in edges[1:]] == [end for _, end in edges[:-1]]
     assert edges == [] or edges[0][0] == trace.ops[0].start

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.attribution import brute_slices
 from tests.attribution.brute_programs import busy_hosts, jittered, possible, programmatic, senseless
 from tests.attribution.brute_trace import Call, Op, Trace, operations, slices, windows
-from wallscope.attribution.totals import budgets
+from wallscope.attribution.totals import measure_budgets
 from wallscope.model.enums import DeviceState
 from wallscope.model.schemas import BUDGET_PARTS, SLICES
 
@@ -61,7 +61,7 @@ def test_slices_tile_the_windows_whatever_the_rows_say(trace, cuts):
 def test_states_sum_to_the_budget_and_reasons_to_the_time_without_compute(trace, cuts):
     edges = edges_of(trace, cuts)
     found = slices(trace, edges)
-    parts = budgets(operations(trace), windows(edges))
+    parts = measure_budgets(operations(trace), windows(edges))
 
     for step in range(len(edges) - 1):
         own = found.filter(found["step"] == step)

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.attribution.totals import (
-    absent_of,
-    absent_of_steps,
-    apportioned,
-    causes_of,
-    summed,
-    unresolved_of_steps,
-    walls_of,
-    walls_of_steps,
+    apportion_means,
+    list_causes,
+    make_absence,
+    make_walls,
+    sum_absence_by_step,
+    sum_slices,
+    sum_unresolved_by_step,
+    sum_walls_by_step,
 )
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
 from wallscope.model.enums import Wall
@@ -37,7 +37,7 @@ def slices(*rows):
             }
         )
         at_ns += length_ns
-    return summed(pl.DataFrame(made, schema=SLICES))
+    return sum_slices(pl.DataFrame(made, schema=SLICES))
 
 
 HELD = slices(
@@ -57,28 +57,28 @@ HELD = slices(
 
 
 def test_walls_of_steps():
-    assert walls_of_steps(HELD, STEPS).tolist() == [[65, 23, 0, 0, 2], [50, 0, 37, 3, 10]]
+    assert sum_walls_by_step(HELD, STEPS).tolist() == [[65, 23, 0, 0, 2], [50, 0, 37, 3, 10]]
 
 
 def test_reasons_of_steps():
-    assert absent_of_steps(HELD, STEPS).tolist() == [[2, 20, 8], [33, 0, 11]]
+    assert sum_absence_by_step(HELD, STEPS).tolist() == [[2, 20, 8], [33, 0, 11]]
 
 
 def test_time_without_an_owner_counts_its_walls_apart():
-    assert unresolved_of_steps(HELD, STEPS).tolist() == [[2, 3, 0], [10, 0, 7]]
+    assert sum_unresolved_by_step(HELD, STEPS).tolist() == [[2, 3, 0], [10, 0, 7]]
 
 
 def test_steps_without_slices_own_nothing():
     nothing = slices()
 
-    assert walls_of_steps(nothing, STEPS).tolist() == [[0] * 5] * 2
-    assert absent_of_steps(nothing, STEPS).tolist() == [[0] * 3] * 2
-    assert unresolved_of_steps(nothing, STEPS).tolist() == [[0] * 3] * 2
+    assert sum_walls_by_step(nothing, STEPS).tolist() == [[0] * 5] * 2
+    assert sum_absence_by_step(nothing, STEPS).tolist() == [[0] * 3] * 2
+    assert sum_unresolved_by_step(nothing, STEPS).tolist() == [[0] * 3] * 2
 
 
 def test_parts_get_their_names():
-    assert walls_of(np.arange(5)) == Walls(0, 1, 2, 3, 4)
-    assert absent_of(np.arange(3)) == ComputeAbsent(0, 1, 2)
+    assert make_walls(np.arange(5)) == Walls(0, 1, 2, 3, 4)
+    assert make_absence(np.arange(3)) == ComputeAbsent(0, 1, 2)
 
 
 def test_causes_of_the_typical_step_sum_to_its_walls():
@@ -86,7 +86,7 @@ def test_causes_of_the_typical_step_sum_to_its_walls():
         (3, "host/framework", 11), (4, "host/lock", 10), (4, "host/launch-call", 10), (3, "compute/gemm", 100)
     )
 
-    found = causes_of(held, 2, Walls(50, 0, 0, 16, 0), {"host/lock": 4})
+    found = list_causes(held, 2, Walls(50, 0, 0, 16, 0), {"host/lock": 4})
 
     assert [(one.cause, one.typical_ns, one.recoverable_ns) for one in found] == [
         ("compute/gemm", 50, None),
@@ -112,7 +112,7 @@ def test_time_that_nobody_owns_is_said_so(cause, is_open):
     wall = Wall(cause.split("/")[0])
     walls = Walls(*(8 if one == wall else 0 for one in Wall))
 
-    (found,) = causes_of(slices((3, cause, 8)), 1, walls, {})
+    (found,) = list_causes(slices((3, cause, 8)), 1, walls, {})
 
     assert (found.typical_ns, found.unresolved_ns) == (8, 8 if is_open else 0)
 
@@ -131,14 +131,14 @@ def test_time_that_nobody_owns_is_said_so(cause, is_open):
     ],
 )
 def test_means_that_add_up(sums, count, total, expected):
-    assert apportioned(sums, count, total) == expected
+    assert apportion_means(sums, count, total) == expected
 
 
 @given(st.lists(st.integers(0, 10**15), max_size=8), st.integers(1, 40))
 def test_apportioned_means_add_up_and_are_off_by_less_than_one(sums, count):
     total = sum(sums) // count
 
-    found = apportioned(sums, count, total)
+    found = apportion_means(sums, count, total)
 
     assert sum(found) == total
     assert all(abs(part * count - value) < count for part, value in zip(found, sums, strict=True))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.attribution.totals import mean_of, typical_steps
+from wallscope.attribution.totals import average_total, select_typical_steps
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ def test_the_typical_step_is_made_of(steady, selected, expected):
         }
     )
 
-    assert typical_steps(windows)["step"].to_list() == expected
+    assert select_typical_steps(windows)["step"].to_list() == expected
 
 
 @given(total=st.integers(-(2**70), 2**70), count=st.integers(1, 12))
 def test_a_mean_is_rounded_as_fractions_are(total, count):
-    assert mean_of(total, count) == round(Fraction(total, count))
+    assert average_total(total, count) == round(Fraction(total, count))
 
 
 @given(totals=st.lists(st.integers(-(2**60), 2**60)), count=st.integers(1, 12))
 def test_means_of_several_are_those_of_each(totals, count):
-    found = mean_of(np.array(totals, np.int64), count)
+    found = average_total(np.array(totals, np.int64), count)
 
-    assert found.tolist() == [mean_of(total, count) for total in totals]
+    assert found.tolist() == [average_total(total, count) for total in totals]

@@ -3,7 +3,7 @@ import json
 import jsonschema
 import pytest
 
-from wallscope.resources import report
+from wallscope.resources import read_report
 
 DSV3 = ("advise", "--model", "deepseek-v3", "--hardware", "h100", "--seq-length", "131072")
 
@@ -21,7 +21,7 @@ def test_a_plan_fits_the_terminal(wallscope, columns):
 def test_a_plan_as_json(wallscope):
     plan = json.loads(wallscope(*DSV3, "--gpus", "256", "--json", "-").out)
 
-    jsonschema.validate(plan, json.loads(report("advice.schema.json")))
+    jsonschema.validate(plan, json.loads(read_report("advice.schema.json")))
     assert plan["schema"] == "wallscope.advice/1"
     assert plan["layout"]["sizes"]["context"] == 32
     assert plan["layout"]["fewest_gpus"] == 256

@@ -3,7 +3,7 @@ import json
 import jsonschema
 import pytest
 
-from wallscope.resources import report
+from wallscope.resources import read_report
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_check_as_json(wallscope, run_yaml):
     found = json.loads(wallscope("check-config", run_yaml, "--hardware", "h100", "--json", "-").out)
     rows = {row["precondition"]["id"]: row for part in found["features"] for row in part["rows"]}
 
-    jsonschema.validate(found, json.loads(report("check-config.schema.json")))
+    jsonschema.validate(found, json.loads(read_report("check-config.schema.json")))
     assert found["schema"] == "wallscope.check-config/1"
     assert found["layout"] is None
     assert rows["EPO-P07"]["precondition"]["status"] == "unmet"

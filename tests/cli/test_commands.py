@@ -10,7 +10,7 @@ import pytest
 from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope import __version__, kernels
-from wallscope.resources import report
+from wallscope.resources import read_report
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_pat
     found = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
 
     assert (ran.code, ran.err) == (0, "")
-    jsonschema.validate(found, json.loads(report("analysis.schema.json")))
+    jsonschema.validate(found, json.loads(read_report("analysis.schema.json")))
     assert found["schema"] == "wallscope.pipeline/1"
     assert found["wallscope_version"] == __version__
     assert found["inputs"][0]["name"] == "run.sqlite"

@@ -11,8 +11,8 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.pipeline import Options
 from wallscope.profile.codec import pack_profile
-from wallscope.resolve_runs import captures, runs_of
-from wallscope.resources import report
+from wallscope.resolve_runs import find_captures, resolve_runs
+from wallscope.resources import read_report
 
 
 def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answers, tmp_path):
@@ -22,7 +22,7 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("base.json → head.json\nSLOWER  step 100.2 ms → 109.8 ms: +9.6 ms (+9.5 %,")
     found = json.loads((tmp_path / "diff.json").read_text())
-    jsonschema.validate(found, json.loads(report("comparison.schema.json")))
+    jsonschema.validate(found, json.loads(read_report("comparison.schema.json")))
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
@@ -96,10 +96,10 @@ def test_a_folder_of_captures_is_runs(answers, tmp_path):
         (tmp_path / f"run{number}.json").write_text(text)
         (tmp_path / f"run{number}.sqlite").write_text("the export of the same capture")
 
-    paths = captures(str(tmp_path))
+    paths = find_captures(str(tmp_path))
     assert [path.name for path in paths] == ["run0.json", "run1.json", "run2.json"]
-    assert captures(str(tmp_path / "run*.json")) == paths
-    assert [len(run) for run in runs_of(paths, Options(), lambda _: None)] == [1, 1, 1]
+    assert find_captures(str(tmp_path / "run*.json")) == paths
+    assert [len(run) for run in resolve_runs(paths, Options(), lambda _: None)] == [1, 1, 1]
 
 
 def test_ranks_with_different_numbers_of_runs_are_refused(answers, tmp_path):
@@ -112,7 +112,7 @@ def test_ranks_with_different_numbers_of_runs_are_refused(answers, tmp_path):
         (tmp_path / name).write_text(json.dumps(answer))
 
     with pytest.raises(ComparisonError, match="different numbers of captures"):
-        runs_of(captures(str(tmp_path)), Options(), lambda _: None)
+        resolve_runs(find_captures(str(tmp_path)), Options(), lambda _: None)
 
 
 def test_an_answer_of_another_version_is_one_line(answers, tmp_path):
@@ -123,12 +123,12 @@ def test_an_answer_of_another_version_is_one_line(answers, tmp_path):
     with pytest.raises(
         ProfileError, match=r"is wallscope.profile/7, this wallscope reads wallscope.profile/2"
     ):
-        runs_of((tmp_path / "new.json",), Options(), lambda _: None)
+        resolve_runs((tmp_path / "new.json",), Options(), lambda _: None)
 
 
 def test_the_real_pair_got_slower_on_the_host(traces, called):
     ends = ("nsysai_mfu_before.sqlite", "nsysai_mfu_after.sqlite")
-    sides = [Side(name, runs_of((traces / name,), Options(), lambda _: None)) for name in ends]
+    sides = [Side(name, resolve_runs((traces / name,), Options(), lambda _: None)) for name in ends]
     found = compare_sides(sides[0], sides[1], CompareOptions())
 
     assert_adds_up(found)

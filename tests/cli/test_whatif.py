@@ -12,7 +12,7 @@ from fixtures.simulation.writing import write_run
 from tests.render.test_document import bare
 from wallscope.model.whatif import WhatIf
 from wallscope.render.document import json_schema
-from wallscope.resources import report
+from wallscope.resources import read_report
 
 STORIES = {story.name: story.program for story in stories()}
 
@@ -31,7 +31,7 @@ def test_answers_stand_alone_and_together_and_the_json_follows_the_schema(called
     answers = json.loads(target.read_text())
 
     assert (ran.code, ran.err) == (0, "")
-    jsonschema.validate(answers, json.loads(report("whatif.schema.json")))
+    jsonschema.validate(answers, json.loads(read_report("whatif.schema.json")))
     assert [[one["target"] for one in answer["questions"]] for answer in answers["answers"]] == [
         ["communication"],
         ["think"],
@@ -107,7 +107,7 @@ def test_the_published_schema_is_that_of_the_nouns(request):
             json.dumps(json_schema(WhatIf), indent=1) + "\n", encoding="utf-8"
         )
 
-    assert bare(json_schema(WhatIf)) == bare(json.loads(report("whatif.schema.json")))
+    assert bare(json_schema(WhatIf)) == bare(json.loads(read_report("whatif.schema.json")))
 
 
 def test_the_page_is_written_beside_the_terminal_or_to_standard_output(called, export, tmp_path):

@@ -9,7 +9,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.ranks.job import match_ranks
-from wallscope.summary.diagnosis import decided
+from wallscope.summary.diagnosis import decide_wall
 
 WHOLE, PEER, MOVING = (f"communication/dp-gradient/{part}" for part in ("unsplit", "peer-wait", "transfer"))
 
@@ -20,7 +20,7 @@ def captured(late_us):
 
 
 def split(told):
-    return match_ranks(told, lambda walls, unknown: decided(walls, unknown).dominant).profiles
+    return match_ranks(told, lambda walls, unknown: decide_wall(walls, unknown).dominant).profiles
 
 
 def other(told):

@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 
-from wallscope.replay.graph import ReplayGraph, Role, pointers
+from wallscope.replay.graph import ReplayGraph, Role, make_pointers
 
 
 def array(values, dtype=np.int64):
@@ -13,7 +13,7 @@ def array(values, dtype=np.int64):
 
 def listed(rows):
     """Rows of varying length as where each begins, and all of them in a row."""
-    return pointers(array(map(len, rows))), array(one for row in rows for one in row)
+    return make_pointers(array(map(len, rows))), array(one for row in rows for one in row)
 
 
 def random_graph(random: Random, *, in_order: bool) -> ReplayGraph:

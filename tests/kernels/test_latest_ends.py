@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import wallscope.replay.simulate
 from tests.kernels.graphs import array, random_graph
-from wallscope.replay.edits import Draft
+from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import Role
-from wallscope.replay.simulate import BOUNDS, Bound, CriticalPaths, latest_ends_ns, simulate
+from wallscope.replay.simulate import BOUNDS, Bound, CriticalPaths, find_latest_ends, simulate
 from wallscope.trace.intervals import AFTER_ALL
 
 FOR_EVER_NS = 10**6
@@ -19,7 +19,7 @@ ONCE = settings(max_examples=100, suppress_health_check=[HealthCheck.function_sc
 
 def delayed(graph, operation, more_ns):
     """The run where one operation takes longer."""
-    draft = Draft(graph)
+    draft = GraphEdit(graph)
     draft.set_operations(graph.op[[operation]], array([graph.operation_ns[operation] + more_ns]))
     return simulate(draft.graph())
 
@@ -32,7 +32,7 @@ def test_an_operation_may_end_as_late_and_not_a_nanosecond_later(kernel_of, seed
     run = simulate(graph)
     target = random.randrange(graph.op.size)
     with patch.object(wallscope.replay.simulate, "latest_ends", kernel_of("latest_ends")):
-        latest_ns = latest_ends_ns(run, target)
+        latest_ns = find_latest_ends(run, target)
 
     for one in random.sample(range(graph.op.size), min(graph.op.size, 8)):
         if one == target:
@@ -92,7 +92,7 @@ def test_a_critical_path_tiles_its_time_with_what_was_critical(kernel_of, seed, 
 def test_an_unblocked_call_is_left_at_once():
     graph = random_graph(Random(3), in_order=True)
     rows = [row for row in range(graph.role.size) if graph.role[row] == Role.BLOCKING]
-    draft = Draft(graph)
+    draft = GraphEdit(graph)
     draft.unblock(graph.call[rows].tolist())
     run = simulate(draft.graph())
     for row in rows:

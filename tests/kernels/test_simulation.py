@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import wallscope.replay.simulate
 from tests.kernels.graphs import array, random_graph
-from wallscope.replay.edits import Draft
+from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import Role
 from wallscope.replay.simulate import LEAST_WAIT_NS, simulate
 
@@ -32,7 +32,7 @@ class Asked:
         }
 
     def draft(self, graph):
-        draft = Draft(graph)
+        draft = GraphEdit(graph)
         for segment, time_ns in self.segment_ns.items():
             draft.set_segments(range(segment, segment + 1), time_ns)
         for operation, time_ns in self.operation_ns.items():

@@ -12,7 +12,7 @@ from wallscope.model.profile import BEFORE, INSIDE
 from wallscope.pipeline import Options, accounted
 from wallscope.profile import build
 from wallscope.profile.codec import unpack_profile
-from wallscope.summary.rank import all_slices
+from wallscope.summary.rank import attribute_all_ranks
 
 NAMES = ("slow peer", "pipeline bubble", "exposed all-to-all", "hidden reduce-scatter")
 
@@ -24,7 +24,7 @@ def told(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("story") / "story.sqlite"
     write_run(run(story.program), path)
     found = accounted(path, Options(), lambda _: None)
-    slices = all_slices(found.parts, found.evidence)
+    slices = attribute_all_ranks(found.parts, found.evidence)
     ids = found.parts.capture.ranks["rank_id"]
     return [
         (unpack_profile(rank.profile, "run").collectives, slices.filter(pl.col("rank_id") == rank_id))

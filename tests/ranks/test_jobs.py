@@ -9,14 +9,14 @@ import pytest
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.clocks import _residuals
 from wallscope.ranks.job import match_ranks
-from wallscope.summary.diagnosis import decided
+from wallscope.summary.diagnosis import decide_wall
 
 STEPS, LAYERS = 10, 4
 
 
 def judged(ranks, hosts=None, **told):
     known = match_ranks(
-        profiles(ranks, hosts, **told), lambda walls, unknown: decided(walls, unknown).dominant
+        profiles(ranks, hosts, **told), lambda walls, unknown: decide_wall(walls, unknown).dominant
     )
     return known.job
 
@@ -224,7 +224,7 @@ def test_a_capture_that_lacks_the_first_collectives_is_laid_beside_the_others():
     ranks = plain(4, jitter_ns=20 * US)
     told = profiles(ranks, nodes(4, 30, 10))
     told[3] = replace(told[3], collectives=told[3].collectives.slice(5))
-    job = match_ranks(told, lambda walls, unknown: decided(walls, unknown).dominant).job
+    job = match_ranks(told, lambda walls, unknown: decide_wall(walls, unknown).dominant).job
 
     assert job.collectives.unmatched == 0
     assert job.collectives.partial == 5

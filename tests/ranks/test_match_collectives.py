@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallscope.ranks.match_collectives import Series, pair_by_order, remove_drift
-from wallscope.trace.collectives import spread_ns
+from wallscope.trace.collectives import measure_spread
 
 GAPS_NS = st.sampled_from([0, 1, 900, 70_000, 30_000_000])
 
@@ -40,7 +40,7 @@ def varies(one, other, shift):
     if np.mean(one.kinds[places] == other.kinds[others]) < 0.98:
         return np.inf, np.inf
     apart = other.end_ns[others] - one.end_ns[places]
-    return spread_ns(remove_drift(one.end_ns[places], apart)), abs(np.median(apart))
+    return measure_spread(remove_drift(one.end_ns[places], apart)), abs(np.median(apart))
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ranks.simulated import MS, US, Meet, Work, played, profiles
-from wallscope.model.cause_catalogue import undivided
+from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.enums import Axis, Collective
 from wallscope.profile.merge import join_split_causes
 from wallscope.ranks.job import match_ranks
 from wallscope.ranks.wait_split import PARTS, split_profile
-from wallscope.summary.diagnosis import decided
+from wallscope.summary.diagnosis import decide_wall
 
 PEER, MOVING, WHOLE = (f"communication/dp-gradient/{part}" for part in ("peer-wait", "transfer", "unsplit"))
 
 
 def judged(walls, unknown):
-    return decided(walls, unknown).dominant
+    return decide_wall(walls, unknown).dominant
 
 
 def sums(frame, *by, value):
@@ -29,7 +29,7 @@ def sums(frame, *by, value):
 
 
 def folded(frame):
-    return frame.with_columns(pl.col("cause").map_elements(undivided, return_dtype=pl.String))
+    return frame.with_columns(pl.col("cause").map_elements(drop_detail, return_dtype=pl.String))
 
 
 def assert_same_time(before, after):

@@ -11,7 +11,7 @@ from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
 from wallscope.render.document import document
-from wallscope.resources import report
+from wallscope.resources import read_report
 from wallscope.views.comparison import comparison_markdown, comparison_summary
 from wallscope.views.junit import junit
 
@@ -75,7 +75,7 @@ def test_junit_has_a_case_a_gate(slower, unlike):
 
 
 def test_the_json_follows_the_published_schema(slower, unlike):
-    schema = json.loads(report("comparison.schema.json"))
+    schema = json.loads(read_report("comparison.schema.json"))
     for comparison in (slower, unlike):
         text = document(comparison)
         jsonschema.validate(json.loads(text), schema)

@@ -9,9 +9,9 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.pipeline import Options, analyze
 from wallscope.render.document import document, json_schema
-from wallscope.resources import report
+from wallscope.resources import read_report
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads(report("analysis.schema.json")))
+SCHEMA = jsonschema.Draft202012Validator(json.loads(read_report("analysis.schema.json")))
 
 
 def bare(schema):
@@ -37,7 +37,7 @@ def test_the_published_schema_is_that_of_the_nouns(name, noun, request):
             json.dumps(json_schema(noun), indent=1) + "\n", encoding="utf-8"
         )
 
-    assert bare(json_schema(noun)) == bare(json.loads(report(file)))
+    assert bare(json_schema(noun)) == bare(json.loads(read_report(file)))
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)

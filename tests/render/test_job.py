@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.job import match_ranks
 from wallscope.render.grids import render_section, write_line
-from wallscope.summary.diagnosis import decided
+from wallscope.summary.diagnosis import decide_wall
 from wallscope.views.sections.job import build_job_details
 from wallscope.views.summary import stress_first
 
@@ -48,7 +48,7 @@ def job():
     ]
     told = profiles(played([rank(number, rng) for number in range(count)]), hosts)
     return match_ranks(
-        told, lambda walls, unknown: decided(walls, unknown).dominant, world_size=count + 2
+        told, lambda walls, unknown: decide_wall(walls, unknown).dominant, world_size=count + 2
     ).job
 
 

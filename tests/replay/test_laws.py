@@ -5,11 +5,11 @@ import pytest
 
 from fixtures.simulation.random_programs import random_program
 from tests.replay.stretches import read
-from wallscope.replay.critical_path import named, path_frame, path_of, walls_of_run
-from wallscope.replay.edits import Draft
-from wallscope.replay.engine import others_lags, step_lengths
-from wallscope.replay.simulate import latest_ends_ns, simulate
-from wallscope.summary.rank import all_slices
+from wallscope.replay.critical_path import build_path_frame, name_path, sum_walls_of_run, trace_path
+from wallscope.replay.edits import GraphEdit
+from wallscope.replay.engine import measure_lags_of_other_steps, measure_step_lengths
+from wallscope.replay.simulate import find_latest_ends, simulate
+from wallscope.summary.rank import attribute_all_ranks
 
 SEEDS = (0, 3, 5, 8, 17)
 
@@ -23,7 +23,7 @@ def told(tmp_path_factory):
 
 def _told(program, path):
     stretch, parts, evidence = read(program, path)
-    return stretch, all_slices(parts, evidence).filter(pl.col("rank_id") == stretch.rank_id)
+    return stretch, attribute_all_ranks(parts, evidence).filter(pl.col("rank_id") == stretch.rank_id)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -33,15 +33,16 @@ def test_a_stretch_played_unchanged_is_the_capture(told, seed):
     played = simulate(stretch.graph)
 
     assert (
-        step_lengths(stretch, played, "typical").tolist() == (steps["end_ns"] - steps["start_ns"]).to_list()
+        measure_step_lengths(stretch, played, "typical").tolist()
+        == (steps["end_ns"] - steps["start_ns"]).to_list()
     )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_path_tiles_each_step(told, seed):
     stretch, _ = told[seed]
-    names = named(stretch)
-    path = path_frame(stretch, names, path_of(stretch, names, simulate(stretch.graph), "typical"))
+    names = name_path(stretch)
+    path = build_path_frame(stretch, names, trace_path(stretch, names, simulate(stretch.graph), "typical"))
     tiles = path.group_by("step").agg(
         pl.col("start_ns").min(),
         pl.col("end_ns").max(),
@@ -57,8 +58,8 @@ def test_the_path_tiles_each_step(told, seed):
 def test_where_no_compute_ran_the_path_is_the_binding_chain(told, seed):
     """In the gaps whose end the path goes through: elsewhere it has another branch to follow."""
     stretch, slices = told[seed]
-    names = named(stretch)
-    path = path_frame(stretch, names, path_of(stretch, names, simulate(stretch.graph), "typical"))
+    names = name_path(stretch)
+    path = build_path_frame(stretch, names, trace_path(stretch, names, simulate(stretch.graph), "typical"))
     on_path = set(path["led_to"].to_list()) | set(stretch.steps["behind"].to_list())
     absent = slices.filter(pl.col("kind").is_not_null() & pl.col("gap").is_in(list(on_path)))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
@@ -91,8 +92,8 @@ def _runs(rows, begin_ns, end_ns):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_walls_of_the_replay_are_those_of_the_slices(told, seed):
     stretch, slices = told[seed]
-    names, played = named(stretch), simulate(stretch.graph)
-    of_cause = walls_of_run(names, played, path_of(stretch, names, played, "typical"))
+    names, played = name_path(stretch), simulate(stretch.graph)
+    of_cause = sum_walls_of_run(names, played, trace_path(stretch, names, played, "typical"))
     steps = stretch.steps.filter(pl.col("typical"))["step"]
     own = slices.filter(pl.col("step").is_in(steps.implode()))
     whole = sum(of_cause.values())
@@ -110,14 +111,14 @@ def test_an_operation_may_take_its_slack_longer_and_not_a_microsecond_more(told,
     played = simulate(graph)
     first, behind = stretch.steps.filter(pl.col("typical")).select("first", "behind").row(1)
     until = graph.position_of[behind]
-    late_ns = latest_ends_ns(played, until)
+    late_ns = find_latest_ends(played, until)
     tried = 0
     for place in range(graph.position_of[first] + 1, until, 7):
         slack_ns = late_ns[place] - played.end_ns[place]
         if graph.meeting[place] >= 0 or not 0 <= slack_ns < 10**9:
             continue
         for more_ns, is_later in ((slack_ns, False), (slack_ns + 1_000, True)):
-            draft = Draft(graph)
+            draft = GraphEdit(graph)
             draft.set_operations(graph.op[[place]], graph.operation_ns[[place]] + more_ns)
             changed = simulate(draft.graph())
             assert (changed.start_ns[until] > played.start_ns[until]) == is_later
@@ -127,10 +128,10 @@ def test_an_operation_may_take_its_slack_longer_and_not_a_microsecond_more(told,
 
 def test_the_lags_of_the_other_steps_tell_a_step_that_is_like_them(told):
     stretch, _ = told[0]
-    others = others_lags(stretch)
+    others = measure_lags_of_other_steps(stretch)
     played = simulate(others.graph)
     steps = stretch.steps.filter(pl.col("checked"))
 
-    assert step_lengths(stretch, played, "checked").tolist() == pytest.approx(
+    assert measure_step_lengths(stretch, played, "checked").tolist() == pytest.approx(
         (steps["end_ns"] - steps["start_ns"]).to_list(), rel=0.02
     )

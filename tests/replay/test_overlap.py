@@ -13,7 +13,7 @@ from tests.replay.stretches import read
 from wallscope.model.options import Selection
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import Options, what_if
-from wallscope.replay.what_if import answered
+from wallscope.replay.what_if import answer_questions
 
 IN_ORDER = alone(
     lambda _: (gemm(100), all_to_all(200, stream=NULL_STREAM), gemm(300), gemm(50), SyncDevice())
@@ -35,7 +35,7 @@ def asked(program, path, question, tax=None):
     typical = stretch.steps.filter(pl.col("typical"))
     step_ns = round((typical["end_ns"] - typical["start_ns"]).mean())
     texts = pl.Series("text", [""], pl.String).new_from_index(0, len(parts.range_tree.paths))
-    return answered(stretch, Asked((question,)), step_ns, tax, texts).answers[0]
+    return answer_questions(stretch, Asked((question,)), step_ns, tax, texts).answers[0]
 
 
 @pytest.mark.parametrize(

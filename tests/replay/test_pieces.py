@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 
-from wallscope.trace.intervals import numbers
-from wallscope.trace.thread_timeline import Pieces
+from wallscope.trace.intervals import as_times
+from wallscope.trace.thread_timeline import ThreadSegments
 
 OUTSIDE, ISSUING = -1, 7
 
 
 def pieces(*rows, processes=(0, 0)):
     """Pieces written as thread, start, end, call."""
-    columns = (numbers(np.array(column, np.int64)) for column in zip(*rows, strict=True))
-    return Pieces(dict(enumerate(processes)), *columns)
+    columns = (as_times(np.array(column, np.int64)) for column in zip(*rows, strict=True))
+    return ThreadSegments(dict(enumerate(processes)), *columns)
 
 
 TWO_THREADS = (

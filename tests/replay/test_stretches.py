@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from wallscope.model.schemas import CLASSIFIED, PARTNERS, STEPS
-from wallscope.replay.windows import RankWindows, connected
+from wallscope.replay.windows import RankWindows, find_connected_ranks
 
 
 def rank(rank_id):
@@ -24,6 +24,6 @@ def test_ranks_that_communicate_are_together(collectives, expected):
     rows = [(op, min(ops)) for ops in collectives for op in ops]
     partners = pl.DataFrame(rows, schema=PARTNERS, orient="row")
 
-    found = connected([rank(number) for number in range(4)], partners)
+    found = find_connected_ranks([rank(number) for number in range(4)], partners)
 
     assert [[one.rank_id for one in group] for group in found] == expected

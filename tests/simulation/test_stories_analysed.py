@@ -8,7 +8,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
 from wallscope.pipeline import Options, divide, gathered
-from wallscope.summary.rank import all_slices
+from wallscope.summary.rank import attribute_all_ranks
 
 
 def causes_of_steady_steps(path, rank):
@@ -16,7 +16,7 @@ def causes_of_steady_steps(path, rank):
     parts, division = divide(path, Options(), lambda _: None)
     _, evidence = gathered(parts, division, Options(), lambda _: None)
     is_own = pl.col("rank_id") == parts.capture.ranks["rank_id"][rank]
-    own = all_slices(parts, evidence).filter(is_own)
+    own = attribute_all_ranks(parts, evidence).filter(is_own)
     found = {step: Counter() for step in parts.windows.filter(is_own & pl.col("steady"))["step"]}
     for step, cause, start_ns, end_ns in own.select("step", "cause", "start_ns", "end_ns").iter_rows():
         if step in found:

@@ -14,7 +14,7 @@ from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.verdict import verdict
 from wallscope.model.schemas import NAMES
-from wallscope.trace.kernel_classes import kernel_kinds, rules_with
+from wallscope.trace.kernel_classes import classify_kernels, load_kernel_rules
 
 SEEDS = range(40)
 
@@ -116,7 +116,7 @@ def test_what_a_copy_stands_for(copy, cause):
 def test_kernel_names_are_known_by_the_category_that_they_bear():
     kernels = [one for one in vars(names).values() if isinstance(one, names.Kernel)]
     texts = pl.DataFrame({"name": range(len(kernels)), "text": [one.name for one in kernels]}).cast(NAMES)
-    found = kernel_kinds(texts, rules_with(None))
+    found = classify_kernels(texts, load_kernel_rules(None))
 
     assert found["category"].cast(pl.String).to_list() == [one.category for one in kernels]
     assert found["matched"].all()

@@ -9,9 +9,9 @@ from fixtures.example import write_example
 from wallscope.model.analysis import CauseTime, Walls
 from wallscope.model.options import Selection
 from wallscope.pipeline import Options, divide, gathered
-from wallscope.summary.findings import anchor_of, chain_findings
-from wallscope.summary.rank import accounts
-from wallscope.summary.verdict import least_computing
+from wallscope.summary.findings import describe_anchor, find_attribution_limits
+from wallscope.summary.rank import summarize_ranks
+from wallscope.summary.verdict import find_least_computing
 
 
 def nothing(_):
@@ -25,13 +25,13 @@ def known(tmp_path_factory):
     write_example(path)
     parts, division = divide(path, Options(), nothing)
     facts, evidence = gathered(parts, division, Options(), nothing)
-    (account,) = accounts(parts, facts, evidence)
-    return account, evidence.waits, parts, anchor_of(parts, division)
+    (account,) = summarize_ranks(parts, facts, evidence)
+    return account, evidence.waits, parts, describe_anchor(parts, division)
 
 
 def codes(known, *, account=None, waits=None, parts=None):
     own_account, own_waits, own_parts, anchor = known
-    found = chain_findings(account or own_account, waits or own_waits, parts or own_parts, anchor)
+    found = find_attribution_limits(account or own_account, waits or own_waits, parts or own_parts, anchor)
     return {finding.code: finding for finding in found}
 
 
@@ -128,4 +128,4 @@ def with_compute(rank, share):
 def test_the_rank_that_is_spoken_of_computed_least_of_those_with_steps(known, unmarked, place):
     ranks = tuple(with_compute(known[0].rank, share) for share in (0.8, 0.5, 0.6))
 
-    assert least_computing(ranks, unmarked) == place
+    assert find_least_computing(ranks, unmarked) == place

@@ -5,15 +5,15 @@ import pytest
 
 from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
-from wallscope.attribution.totals import typical_work
+from wallscope.attribution.totals import make_typical_work
 from wallscope.model.rank_summaries import DispatcherWork
 from wallscope.model.schemas import AXES, CLASSIFIED, COLLECTIVES, KERNELS, NAMES
 from wallscope.nsys import read_capture
-from wallscope.summary.communication import Traffic, communication
-from wallscope.trace.collectives import collectives
-from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules
-from wallscope.trace.parallel_axes import RangePaths, axes
-from wallscope.trace.ranges import nested, projection
+from wallscope.summary.communication import CommunicationSummary, summarize_communication
+from wallscope.trace.collectives import match_nccl_calls
+from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_shipped_kernel_rules
+from wallscope.trace.parallel_axes import RangePaths, infer_axes
+from wallscope.trace.ranges import nest_ranges, project_ranges
 
 STEPS = pl.DataFrame(
     [(0, 1_000, 0, 1_000, 1_000), (1_000, 2_000, 1_000, 2_000, 2_000)],
@@ -30,13 +30,13 @@ def work(*rows, steps=STEPS):
         {"op": op, "rank_id": 0, "name": op, "matched": True, **dict(zip(keys, row, strict=False))}
         for op, row in enumerate(rows)
     ]
-    return typical_work(pl.DataFrame(filled, schema=CLASSIFIED), steps)
+    return make_typical_work(pl.DataFrame(filled, schema=CLASSIFIED), steps)
 
 
 def traffic(axes_rows, collective_rows=()):
     """Axes written as op, operation, axis, evidence; calls as op, bytes, bytes on the bus."""
     known = [{"op": op, "bytes": size, "bus_bytes": bus} for op, size, bus in collective_rows]
-    return Traffic(
+    return CommunicationSummary(
         pl.DataFrame(axes_rows, schema=AXES, orient="row"),
         pl.DataFrame(known, schema=COLLECTIVES),
         KERNELS.to_frame(),
@@ -69,7 +69,7 @@ def test_operations_are_listed_by_what_they_do_and_axis():
         [(0, 800, 700), (3, 800, 700), (1, 60, 60)],
     )
 
-    found = communication(own, 180, known)
+    found = summarize_communication(own, 180, known)
 
     assert listed(found) == [
         ("all-to-all", "ep", 1, 100, 100, 800),
@@ -80,7 +80,7 @@ def test_operations_are_listed_by_what_they_do_and_axis():
 
 
 def test_without_what_the_host_asked_for_the_axis_and_the_bandwidth_are_unknown():
-    found = communication(work((0, 100, *SEND_RECV)), 50)
+    found = summarize_communication(work((0, 100, *SEND_RECV)), 50)
 
     assert listed(found) == [("send-recv", "unknown", 0, 50, 50, None)]
     assert found.operations[0].bus_bandwidth_bytes_per_s is None
@@ -93,7 +93,7 @@ def test_only_operations_that_begin_in_the_steps_count_for_the_bandwidth():
         [(op, "all-to-all", "ep", "range 'a'") for op in range(3)], [(1, 5_000, 4_000), (2, 1_000, 900)]
     )
 
-    (one,) = communication(own, 60, known).operations
+    (one,) = summarize_communication(own, 60, known).operations
 
     assert (one.count, one.bytes, one.bus_bandwidth_bytes_per_s) == (1, 1_000, 9e9)
 
@@ -101,13 +101,13 @@ def test_only_operations_that_begin_in_the_steps_count_for_the_bandwidth():
 def test_a_copy_between_devices_counts_its_own_bytes():
     own = work((0, 100, "communication", "send-recv", "peer-copy", 400))
 
-    (one,) = communication(own, 50, traffic([(0, "send-recv", "tp", "range 't'")])).operations
+    (one,) = summarize_communication(own, 50, traffic([(0, "send-recv", "tp", "range 't'")])).operations
 
     assert (one.axis, one.bytes, one.bus_bandwidth_bytes_per_s) == ("tp", 200, 4e9)
 
 
 def test_no_communication_is_listed_as_none():
-    found = communication(work((0, 100, "compute", "gemm", None)), 0)
+    found = summarize_communication(work((0, 100, "compute", "gemm", None)), 0)
 
     assert (found.union_ns, found.hidden_share, found.operations) == (0, None, ())
 
@@ -115,15 +115,19 @@ def test_no_communication_is_listed_as_none():
 def real(path):
     """Communication of each rank of an export, its whole time taken as one step."""
     capture = read_capture(path, lambda _: None)
-    tree, paths, names = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, shipped_rules()))
-    around = RangePaths(projection(operations, capture.calls, tree, capture.threads), tree, paths, names)
-    asked = collectives(operations, capture)
-    known = Traffic(axes(operations, capture, asked, around, {}), asked, capture.kernels, capture.names)
+    tree, paths, names = nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads)
+    operations = classify_operations(
+        capture.operations, capture.copies, classify_kernels(capture.names, load_shipped_kernel_rules())
+    )
+    around = RangePaths(project_ranges(operations, capture.calls, tree, capture.threads), tree, paths, names)
+    asked = match_nccl_calls(operations, capture)
+    known = CommunicationSummary(
+        infer_axes(operations, capture, asked, around, {}), asked, capture.kernels, capture.names
+    )
     bounds = operations.select(start_ns=pl.col("start_ns").min(), end_ns=pl.col("end_ns").max())
     whole = bounds.with_columns(issue_start_ns="start_ns", issue_end_ns="end_ns", host_until_ns="end_ns")
     return [
-        communication(typical_work(own, whole), 0, known)
+        summarize_communication(make_typical_work(own, whole), 0, known)
         for own in operations.partition_by("rank_id", maintain_order=True)
     ]
 

@@ -4,7 +4,7 @@ import pytest
 from wallscope.model.analysis import Walls
 from wallscope.model.diagnosis import WallShare
 from wallscope.model.enums import Wall
-from wallscope.summary.diagnosis import decided, wall_shares
+from wallscope.summary.diagnosis import decide_wall, measure_wall_shares
 
 NOTHING = (0, 0, 0)
 
@@ -16,7 +16,7 @@ def walls(communication, memory, host, *, unattributed=0, step=100):
 
 def decision(*steps, unresolved=None):
     """What is decided on steps, of which the second part is time without an owner, in the same order."""
-    return decided(np.array(steps), np.array(unresolved or [NOTHING] * len(steps)))
+    return decide_wall(np.array(steps), np.array(unresolved or [NOTHING] * len(steps)))
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_shares_are_of_each_step_not_of_the_sum():
 def test_shares_with_percentiles_of_steady_steps():
     table = np.array([walls(value, 0, 0) for value in (10, 20, 30)])
 
-    steady = wall_shares(table, Walls(80, 20, 0, 0, 0), steady=True)
-    unsteady = wall_shares(table, Walls(80, 20, 0, 0, 0), steady=False)
+    steady = measure_wall_shares(table, Walls(80, 20, 0, 0, 0), steady=True)
+    unsteady = measure_wall_shares(table, Walls(80, 20, 0, 0, 0), steady=False)
 
     assert steady.communication == WallShare(20, pytest.approx(0.2), pytest.approx(0.12), pytest.approx(0.28))
     assert unsteady.communication == WallShare(20, pytest.approx(0.2), None, None)

@@ -1,12 +1,12 @@
 import polars as pl
 import pytest
 
-from wallscope.attribution.totals import typical_work
+from wallscope.attribution.totals import make_typical_work
 from wallscope.model.enums import OperationClass
 from wallscope.model.rank_summaries import DispatcherWork
 from wallscope.model.schemas import AXES, COPIES, NAMES, OPERATIONS
-from wallscope.summary.communication import dispatcher
-from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules
+from wallscope.summary.communication import summarize_dispatcher
+from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_shipped_kernel_rules
 
 STEPS = {"start_ns": [0, 1_000], "end_ns": [1_000, 2_000]}
 DISPATCH, SEND_RECV = "void deep_ep::intranode::dispatch<x>(y)", "ncclDevKernel_SendRecv(x)"
@@ -19,15 +19,17 @@ def split(*kernels, axis="ep"):
         {"op": row, "rank_id": 0, "name": row, "kind": "kernel", "start_ns": 0, "end_ns": duration_ns}
         for row, (_, duration_ns) in enumerate(kernels)
     ]
-    operations = classified(
-        pl.DataFrame(rows, schema=OPERATIONS), COPIES.to_frame(), kernel_kinds(names, shipped_rules())
+    operations = classify_operations(
+        pl.DataFrame(rows, schema=OPERATIONS),
+        COPIES.to_frame(),
+        classify_kernels(names, load_shipped_kernel_rules()),
     )
     communicating = operations.filter(pl.col("class") == OperationClass.COMMUNICATION)
     axes = communicating.select("op", operation=pl.lit("other"), axis=pl.lit(axis), evidence=pl.lit("e"))
     steps = pl.DataFrame(STEPS).with_columns(
         issue_start_ns="start_ns", issue_end_ns="end_ns", host_until_ns="end_ns"
     )
-    return dispatcher(typical_work(operations, steps), axes.cast(AXES), names)
+    return summarize_dispatcher(make_typical_work(operations, steps), axes.cast(AXES), names)
 
 
 @pytest.mark.parametrize(

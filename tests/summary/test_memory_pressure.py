@@ -12,15 +12,15 @@ from wallscope.model.schemas import COPY_CAUSES, PASSES, RECOMPUTE
 from wallscope.nsys import read_capture
 from wallscope.pipeline import Options, divide
 from wallscope.summary.memory import (
-    allocator_retries,
-    memory,
-    memory_pressure,
-    memory_use,
-    offload,
-    recomputed_share,
+    count_allocator_retries,
+    find_offload,
+    judge_memory_pressure,
+    measure_memory_use,
+    measure_recomputed_share,
+    summarize_memory,
 )
-from wallscope.summary.rank import rank_work
-from wallscope.trace.copies import copy_causes
+from wallscope.summary.rank import measure_rank_work
+from wallscope.trace.copies import classify_copies
 
 GIB = 1 << 30
 PLAIN = Memory(peak_bytes=None, capacity_bytes=100 * GIB, allocator_calls=None, copies=())
@@ -55,7 +55,7 @@ def held(headroom_gib: int, *, from_the_start: bool = True) -> Memory:
     ],
 )
 def test_levels_of_memory_pressure(of_memory, recomputed, retries, level, count):
-    found = memory_pressure(of_memory, recomputed, retries)
+    found = judge_memory_pressure(of_memory, recomputed, retries)
 
     assert (found.level, len(found.evidence)) == (level, count)
 
@@ -63,7 +63,7 @@ def test_levels_of_memory_pressure(of_memory, recomputed, retries, level, count)
 def test_evidence_says_what_was_measured():
     of_memory = replace(held(12), offload=Offload(2, GIB, 2, GIB, 9))
 
-    assert memory_pressure(of_memory, (0.25, True), 3) == MemoryPressure(
+    assert judge_memory_pressure(of_memory, (0.25, True), 3) == MemoryPressure(
         "high",
         (
             "88.0 GiB of 100.0 GiB in use at the peak: 12.0 % left",
@@ -115,7 +115,7 @@ def test_retries_of_the_allocator_in_steady_steps(calls, expected, tmp_path):
     parts, _ = divide(write(tmp_path / "run.sqlite", *calls), Options(step_range="step"), lambda _: None)
 
     assert parts.windows["steady"].any()
-    assert allocator_retries(parts.windows, parts.capture, 0) == expected
+    assert count_allocator_retries(parts.windows, parts.capture, 0) == expected
 
 
 def test_without_calls_retries_are_unknown(tmp_path):
@@ -123,7 +123,7 @@ def test_without_calls_retries_are_unknown(tmp_path):
         writer.kernel("nvjet_tst_1", 0, 10)
     parts, _ = divide(tmp_path / "run.sqlite", Options(), lambda _: None)
 
-    assert allocator_retries(parts.windows, parts.capture, 0) is None
+    assert count_allocator_retries(parts.windows, parts.capture, 0) is None
 
 
 def allocations(writer: ExportWriter, *events: tuple[int, int]) -> None:
@@ -170,7 +170,7 @@ def test_use_of_memory_over_the_steps(events, expected, tmp_path):
     parts, _ = divide(path, Options(step_range="step"), lambda _: None)
     rank = parts.capture.ranks.row(0, named=True)
 
-    found = memory_use(parts.capture, rank, parts.windows, 85_520_809_984)
+    found = measure_memory_use(parts.capture, rank, parts.windows, 85_520_809_984)
 
     assert found == MemoryUse(*expected)
 
@@ -178,7 +178,9 @@ def test_use_of_memory_over_the_steps(events, expected, tmp_path):
 def test_without_recorded_allocations_use_is_unknown(tmp_path):
     parts, _ = divide(write(tmp_path / "run.sqlite"), Options(), lambda _: None)
 
-    assert memory_use(parts.capture, parts.capture.ranks.row(0, named=True), parts.windows, None) is None
+    assert (
+        measure_memory_use(parts.capture, parts.capture.ranks.row(0, named=True), parts.windows, None) is None
+    )
 
 
 def test_time_in_allocation_calls_is_that_of_threads_that_issue_work(tmp_path):
@@ -190,7 +192,9 @@ def test_time_in_allocation_calls_is_that_of_threads_that_issue_work(tmp_path):
     steps = issuing.windows["steady"].sum()
 
     found = [
-        memory(rank_work(parts, 0), parts.capture, parts.capture.ranks.row(0, named=True), None).allocator_ns
+        summarize_memory(
+            measure_rank_work(parts, 0), parts.capture, parts.capture.ranks.row(0, named=True), None
+        ).allocator_ns
         for parts in (issuing, another)
     ]
     assert found == [round(16 / steps), 0]
@@ -206,10 +210,10 @@ def test_bandwidth_and_offload_of_copies(tmp_path):
         writer.copy("host-to-device", 4_000, 9_000, 8)
         writer.fill(9_000, 9_010, 1 << 20)
     parts, _ = divide(path, Options(), lambda _: None)
-    work, capture = rank_work(parts, 0), parts.capture
-    causes = copy_causes(capture.operations, capture.copies, PASSES.to_frame())
+    work, capture = measure_rank_work(parts, 0), parts.capture
+    causes = classify_copies(capture.operations, capture.copies, PASSES.to_frame())
 
-    found = memory(work, capture, capture.ranks.row(0, named=True), None)
+    found = summarize_memory(work, capture, capture.ranks.row(0, named=True), None)
 
     assert {(entry.direction, entry.pinned): entry.bulk_bandwidth_bytes_per_s for entry in found.copies} == {
         ("device-to-host", True): 1_048_576e6,
@@ -217,8 +221,8 @@ def test_bandwidth_and_offload_of_copies(tmp_path):
         ("host-to-device", False): 524_288e6,
         ("fill", None): None,
     }
-    assert offload(work, causes) == Offload(1, 1 << 20, 1, 1 << 20, 2_000)
-    assert offload(work, COPY_CAUSES.to_frame()) == Offload(0, 0, 0, 0, 0)
+    assert find_offload(work, causes) == Offload(1, 1 << 20, 1, 1 << 20, 2_000)
+    assert find_offload(work, COPY_CAUSES.to_frame()) == Offload(0, 0, 0, 0, 0)
 
 
 def test_share_of_recomputed_work(tmp_path):
@@ -226,14 +230,14 @@ def test_share_of_recomputed_work(tmp_path):
         for row in range(4):
             writer.kernel("nvjet_tst_1", 10 * row, 10 * row + 10)
     parts, _ = divide(tmp_path / "run.sqlite", Options(), lambda _: None)
-    work = rank_work(parts, 0)
+    work = measure_rank_work(parts, 0)
 
     def again(*rows: tuple[int, str]) -> pl.DataFrame:
         return pl.DataFrame(list(rows), schema=RECOMPUTE, orient="row")
 
-    assert recomputed_share(work, again((0, "explicit"))) == (0.25, False)
-    assert recomputed_share(work, again((0, "lower-bound"), (1, "lower-bound"))) == (0.5, True)
-    assert recomputed_share(work, again()) == (0.0, False)
+    assert measure_recomputed_share(work, again((0, "explicit"))) == (0.25, False)
+    assert measure_recomputed_share(work, again((0, "lower-bound"), (1, "lower-bound"))) == (0.5, True)
+    assert measure_recomputed_share(work, again()) == (0.0, False)
 
 
 LINK = """
@@ -252,7 +256,7 @@ def test_bandwidth_of_a_real_stream_of_layers_is_that_of_sql(traces):
     parts, _ = divide(path, Options(), lambda _: None)
     rank = parts.capture.ranks.filter(pl.col("device") == 0).row(0, named=True)
 
-    found = memory(rank_work(parts, rank["rank_id"]), parts.capture, rank, None)
+    found = summarize_memory(measure_rank_work(parts, rank["rank_id"]), parts.capture, rank, None)
 
     assert found.copies[0].bulk_bandwidth_bytes_per_s == pytest.approx(expected)
     assert found.copies[0].pinned is True
@@ -268,4 +272,4 @@ def test_a_real_program_that_frees_and_allocates_does_not_retry(traces):
     )
 
     assert read_capture(path, lambda _: None).calls.filter(pl.col("role") == "alloc").height == 106
-    assert allocator_retries(everything, parts.capture, 0) == 0
+    assert count_allocator_retries(everything, parts.capture, 0) == 0

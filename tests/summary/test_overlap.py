@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.attribution.totals import typical_work
+from wallscope.attribution.totals import make_typical_work
 from wallscope.model.rank_summaries import OverlapTax
 from wallscope.model.schemas import CLASSIFIED, KERNELS
-from wallscope.summary.communication import overlap_tax
+from wallscope.summary.communication import measure_overlap_tax
 
 PERIOD_NS = 10_000
 
@@ -30,8 +30,8 @@ def tax(*kernels, steps=2, blocks=(), kinds=("kernel", "compute")):
     shapes = [{"op": op, "blocks": dict(blocks).get(op, 132), "threads": 256} for op in range(len(rows))]
     length_ns = PERIOD_NS * len(kernels) // steps
     starts_ns = [step * length_ns for step in range(steps)]
-    work = typical_work(pl.DataFrame(filled, schema=CLASSIFIED), windows(starts_ns, length_ns))
-    return overlap_tax(work, pl.DataFrame(shapes, schema=KERNELS))
+    work = make_typical_work(pl.DataFrame(filled, schema=CLASSIFIED), windows(starts_ns, length_ns))
+    return measure_overlap_tax(work, pl.DataFrame(shapes, schema=KERNELS))
 
 
 ALONE, BESIDE = (1, 100, 0), (1, 130, 130)
@@ -97,6 +97,6 @@ def test_all_times_scaled_keep_the_ratio(alone_ns, beside_ns, factor):
 
 
 def test_a_step_without_operations_has_no_tax():
-    work = typical_work(pl.DataFrame(schema=CLASSIFIED), windows([0], 9))
+    work = make_typical_work(pl.DataFrame(schema=CLASSIFIED), windows([0], 9))
 
-    assert overlap_tax(work, KERNELS.to_frame()) is None
+    assert measure_overlap_tax(work, KERNELS.to_frame()) is None

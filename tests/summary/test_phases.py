@@ -5,9 +5,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.attribution.totals import typical_work
+from wallscope.attribution.totals import make_typical_work
 from wallscope.model.schemas import CLASSIFIED, NESTED, PATHS
-from wallscope.summary.ranges import range_work
+from wallscope.summary.ranges import measure_range_work
 
 STEPS = pl.DataFrame(
     [(10, 40, 0, 20, 1_000), (40, 60, 20, 50, 1_000)],
@@ -60,11 +60,11 @@ def test_time_and_work_of_paths_equal_a_count_of_instants(drawn, ranges):
         ],
         schema=PATHS,
     )
-    work = typical_work(operations, STEPS)
+    work = make_typical_work(operations, STEPS)
     of_op = {op: path for op, (_, _, path) in enumerate(rows)}
     path_of_row = np.array([of_op[op] for op in work.columns.op.tolist()], np.int64)
 
-    found = {one.path: one for one in range_work(work, path_of_row, tree, 1, paths)}
+    found = {one.path: one for one in measure_range_work(work, path_of_row, tree, 1, paths)}
 
     touching = [rows[op] for op in work.columns.op.tolist()]
     for path in range(len(PARENTS)):

@@ -12,7 +12,7 @@ from fixtures.example import write_example
 from fixtures.export import ExportWriter, global_pid
 from wallscope.pipeline import Options, analyze, divide, stepped
 from wallscope.render import tables
-from wallscope.summary.rank import WALL_COLUMNS, kernel_table, range_table
+from wallscope.summary.rank import WALL_COLUMNS, build_kernel_table, build_range_table
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,8 @@ def test_device_time_of_every_path_equals_brute_force(divided):
         return round(Fraction(measured(clipped), len(steps)))
 
     found = {
-        row["path"]: (row["gpu_ns"], row["own_gpu_ns"]) for row in range_table(divided).iter_rows(named=True)
+        row["path"]: (row["gpu_ns"], row["own_gpu_ns"])
+        for row in build_range_table(divided).iter_rows(named=True)
     }
 
     assert len(found) > 40
@@ -88,7 +89,7 @@ def test_device_time_of_every_path_equals_brute_force(divided):
 
 def test_work_of_kernels_adds_up_to_that_of_the_answer(divided, example):
     (rank,) = analyze(example, Options(), lambda _: None).ranks
-    kernels = kernel_table(divided)
+    kernels = build_kernel_table(divided)
 
     for entry in rank.compute:
         own = kernels.filter(pl.col("class") == "compute", pl.col("category") == entry.category)

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from wallscope.model.schemas import NAMES, WINDOWS
-from wallscope.trace.kernel_classes import replayed_attention
+from wallscope.trace.kernel_classes import find_replayed_attention
 
 KERNELS = {
     "F": "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(flash::Flash_fwd_params)",
@@ -26,7 +26,7 @@ def replays(kernels: str, windows=((0, 10_000),)) -> str:
     bounds = pl.DataFrame(
         [(0, step, start, end) for step, (start, end) in enumerate(windows)], schema=WINDOWS, orient="row"
     )
-    told = set((start_ns // 10)[replayed_attention(name, start_ns, bounds, names)].tolist())
+    told = set((start_ns // 10)[find_replayed_attention(name, start_ns, bounds, names)].tolist())
     return "".join("*" if op in told else letter for op, letter in enumerate(kernels))
 
 

@@ -6,10 +6,10 @@ from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
 from wallscope.model.schemas import AXES
 from wallscope.nsys import read_capture
-from wallscope.trace.collectives import collectives
-from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules
-from wallscope.trace.parallel_axes import RangePaths, axes, stream_axes
-from wallscope.trace.ranges import nested, projection
+from wallscope.trace.collectives import match_nccl_calls
+from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_shipped_kernel_rules
+from wallscope.trace.parallel_axes import RangePaths, infer_axes, parse_stream_axes
+from wallscope.trace.ranges import nest_ranges, project_ranges
 
 COMMUNICATOR = 0xC0
 KERNELS = {
@@ -27,11 +27,13 @@ MEGATRON = "megatron.core.pipeline_parallel.p2p_communication."
 def found(path, given=None):
     """Rank, operation, axis and evidence of each communication operation in order of number."""
     capture = read_capture(path, lambda _: None)
-    tree, paths, names = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, shipped_rules()))
-    projected = projection(operations, capture.calls, tree, capture.threads)
-    asked = collectives(operations, capture)
-    made = axes(operations, capture, asked, RangePaths(projected, tree, paths, names), given or {})
+    tree, paths, names = nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads)
+    operations = classify_operations(
+        capture.operations, capture.copies, classify_kernels(capture.names, load_shipped_kernel_rules())
+    )
+    projected = project_ranges(operations, capture.calls, tree, capture.threads)
+    asked = match_nccl_calls(operations, capture)
+    made = infer_axes(operations, capture, asked, RangePaths(projected, tree, paths, names), given or {})
     assert made.schema == AXES
     communicates = operations.filter(operations["class"] == "communication")
     assert made["op"].to_list() == communicates["op"].to_list()
@@ -313,7 +315,7 @@ def test_the_user_is_asked_first(tmp_path):
         writer.copy("peer", 3_000_000, 3_000_100, 64, stream=22)
         run("send-recv", stream=23)
 
-    given = stream_axes(["20=cp", "21=tp", "22=tp", "99=ep"])
+    given = parse_stream_axes(["20=cp", "21=tp", "22=tp", "99=ep"])
     assert told(tmp_path / "run.sqlite", given) == [
         ("cp", "stream 20 given by the user"),
         ("tp", "stream 21 given by the user"),

@@ -6,8 +6,8 @@ from fixtures.export import ExportWriter
 from fixtures.nccl import Nccl
 from wallscope.model.schemas import COLLECTIVES
 from wallscope.nsys import read_capture
-from wallscope.trace.collectives import collectives
-from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules
+from wallscope.trace.collectives import match_nccl_calls
+from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_shipped_kernel_rules
 
 DATA, EXPERT = 0xD0, 0xE0  # communicators
 KERNELS = {
@@ -29,8 +29,10 @@ def launch(writer, at_ns, kind="send-recv", *, thread=None, **where):
 
 def found(path):
     capture = read_capture(path, lambda _: None)
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, shipped_rules()))
-    made = collectives(operations, capture)
+    operations = classify_operations(
+        capture.operations, capture.copies, classify_kernels(capture.names, load_shipped_kernel_rules())
+    )
+    made = match_nccl_calls(operations, capture)
     assert made.schema == COLLECTIVES
     return made
 
@@ -301,8 +303,10 @@ def test_real_groups_are_found_as_a_plain_query_finds_them(name, traces):
     ).fetchall()
     connection.close()
     capture = read_capture(path, lambda _: None)
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, shipped_rules()))
-    made = collectives(operations, capture).join(operations.select("op", "start_ns"), on="op")
+    operations = classify_operations(
+        capture.operations, capture.copies, classify_kernels(capture.names, load_shipped_kernel_rules())
+    )
+    made = match_nccl_calls(operations, capture).join(operations.select("op", "start_ns"), on="op")
 
     assert {count for _, count in ended} == {1}
     assert sorted(made["start_ns"].to_list()) == [start_ns for start_ns, _ in ended]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wallscope.model.schemas import COPIES, COPY_CAUSES, OPERATIONS, PASSES
 from wallscope.nsys import read_capture
 from wallscope.thresholds import BULK_COPY_BYTES
-from wallscope.trace.copies import copy_causes, round_trips
+from wallscope.trace.copies import classify_copies, find_round_trips
 
 H, D = "host-to-device", "device-to-host"
 BULK = 1 << 20
@@ -30,7 +30,7 @@ def causes(*rows: dict) -> list[str | None]:
         }
         for op, row in enumerate(rows)
     ]
-    found = copy_causes(
+    found = classify_copies(
         pl.DataFrame([{key: row.get(key) for key in OPERATIONS} for row in filled], schema=OPERATIONS),
         pl.DataFrame([{key: row.get(key) for key in COPIES} for row in filled], schema=COPIES),
         pl.DataFrame([{key: row.get(key) for key in PASSES} for row in filled], schema=PASSES),
@@ -146,7 +146,7 @@ def test_round_trips_equal_a_walk_through_time(drawn):
     rank, size, at_ns = (np.array([row[column] for row in rows], np.int64) for column in (1, 2, 3))
     leaves = np.array([row[0] == D for row in rows], np.bool_)
 
-    assert set(round_trips(rank, size, leaves, at_ns, at_ns + 5).tolist()) == walked(rows)
+    assert set(find_round_trips(rank, size, leaves, at_ns, at_ns + 5).tolist()) == walked(rows)
 
 
 SQL = """
@@ -174,7 +174,7 @@ def test_copies_of_real_exports_that_offload_nothing(stem, traces):
     connection.close()
     capture = read_capture(path, lambda _: None)
 
-    found = copy_causes(capture.operations, capture.copies, PASSES.to_frame())
+    found = classify_copies(capture.operations, capture.copies, PASSES.to_frame())
     listed = (
         found.filter(pl.col("cause").cast(pl.String) != "fill")
         .join(capture.operations, on="op")
@@ -188,7 +188,7 @@ def test_round_trips_of_a_real_export_are_two_of_one_size(traces):
     """TensorFlow sends 256 KiB to the host and back, twice; 768 KiB go in four times and out twice."""
     capture = read_capture(traces / "tf_2020_report23.sqlite", lambda _: None)
 
-    found = copy_causes(capture.operations, capture.copies, PASSES.to_frame())
+    found = classify_copies(capture.operations, capture.copies, PASSES.to_frame())
     sizes = found.filter(pl.col("cause") == "offload").join(capture.operations, on="op")["bytes"]
 
     assert sizes.to_list() == [262_144] * 4

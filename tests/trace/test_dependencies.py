@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from tests.attribution.brute_programs import FLAGS, Action, actions, played, seen
 from tests.attribution.brute_trace import Call, Op, Record, Sync, Trace, capture, in_order
 from tests.trace.waiting import awaited, producers
-from wallscope.trace.dependencies import dependencies
+from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.streams import UNRESOLVED
 
 
 def waited_for(*syncs, calls, ops, records=()):
     """What each blocking call waits for, by place of the call."""
     trace = Trace(tuple(ops), tuple(calls), tuple(records), tuple(syncs))
-    return awaited(dependencies(capture(trace)))
+    return awaited(resolve_dependencies(capture(trace)))
 
 
 LAUNCHES = (Call(0, 0, 5, "launch"), Call(0, 10, 15, "launch"))
@@ -91,13 +91,13 @@ def test_waits_are_counted_and_those_without_a_record_are_open():
     syncs = (Sync(2, "wait", 1, 7, 5), Sync(3, "wait", 2, 7, 9), Sync(4, "stream", 1))
     trace = Trace((Op(0, 8, 50, "compute", 0),), calls, (Record(1, 0, 7, 5),), syncs)
 
-    found = dependencies(capture(trace))
+    found = resolve_dependencies(capture(trace))
 
     assert (found.waits_seen, found.waits_resolved, found.resolved_share) == (3, 2, pytest.approx(2 / 3))
 
 
 def test_without_waits_there_is_no_share_of_them():
-    found = dependencies(capture(Trace(OPS, LAUNCHES)))
+    found = resolve_dependencies(capture(Trace(OPS, LAUNCHES)))
 
     assert (found.waits_seen, found.waits_resolved, found.resolved_share) == (0, 0, None)
 
@@ -112,7 +112,7 @@ BEGUN = [
 def test_operations_and_blocking_calls_wait_as_they_did_when_the_program_ran(program, flags):
     left = played([*BEGUN, *(replace(action, unseen=False) for action in program)], flags)
     trace = in_order(seen(left, flags, "number"))
-    found = dependencies(capture(trace))
+    found = resolve_dependencies(capture(trace))
 
     order = sorted(range(len(left.ops)), key=lambda row: left.ops[row].start)
     assert [last_end(found, producers(found, op)) for op in range(len(order))] == [

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from wallscope.trace.names import folded
+from wallscope.trace.names import normalize_names
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def test_running_numbers_are_folded_and_names_of_kinds_stay(text, expected):
     if expected is None:
         expected = "autograd::engine::evaluate_function: AddmmBackward0"
 
-    assert folded(pl.Series([text])).to_list() == [expected]
+    assert normalize_names(pl.Series([text])).to_list() == [expected]
 
 
 def test_folding_what_is_folded_changes_nothing():
-    once = folded(pl.Series(["step 3", "layer_7f", "a.11.b.12", "x 3 4 5", "h=0x7fff"]))
+    once = normalize_names(pl.Series(["step 3", "layer_7f", "a.11.b.12", "x 3 4 5", "h=0x7fff"]))
 
-    assert folded(once).to_list() == once.to_list()
+    assert normalize_names(once).to_list() == once.to_list()

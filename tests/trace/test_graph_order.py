@@ -2,7 +2,7 @@ import pytest
 
 from tests.attribution.brute_trace import Call, Op, Sync, Trace, capture
 from tests.trace.waiting import producers
-from wallscope.trace.dependencies import dependencies
+from wallscope.trace.dependencies import resolve_dependencies
 
 
 def ordered(*launches, before=(), behind=(), last=()):
@@ -27,7 +27,7 @@ def ordered(*launches, before=(), behind=(), last=()):
         Call(0, 10_000_000 + 10 * row, 10_000_009 + 10 * row, kind) for row, (kind, *_) in enumerate(last)
     ]
     ops.sort(key=lambda op: op.start)
-    return dependencies(capture(Trace(tuple(ops), tuple(calls), (), tuple(syncs))))
+    return resolve_dependencies(capture(Trace(tuple(ops), tuple(calls), (), tuple(syncs))))
 
 
 def waits(found):

@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.trace.repeat_unit import outermost_units
+from wallscope.trace.repeat_unit import find_outermost_units
 
 SCHEMA = {"parent": pl.Int32, "name": pl.UInt32, "text": pl.String, "crosses": pl.Boolean}
 
@@ -32,7 +32,7 @@ def frame(rows):
 
 @given(rows=trees())
 def test_it_is_the_last_one_on_the_way_up(rows):
-    found = outermost_units(frame(rows))["microbatch"]
+    found = find_outermost_units(frame(rows))["microbatch"]
 
     assert found.tolist() == [expected(rows, row) for row in range(len(rows))]
 
@@ -50,4 +50,4 @@ def test_ranges_a_million_deep_are_no_trouble():
         }
     )
 
-    assert not outermost_units(tree)["microbatch"].any()
+    assert not find_outermost_units(tree)["microbatch"].any()

@@ -8,7 +8,12 @@ import pytest
 
 from wallscope.errors import KernelRulesError
 from wallscope.model.schemas import CLASSIFIED, COPIES, NAMES, OPERATIONS
-from wallscope.trace.kernel_classes import classified, kernel_kinds, rules_with, shipped_rules
+from wallscope.trace.kernel_classes import (
+    classify_kernels,
+    classify_operations,
+    load_kernel_rules,
+    load_shipped_kernel_rules,
+)
 
 KNOWN = Path(__file__).with_name("kernel_names.csv")
 
@@ -18,7 +23,7 @@ def names(*texts: str) -> pl.DataFrame:
 
 
 def kinds(*texts: str, rules=None) -> list[tuple[str, str, str | None, bool]]:
-    found = kernel_kinds(names(*texts), shipped_rules() if rules is None else rules)
+    found = classify_kernels(names(*texts), load_shipped_kernel_rules() if rules is None else rules)
     return found.select("class", "category", "backend", "matched").rows()
 
 
@@ -67,7 +72,7 @@ def test_a_users_rule_is_asked_before_the_shipped_ones(tmp_path):
         '[[kernel]]\npattern = "nvjet.*special"\noperation = "all-gather"\nbackend = "nvshmem"\n'
     )
 
-    found = kinds("nvjet_special_1", "nvjet_2", rules=rules_with(rules))
+    found = kinds("nvjet_special_1", "nvjet_2", rules=load_kernel_rules(rules))
 
     assert found == [("communication", "all-gather", "nvshmem", True), ("compute", "gemm", None, True)]
 
@@ -103,7 +108,7 @@ def test_a_wrong_file_of_rules_is_refused_with_a_reason(tmp_path, text, said):
     rules.write_text(text)
 
     with pytest.raises(KernelRulesError, match=said):
-        rules_with(rules)
+        load_kernel_rules(rules)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +125,7 @@ def test_rules_that_are_no_text_file_are_refused(make, said, tmp_path):
     make(rules)
 
     with pytest.raises(KernelRulesError, match=said):
-        rules_with(rules)
+        load_kernel_rules(rules)
 
 
 def test_a_catastrophic_pattern_takes_linear_time(tmp_path):
@@ -128,13 +133,15 @@ def test_a_catastrophic_pattern_takes_linear_time(tmp_path):
     rules.write_text('[[kernel]]\npattern = "(a+)+(a+)+(a+)+$"\ncategory = "gemm"\n')
     started_s = time.process_time()
 
-    kinds("a" * 50_000 + "!", rules=rules_with(rules))
+    kinds("a" * 50_000 + "!", rules=load_kernel_rules(rules))
 
     assert time.process_time() - started_s < 30
 
 
 def test_copies_are_told_beside_any_number_of_names():
-    many = kernel_kinds(names(*(f"frobnicate_{number}" for number in range(300))), shipped_rules())
+    many = classify_kernels(
+        names(*(f"frobnicate_{number}" for number in range(300))), load_shipped_kernel_rules()
+    )
     kinds_of = ["kernel", "copy", "copy", "fill", "graph", "copy"]
     operations = pl.DataFrame(
         [
@@ -148,7 +155,7 @@ def test_copies_are_told_beside_any_number_of_names():
         [{"op": op, "direction": direction} for op, direction in directions.items()], schema=COPIES
     )
 
-    found = classified(operations, copies, many)
+    found = classify_operations(operations, copies, many)
 
     assert found.schema == CLASSIFIED
     assert found.select("class", "category", "backend", "matched").rows() == [

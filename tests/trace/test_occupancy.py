@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from wallscope.model.schemas import KERNELS
-from wallscope.trace.gpu_limits import Fit, fit
+from wallscope.trace.gpu_limits import Occupancy, estimate_occupancy
 
 
 def shape(**facts: int | None) -> pl.DataFrame:
@@ -11,7 +11,7 @@ def shape(**facts: int | None) -> pl.DataFrame:
     return pl.DataFrame([row], schema=KERNELS)
 
 
-def told(found: Fit) -> tuple[float | None, ...]:
+def told(found: Occupancy) -> tuple[float | None, ...]:
     """Occupancy, waves and tail of the only shape, `None` where unknown."""
     values = (float(column[0]) for column in (found.occupancy, found.waves, found.tail))
     return tuple(None if np.isnan(value) else value for value in values)
@@ -47,7 +47,7 @@ def told(found: Fit) -> tuple[float | None, ...]:
     ],
 )
 def test_theoretical_occupancy(architecture, facts, expected):
-    assert told(fit(shape(**facts), architecture, 132))[0] == expected
+    assert told(estimate_occupancy(shape(**facts), architecture, 132))[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_theoretical_occupancy(architecture, facts, expected):
     ],
 )
 def test_the_last_wave_leaves_places_empty(blocks, waves, tail):
-    assert told(fit(shape(blocks=blocks), "sm_90", 132))[1:] == (waves, tail)
+    assert told(estimate_occupancy(shape(blocks=blocks), "sm_90", 132))[1:] == (waves, tail)
 
 
 def test_waves_need_the_number_of_multiprocessors():
-    assert told(fit(shape(), "sm_90", None)) == (1.0, None, None)
+    assert told(estimate_occupancy(shape(), "sm_90", None)) == (1.0, None, None)
 
 
 def test_a_grid_without_blocks_fills_nothing():
-    assert told(fit(shape(blocks=0), "sm_90", 132)) == (1.0, 0.0, 0.0)
+    assert told(estimate_occupancy(shape(blocks=0), "sm_90", 132)) == (1.0, 0.0, 0.0)

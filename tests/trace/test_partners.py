@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from wallscope.model.schemas import CLASSIFIED, COLLECTIVES
-from wallscope.trace.collectives import partners
+from wallscope.trace.collectives import find_partners
 
 PERIOD_NS = 1_000_000
 COUNT = 10
@@ -47,7 +47,7 @@ def sizes(found):
 
 
 def test_operations_that_end_together_are_one_collective():
-    found = partners(operations(*series(0), *series(1, late_ns=150_000)), NO_CALLS)
+    found = find_partners(operations(*series(0), *series(1, late_ns=150_000)), NO_CALLS)
 
     assert found.rows() == [(op, place) for place in range(COUNT) for op in (place, place + COUNT)]
 
@@ -55,7 +55,7 @@ def test_operations_that_end_together_are_one_collective():
 def test_a_collective_may_have_many_participants():
     rows = [row for rank_id in range(4) for row in series(rank_id, late_ns=40_000 * rank_id)]
 
-    assert sizes(partners(operations(*rows), NO_CALLS)) == [4] * COUNT
+    assert sizes(find_partners(operations(*rows), NO_CALLS)) == [4] * COUNT
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_collective_may_have_many_participants():
     ],
 )
 def test_others_are_not(other, why):
-    assert partners(operations(*series(0), *series(1, **other)), NO_CALLS).is_empty(), why
+    assert find_partners(operations(*series(0), *series(1, **other)), NO_CALLS).is_empty(), why
 
 
 def scattered(rank_id, scale_ns, *, is_waited_for):
@@ -87,25 +87,25 @@ def scattered(rank_id, scale_ns, *, is_waited_for):
 def test_what_ends_as_far_apart_as_it_starts_is_no_collective(is_waited_for, size):
     rows = operations(*series(0), *scattered(1, 20_000, is_waited_for=is_waited_for))
 
-    assert sizes(partners(rows, NO_CALLS)) == size
+    assert sizes(find_partners(rows, NO_CALLS)) == size
 
 
 def test_clocks_of_two_devices_may_differ_by_some_microseconds():
     rows = scattered(1, 100_000, is_waited_for=True)
     shifted = [row | {side: row[side] - 22_000 for side in ("start_ns", "end_ns")} for row in rows]
 
-    assert sizes(partners(operations(*series(0), *shifted), NO_CALLS)) == [2] * COUNT
+    assert sizes(find_partners(operations(*series(0), *shifted), NO_CALLS)) == [2] * COUNT
 
 
 def test_operations_of_one_rank_are_never_one_collective():
-    assert partners(operations(*series(0), *series(0, stream=9)), NO_CALLS).is_empty()
+    assert find_partners(operations(*series(0), *series(0, stream=9)), NO_CALLS).is_empty()
 
 
 def test_streams_tell_groups_of_one_kernel_apart():
     apart = [
         series(rank_id, stream=9, late_ns=500_000, length_ns=700_000 + 90_000 * rank_id) for rank_id in (0, 1)
     ]
-    found = partners(operations(*series(0), *series(1), *apart[0], *apart[1]), NO_CALLS)
+    found = find_partners(operations(*series(0), *series(1), *apart[0], *apart[1]), NO_CALLS)
 
     assert found["op"].max() < 2 * COUNT
     assert sizes(found) == [2] * COUNT
@@ -119,11 +119,11 @@ def test_communicators_tell_them_apart_too():
     )
     told = pl.concat([NO_CALLS, calls], how="diagonal")
 
-    assert partners(rows, told).is_empty()
+    assert find_partners(rows, told).is_empty()
 
 
 def test_one_that_a_capture_lacks_leaves_the_others_matched():
     lacking = series(1, late_ns=50_000)[1:]
-    found = partners(operations(*series(0), *lacking), NO_CALLS)
+    found = find_partners(operations(*series(0), *lacking), NO_CALLS)
 
     assert sizes(found) == [2] * (COUNT - 1)

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from wallscope.model.schemas import CALLS, NAMES, NESTED, OPERATIONS, PASSES, PATHS, PROJECTION, THREADS
-from wallscope.trace.forward_backward import passes, with_autograd_threads
+from wallscope.trace.forward_backward import identify_passes, mark_autograd_threads
 
 
 def nest(*trees: str) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
@@ -100,7 +100,7 @@ ENGINE = "autograd::engine::evaluate_function: "
     ],
 )
 def test_names_of_ranges_tell_the_part_of_the_step(tree, expected):
-    assert passes(*nest(tree)).select("pass", "replay").row(0) == expected
+    assert identify_passes(*nest(tree)).select("pass", "replay").row(0) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_names_of_ranges_tell_the_part_of_the_step(tree, expected):
     ],
 )
 def test_a_bare_step_is_the_optimizers_beside_the_passes_alone(trees, expected):
-    assert passes(*nest(*trees))["pass"][-1] == expected
+    assert identify_passes(*nest(*trees))["pass"][-1] == expected
 
 
 def test_scopes_are_the_nearest_checkpoint_and_the_outermost_optimizer():
     outer = f"backward / {ENGINE}CheckpointFunctionBackward"
-    found = passes(
+    found = identify_passes(
         *nest(
             f"{outer} / aten::mm",
             f"{outer} / CheckpointFunctionBackward / {ENGINE}MmBackward0 / aten::mm",
@@ -136,9 +136,9 @@ def test_operations_without_a_range_belong_to_no_part_but_those_of_autograd_thre
     threads = pl.DataFrame(
         [{"thread": 0, "role": None}, {"thread": 1, "role": "pt_autograd_0"}], schema=THREADS
     )
-    nothing = passes(projected, NESTED.to_frame(), PATHS.to_frame(), NAMES.to_frame())
+    nothing = identify_passes(projected, NESTED.to_frame(), PATHS.to_frame(), NAMES.to_frame())
 
-    found = with_autograd_threads(nothing, operations, calls, threads)
+    found = mark_autograd_threads(nothing, operations, calls, threads)
 
     assert nothing.schema == PASSES
     assert nothing.rows() == [(0, None, None, -1), (1, None, None, -1)]

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.model.schemas import CALLS, NAMES, RANGES, THREADS
-from wallscope.trace.ranges import nested, path_texts
+from wallscope.trace.ranges import nest_ranges, write_paths
 
 
 def tree_of(given_ranges: pl.DataFrame, names: pl.DataFrame, calls: pl.DataFrame | None = None):
     """The tree of ranges whose threads are all of one process."""
     numbers = given_ranges["thread"].unique().sort()
     threads = pl.DataFrame([{"thread": number, "process": 0} for number in numbers], schema=THREADS)
-    return nested(given_ranges, names, CALLS.to_frame() if calls is None else calls, threads)
+    return nest_ranges(given_ranges, names, CALLS.to_frame() if calls is None else calls, threads)
 
 
 def ranges(*rows: tuple[int, int, int, int]) -> pl.DataFrame:
@@ -40,7 +40,7 @@ def test_like_ranges_share_a_path_and_threads_do_not_nest_in_each_other():
 
     tree, paths, labels = tree_of(given_ranges, names)
 
-    written = path_texts(paths, labels, tree["path"])
+    written = write_paths(paths, labels, tree["path"])
     assert tree["parent"].to_list() == [-1, 0, -1, 2, -1]
     assert written.to_list() == [
         "step #",
@@ -75,7 +75,7 @@ def test_a_path_is_the_chain_of_names_around_a_range_in_the_order_of_their_first
     parent, chains = tree["parent"].to_list(), []
     for row, (*_, name) in enumerate(rows):
         chains.append((*chains[parent[row]], "abc"[name]) if parent[row] >= 0 else ("abc"[name],))
-    written = path_texts(paths, labels, tree["path"], most=50).to_list()
+    written = write_paths(paths, labels, tree["path"], most=50).to_list()
     assert written == [" / ".join(chain) for chain in chains]
     in_order = tree.sort("start_ns", maintain_order=True)["path"].unique(maintain_order=True)
     assert in_order.to_list() == paths["path"].to_list() == list(range(len(set(chains))))
@@ -88,7 +88,7 @@ def test_of_a_deep_path_the_outside_is_left_out():
     names = pl.DataFrame([(0, "a")], schema=NAMES, orient="row")
     _, paths, labels = tree_of(ranges(*((0, start, 100 - start, 0) for start in range(5))), names)
 
-    assert path_texts(paths, labels, paths["path"], most=3).to_list() == [
+    assert write_paths(paths, labels, paths["path"], most=3).to_list() == [
         "a",
         "a / a",
         "a / a / a",
@@ -135,7 +135,7 @@ def test_outermost_ranges_continue_the_path_of_the_thread_that_waits(calls, expe
 
     tree, paths, labels = tree_of(ranges((0, 10, 50, 0), (1, 20, 30, 1)), names, launches(*calls))
 
-    assert path_texts(paths, labels, tree["path"]).to_list() == ["backward", expected]
+    assert write_paths(paths, labels, tree["path"]).to_list() == ["backward", expected]
     assert tree["parent"].to_list() == [-1, -1]
 
 
@@ -144,4 +144,4 @@ def test_a_range_that_outlasts_the_wait_is_not_continued():
 
     tree, paths, labels = tree_of(ranges((0, 10, 50, 0), (1, 20, 51, 1)), names, launches((0, 5, 6)))
 
-    assert path_texts(paths, labels, tree["path"]).to_list() == ["backward", "autograd"]
+    assert write_paths(paths, labels, tree["path"]).to_list() == ["backward", "autograd"]

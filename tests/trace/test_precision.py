@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from wallscope.model.schemas import NAMES
-from wallscope.trace.kernel_classes import precisions
+from wallscope.trace.kernel_classes import infer_precisions
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ from wallscope.trace.kernel_classes import precisions
     ],
 )
 def test_names_of_matrix_multiplications_tell_their_precision(name, expected):
-    found = precisions(pl.DataFrame([(7, name)], schema=NAMES, orient="row"))
+    found = infer_precisions(pl.DataFrame([(7, name)], schema=NAMES, orient="row"))
 
     assert found.rows() == [(7, expected)]

@@ -6,16 +6,16 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.nsys import read_capture
-from wallscope.trace.ranges import nested, path_texts, projection
+from wallscope.trace.ranges import nest_ranges, project_ranges, write_paths
 
 
 def projected(path: Path) -> pl.DataFrame:
     """One row an operation: start, name of the innermost range, its path, and how it was found."""
     capture = read_capture(path, lambda _: None)
-    tree, paths, labels = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
-    found = projection(capture.operations, capture.calls, tree, capture.threads)
+    tree, paths, labels = nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads)
+    found = project_ranges(capture.operations, capture.calls, tree, capture.threads)
     ranges = tree.join(capture.range_names, on="name").select(pl.col("range").cast(pl.Int32), "text", "path")
-    written = path_texts(paths, labels, paths["path"])
+    written = write_paths(paths, labels, paths["path"])
     return (
         found.join(capture.operations.select("op", "rank_id", "start_ns", "kind"), on="op")
         .join(ranges, on="range", how="left", maintain_order="left")

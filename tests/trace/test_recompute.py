@@ -7,9 +7,9 @@ import pytest
 from fixtures.export import ExportWriter
 from wallscope.model.schemas import CLASSIFIED, NAMES, PASSES, WINDOWS
 from wallscope.nsys import read_capture
-from wallscope.trace.forward_backward import passes, recompute, with_autograd_threads
-from wallscope.trace.kernel_classes import classified, kernel_kinds, shipped_rules
-from wallscope.trace.ranges import nested, projection
+from wallscope.trace.forward_backward import find_recompute, identify_passes, mark_autograd_threads
+from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_shipped_kernel_rules
+from wallscope.trace.ranges import nest_ranges, project_ranges
 
 FORWARD = "nabcgdefgh"  # one letter a kernel, g multiplies
 WINDOW = pl.DataFrame([(0, 0, 0, 100_000)], schema=WINDOWS, orient="row")
@@ -41,7 +41,7 @@ def told(*parts: tuple[str, str | None]) -> str:
     names = pl.DataFrame(
         [(ord(letter), letter) for letter in sorted({row[0] for row in rows})], schema=NAMES, orient="row"
     )
-    return shown(recompute(operations, WINDOW, names, of_passes).rows(), len(rows))
+    return shown(find_recompute(operations, WINDOW, names, of_passes).rows(), len(rows))
 
 
 def shown(rows: Iterable[tuple[int, str]], count: int) -> str:
@@ -150,10 +150,12 @@ def explicit(path: Path, *ranges: tuple) -> str:
         for of_range in ranges:
             program.within(*of_range)
     capture = read_capture(path, lambda _: None)
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, shipped_rules()))
-    tree, paths, labels = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
-    projected = projection(capture.operations, capture.calls, tree, capture.threads)
-    found = recompute(operations, WINDOW, capture.names, passes(projected, tree, paths, labels))
+    operations = classify_operations(
+        capture.operations, capture.copies, classify_kernels(capture.names, load_shipped_kernel_rules())
+    )
+    tree, paths, labels = nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads)
+    projected = project_ranges(capture.operations, capture.calls, tree, capture.threads)
+    found = find_recompute(operations, WINDOW, capture.names, identify_passes(projected, tree, paths, labels))
     return shown(found.rows(), len(operations))
 
 
@@ -208,14 +210,16 @@ def test_ranges_of_a_checkpoints_backward_are_split_into_replay_and_backward(bac
 def of_export(path: Path, *, autograd: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`PASSES` and `RECOMPUTE` of a real export, the whole of it one window."""
     capture = read_capture(path, lambda _: None)
-    operations = classified(capture.operations, capture.copies, kernel_kinds(capture.names, shipped_rules()))
-    tree, paths, labels = nested(capture.ranges, capture.range_names, capture.calls, capture.threads)
-    projected = projection(capture.operations, capture.calls, tree, capture.threads)
-    of_passes = passes(projected, tree, paths, labels)
+    operations = classify_operations(
+        capture.operations, capture.copies, classify_kernels(capture.names, load_shipped_kernel_rules())
+    )
+    tree, paths, labels = nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads)
+    projected = project_ranges(capture.operations, capture.calls, tree, capture.threads)
+    of_passes = identify_passes(projected, tree, paths, labels)
     if autograd:
-        of_passes = with_autograd_threads(of_passes, operations, capture.calls, capture.threads)
+        of_passes = mark_autograd_threads(of_passes, operations, capture.calls, capture.threads)
     windows = pl.DataFrame([(0, 0, 0, 2**60)], schema=WINDOWS, orient="row")
-    return of_passes, recompute(operations, windows, capture.names, of_passes)
+    return of_passes, find_recompute(operations, windows, capture.names, of_passes)
 
 
 def test_a_real_run_that_keeps_its_activations_recomputes_nothing(traces):

@@ -21,7 +21,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
 from tests.trace.waiting import awaited, producers
 from wallscope.nsys import read_capture
-from wallscope.trace.dependencies import dependencies
+from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.events import StreamBy
 from wallscope.trace.streams import UNRESOLVED
 
@@ -51,7 +51,7 @@ def behind_the_last(number):
 
 def waits_of(program, folder, *, has_events):
     write_run(run(program), folder / f"{has_events}.sqlite", has_events=has_events)
-    return dependencies(read_capture(folder / f"{has_events}.sqlite", lambda _: None))
+    return resolve_dependencies(read_capture(folder / f"{has_events}.sqlite", lambda _: None))
 
 
 def program(one, steps=STEPS):

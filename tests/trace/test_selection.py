@@ -4,7 +4,7 @@ import pytest
 from wallscope.errors import SelectionError
 from wallscope.model.options import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
-from wallscope.trace.steps import selected_windows
+from wallscope.trace.steps import select_windows
 
 WINDOWS = pl.DataFrame(
     [
@@ -21,11 +21,11 @@ WINDOWS = pl.DataFrame(
 
 
 def found(*columns: str, **options) -> list[tuple]:
-    return selected_windows(WINDOWS, Selection(**options)).select("rank_id", "step", *columns).rows()
+    return select_windows(WINDOWS, Selection(**options)).select("rank_id", "step", *columns).rows()
 
 
 def test_without_a_selection_windows_stay_as_they_are():
-    whole = selected_windows(WINDOWS, Selection())
+    whole = select_windows(WINDOWS, Selection())
 
     assert whole.select(STEPS.names()).equals(WINDOWS)
     assert whole["selected"].all()
@@ -76,7 +76,7 @@ def test_a_rank_without_a_selected_window_is_left_out():
 def test_a_window_without_length_is_inside_a_time_that_holds_it():
     point = WINDOWS.head(1).with_columns(start_ns=pl.lit(100, pl.Int64), end_ns=pl.lit(100, pl.Int64))
 
-    assert len(selected_windows(point, Selection(time_ns=(100, 101)))) == 1
+    assert len(select_windows(point, Selection(time_ns=(100, 101)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_a_window_without_length_is_inside_a_time_that_holds_it():
 )
 def test_what_is_not_there_is_refused(options, said):
     with pytest.raises(SelectionError, match=said):
-        selected_windows(WINDOWS, Selection(**options))
+        select_windows(WINDOWS, Selection(**options))

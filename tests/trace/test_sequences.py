@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.trace.names import repeated
+from wallscope.trace.names import find_repeated_runs
 
 
 def dull(tokens: list[int], kinds: list[int], at_least: int) -> list[bool]:
@@ -25,8 +25,8 @@ def test_repeated_positions_equal_a_comparison_of_all_runs(at_least, drawn):
     tokens, kinds = [token for token, _ in drawn], [kind for _, kind in drawn]
     kind = np.array(kinds, np.int64)
 
-    found = repeated(np.array(tokens, np.int64), kind == 1, kind == 2, at_least)
+    found = find_repeated_runs(np.array(tokens, np.int64), kind == 1, kind == 2, at_least)
 
     assert found.tolist() == dull(tokens, kinds, at_least)
     rare = 10**6 * np.array(tokens, np.int64)  # too large for a table
-    assert repeated(rare, kind == 1, kind == 2, at_least).tolist() == found.tolist()
+    assert find_repeated_runs(rare, kind == 1, kind == 2, at_least).tolist() == found.tolist()

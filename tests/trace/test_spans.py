@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.trace.intervals import Spans, common, covered_ns, length_ns, ordered, spans, union
+from wallscope.trace.intervals import Spans, common, covered_ns, length_ns, make_spans, order_spans, union
 
 BOUNDS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)
 
@@ -28,17 +28,17 @@ def instants(rows: list[tuple[int, int]]) -> set[int]:
     ],
 )
 def test_union_of_spans(rows, expected):
-    assert union(spans(*rows)).rows() == expected
+    assert union(make_spans(*rows)).rows() == expected
 
 
 @given(BOUNDS, BOUNDS)
 def test_a_union_holds_the_instants_of_its_sides(left, right):
-    assert instants(union(spans(*left), spans(*right)).rows()) == instants(left) | instants(right)
+    assert instants(union(make_spans(*left), make_spans(*right)).rows()) == instants(left) | instants(right)
 
 
 @given(BOUNDS, BOUNDS)
 def test_what_is_common_holds_the_instants_of_both_sides(left, right):
-    found = common(union(spans(*left)), union(spans(*right)))
+    found = common(union(make_spans(*left)), union(make_spans(*right)))
 
     assert instants(found.rows()) == instants(left) & instants(right)
     assert (found.end_ns > found.start_ns).all()
@@ -47,7 +47,7 @@ def test_what_is_common_holds_the_instants_of_both_sides(left, right):
 
 @given(BOUNDS)
 def test_a_union_is_disjoint_and_its_own_union(rows):
-    once = union(spans(*rows))
+    once = union(make_spans(*rows))
 
     assert (once.start_ns[1:] > once.end_ns[:-1]).all()
     assert union(once).rows() == once.rows()
@@ -59,7 +59,7 @@ def test_coverage_of_windows_counts_instants(rows, windows):
     windows = [(start, end) for start, end in windows if end >= start]
     bounds = np.array(windows, dtype=np.int64).reshape(-1, 2)
 
-    covered = covered_ns(union(spans(*rows)), Spans(bounds[:, 0], bounds[:, 1]))
+    covered = covered_ns(union(make_spans(*rows)), Spans(bounds[:, 0], bounds[:, 1]))
 
     assert covered.tolist() == [len(instants(rows) & set(range(*window))) for window in windows]
 
@@ -68,4 +68,4 @@ def test_spans_of_a_normalised_clock_stay_exact():
     epoch_ns = 1_795_219_236_607_348_906
     start_ns = np.array([epoch_ns, epoch_ns + 1], dtype=np.int64)
 
-    assert length_ns(union(ordered(start_ns, start_ns + 2))) == 3
+    assert length_ns(union(order_spans(start_ns, start_ns + 2))) == 3

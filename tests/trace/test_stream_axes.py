@@ -1,7 +1,7 @@
 import pytest
 
 from wallscope.errors import SelectionError
-from wallscope.trace.parallel_axes import stream_axes
+from wallscope.trace.parallel_axes import parse_stream_axes
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from wallscope.trace.parallel_axes import stream_axes
     ],
 )
 def test_the_map_of_streams_is_read(texts, expected):
-    assert stream_axes(texts) == expected
+    assert parse_stream_axes(texts) == expected
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_the_map_of_streams_is_read(texts, expected):
 )
 def test_a_map_that_cannot_be_read_is_one_line(texts, said):
     with pytest.raises(SelectionError) as caught:
-        stream_axes(texts)
+        parse_stream_axes(texts)
 
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.attribution.brute_trace import BLOCKING, NONBLOCKING, NULL, Call, Op, Record, Sync, Trace, capture
 from tests.trace.waiting import awaited, producers
-from wallscope.trace.dependencies import dependencies
+from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.streams import UNRESOLVED
 
 
@@ -43,7 +43,7 @@ class Program:
             tuple(self.syncs),
             self.flags,
         )
-        return dependencies(capture(trace)), [rows.index(row) for row in range(len(rows))]
+        return resolve_dependencies(capture(trace)), [rows.index(row) for row in range(len(rows))]
 
 
 def waits_of_the_last(program):
@@ -235,7 +235,7 @@ def test_of_one_launch_into_several_streams_the_last_to_start_tells_the_stream(s
     calls = (Call(0, 0, 5, "graph"), Call(0, 20, 400, "stream"))
     ops = tuple(Op(stream, 100 + row, 300 - row, "compute", 0) for row, stream in enumerate(streams))
 
-    found = dependencies(capture(Trace(ops, calls)))
+    found = resolve_dependencies(capture(Trace(ops, calls)))
 
     assert awaited(found) == {1: {1}}
 

@@ -2,12 +2,12 @@ import polars as pl
 import pytest
 
 from tests.attribution.brute_trace import Call, Op, Record, Sync, Trace, capture
-from wallscope.trace.events import RECORDS, WAITS, resolved_waits
+from wallscope.trace.events import RECORDS, WAITS, resolve_waits
 
 
 def resolved(trace):
     held = capture(trace)
-    found = resolved_waits(held.syncs, held.events, held.calls, held.call_names, held.threads)
+    found = resolve_waits(held.syncs, held.events, held.calls, held.call_names, held.threads)
     assert found.records.schema == RECORDS
     assert found.waits.schema == WAITS
     at_ns = dict(found.records.select("record", "at_ns").iter_rows())
@@ -136,7 +136,7 @@ def test_processes_do_not_share_numbers_or_handles():
     held = capture(trace)
     syncs = held.syncs.with_columns(process=pl.lit(1, pl.UInt32))
 
-    found = resolved_waits(syncs, held.events, held.calls, held.call_names, held.threads)
+    found = resolve_waits(syncs, held.events, held.calls, held.call_names, held.threads)
 
     assert found.waits.select("record", "how").rows() == [(-1, "none")]
 

@@ -12,13 +12,13 @@ from fixtures.simulation.truth import Slice, truths
 from fixtures.simulation.writing import write_run
 from wallscope.model.report import GAPS
 from wallscope.pipeline import Options, proven
-from wallscope.views.gaps import Proof
+from wallscope.views.gaps import GapLookup
 
 STORIES = {story.name: story for story in stories()}
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Proof, tuple[Slice, ...]]]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[GapLookup, tuple[Slice, ...]]]:
     """The proof of some stories, beside the true slices of all their steady steps."""
     folder = tmp_path_factory.mktemp("proof")
     found = {}

@@ -19,9 +19,9 @@ from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.errors import UnknownWordError
 from wallscope.model.advice import Explanation, ExplanationSection, Setting
-from wallscope.model.cause_catalogue import CALL, catalogue, meaning
+from wallscope.model.cause_catalogue import CALL, describe_cause, list_causes
 from wallscope.model.enums import Wall
-from wallscope.resources import query, toml, toml_paths
+from wallscope.resources import list_toml_paths, read_query, read_toml
 
 _HEAD = """# Fixes
 
@@ -104,7 +104,7 @@ def cause_notes() -> tuple[CauseNote, ...]:
 
 
 def _note_tables(kind: str) -> list[dict[str, Any]]:
-    return [table for path in toml_paths("advice/notes") for table in toml(path).get(kind, [])]
+    return [table for path in list_toml_paths("advice/notes") for table in read_toml(path).get(kind, [])]
 
 
 def explain_word(word: str) -> Explanation:
@@ -113,7 +113,7 @@ def explain_word(word: str) -> Explanation:
     Raises:
         UnknownWordError: nothing explains it; near words are named.
     """
-    causes = dict(catalogue())
+    causes = dict(list_causes())
     if rule := next((rule for rule in fix_rules() if rule.id == word), None):
         return _fix(rule)
     if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
@@ -153,11 +153,13 @@ def _cause(word: str) -> Explanation:
         *_notes(related),
         *(_sql(name) for name in note.sql),
     ]
-    return Explanation(word, "cause", meaning(word), tuple(section for section in sections if section.lines))
+    return Explanation(
+        word, "cause", describe_cause(word), tuple(section for section in sections if section.lines)
+    )
 
 
 def _sql(name: str) -> ExplanationSection:
-    return ExplanationSection(f"queries/{name}.sql", tuple(query(name).splitlines()), verbatim=True)
+    return ExplanationSection(f"queries/{name}.sql", tuple(read_query(name).splitlines()), verbatim=True)
 
 
 def _is_of(topic: str, cause: str) -> bool:
@@ -273,8 +275,8 @@ def _rests_on(facts: tuple[str, ...]) -> tuple[ExplanationSection, ...]:
 def reached_facts() -> Mapping[str, tuple[str, ...]]:
     """Return where each fact is reached, by id; ids and places in order."""
     places: dict[str, list[str]] = {}
-    for path in sorted(path for folder in _FOLDERS for path in toml_paths(folder)):
-        for kind, entries in toml(path).items():
+    for path in sorted(path for folder in _FOLDERS for path in list_toml_paths(folder)):
+        for kind, entries in read_toml(path).items():
             for entry in entries if isinstance(entries, list) else [entries]:
                 for fact in _facts_of(kind, entry):
                     places.setdefault(fact, []).append(_place(kind, entry, path))

@@ -22,7 +22,7 @@ from wallscope.advice.published import (
 )
 from wallscope.errors import LayoutError, OptionError
 from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes, Value
-from wallscope.resources import toml
+from wallscope.resources import read_toml
 from wallscope.thresholds import LONG_SEQUENCE_COUNT, TOKENS_OF_A_RANK_COUNT
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
@@ -169,7 +169,7 @@ def _rules() -> tuple[_Rule, ...]:
             Item(table["phase"], table["text"], tuple(table.get("settings", [])), tuple(table["facts"])),
             tuple(map(parse_clause, table.get("when", []))),
         )
-        for table in toml("advice/advice.toml")["advice"]
+        for table in read_toml("advice/advice.toml")["advice"]
     )
 
 

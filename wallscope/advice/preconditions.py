@@ -11,7 +11,7 @@ from wallscope.advice.settings import check_value, vocabulary
 from wallscope.model.advice import (
     ConfigurationCheck,
     FeatureCheck,
-    Judged,
+    JudgedSetting,
     KnownSetting,
     Level,
     Met,
@@ -21,7 +21,7 @@ from wallscope.model.advice import (
     Value,
 )
 from wallscope.model.capture import Finding
-from wallscope.resources import toml
+from wallscope.resources import read_toml
 
 _TABLES = "advice/preconditions.toml"
 _KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
@@ -81,14 +81,14 @@ def features() -> tuple[Feature, ...]:
             tuple(map(parse_clause, table["on"])),
             {name: check_value(name, value) for name, value in table.get("with", {}).items()},
         )
-        for table in toml(_TABLES)["feature"]
+        for table in read_toml(_TABLES)["feature"]
     )
 
 
 @cache
 def precondition_rows() -> Mapping[str, Row]:
     """Return all rows by id, in the order of their table."""
-    return {table["id"]: _parse_row(table) for table in toml(_TABLES)["precondition"]}
+    return {table["id"]: _parse_row(table) for table in read_toml(_TABLES)["precondition"]}
 
 
 def _parse_row(table: Mapping[str, Any]) -> Row:
@@ -156,5 +156,7 @@ def _check_feature(feature: Feature, configuration: RunConfiguration, trace: Tra
         if row.feature == feature.id:
             judged = row.judge(lookup)
             missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # no mapping
-            found.append(Judged(judged, row.level, tuple(missing) if judged.status == "unknown" else ()))
+            found.append(
+                JudgedSetting(judged, row.level, tuple(missing) if judged.status == "unknown" else ())
+            )
     return FeatureCheck(feature.id, feature.title, on, tuple(found))

@@ -9,7 +9,7 @@ from typing import Any
 
 from wallscope.errors import OptionError
 from wallscope.model.advice import Band, Preset, Sizes, TraceFacts
-from wallscope.resources import toml
+from wallscope.resources import read_toml
 
 _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
 _PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}
@@ -73,7 +73,7 @@ def machines() -> dict[str, Machine]:
     """Return all machines by short name."""
     return {
         id_: Machine(id_, table["name"], table["architecture"], table["nvlink_domain"])
-        for id_, table in toml("advice/hardware.toml").items()
+        for id_, table in read_toml("advice/hardware.toml").items()
     }
 
 
@@ -90,7 +90,7 @@ def find_machine(name: str) -> Machine:
 
 
 def _models() -> Mapping[str, Mapping[str, Any]]:
-    tables: Mapping[str, Mapping[str, Any]] = toml("advice/models.toml")["model"]
+    tables: Mapping[str, Mapping[str, Any]] = read_toml("advice/models.toml")["model"]
     return tables
 
 
@@ -116,7 +116,9 @@ def _letters(name: str) -> str:
 @cache
 def presets() -> tuple[Preset, ...]:
     """Return all shipped presets."""
-    return tuple(_parse_preset(name, words) for name, words in toml("advice/presets.toml")["preset"].items())
+    return tuple(
+        _parse_preset(name, words) for name, words in read_toml("advice/presets.toml")["preset"].items()
+    )
 
 
 def _parse_preset(name: str, words: str) -> Preset:
@@ -165,7 +167,7 @@ def find_long_context(family: str, machine: Machine, seq_length: int) -> LongCon
     """Return the configuration published for this length, else for the next longer one below twice it."""
     fitting = [
         table
-        for table in toml("advice/models.toml")["family"]
+        for table in read_toml("advice/models.toml")["family"]
         if table["model"] == family
         and machine.id in table["machines"]
         and seq_length <= table["seq_length"] < 2 * seq_length
@@ -189,7 +191,7 @@ def published_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Ba
     """Return the throughput published for the family on the machine, for short or for long sequences."""
     found = [
         table
-        for table in toml("advice/bands.toml")["band"]
+        for table in read_toml("advice/bands.toml")["band"]
         if (table["family"], table["machine"]) == (family, machine.id) and table.get("long", False) is is_long
     ]
     return tuple(

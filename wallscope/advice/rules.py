@@ -20,10 +20,10 @@ from wallscope.advice.conditions import Clause, parse_clause
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.settings import vocabulary
 from wallscope.model.advice import ExpectedGain, Phase, Setting, System
-from wallscope.model.cause_catalogue import CALL, catalogue
+from wallscope.model.cause_catalogue import CALL, list_causes
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question, QuestionKind
-from wallscope.resources import toml, toml_paths
+from wallscope.resources import list_toml_paths, read_toml
 
 PRESSURE = "memory-pressure"
 """Stands among the causes of a rule that answers memory running out, to which no time is attributed."""
@@ -129,7 +129,7 @@ def _setting(system: System, line: str) -> Setting:
 @cache
 def fix_rules() -> tuple[Rule, ...]:
     """Return all shipped rules, by topic and in the order of the files."""
-    found = [rule for path in toml_paths("advice/rules") for rule in _check_rules(toml(path), path)]
+    found = [rule for path in list_toml_paths("advice/rules") for rule in _check_rules(read_toml(path), path)]
     if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):
         raise ValueError(f"rules of one id: {doubled}")
     return tuple(found)
@@ -159,7 +159,7 @@ def _reader() -> TypeAdapter[tuple[Rule, ...]]:
 
 @cache
 def _known_causes() -> tuple[str, ...]:
-    return (*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in catalogue()), PRESSURE)
+    return (*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in list_causes()), PRESSURE)
 
 
 def _problems(rule: Rule) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, Value
-from wallscope.resources import toml
+from wallscope.resources import read_toml
 
 _NONE = {"none", "null", "~", ""}
 _SWITCHES = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
@@ -42,7 +42,7 @@ class Vocabulary:
 @cache
 def vocabulary() -> Vocabulary:
     """Return the shipped settings."""
-    document = toml("advice/settings.toml")
+    document = read_toml("advice/settings.toml")
     lists = {kind: names for kind, names in document.items() if isinstance(names, list)}
     return Vocabulary(
         kinds={name: kind for kind, names in lists.items() for name in names},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from wallscope.advice.published import find_machine
-from wallscope.columns import filled, places
+from wallscope.columns import as_integers, find_places
 from wallscope.errors import OptionError
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.analysis import Analysis
@@ -74,8 +74,11 @@ def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
 
 def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Axis, tuple[int, ...]]:
     """Return the numbers of ranks of the communicators of each axis that is known."""
-    place = places(collectives["op"].to_numpy(), axes["op"].to_numpy())
-    axis, size = filled(axes["axis"][place[place >= 0]]), filled(collectives["participants"])[place >= 0]
+    place = find_places(collectives["op"].to_numpy(), axes["op"].to_numpy())
+    axis, size = (
+        as_integers(axes["axis"][place[place >= 0]]),
+        as_integers(collectives["participants"])[place >= 0],
+    )
     sizes: dict[Axis, set[int]] = {}
     for number, ranks in zip(axis.tolist(), size.tolist(), strict=True):
         if number >= 0 and ranks >= 0:

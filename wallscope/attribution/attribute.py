@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.host_causes import Drained, HostActivity, told_on_threads
+from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_host_causes
 from wallscope.attribution.slices import (
     NO_SLACK,
     Constraints,
@@ -20,7 +20,17 @@ from wallscope.attribution.slices import (
     collect_constraints,
     slice_windows,
 )
-from wallscope.columns import Codes, Flags, Rows, by_rank, filled, flags, members, numbered, place
+from wallscope.columns import (
+    Codes,
+    Flags,
+    Rows,
+    as_integers,
+    encode_member,
+    list_members,
+    mark_numbers,
+    number_values,
+    split_by_rank,
+)
 from wallscope.model.capture import Capture
 from wallscope.model.enums import (
     LINK_KINDS,
@@ -33,13 +43,13 @@ from wallscope.model.enums import (
     OperationClass,
 )
 from wallscope.model.schemas import CATEGORY, ROLE, SLICES
-from wallscope.parallel import both
-from wallscope.trace.collectives import collectives, partners
-from wallscope.trace.copies import away, copy_causes
+from wallscope.parallel import run_both
+from wallscope.trace.collectives import find_partners, match_nccl_calls
+from wallscope.trace.copies import classify_copies, find_offloaded_spans
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.forward_backward import passes, recompute, with_autograd_threads
-from wallscope.trace.kernel_classes import computes
-from wallscope.trace.parallel_axes import RangePaths, axes
+from wallscope.trace.forward_backward import find_recompute, identify_passes, mark_autograd_threads
+from wallscope.trace.kernel_classes import is_compute
+from wallscope.trace.parallel_axes import RangePaths, infer_axes
 from wallscope.trace.ranges import RangeTree
 
 KERNEL_GAP = "compute/kernel-gap"
@@ -91,7 +101,7 @@ class OperationCauses:
         return pl.Series(self.texts, dtype=pl.String)[self.befores]
 
 
-def operation_causes(
+def assign_operation_causes(
     operations: pl.DataFrame, count: int, axes: pl.DataFrame, copies: pl.DataFrame, recomputed: pl.Series
 ) -> OperationCauses:
     """The causes of all operations of a capture; those of ranks that are not accounted for are peers.
@@ -104,13 +114,13 @@ def operation_causes(
         recomputed: numbers of the operations that repeat forward work.
     """
     op = operations["op"].to_numpy()
-    of_class = _beside(op, filled(operations["class"]), count)
+    of_class = _beside(op, as_integers(operations["class"]), count)
     told_by = (
         of_class,
-        _beside(op, filled(operations["category"]), count),
-        _beside(axes["op"].to_numpy(), filled(axes["axis"]), count),
-        _beside(copies["op"].to_numpy(), filled(copies["cause"]), count),
-        flags(recomputed.to_numpy(), count),
+        _beside(op, as_integers(operations["category"]), count),
+        _beside(axes["op"].to_numpy(), as_integers(axes["axis"]), count),
+        _beside(copies["op"].to_numpy(), as_integers(copies["cause"]), count),
+        mark_numbers(recomputed.to_numpy(), count),
     )
     kind = np.ravel_multi_index(told_by, _KINDS, mode="wrap")  # -1 is the last
     kinds = np.flatnonzero(np.bincount(kind))
@@ -124,7 +134,7 @@ def operation_causes(
         causes,
         befores,
         _beside(op, operations["stream"].to_numpy(), count),
-        computes(of_class),
+        is_compute(of_class),
     )
 
 
@@ -150,7 +160,7 @@ def _told(of_class: int, category: int, axis: int, copied: int, again: int) -> t
     return "memory/recompute" if again else f"compute/{_OF_CATEGORY[category]}", "compute/hand-over"
 
 
-def caused(
+def assign_slice_causes(
     pieces: Slices, causes: OperationCauses, on_thread: Rows, texts: list[str], in_graph: Rows
 ) -> tuple[Rows, list[str | None]]:
     """The cause of each piece, as a place in the texts that come with it.
@@ -165,17 +175,17 @@ def caused(
     first_of_op, first_of_thread = len(_FIXED), len(_FIXED) + len(causes.texts)
     kind = pieces.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
-    rows = np.flatnonzero(kind == place(LinkKind.UNRESOLVED))
+    rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
     found[rows] = len(_BY_KIND) + pieces.state[rows]
 
-    rows = np.flatnonzero(kind == place(LinkKind.HAND_OVER))
+    rows = np.flatnonzero(kind == encode_member(LinkKind.HAND_OVER))
     op, next_op = pieces.op[rows], pieces.next_op[rows]
     same_graph = (in_graph[op] == in_graph[next_op]) & (in_graph[op] >= 0)
     in_order = (causes.chain[op] == causes.chain[next_op]) | same_graph
     is_gap = in_order & causes.computes[op] & causes.computes[next_op]
     found[rows] = np.where(is_gap, len(_FIXED) - 1, first_of_op + causes.befores[op])
 
-    rows = np.flatnonzero((kind < 0) | (kind == place(LinkKind.OPERATION)))
+    rows = np.flatnonzero((kind < 0) | (kind == encode_member(LinkKind.OPERATION)))
     op = pieces.op[rows]
     is_gap = (kind[rows] >= 0) & causes.computes[op]
     found[rows] = np.where(is_gap, len(LinkKind), first_of_op + causes.causes[op])
@@ -230,10 +240,10 @@ class Evidence:
     projected: pl.DataFrame
     graph: pl.Series
     recomputed: pl.Series
-    drained: Mapping[int, Drained]
+    drained: Mapping[int, QueueDrains]
 
 
-def operation_facts(
+def identify_operations(
     operations: pl.DataFrame,
     windows: pl.DataFrame,
     capture: Capture,
@@ -243,26 +253,30 @@ def operation_facts(
     """What is known of operations (`CLASSIFIED`, `WINDOWS`); `streams` is the user's map of axes."""
 
     def told_by_calls() -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        asked = collectives(operations, capture)
-        return asked, axes(operations, capture, asked, around, streams), partners(operations, asked)
+        asked = match_nccl_calls(operations, capture)
+        return (
+            asked,
+            infer_axes(operations, capture, asked, around, streams),
+            find_partners(operations, asked),
+        )
 
     def told_by_ranges() -> tuple[pl.DataFrame, pl.DataFrame]:
-        of_passes = with_autograd_threads(
-            passes(around.projected, around.tree, around.paths, around.names),
+        of_passes = mark_autograd_threads(
+            identify_passes(around.projected, around.tree, around.paths, around.names),
             capture.operations,
             capture.calls,
             capture.threads,
         )
-        again = recompute(operations, windows, capture.names, of_passes)
-        return copy_causes(capture.operations, capture.copies, of_passes), again
+        again = find_recompute(operations, windows, capture.names, of_passes)
+        return classify_copies(capture.operations, capture.copies, of_passes), again
 
-    (copies, recomputed), (asked, named, between) = both(told_by_ranges, told_by_calls)
+    (copies, recomputed), (asked, named, between) = run_both(told_by_ranges, told_by_calls)
     return OperationFacts(
         axes=named, collectives=asked, partners=between, copies=copies, recomputed=recomputed
     )
 
 
-def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
+def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
     operations: pl.DataFrame,
     capture: Capture,
     waits: Dependencies,
@@ -273,11 +287,11 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
     """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks."""
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)
-    of_ranks = by_rank(operations)
+    of_ranks = split_by_rank(operations)
     is_node = capture.operations["graph_node"].is_not_null().to_numpy()
-    causes, drained = both(
-        lambda: operation_causes(operations, len(capture.operations), facts.axes, facts.copies, again),
-        lambda: {rank_id: Drained(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
+    causes, drained = run_both(
+        lambda: assign_operation_causes(operations, len(capture.operations), facts.axes, facts.copies, again),
+        lambda: {rank_id: QueueDrains(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
     )
     return Evidence(
         waits=waits,
@@ -290,7 +304,10 @@ def evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
             event_names=capture.host_names,
             calls=capture.calls,
             process=capture.threads["process"],
-            away={rank_id: away(own, capture.copies, facts.copies) for rank_id, own in of_ranks.items()},
+            away={
+                rank_id: find_offloaded_spans(own, capture.copies, facts.copies)
+                for rank_id, own in of_ranks.items()
+            },
         ),
         calls=capture.calls,
         constraints=collect_constraints(waits, _kinds_of_calls(capture.calls)),
@@ -312,7 +329,7 @@ def _kinds_of_calls(calls: pl.DataFrame) -> Codes:
     """What each call is as a link, by number; calls that block are told by what they wait for."""
     of_role = [_OF_ROLE.get(CallRole(role), LinkKind.OTHER_CALL) for role in ROLE.categories]
     places = np.array([LINK_KINDS.index(kind) for kind in of_role], np.int8)
-    return places[filled(calls["role"])]
+    return places[as_integers(calls["role"])]
 
 
 _ABSENT = {LinkKind.OPERATION: Absent.BLOCKING} | dict.fromkeys(
@@ -321,10 +338,10 @@ _ABSENT = {LinkKind.OPERATION: Absent.BLOCKING} | dict.fromkeys(
 _ABSENT_OF_KIND = pl.Series(
     [*(_ABSENT.get(kind, Absent.LAUNCH_STARVED) for kind in LinkKind), None], dtype=SLICES["absent"]
 )
-_LINK_KINDS, _STATES = members(LinkKind), members(DeviceState)
+_LINK_KINDS, _STATES = list_members(LinkKind), list_members(DeviceState)
 
 
-def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """The slices (`SLICES`) of one rank, from its operations (`CLASSIFIED`) and windows (`WINDOWS`).
 
     Their causes are an enumeration of their own, in the order of the alphabet.
@@ -335,12 +352,12 @@ def attributed(evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFra
     drained = evidence.drained[rank_id]
     moments = evidence.activity.moments([one for one in threads if one >= 0], drained.threads)
     pieces = slice_windows(operations, links, windows, evidence.recomputed, moments)
-    ranges, on_thread, told = told_on_threads(
+    ranges, on_thread, told = assign_host_causes(
         pieces.thread, pieces.start_ns, pieces.kind, evidence.activity, drained
     )
     of_op = evidence.projected["range"].to_numpy()[np.maximum(pieces.op, 0)]
-    cause, texts = caused(pieces, evidence.causes, on_thread, told, evidence.graph.to_numpy())
-    number, names = numbered(texts)
+    cause, texts = assign_slice_causes(pieces, evidence.causes, on_thread, told, evidence.graph.to_numpy())
+    number, names = number_values(texts)
     cause = number[cause]
     walls = [name.split("/", 1)[0] for name in names]
     return pl.DataFrame(

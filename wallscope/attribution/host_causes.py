@@ -14,19 +14,29 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, are_among, filled, grouped, place, runs, within
+from wallscope.columns import (
+    Codes,
+    Flags,
+    Rows,
+    are_among,
+    as_integers,
+    encode_member,
+    is_within,
+    iterate_groups,
+    iterate_runs,
+)
 from wallscope.model.enums import LinkKind
 from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import HostKind
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.forward_backward import optimizer_paths
-from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, distinct, inside, ordered, union
-from wallscope.trace.ranges import HostThread, host_threads, of_the_one_that_waits
-from wallscope.trace.repeat_unit import outermost_units
+from wallscope.trace.forward_backward import is_optimizer_path
+from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, is_inside, number_spans, order_spans, union
+from wallscope.trace.ranges import HostThread, find_host_threads, find_waiting_range
+from wallscope.trace.repeat_unit import find_outermost_units
 from wallscope.trace.streams import UNRESOLVED
 
 
-class Drained:
+class QueueDrains:
     """Blocking calls of one rank that waited until the device had nothing left to do.
 
     Args:
@@ -37,7 +47,7 @@ class Drained:
 
     def __init__(self, operations: pl.DataFrame, waits: Dependencies, names: pl.Series) -> None:
         call = operations["call"].to_numpy()
-        issuing = distinct(call[call >= 0])
+        issuing = number_spans(call[call >= 0])
         blocking = waits.blocking
         self._issuing = issuing[~are_among(issuing, blocking)]
         self._waits, self._names = waits, names
@@ -145,7 +155,7 @@ class HostActivity:
     @cached_property
     def holders(self) -> Mapping[int, HostThread]:
         """The threads that hold ranges, by number."""
-        return host_threads(self.tree, self.calls, self.tree["parent"].to_numpy())
+        return find_host_threads(self.tree, self.calls, self.tree["parent"].to_numpy())
 
     @cached_property
     def causes_of_ranges(self) -> Rows:
@@ -164,12 +174,12 @@ class HostActivity:
     @cached_property
     def is_optimizer(self) -> Flags:
         """Whether each range is the optimizer's, by number; the last is for -1."""
-        return self._by_range(np.append(optimizer_paths(self.paths, self.path_names), np.False_))
+        return self._by_range(np.append(is_optimizer_path(self.paths, self.path_names), np.False_))
 
     @cached_property
     def outermost_units(self) -> Mapping[RepeatedUnit, Codes]:
         """The range of each repeated unit that each range stands in, -1 without one."""
-        return outermost_units(self.tree)
+        return find_outermost_units(self.tree)
 
     def others(self, thread: int) -> list[HostThread]:
         """The other threads of its process that hold ranges."""
@@ -195,7 +205,7 @@ class HostActivity:
         found = np.full(at_ns.size, -1) if held is None else held.open_range(at_ns)
         alone = np.flatnonzero(found < 0)
         if alone.size:
-            found[alone] = of_the_one_that_waits(self.others(thread), at_ns[alone])
+            found[alone] = find_waiting_range(self.others(thread), at_ns[alone])
         return found
 
     def moments(
@@ -226,31 +236,33 @@ class HostActivity:
 
     def _spans(self, rows: Rows) -> Spans:
         start_ns, end_ns = (self.events[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
-        return union(ordered(start_ns, end_ns))
+        return union(order_spans(start_ns, end_ns))
 
     def _rows(self, thread: int, kinds: Iterable[HostKind]) -> Rows:
         """The events of some kinds on a thread."""
         nothing = np.empty(0, np.int64)
-        held = (self._events_of.get(thread * len(HostKind) + place(kind), nothing) for kind in kinds)
+        held = (self._events_of.get(thread * len(HostKind) + encode_member(kind), nothing) for kind in kinds)
         return np.concatenate([nothing, *held])
 
     @cached_property
     def _events_of(self) -> Mapping[int, Rows]:
         """The rows of the events of each thread and kind."""
-        thread, kind = self.events["thread"].to_numpy().astype(np.int64), filled(self.events["kind"])
-        return dict(grouped(thread * len(HostKind) + kind))
+        thread, kind = self.events["thread"].to_numpy().astype(np.int64), as_integers(self.events["kind"])
+        return dict(iterate_groups(thread * len(HostKind) + kind))
 
     @cached_property
     def _ranges_of(self) -> Mapping[int, slice]:
         """The ranges of each thread, also those that end on another one."""
-        return dict(runs(filled(self.tree["thread"])))
+        return dict(iterate_runs(as_integers(self.tree["thread"])))
 
     @cached_property
     def _telling(self) -> Mapping[int, Rows]:
         """The ranges that tell a cause, by process."""
-        thread = filled(self.tree["thread"])
+        thread = as_integers(self.tree["thread"])
         telling = np.flatnonzero((self.causes_of_ranges[self.tree["range"].to_numpy()] >= 0) & (thread >= 0))
-        return {process: telling[own] for process, own in grouped(self.process.to_numpy()[thread[telling]])}
+        return {
+            process: telling[own] for process, own in iterate_groups(self.process.to_numpy()[thread[telling]])
+        }
 
     def _moments_of(self, thread: int, issuing: list[int], between_ns: tuple[int, int]) -> Times:
         def held_there(moments: Times) -> Times:
@@ -269,15 +281,15 @@ class HostActivity:
             for side in ("start_ns", "end_ns")
         ]
         held = self.holders.get(thread)
-        in_ranges = None if held is None else union(ordered(held.start_ns, held.end_ns))
+        in_ranges = None if held is None else union(order_spans(held.start_ns, held.end_ns))
         for other in self.others(thread):
             for in_order in other.call_sides():
                 first, behind = np.searchsorted(in_order, between_ns, side="right")
                 at_ns = in_order[first:behind]
                 if in_ranges is not None:
-                    at_ns = at_ns[~within(at_ns, in_ranges.start_ns, in_ranges.end_ns)]
+                    at_ns = at_ns[~is_within(at_ns, in_ranges.start_ns, in_ranges.end_ns)]
                 sides.append(at_ns)
-        return distinct(np.concatenate(sides))
+        return number_spans(np.concatenate(sides))
 
     def _by_range(self, of_path: npt.NDArray[_Told]) -> npt.NDArray[_Told]:
         """What is told of paths, told of ranges; the last of either is for none."""
@@ -287,8 +299,8 @@ class HostActivity:
         return told
 
 
-def told_on_threads(
-    of_thread: Codes, start_ns: Times, kind: Codes, activity: HostActivity, drained: Drained
+def assign_host_causes(
+    of_thread: Codes, start_ns: Times, kind: Codes, activity: HostActivity, drained: QueueDrains
 ) -> tuple[Rows, Rows, list[str]]:
     """The innermost range of each piece on a thread (-1: none), and the cause of those outside calls.
 
@@ -298,20 +310,20 @@ def told_on_threads(
     found, cause = np.full(of_thread.size, -1, np.int64), np.full(of_thread.size, -1, np.int64)
     texts = [*CAUSES]
     on_thread = np.flatnonzero(of_thread >= 0)
-    for thread, own in grouped(of_thread[on_thread]):
+    for thread, own in iterate_groups(of_thread[on_thread]):
         rows = on_thread[own]
         at_ns = start_ns[rows]
         open_range = activity.open_range(thread, at_ns)
         found[rows] = open_range
-        outside = np.flatnonzero(kind[rows] == place(LinkKind.OUTSIDE_CALLS))
+        outside = np.flatnonzero(kind[rows] == encode_member(LinkKind.OUTSIDE_CALLS))
         told = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
         queue, names = _drained_by(drained, thread, at_ns[outside])
         is_queue = (queue >= 0) & (activity.causes_of_ranges[open_range[outside]] < 0) & (told != _OFFLOADED)
         told[is_queue] = queue[is_queue] + len(texts)
         texts += names
         cause[rows[outside]] = told
-        is_profiled = inside(activity.covered(thread, HostKind.PROFILER), at_ns)
-        is_profiled &= kind[rows] != place(LinkKind.ALLOCATION)
+        is_profiled = is_inside(activity.covered(thread, HostKind.PROFILER), at_ns)
+        is_profiled &= kind[rows] != encode_member(LinkKind.ALLOCATION)
         cause[rows[is_profiled]] = CAUSES.index(PROFILER)
     return found, cause, texts
 
@@ -319,7 +331,7 @@ def told_on_threads(
 _OFFLOADED = CAUSES.index(OFFLOAD)
 
 
-def _drained_by(drained: Drained, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
+def _drained_by(drained: QueueDrains, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
     """The cause at each moment at which a call had left the queue empty, as a place in the list, else -1."""
     by_call = drained.by_call(thread, at_ns)
     calls, place_of_call = np.unique(by_call[by_call >= 0], return_inverse=True)
@@ -329,20 +341,20 @@ def _drained_by(drained: Drained, thread: int, at_ns: Times) -> tuple[Rows, list
 
 
 def _outside_calls(
-    thread: int, at_ns: Times, open_range: Rows, activity: HostActivity, drained: Drained
+    thread: int, at_ns: Times, open_range: Rows, activity: HostActivity, drained: QueueDrains
 ) -> Rows:
     """The cause at each moment of a thread outside calls, as a place in `CAUSES`; empty queues left out."""
     told = np.full(at_ns.size, CAUSES.index(FRAMEWORK))
     for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
-        told[inside(waited, at_ns)] = CAUSES.index(cause)
-    locked = inside(activity.covered(thread, HostKind.LOCK), at_ns)
+        told[is_inside(waited, at_ns)] = CAUSES.index(cause)
+    locked = is_inside(activity.covered(thread, HostKind.LOCK), at_ns)
     for other in drained.threads:
         if other != thread and locked.any():  # while another one works, that work is the cause
-            locked &= inside(activity.covered(other, HostKind.LOCK), at_ns)
+            locked &= is_inside(activity.covered(other, HostKind.LOCK), at_ns)
     told[locked] = CAUSES.index(_LOCK)
     by_range = activity.causes_of_ranges[open_range]
     told = np.where(by_range >= 0, by_range, told)
-    updates = inside(activity.away[drained.rank_id], at_ns)
+    updates = is_inside(activity.away[drained.rank_id], at_ns)
     if updates.any():
         told[updates & activity.is_optimizer[open_range]] = _OFFLOADED
     return told

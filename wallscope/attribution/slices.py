@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Rows, are_among, filled, flags, place
+from wallscope.columns import Codes, Rows, are_among, as_integers, encode_member, mark_numbers
 from wallscope.errors import InternalError
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, find_gaps, walk_gaps
@@ -21,8 +21,8 @@ from wallscope.kernels.slicing import cut_slices, find_owners
 from wallscope.model.enums import LINK_KINDS, DeviceState, LinkKind, OperationClass
 from wallscope.thresholds import LONGEST_CHAIN_COUNT, LONGEST_DEPENDENCY_LATENCY_NS, PRODUCER_TOLERANCE_NS
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, ordered, union
-from wallscope.trace.kernel_classes import computes
+from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, order_spans, union
+from wallscope.trace.kernel_classes import is_compute
 
 Columns = tuple[npt.NDArray[Any], ...]
 NO_SLACK = BEFORE_ALL
@@ -43,7 +43,7 @@ _KINDS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class ChainLinks:
     """The links of one rank, in order of time; they tile its gaps. Arrays of one length.
 
     Attributes:
@@ -106,13 +106,13 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
     )
 
 
-def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> Links:
+def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> ChainLinks:
     """Return the links of all gaps of one rank, given its operations (`CLASSIFIED`, by start)."""
     op = operations["op"].to_numpy().astype(np.int32)
-    is_compute = computes(filled(operations["class"])).view(np.uint8)
+    computes = is_compute(as_integers(operations["class"])).view(np.uint8)
     gaps = tuple(np.empty(2 * op.size, kind) for kind in (np.int64, np.int64, np.int32, np.int32))
     count = find_gaps(
-        *views(op, operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy(), is_compute, *gaps)
+        *views(op, operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy(), computes, *gaps)
     )
     issuers = _issuers(operations["call"].to_numpy(), constraints)
     room = _LINKS_OF_OPERATION * op.size
@@ -132,31 +132,33 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> Links:
         )
         used = walk_gaps(walk, count, *views(*gaps))
         if used <= room:
-            return Links(*(column[room - used :] for column in links.columns()))
+            return ChainLinks(*(column[room - used :] for column in links.columns()))
         room = used
 
 
-def _table(rows: int) -> Links:
+def _table(rows: int) -> ChainLinks:
     """Return room for links, which costs memory only where it is written."""
     i8, i32, i64 = np.int8, np.int32, np.int64
     kinds: tuple[npt.DTypeLike, ...] = (i32, i64, i64, i8, i32, i32, i32, i32, i64)
-    return Links(*(np.empty(rows, kind) for kind in kinds))
+    return ChainLinks(*(np.empty(rows, kind) for kind in kinds))
 
 
 def _issuers(call: Codes, constraints: Constraints) -> Columns:
     """The ends of the calls that issued some operations, in order, and their threads."""
     _, ends_ns, threads, *_ = constraints.calls
-    issuing = np.flatnonzero(flags(call[call >= 0].astype(np.int64), ends_ns.size))
+    issuing = np.flatnonzero(mark_numbers(call[call >= 0].astype(np.int64), ends_ns.size))
     issuing = issuing[np.argsort(ends_ns[issuing], kind="stable")]
     return ends_ns[issuing], threads[issuing]
 
 
 _KERNELS, _RECOMPUTED, _GRAPHS = range(3)
 _STATES = np.array(
-    [place(one) for one in (DeviceState.COMPUTE, DeviceState.COMPUTE, DeviceState.OPAQUE_GRAPH)], np.int8
+    [encode_member(one) for one in (DeviceState.COMPUTE, DeviceState.COMPUTE, DeviceState.OPAQUE_GRAPH)],
+    np.int8,
 )
 _STATES_OF_LINKS = [
-    place(one) for one in (DeviceState.EXPOSED_COMMUNICATION, DeviceState.EXPOSED_COPY, DeviceState.IDLE)
+    encode_member(one)
+    for one in (DeviceState.EXPOSED_COMMUNICATION, DeviceState.EXPOSED_COPY, DeviceState.IDLE)
 ]
 
 
@@ -184,7 +186,7 @@ class Slices:
 
 def slice_windows(
     operations: pl.DataFrame,
-    links: Links,
+    links: ChainLinks,
     windows: pl.DataFrame,
     recomputed: pl.Series,
     on_threads: Mapping[int, Times],
@@ -201,11 +203,11 @@ def slice_windows(
     Raises:
         InternalError: the links and the compute of the rank do not tile its time.
     """
-    op, of_class = operations["op"].to_numpy().astype(np.int64), filled(operations["class"])
+    op, of_class = operations["op"].to_numpy().astype(np.int64), as_integers(operations["class"])
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
     tier = np.full(op.size, -1, np.int8)
-    tier[of_class == place(OperationClass.OPAQUE_GRAPH)] = _GRAPHS
-    tier[of_class == place(OperationClass.COMPUTE)] = _KERNELS
+    tier[of_class == encode_member(OperationClass.OPAQUE_GRAPH)] = _GRAPHS
+    tier[of_class == encode_member(OperationClass.COMPUTE)] = _KERNELS
     tier[(tier == _KERNELS) & are_among(op, recomputed.to_numpy())] = _RECOMPUTED
     room, front = 2 * op.size, np.zeros(len(_STATES), np.int64)
     owned = (np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32))
@@ -213,8 +215,10 @@ def slice_windows(
     owned_start_ns, owned_end_ns, owner = (column[:count] for column in owned)
 
     covers = [
-        union(ordered(start_ns[rows], end_ns[rows]))
-        for rows in (of_class == place(one) for one in (OperationClass.COMMUNICATION, OperationClass.COPY))
+        union(order_spans(start_ns[rows], end_ns[rows]))
+        for rows in (
+            of_class == encode_member(one) for one in (OperationClass.COMMUNICATION, OperationClass.COPY)
+        )
     ]
     bounds = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     moments = _by_thread(on_threads, int(links.thread.max(initial=-1)) + 1)

@@ -14,24 +14,26 @@ import numpy as np
 import polars as pl
 
 from wallscope import columns as grouping
-from wallscope.columns import Flags, Rows, by_rank, coded, filled, places
+from wallscope.columns import Flags, Rows, as_integers, encode_column, find_places, split_by_rank
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
 from wallscope.model.enums import Absent, OperationClass, Wall
 from wallscope.model.options import FOREVER_NS
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY
-from wallscope.parallel import side_by_side
-from wallscope.trace.intervals import Spans, Times, covered_ns, ordered, union
+from wallscope.parallel import run_side_by_side
+from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
 from wallscope.trace.steps import is_ordinary
 
 
-def budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def measure_budgets(operations: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """Device budget of each window (`CLASSIFIED`, `WINDOWS` to `BUDGETS`); operations are clipped to it.
 
     Further columns of the windows stay beside it.
     """
-    own = by_rank(operations)
+    own = split_by_rank(operations)
     nothing = operations[:0]
-    parts = side_by_side(lambda rank: _of_rank(own.get(rank[0], nothing), rank[1]), by_rank(windows).items())
+    parts = run_side_by_side(
+        lambda rank: _of_rank(own.get(rank[0], nothing), rank[1]), split_by_rank(windows).items()
+    )
     return pl.concat(parts) if parts else BUDGETS.to_frame()
 
 
@@ -50,11 +52,11 @@ def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
     so_far = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     counted = np.zeros(windows.start_ns.size, np.int64)
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()
-    of_class = filled(operations["class"])
+    of_class = as_integers(operations["class"])
     for place in range(len(OperationClass)):
         rows = np.flatnonzero(of_class == place)
         if rows.size:
-            so_far = union(so_far, ordered(start_ns[rows], end_ns[rows]))
+            so_far = union(so_far, order_spans(start_ns[rows], end_ns[rows]))
         covered = covered_ns(so_far, windows)
         yield covered - counted
         counted = covered
@@ -65,7 +67,7 @@ _UNRESOLVED = {"unattributed/unresolved", "communication/unresolved", "memory/un
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class SliceSums:
     """Slices of one rank summed by step, wall, cause and reason: hundreds of rows of hundreds of thousands.
 
     `wall` are places in `Wall`, `absent` in `Absent`, -1 where compute or an opaque graph ran.
@@ -77,11 +79,11 @@ class Sums:
     cause: tuple[str, ...]
     ns: Times
 
-    def of_steps(self, steps: pl.Series) -> "Sums":
+    def of_steps(self, steps: pl.Series) -> "SliceSums":
         """Those of some steps."""
-        rows = np.flatnonzero(places(self.step, steps.to_numpy()) >= 0)
+        rows = np.flatnonzero(find_places(self.step, steps.to_numpy()) >= 0)
         causes = tuple(self.cause[row] for row in rows.tolist())
-        return Sums(self.step[rows], self.wall[rows], self.absent[rows], causes, self.ns[rows])
+        return SliceSums(self.step[rows], self.wall[rows], self.absent[rows], causes, self.ns[rows])
 
     def of_causes(self) -> Counter[tuple[int, str]]:
         """The time of each cause of each wall."""
@@ -91,59 +93,61 @@ class Sums:
         return found
 
 
-def summed(slices: pl.DataFrame) -> Sums:
+def sum_slices(slices: pl.DataFrame) -> SliceSums:
     """Slices (`SLICES`) summed."""
-    step, (cause, texts) = slices["step"].to_numpy(), coded(slices["cause"])
-    columns = (step, filled(slices["wall"]), cause, filled(slices["absent"]).astype(np.int64) + 1)
+    step, (cause, texts) = slices["step"].to_numpy(), encode_column(slices["cause"])
+    columns = (step, as_integers(slices["wall"]), cause, as_integers(slices["absent"]).astype(np.int64) + 1)
     sizes = (int(step.max(initial=0)) + 1, len(Wall), len(texts), len(Absent) + 1)
-    (step, wall, cause, absent), group = grouping.combined(sizes, *columns)
+    (step, wall, cause, absent), group = grouping.combine_codes(sizes, *columns)
     time_ns = slices["end_ns"].to_numpy() - slices["start_ns"].to_numpy()
-    return Sums(
+    return SliceSums(
         step,
         wall,
         absent - 1,
         tuple(texts[one] for one in cause.tolist()),
-        grouping.summed(group, time_ns, step.size),
+        grouping.sum_by_group(group, time_ns, step.size),
     )
 
 
-def walls_of_steps(sums: Sums, steps: pl.Series) -> Times:
+def sum_walls_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     """What each wall owns of each step, in ns: a row a step, a column a wall."""
     return _table(sums, sums.wall, steps, len(_WALLS))
 
 
-def absent_of_steps(sums: Sums, steps: pl.Series) -> Times:
+def sum_absence_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     """Why no compute ran, in ns: a row a step, columns as in `Absent`."""
     return _table(sums, sums.absent, steps, len(Absent))
 
 
-def unresolved_of_steps(sums: Sums, steps: pl.Series) -> Times:
+def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
     """Time whose owner is not known, in ns: a row a step; unattributed, communication, memory."""
     told = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
     is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == told[0])
     return _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, told]
 
 
-def _table(sums: Sums, column: Rows, steps: pl.Series, width: int) -> Times:
+def _table(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times:
     """A row a step, a column a value; rows of other steps, and of value -1, are left out."""
-    row = places(sums.step, steps.to_numpy())
+    row = find_places(sums.step, steps.to_numpy())
     is_told = (row >= 0) & (column >= 0)
     table = np.zeros((len(steps), width), np.int64)
     np.add.at(table, (row[is_told], column[is_told]), sums.ns[is_told])
     return table
 
 
-def walls_of(parts: Sequence[int]) -> Walls:
+def make_walls(parts: Sequence[int]) -> Walls:
     """The walls from their times in the order of `Wall`."""
     return Walls(*(int(part) for part in parts))
 
 
-def absent_of(parts: Sequence[int]) -> ComputeAbsent:
+def make_absence(parts: Sequence[int]) -> ComputeAbsent:
     """The reasons from their times in the order of `Absent`."""
     return ComputeAbsent(*(int(part) for part in parts))
 
 
-def causes_of(sums: Sums, step_count: int, walls: Walls, recoverable: dict[str, int]) -> list[CauseTime]:
+def list_causes(
+    sums: SliceSums, step_count: int, walls: Walls, recoverable: dict[str, int]
+) -> list[CauseTime]:
     """The causes in the typical step, the largest first; those of one wall sum to what it owns.
 
     Args:
@@ -157,7 +161,7 @@ def causes_of(sums: Sums, step_count: int, walls: Walls, recoverable: dict[str, 
     listed = []
     for place, (wall, total_ns) in enumerate(zip(Wall, walls.parts(), strict=True)):
         own = sorted((-time_ns, cause) for (of, cause), time_ns in of_causes.items() if of == place)
-        typical = apportioned([-negative_ns for negative_ns, _ in own], step_count, total_ns)
+        typical = apportion_means([-negative_ns for negative_ns, _ in own], step_count, total_ns)
         for (_, cause), time_ns in zip(own, typical, strict=True):
             is_open = cause in _UNRESOLVED or cause == "unattributed/opaque-graph"
             listed.append(
@@ -178,7 +182,7 @@ CATEGORIES: tuple[str, ...] = tuple(CATEGORY.categories)
 """In the order of their places in `WorkColumns`."""
 
 
-def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
+def select_typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
     """The windows of one rank (`STEPS` and `selected`) that make its typical step.
 
     The steady ones whose duration lies within the interquartile range; all steady ones, if they are
@@ -192,7 +196,7 @@ def typical_steps(windows: pl.DataFrame) -> pl.DataFrame:
     return typical
 
 
-def mean_parts(parts: Times) -> list[int]:
+def average_parts(parts: Times) -> list[int]:
     """Mean of each column over the rows, as integers that add up to the rounded mean of the row sums.
 
     The largest remainders are rounded up; of equal ones the first.
@@ -202,10 +206,10 @@ def mean_parts(parts: Times) -> list[int]:
     """
     count = parts.shape[0]
     sums = [int(column) for column in parts.sum(axis=0)]
-    return apportioned(sums, count, mean_of(sum(sums), count))
+    return apportion_means(sums, count, average_total(sum(sums), count))
 
 
-def apportioned(sums: Sequence[int], count: int, total: int) -> list[int]:
+def apportion_means(sums: Sequence[int], count: int, total: int) -> list[int]:
     """Means of some sums as integers that add up to a total, the largest remainders rounded up.
 
     >>> apportioned([3, 3, 2], 2, 4)
@@ -218,7 +222,7 @@ def apportioned(sums: Sequence[int], count: int, total: int) -> list[int]:
     return whole
 
 
-def mean_of(total: _Whole, count: int) -> _Whole:
+def average_total(total: _Whole, count: int) -> _Whole:
     """A total over some, or each of several, as the mean of one, rounded; of two as near the even one.
 
     >>> mean_of(7, 2), mean_of(9, 2), mean_of(-7, 3)
@@ -255,7 +259,7 @@ class WorkColumns:
 
     def spans(self, rows: Rows) -> Spans:
         """The spans of some rows, whole."""
-        return ordered(self.start_ns[rows], self.end_ns[rows])
+        return order_spans(self.start_ns[rows], self.end_ns[rows])
 
 
 @dataclass(frozen=True)
@@ -282,9 +286,9 @@ class TypicalWork:
             end_ns=operations["end_ns"].to_numpy(),
             inside_ns=operations["inside_ns"].to_numpy(),
             begins=operations["begins"].to_numpy(),
-            name=filled(operations["name"]),
-            of_class=filled(operations["class"]),
-            category=filled(operations["category"]),
+            name=as_integers(operations["name"]),
+            of_class=as_integers(operations["class"]),
+            category=as_integers(operations["category"]),
         )
 
     def rows_of(self, *classes: OperationClass) -> Rows:
@@ -298,7 +302,7 @@ class TypicalWork:
 
     def mean(self, total: int) -> int:
         """A total over the steps as the mean of one."""
-        return mean_of(total, self.steps.start_ns.size)
+        return average_total(total, self.steps.start_ns.size)
 
     def all_covered_ns(self, disjoint: Spans) -> int:
         """How much of all steps disjoint spans cover."""
@@ -309,7 +313,7 @@ class TypicalWork:
         return self.mean(self.all_covered_ns(disjoint))
 
 
-def typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
+def make_typical_work(operations: pl.DataFrame, steps: pl.DataFrame) -> TypicalWork:
     """Operations of one rank beside some of its windows (`STEPS`; `host_until_ns` if a time is selected)."""
     bounds = Spans(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
     start_ns, end_ns = operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()

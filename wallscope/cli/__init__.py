@@ -20,7 +20,7 @@ from wallscope.cli.installation import cache, install_recipe
 from wallscope.cli.tables import at, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
-from wallscope.process_tuning import tune
+from wallscope.process_tuning import tune_process
 from wallscope.render.foreign import visible
 
 USAGE, INTERNAL = 2, 70
@@ -66,7 +66,7 @@ def options(
     ),
 ) -> None:
     """Options before the command."""
-    tune()
+    tune_process()
 
 
 def main() -> None:

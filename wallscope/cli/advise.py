@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.cli.options import NoCache, Verbose, cache_of
-from wallscope.cli.output import check_output, print_out, write_whole
-from wallscope.cli.progress import reported, talkative
+from wallscope.cli.options import NoCache, Verbose, open_cache
+from wallscope.cli.output import check_output, print_out, write_file
+from wallscope.cli.progress import is_talkative, report_progress
 
 if TYPE_CHECKING:
     from wallscope.cache_folder import Cache
@@ -62,7 +62,7 @@ def advise(  # noqa: PLR0913  # options are parameters
         )
     )
     if json is not None:
-        write_whole(json, document(plan))
+        write_file(json, document(plan))
     if json is None or str(json) != "-":
         print_out(render_sections(build_advice(plan)))
 
@@ -101,7 +101,7 @@ def check_config(
     read = read_configuration(file)
     found = check_configuration(read.configuration, machine_facts, read.findings)
     if json is not None:
-        write_whole(json, document(found))
+        write_file(json, document(found))
     if json is None or str(json) != "-":
         print_out(render_sections(build_check(found, file.name)))
     if found.stops:
@@ -138,12 +138,12 @@ def capture_help(
     """Show how to capture: the command of nsys and the settings of the framework."""
     from wallscope.views.capture_help import capture_help as shown  # noqa: PLC0415  # keeps --help fast
 
-    talkative(verbose=verbose)
+    is_talkative(verbose=verbose)
     if file is None:
         print_out(shown())
         return
-    with reported() as progress:
-        findings = _findings(file, progress, cache_of(refused=no_cache))
+    with report_progress() as progress:
+        findings = _findings(file, progress, open_cache(refused=no_cache))
     print_out(shown(file.name, findings))
 
 

@@ -21,10 +21,10 @@ from wallscope.cli.options import (
     Tokens,
     UnprofiledStep,
     Verbose,
-    cache_of,
-    selection,
-    step_facts,
-    stream_map,
+    make_selection,
+    make_step_facts,
+    open_cache,
+    parse_stream_map,
 )
 from wallscope.cli.output import (
     CsvFolder,
@@ -36,7 +36,7 @@ from wallscope.cli.output import (
     PerfettoFile,
     print_out,
 )
-from wallscope.cli.progress import reported, talkative
+from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.errors import OptionError
 from wallscope.model.enums import Reader
 
@@ -112,7 +112,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.views.summary import summary  # noqa: PLC0415
 
-    with reported() as progress:
+    with report_progress() as progress:
         exports = find_exports(files)
         job = run_job(exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache)
         page = outputs.write_parts_of_job(job, progress)
@@ -156,7 +156,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.views.summary import summary  # noqa: PLC0415
 
-    talkative(verbose=verbose)
+    is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
     sources = tuple(map(parse_source, files))
     outputs.check(inputs=(*(source for source in sources if isinstance(source, Path)), kernels, config))
@@ -165,21 +165,21 @@ def analyze(  # noqa: PLR0913  # options are parameters
     options = Options(
         kernels,
         step_range,
-        selection(rank, device, steps, time),
-        stream_map(stream),
-        step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
+        make_selection(rank, device, steps, time),
+        parse_stream_map(stream),
+        make_step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
         config,
         reader,
     )
     if dask is not None or is_job(sources):
-        cache = cache_of(refused=no_cache)
+        cache = open_cache(refused=no_cache)
         found_job = analyze_job(
             sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
         judge(limits, found_job)
         return
     (source,) = sources
-    with reported() as progress:
+    with report_progress() as progress:
         if outputs.are_of_parts:
             from wallscope.pipeline import accounted  # noqa: PLC0415  # an answer in the cache needs none
 
@@ -188,7 +188,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
                 outputs.write_parts(made, progress)
                 found = build_answer(made, progress, with_page=html is not None)
         else:
-            cache = cache_of(refused=no_cache)
+            cache = open_cache(refused=no_cache)
             found = load_or_analyze_source(source, options, progress, cache, with_page=html is not None)
     outputs.write(found)
     if not outputs.takes_standard_output:

@@ -14,13 +14,20 @@ from wallscope.cli.options import (
     Streams,
     Tokens,
     Verbose,
-    cache_of,
-    step_facts,
-    stream_map,
+    make_step_facts,
+    open_cache,
+    parse_stream_map,
 )
-from wallscope.cli.output import check_different, check_output, print_out, write_whole
-from wallscope.cli.progress import reported, talkative
-from wallscope.cli.store_options import Labels, StorePlace, labels_of, opened, range_of, sides_of
+from wallscope.cli.output import check_different, check_output, print_out, write_file
+from wallscope.cli.progress import is_talkative, report_progress
+from wallscope.cli.store_options import (
+    Labels,
+    StorePlace,
+    load_sides,
+    open_store,
+    parse_commit_range,
+    parse_labels,
+)
 from wallscope.errors import OptionError
 from wallscope.render.foreign import visible
 
@@ -132,48 +139,51 @@ def diff(  # noqa: PLR0913  # options are parameters
     from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render import document  # noqa: PLC0415
-    from wallscope.resolve_runs import captures, runs_of  # noqa: PLC0415
+    from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
     from wallscope.views import junit as xml  # noqa: PLC0415
     from wallscope.views.comparison import comparison_markdown, comparison_summary  # noqa: PLC0415
 
-    talkative(verbose=verbose)
+    is_talkative(verbose=verbose)
     asked = CompareOptions(
         rank=rank, margin_ratio=_margin(margin), overridden=override, gates=read_gates(fail_on, gates)
     )
-    commits = range_of(base) if head is None else None
+    commits = parse_commit_range(base) if head is None else None
     if head is None and commits is None:
         raise OptionError(f"{base} — is one side — name the other too, or commits as main..HEAD")
     ends = commits or (base, str(head))
     stored = commits is not None or store is not None
-    named = () if stored else tuple(captures(side) for side in ends)
+    named = () if stored else tuple(find_captures(side) for side in ends)
     for target in (json, markdown, html, junit):
         check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates))
     check_different({"--json": json, "--markdown": markdown, "--html": html, "--junit": junit})
     options = Options(
-        kernels, step_range, streams=stream_map(stream), step_facts=step_facts(None, tokens_per_step, None)
+        kernels,
+        step_range,
+        streams=parse_stream_map(stream),
+        step_facts=make_step_facts(None, tokens_per_step, None),
     )
-    kept = cache_of(refused=no_cache)
-    with reported() as progress:
+    kept = open_cache(refused=no_cache)
+    with report_progress() as progress:
         if stored:
-            sides = sides_of(opened(store), *ends, labels_of(label))
+            sides = load_sides(open_store(store), *ends, parse_labels(label))
         else:
             read = [
-                Side(_shown(text), runs_of(paths, options, progress, kept))
+                Side(_shown(text), resolve_runs(paths, options, progress, kept))
                 for text, paths in zip(ends, named, strict=True)
             ]
             sides = (read[0], read[1])
         found = compare_sides(*sides, asked)
     if json is not None:
-        write_whole(json, document.document(found))
+        write_file(json, document.document(found))
     if markdown is not None:
-        write_whole(markdown, comparison_markdown(found))
+        write_file(markdown, comparison_markdown(found))
     if html is not None:
         from wallscope.compare.compare import comparison_report  # noqa: PLC0415  # only the page needs it
         from wallscope.views.comparison import comparison_page  # noqa: PLC0415
 
-        write_whole(html, comparison_page(comparison_report(found, *sides, asked.rank)))
+        write_file(html, comparison_page(comparison_report(found, *sides, asked.rank)))
     if junit is not None:
-        write_whole(junit, xml.junit(found))
+        write_file(junit, xml.junit(found))
     if "-" not in {str(json), str(markdown), str(html), str(junit)}:
         print_out(comparison_summary(found))
     require_comparable(found, asked.gates)

@@ -15,13 +15,20 @@ from wallscope.cli.options import (
     Streams,
     Tokens,
     Verbose,
-    cache_of,
-    step_facts,
-    stream_map,
+    make_step_facts,
+    open_cache,
+    parse_stream_map,
 )
-from wallscope.cli.progress import reported, talkative
-from wallscope.cli.store_options import Labels, StorePlace, commit_of, is_pull_request, labels_of, opened
-from wallscope.cli.tables import Csv, Json, check_targets, deliver
+from wallscope.cli.progress import is_talkative, report_progress
+from wallscope.cli.store_options import (
+    Labels,
+    StorePlace,
+    find_commit,
+    is_pull_request,
+    open_store,
+    parse_labels,
+)
+from wallscope.cli.tables import Csv, Json, check_targets, write_table
 from wallscope.errors import OptionError, StoreError
 from wallscope.render.foreign import visible
 from wallscope.units import duration, plural
@@ -64,28 +71,28 @@ def record(  # noqa: PLR0913  # options are parameters
     """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.record import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
-    from wallscope.resolve_runs import captures, runs_of  # noqa: PLC0415
+    from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
 
-    talkative(verbose=verbose)
-    labels = labels_of(label)
+    is_talkative(verbose=verbose)
+    labels = parse_labels(label)
     if CONFIGURATION in labels:
         raise OptionError(
             f"--label {CONFIGURATION}=… — is told by the runs — leave it out, or use another name"
         )
-    place = opened(store)
-    named = tuple(dict.fromkeys(path for run in runs for path in captures(run)))
+    place = open_store(store)
+    named = tuple(dict.fromkeys(path for run in runs for path in find_captures(run)))
     options = Options(
         kernels,
         step_range,
-        streams=stream_map(stream),
-        step_facts=step_facts(None, tokens_per_step, None),
+        streams=parse_stream_map(stream),
+        step_facts=make_step_facts(None, tokens_per_step, None),
         configuration=config,
     )
-    with reported() as progress:
-        found = runs_of(named, options, progress, cache_of(refused=no_cache))
+    with report_progress() as progress:
+        found = resolve_runs(named, options, progress, open_cache(refused=no_cache))
     is_marked = is_pull_request(os.environ) if pull_request is None else pull_request
     origin = PULL_REQUEST if is_marked else None
-    made = [_record(run, commit_of(commit), labels, origin) for run in found]
+    made = [_record(run, find_commit(commit), labels, origin) for run in found]
     for entry, profiles in made:
         place.add(entry, profiles)
     for entry, _ in made:
@@ -161,10 +168,10 @@ def history(  # options are parameters
             f"{metric[:80]} — is no metric — write step, a wall as host, or a cause as host/framework"
         )
     check_targets((csv, json), inputs=())
-    wanted = labels_of(label)
-    place = opened(store)
+    wanted = parse_labels(label)
+    place = open_store(store)
     records = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
     if not records:
         raise StoreError(f"{place} — holds no such record — wallscope record a run first")
     frame = list_times(records, metric)
-    deliver(frame, (csv, json), render_sections(build_history(frame, metric)))
+    write_table(frame, (csv, json), render_sections(build_history(frame, metric)))

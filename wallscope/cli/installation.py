@@ -67,10 +67,10 @@ def install_recipe(
 def _write(place: Path) -> None:
     import json  # noqa: PLC0415  # keeps --help fast
 
-    from wallscope.resources import report  # noqa: PLC0415  # same
+    from wallscope.resources import read_report  # noqa: PLC0415  # same
 
     for name in (_METADATA, _MODULE):
-        (place / name).write_text(report(f"recipe/{name}"), encoding="utf-8")
+        (place / name).write_text(read_report(f"recipe/{name}"), encoding="utf-8")
     command = json.dumps([sys.executable, "-m", "wallscope"])
     (place / _COMMAND).write_text(f"{command}\n", encoding="utf-8")
 

@@ -78,7 +78,7 @@ Configuration = Annotated[
 ]
 
 
-def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
+def parse_stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
     """The axes of streams that the options spell.
 
     Raises:
@@ -86,9 +86,9 @@ def stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
     """
     if not texts:
         return {}
-    from wallscope.trace.parallel_axes import stream_axes  # noqa: PLC0415  # keeps --help fast
+    from wallscope.trace.parallel_axes import parse_stream_axes  # noqa: PLC0415  # keeps --help fast
 
-    return stream_axes(texts)
+    return parse_stream_axes(texts)
 
 
 NoCache = Annotated[
@@ -96,7 +96,7 @@ NoCache = Annotated[
 ]
 
 
-def cache_of(*, refused: bool) -> "Cache | None":
+def open_cache(*, refused: bool) -> "Cache | None":
     """The user's cache, unless the options say to go without.
 
     Raises:
@@ -135,7 +135,7 @@ _UNITS_NS = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _MOMENT = r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s|)"
 
 
-def selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> Selection:
+def make_selection(rank: int | None, device: int | None, steps: str | None, time: str | None) -> Selection:
     """The selection that the options spell.
 
     Raises:
@@ -166,7 +166,7 @@ def _time_ns(text: str | None) -> tuple[int, int] | None:
     return min(begin_ns, FOREVER_NS), min(end_ns, FOREVER_NS)
 
 
-def moment_ns(text: str) -> int:
+def parse_moment(text: str) -> int:
     """A moment of the session in ns, from its spelling.
 
     Raises:
@@ -210,7 +210,7 @@ Flops = Annotated[
 ]
 
 
-def step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | None) -> "StepFacts":
+def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | None) -> "StepFacts":
     """What the options tell of a step.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.errors import OutputError
-from wallscope.output_files import real, write_chunks
+from wallscope.output_files import resolve_path, write_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,19 +76,19 @@ def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:
     """
     if target is None or str(target) == _STANDARD_OUTPUT:
         return
-    status = status_of(target, "file")
+    status = read_status(target, "file")
     if status is not None and not stat.S_ISREG(status.st_mode):
         raise OutputError(f"{target} — is no regular file — name another file")
     if status is not None and any(path and path.exists() and target.samefile(path) for path in inputs):
         raise OutputError(f"{target} — is an input — name another file")
-    folders = [real(path) for path in inputs if path is not None and path.is_dir()]
-    if any(real(target).is_relative_to(folder) for folder in folders):
+    folders = [resolve_path(path) for path in inputs if path is not None and path.is_dir()]
+    if any(resolve_path(target).is_relative_to(folder) for folder in folders):
         raise OutputError(f"{target} — lies in a folder that is an input — name a file elsewhere")
     if not target.absolute().parent.is_dir():
         raise OutputError(f"{target} — its folder does not exist — make it first")
 
 
-def status_of(target: Path, kind: str) -> os.stat_result | None:
+def read_status(target: Path, kind: str) -> os.stat_result | None:
     """What stands at a target, links not followed; `None` without anything.
 
     Raises:
@@ -113,14 +113,14 @@ def check_different(targets: dict[str, Path | None]) -> None:
         if target is None:
             continue
         is_standard = str(target) == _STANDARD_OUTPUT
-        place = _STANDARD_OUTPUT if is_standard else real(target)
+        place = _STANDARD_OUTPUT if is_standard else resolve_path(target)
         if place in taken:
             said = "standard output" if is_standard else str(target)
             raise OutputError(f"{said} — is named by {taken[place]} and by {option} — name two places")
         taken[place] = option
 
 
-def write_whole(target: Path, text: str) -> None:
+def write_file(target: Path, text: str) -> None:
     """Write aside, then rename: the target holds all of the text, or what it held before.
 
     Raises:
@@ -142,11 +142,11 @@ def check_folder(
     """
     if target is None:
         return
-    status = status_of(target, "folder")
+    status = read_status(target, "folder")
     if status is not None and not stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{target} — is no folder — name a new or an empty one")
     _check_apart(target, inputs)
-    if not real(target).parent.is_dir():
+    if not resolve_path(target).parent.is_dir():
         raise OutputError(f"{target} — the folder around it does not exist — make it first")
     if status is not None and any(target.iterdir()) and not is_ours(target):
         raise OutputError(f"{target} — holds other files — name a new or an empty folder")
@@ -154,11 +154,11 @@ def check_folder(
 
 def _check_apart(target: Path, inputs: tuple[Path | None, ...]) -> None:
     """Refuse a folder that holds an input or lies in one."""
-    place = real(target)
+    place = resolve_path(target)
     for path in inputs:
-        if path is not None and real(path).is_relative_to(place):
+        if path is not None and resolve_path(path).is_relative_to(place):
             raise OutputError(f"{target} — is an input or holds one — name another folder")
-        if path is not None and path.is_dir() and place.is_relative_to(real(path)):
+        if path is not None and path.is_dir() and place.is_relative_to(resolve_path(path)):
             raise OutputError(f"{target} — lies in a folder that is an input — name a folder elsewhere")
 
 
@@ -173,7 +173,7 @@ def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callab
     import shutil  # noqa: PLC0415  # keeps --help fast
     import tempfile  # noqa: PLC0415  # same
 
-    place = real(target)
+    place = resolve_path(target)
     aside: Path | None = None
     is_replaced, kept = False, ""
     try:
@@ -278,7 +278,7 @@ class Outputs:
             check_folder(folder, inputs, partial(_is_ours, kind=kind))
             others = [place for name, place in places.items() if place and name != option]
             for other in others:
-                if folder and real(other).is_relative_to(real(folder)):
+                if folder and resolve_path(other).is_relative_to(resolve_path(folder)):
                     raise OutputError(f"{other} — lies in the folder of {option} — name a place elsewhere")
 
     @property
@@ -298,13 +298,13 @@ class Outputs:
             OutputError: a file cannot be written.
         """
         if self.json is not None:
-            write_whole(self.json, found.text)
+            write_file(self.json, found.text)
         if self.html is not None and found.page is not None:
-            write_whole(self.html, found.page)
+            write_file(self.html, found.page)
         if self.markdown is not None:
             from wallscope.views.markdown import markdown  # noqa: PLC0415  # only when asked for
 
-            write_whole(self.markdown, markdown(found.analysis))
+            write_file(self.markdown, markdown(found.analysis))
 
     def write_parts(self, found: "Accounted", progress: "Progress") -> None:
         """Write what is made from more than the answer.

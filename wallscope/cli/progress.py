@@ -20,7 +20,7 @@ _NOT_COMPILED = (
 )
 
 
-def talkative(*, verbose: bool) -> None:
+def is_talkative(*, verbose: bool) -> None:
     """Show what the modules log, if the user asked for it."""
     if verbose:
         import logging  # noqa: PLC0415  # keeps --help fast
@@ -31,7 +31,7 @@ def talkative(*, verbose: bool) -> None:
 
 
 @contextmanager
-def reported() -> "Iterator[Progress]":
+def report_progress() -> "Iterator[Progress]":
     """A place to report progress to; one line that is gone when the work is done.
 
     Then the log tells how long each stage took, and the most memory that the program had held by its end.

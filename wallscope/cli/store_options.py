@@ -32,7 +32,7 @@ Labels = Annotated[
 ]
 
 
-def opened(named: str | None) -> "Store":
+def open_store(named: str | None) -> "Store":
     """The store that the option or the environment names, which may be a link; else the default.
 
     The default may be none: a checkout can hold a link of its name, and nobody chose where that leads.
@@ -48,7 +48,7 @@ def opened(named: str | None) -> "Store":
     return Store(chosen or _DEFAULT)
 
 
-def labels_of(texts: list[str] | None) -> dict[str, str]:
+def parse_labels(texts: list[str] | None) -> dict[str, str]:
     """The labels that the options spell.
 
     Raises:
@@ -70,7 +70,7 @@ def is_pull_request(environment: Mapping[str, str]) -> bool:
     ) in {"merge_request_event", "external_pull_request_event"}
 
 
-def range_of(text: str) -> tuple[str, str] | None:
+def parse_commit_range(text: str) -> tuple[str, str] | None:
     """Both ends of `A..B`, or of `A...B`, whose base is where both parted; `None` for anything else."""
     found = re.fullmatch(r"([^.\s/][^\s]*?)(\.{2,3})([^.\s][^\s]*)?", text)
     if found is None or Path(text).exists():
@@ -79,7 +79,7 @@ def range_of(text: str) -> tuple[str, str] | None:
     return (_git("merge-base", base, head) or base, head) if dots == "..." else (base, head)
 
 
-def commit_of(name: str) -> str:
+def find_commit(name: str) -> str:
     """The id of a commit that git knows by this name; else the name itself."""
     return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or name
 
@@ -92,7 +92,7 @@ def _git(*arguments: str) -> str | None:
     return ran.stdout.strip() or None if ran.returncode == 0 else None
 
 
-def sides_of(store: "Store", base: str, head: str, labels: dict[str, str]) -> "tuple[Side, Side]":
+def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> "tuple[Side, Side]":
     """Both sides from the records of two commits on the testbed that they share.
 
     Runs of pull requests count for the head alone.
@@ -101,7 +101,7 @@ def sides_of(store: "Store", base: str, head: str, labels: dict[str, str]) -> "t
     Raises:
         StoreError: a commit is not recorded, they share no testbed, or several.
     """
-    commits = [store.base(commit_of(base)), store.commit(commit_of(head))]
+    commits = [store.base(find_commit(base)), store.commit(find_commit(head))]
     recorded = [store.records(commit) for commit in commits]
     recorded[0] = tuple(record for record in recorded[0] if record.is_reference)
     beds = [[testbed for testbed in _testbeds(records) if testbed.fits(labels)] for records in recorded]

@@ -15,12 +15,12 @@ from wallscope.cli.options import (
     Streams,
     Time,
     Verbose,
-    moment_ns,
-    selection,
-    stream_map,
+    make_selection,
+    parse_moment,
+    parse_stream_map,
 )
-from wallscope.cli.output import check_different, check_output, print_out, write_whole
-from wallscope.cli.progress import reported, talkative
+from wallscope.cli.output import check_different, check_output, print_out, write_file
+from wallscope.cli.progress import is_talkative, report_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from wallscope.pipeline import Options
     from wallscope.render.tables import Column
-    from wallscope.summary.rank import Divided
+    from wallscope.summary.rank import Trace
 
 
 def info(file: Export, *, verbose: Verbose = False) -> None:
@@ -39,8 +39,8 @@ def info(file: Export, *, verbose: Verbose = False) -> None:
     from wallscope.render.grids import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
 
-    talkative(verbose=verbose)
-    with reported() as progress:
+    is_talkative(verbose=verbose)
+    with report_progress() as progress:
         progress("counting rows")
         contents = read_contents(file, progress)
     print_out(render_sections(build_contents(contents)))
@@ -73,12 +73,12 @@ def steps(  # noqa: PLR0913  # options are parameters
     from wallscope.pipeline import Options, stepped  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import STEPS, table  # noqa: PLC0415
 
-    talkative(verbose=verbose)
+    is_talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
-    options = Options(None, step_range, selection(rank, device, steps, time))
-    with reported() as progress:
+    options = Options(None, step_range, make_selection(rank, device, steps, time))
+    with report_progress() as progress:
         frame = stepped(file, options, progress)
-    deliver(frame, (csv, json), table(frame, STEPS))
+    write_table(frame, (csv, json), table(frame, STEPS))
 
 
 def kernels(  # noqa: PLR0913  # options are parameters
@@ -100,10 +100,10 @@ def kernels(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.pipeline import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import KERNELS  # noqa: PLC0415
-    from wallscope.summary.rank import kernel_table  # noqa: PLC0415
+    from wallscope.summary.rank import build_kernel_table  # noqa: PLC0415
 
-    options = Options(kernels, step_range, selection(rank, device, steps, time))
-    _show(file, options, kernel_table, KERNELS, (csv, json), verbose=verbose)
+    options = Options(kernels, step_range, make_selection(rank, device, steps, time))
+    _show(file, options, build_kernel_table, KERNELS, (csv, json), verbose=verbose)
 
 
 def ranges(  # noqa: PLR0913  # options are parameters
@@ -124,16 +124,16 @@ def ranges(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.pipeline import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import RANGES  # noqa: PLC0415
-    from wallscope.summary.rank import range_table  # noqa: PLC0415
+    from wallscope.summary.rank import build_range_table  # noqa: PLC0415
 
-    options = Options(None, step_range, selection(rank, device, steps, time))
-    _show(file, options, range_table, RANGES, (csv, json), verbose=verbose)
+    options = Options(None, step_range, make_selection(rank, device, steps, time))
+    _show(file, options, build_range_table, RANGES, (csv, json), verbose=verbose)
 
 
 def _show(  # noqa: PLR0913  # what two commands share
     file: Path,
     options: "Options",
-    made: "Callable[[Divided], pl.DataFrame]",
+    made: "Callable[[Trace], pl.DataFrame]",
     columns: "tuple[Column, ...]",
     targets: tuple[Path | None, Path | None],
     *,
@@ -142,12 +142,12 @@ def _show(  # noqa: PLR0913  # what two commands share
     from wallscope.pipeline import divide  # noqa: PLC0415  # keeps --help fast
     from wallscope.render import tables  # noqa: PLC0415
 
-    talkative(verbose=verbose)
+    is_talkative(verbose=verbose)
     check_targets(targets, inputs=(file, options.kernels))
-    with reported() as progress:
+    with report_progress() as progress:
         divided, _ = divide(file, options, progress)
         frame = made(divided)
-    deliver(frame, targets, tables.table(frame, columns))
+    write_table(frame, targets, tables.table(frame, columns))
 
 
 def check_targets(targets: tuple[Path | None, Path | None], inputs: tuple[Path | None, ...]) -> None:
@@ -161,15 +161,17 @@ def check_targets(targets: tuple[Path | None, Path | None], inputs: tuple[Path |
     check_different({"--csv": targets[0], "--json": targets[1]})
 
 
-def deliver(frame: "pl.DataFrame", targets: tuple[Path | None, Path | None], shown: "RenderableType") -> None:
+def write_table(
+    frame: "pl.DataFrame", targets: tuple[Path | None, Path | None], shown: "RenderableType"
+) -> None:
     """Write a table as CSV and as JSON where asked for, and show it unless standard output is taken."""
     from wallscope.render import tables  # noqa: PLC0415  # keeps --help fast
 
     csv, json = targets
     if csv is not None:
-        write_whole(csv, tables.csv(frame))
+        write_file(csv, tables.csv(frame))
     if json is not None:
-        write_whole(json, tables.rows_as_json(frame))
+        write_file(json, tables.rows_as_json(frame))
     if "-" not in {str(csv), str(json)}:
         print_out(shown)
 
@@ -202,12 +204,12 @@ def gaps(  # noqa: PLR0913  # options are parameters
     from wallscope.render.grids import render_sections  # noqa: PLC0415
     from wallscope.views.sections.timeline import build_gaps, frame_gaps  # noqa: PLC0415
 
-    talkative(verbose=verbose)
+    is_talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
-    options = Options(None, step_range, selection(rank, device, steps, time), stream_map(stream))
-    with reported() as progress:
+    options = Options(None, step_range, make_selection(rank, device, steps, time), parse_stream_map(stream))
+    with report_progress() as progress:
         found = proven(file, options, progress).gaps(top)
-    deliver(frame_gaps(found), (csv, json), render_sections(build_gaps(found)))
+    write_table(frame_gaps(found), (csv, json), render_sections(build_gaps(found)))
 
 
 def at(  # noqa: PLR0913  # options are parameters
@@ -225,9 +227,9 @@ def at(  # noqa: PLR0913  # options are parameters
     from wallscope.render.grids import render_section  # noqa: PLC0415
     from wallscope.views.sections.timeline import build_moments  # noqa: PLC0415
 
-    talkative(verbose=verbose)
-    at_ns = moment_ns(time)
-    options = Options(None, step_range, selection(rank, device, None, None), stream_map(stream))
-    with reported() as progress:
+    is_talkative(verbose=verbose)
+    at_ns = parse_moment(time)
+    options = Options(None, step_range, make_selection(rank, device, None, None), parse_stream_map(stream))
+    with report_progress() as progress:
         found = proven(file, options, progress).moments(at_ns)
     print_out(render_section(build_moments(found, at_ns)))

@@ -16,11 +16,11 @@ from wallscope.cli.options import (
     Streams,
     Time,
     Verbose,
-    selection,
-    stream_map,
+    make_selection,
+    parse_stream_map,
 )
-from wallscope.cli.output import check_different, check_output, print_out, write_whole
-from wallscope.cli.progress import reported, talkative
+from wallscope.cli.output import check_different, check_output, print_out, write_file
+from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.errors import OptionError
 from wallscope.model.enums import Reader
 
@@ -131,7 +131,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.views.whatif import whatif_summary  # noqa: PLC0415
 
-    talkative(verbose=verbose)
+    is_talkative(verbose=verbose)
     for target in (json, html):
         check_output(target, inputs=(file, kernels))
     check_different({"--json": json, "--html": html})
@@ -144,16 +144,20 @@ def whatif(  # noqa: PLR0913  # options are parameters
     )
     asked = Asked(questions, _swept(sweep), interference, accept_error / 100)
     options = Options(
-        kernels, step_range, selection(rank, device, steps, time), stream_map(stream), reader=reader
+        kernels,
+        step_range,
+        make_selection(rank, device, steps, time),
+        parse_stream_map(stream),
+        reader=reader,
     )
-    with reported() as progress:
+    with report_progress() as progress:
         found = what_if(file, options, asked, progress)
     if json is not None:
-        write_whole(json, document(found))
+        write_file(json, document(found))
     if html is not None:
         from wallscope.views.whatif import whatif_page  # noqa: PLC0415  # keeps the others fast
 
-        write_whole(html, whatif_page(found))
+        write_file(html, whatif_page(found))
     if "-" not in {str(json), str(html)}:
         print_out(whatif_summary(found))
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.errors import ComparisonError
-from wallscope.model.cause_catalogue import UNSPLIT, is_part, undivided
+from wallscope.model.cause_catalogue import UNSPLIT, drop_detail, is_part
 from wallscope.model.comparison import Mismatch, MismatchSeverity
 from wallscope.model.profile import Profile, Work
 from wallscope.profile.merge import join_split_causes
@@ -192,9 +192,9 @@ def align_parts(base: Profiles, head: Profiles, gated: Sequence[str]) -> Aligned
     divided = {name for side in shares for name, left in side.items() if left < 1}
     untold = {name for name in divided for side in shares if side.get(name, 0.0) > UNTOLD_PART_SHARE}
     for name in gated:
-        if is_part(name) and undivided(name) in untold:
+        if is_part(name) and drop_detail(name) in untold:
             raise ComparisonError(
-                f"--fail-on {name} — a side does not tell waiting from moving — gate {undivided(name)}, or"
+                f"--fail-on {name} — a side does not tell waiting from moving — gate {drop_detail(name)}, or"
                 " give the exports of all ranks on both sides"
             )
     whole = untold | (divided & set(gated))
@@ -217,6 +217,6 @@ def _left_shares(profiles: Iterable[Profile]) -> dict[str, float]:
         own = profile.causes.filter(pl.col("cause").str.starts_with("communication/"))
         for cause, ns in own.group_by("cause").agg(pl.col("ns").sum()).iter_rows():
             if is_part(cause) or cause.endswith(f"/{UNSPLIT}"):
-                sums[undivided(cause)] += ns
-                left[undivided(cause)] += ns if not is_part(cause) else 0
+                sums[drop_detail(cause)] += ns
+                left[drop_detail(cause)] += ns if not is_part(cause) else 0
     return {name: left[name] / ns for name, ns in sums.items() if ns}

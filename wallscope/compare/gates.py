@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wallscope.errors import OptionError
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.cause_catalogue import undivided
+from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.comparison import CauseDelta, Comparison, GateResult, StepChange, WallDelta
 from wallscope.model.enums import Wall
 from wallscope.units import duration, percent, signed_duration, signed_percent
@@ -126,7 +126,7 @@ def _evaluate_alone(gate: Gate, rank: Rank) -> GateResult:
     step_ns = rank.typical.step_ns
     times = {"step": step_ns} | dict(zip(map(str, Wall), rank.typical.walls.parts(), strict=True))
     for entry in rank.causes:
-        for name in {entry.cause, undivided(entry.cause)}:
+        for name in {entry.cause, drop_detail(entry.cause)}:
             times[name] = times.get(name, 0) + entry.typical_ns
     time_ns = times.get(gate.name, 0)
     share = time_ns / step_ns if step_ns else 0.0

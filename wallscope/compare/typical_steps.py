@@ -17,7 +17,7 @@ from wallscope.errors import ComparisonError
 from wallscope.model.comparison import RankChange
 from wallscope.model.enums import Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile
-from wallscope.trace.intervals import apportioned
+from wallscope.trace.intervals import apportion
 from wallscope.trace.steps import is_ordinary
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
@@ -155,13 +155,13 @@ def _round(owned: Mapping[tuple[str, Key], Fraction], ran: dict[Key, OperationWo
         by_cause[cause] += time_ns
         by_wall[wall_of(cause)] += time_ns
     step_ns = round(sum(by_wall.values(), Fraction()))
-    walls = apportioned(by_wall, step_ns)
+    walls = apportion(by_wall, step_ns)
     causes: dict[str, int] = {}
     for wall, wall_ns in walls.items():
-        causes |= apportioned({c: ns for c, ns in by_cause.items() if wall_of(c) == wall}, wall_ns)
+        causes |= apportion({c: ns for c, ns in by_cause.items() if wall_of(c) == wall}, wall_ns)
     rows: dict[tuple[str, Key], int] = {}
     for cause, cause_ns in causes.items():
-        rows |= apportioned(rows_of[cause], cause_ns)
+        rows |= apportion(rows_of[cause], cause_ns)
     return TypicalStep(step_ns, walls, causes, rows, ran)
 
 

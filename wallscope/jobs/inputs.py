@@ -21,7 +21,7 @@ from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, WallscopeError
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
-from wallscope.output_files import real
+from wallscope.output_files import resolve_path
 from wallscope.units import size
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def find_exports(paths: Sequence[Source]) -> tuple[Source, ...]:
     found: dict[Source, Source] = {}
     for path in paths:
         for export in _url_exports(path) if isinstance(path, Url) else _exports(path):
-            found.setdefault(export if isinstance(export, Url) else real(export), export)
+            found.setdefault(export if isinstance(export, Url) else resolve_path(export), export)
     return tuple(found.values())
 
 

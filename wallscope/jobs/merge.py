@@ -28,11 +28,16 @@ from wallscope.profile.build import add_profiles
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes, job_table
-from wallscope.summary.diagnosis import decided, divided, dominant_wall, wall_shares
-from wallscope.summary.verdict import verdict, working
+from wallscope.summary.diagnosis import (
+    decide_wall,
+    divide_opportunities,
+    find_dominant_wall,
+    measure_wall_shares,
+)
+from wallscope.summary.verdict import select_working_ranks, write_verdict
 from wallscope.thresholds import CAPTURES_APART_NS, ENDS_FAR_APART_NS, UNMATCHED_COLLECTIVES_SHARE
 from wallscope.units import duration, number, plural
-from wallscope.views.tables import ANSWER_TABLES, answer_frame
+from wallscope.views.tables import ANSWER_TABLES, build_answer_table
 
 _MOST_NAMED = 12
 _OF_ONE = {"one-rank"}
@@ -135,9 +140,9 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
     shown = _diagnose_critical_rank(analysis, known)
     place = shown.diagnosis.rank_index
     rank, profile, steps = shown.ranks[place], known.profiles[place], known.steps[place]
-    won = divided(analysis.opportunities, rank)
-    decision = decided(steps.walls, steps.open_ns(profile))
-    text = verdict(rank, shown.anchor, decision, won, shown.diagnosis.next_wall)
+    won = divide_opportunities(analysis.opportunities, rank)
+    decision = decide_wall(steps.walls, steps.open_ns(profile))
+    text = write_verdict(rank, shown.anchor, decision, won, shown.diagnosis.next_wall)
     again = replace(shown, diagnosis=replace(shown.diagnosis, verdict=text), opportunities=won)
     return update_fixes(again, _names(profile))
 
@@ -146,9 +151,11 @@ def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
     """Return the answer with the diagnosis of the critical rank, if that one works."""
     place = known.job.critical_place
     rank, steps = analysis.ranks[place], known.steps[place]
-    if place == analysis.diagnosis.rank_index or not any(rank is one for one in working(analysis.ranks)):
+    if place == analysis.diagnosis.rank_index or not any(
+        rank is one for one in select_working_ranks(analysis.ranks)
+    ):
         return analysis
-    decision = decided(steps.walls, steps.open_ns(known.profiles[place]))
+    decision = decide_wall(steps.walls, steps.open_ns(known.profiles[place]))
     diagnosis = Diagnosis(
         dominant_wall=decision.dominant,
         verdict="",
@@ -156,7 +163,7 @@ def _diagnose_critical_rank(analysis: Analysis, known: MatchedJob) -> Analysis:
         margin=decision.margin,
         led_steps=decision.led_steps,
         steady_steps=steps.steady,
-        walls=wall_shares(steps.walls, rank.typical.walls, steady=steps.steady > 0),
+        walls=measure_wall_shares(steps.walls, rank.typical.walls, steady=steps.steady > 0),
         rank_index=place,
     )
     return replace(analysis, diagnosis=diagnosis)
@@ -325,7 +332,7 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
     first_place = [owner.index(number) for number in range(len(ordered))]
     world_size = max((one.capture.world_size or 0 for one in ordered), default=0) or None
     profiles = tuple(profile for one in analyzed for profile in one.profiles)
-    known = match_ranks(profiles, dominant_wall, world_size)
+    known = match_ranks(profiles, find_dominant_wall, world_size)
     job, ranks = known.job, known.split_ranks(ranks, [len(ordered[number].ranks) for number in owner])
     critical = ordered[owner[job.critical_place]]
     place = first_place[owner[job.critical_place]] + critical.diagnosis.rank_index
@@ -372,7 +379,7 @@ def rematch_ranks(analysis: Analysis) -> MatchedJob:
         for rank in analysis.ranks
         if rank.profile is not None
     ]
-    return match_ranks(profiles, dominant_wall, analysis.capture.world_size)
+    return match_ranks(profiles, find_dominant_wall, analysis.capture.world_size)
 
 
 def list_job_tables(
@@ -382,7 +389,7 @@ def list_job_tables(
     of_job = {table.name for table in JOB_TABLES}
 
     def frame(name: str) -> pl.DataFrame:
-        return job_table(known, name) if name in of_job else answer_frame(analysis, name)
+        return job_table(known, name) if name in of_job else build_answer_table(analysis, name)
 
     return (*(table for table in TABLES if table.name in ANSWER_TABLES), *JOB_TABLES), frame
 

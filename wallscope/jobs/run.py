@@ -30,7 +30,7 @@ from wallscope.jobs.inputs import Source, fetch_source, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
-from wallscope.process_tuning import tune
+from wallscope.process_tuning import tune_process
 from wallscope.units import duration
 
 Outcome = Analysis | WallscopeError
@@ -108,7 +108,7 @@ def _analyze_side_by_side(
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=tune)
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=tune_process)
 
 
 def _analyze_alone(path: Source, options: Options, one: One) -> Outcome:

@@ -90,7 +90,7 @@ class Fix:
     replay: Answer | None = None
 
 
-def first_screen(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
+def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """The fixes that are shown first, in their order: not more than two of a cause before others."""
     taken: Counter[str] = Counter()
     first: list[int] = []
@@ -215,7 +215,7 @@ class Folding:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedSetting:
     """A precondition with what breaking it means, and the settings that it could not be judged without."""
 
     precondition: Precondition
@@ -230,9 +230,9 @@ class FeatureCheck:
     id: str
     title: str
     on: bool | None
-    rows: tuple[Judged, ...]
+    rows: tuple[JudgedSetting, ...]
 
-    def unmet(self) -> tuple[Judged, ...]:
+    def unmet(self) -> tuple[JudgedSetting, ...]:
         """What is in its way."""
         return tuple(row for row in self.rows if row.precondition.status == "unmet")
 
@@ -247,7 +247,7 @@ class ConfigurationCheck:
     findings: tuple[Finding, ...]
 
     @property
-    def stops(self) -> tuple[Judged, ...]:
+    def stops(self) -> tuple[JudgedSetting, ...]:
         """What a program would stop at."""
         on = [feature for feature in self.features if feature.on]
         return tuple(row for feature in on for row in feature.unmet() if row.level == "error")

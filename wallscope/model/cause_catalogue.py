@@ -65,7 +65,7 @@ def is_part(cause: str) -> bool:
     return cause.startswith("communication/") and cause.rpartition("/")[2] in _PARTS
 
 
-def undivided(cause: str) -> str:
+def drop_detail(cause: str) -> str:
     """The cause of the whole operation that a part of one belongs to; any other cause is its own.
 
     >>> undivided("communication/ep/peer-wait"), undivided("communication/ep/hand-over")
@@ -78,15 +78,15 @@ CALL = "<call>"
 """Stands for the name of a call in the catalogue."""
 
 
-def catalogue() -> tuple[tuple[str, str], ...]:
+def list_causes() -> tuple[tuple[str, str], ...]:
     """Every cause with its meaning, in the order of its id."""
     causes = [*_MEANINGS, f"host/queue-drained/{CALL}"]
     causes += [f"communication/{axis}/{qualifier}" for axis in Axis for qualifier in _QUALIFIERS]
     causes += [f"compute/{category}" for category in ComputeCategory]
-    return tuple((cause, meaning(cause)) for cause in sorted(causes))
+    return tuple((cause, describe_cause(cause)) for cause in sorted(causes))
 
 
-def meaning(cause: str) -> str:
+def describe_cause(cause: str) -> str:
     """A cause in a few words.
 
     >>> meaning("communication/ep/unsplit")

@@ -30,7 +30,7 @@ class Selection:
         >>> Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)).spelled("steps", "time")
         '--steps 3 --time 1.500000000-2.000000000'
         """
-        steps = None if self.steps is None else stretch(*self.steps)
+        steps = None if self.steps is None else has_time_limits(*self.steps)
         time = None if self.time_ns is None else "-".join(map(seconds, self.time_ns))
         options = {"rank": self.rank, "device": self.device, "steps": steps, "time": time}
         return " ".join(
@@ -38,7 +38,7 @@ class Selection:
         )
 
 
-def stretch(first: int, last: int) -> str:
+def has_time_limits(first: int, last: int) -> str:
     """Numbers from first to last, both included, as a user writes them."""
     return str(first) if first == last else f"{first}-{last}"
 

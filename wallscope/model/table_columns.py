@@ -37,23 +37,23 @@ class Table:
         return pl.Schema({column.name: column.kind for column in self.columns})
 
 
-def named(kind: pl.DataType, /, **meanings: str) -> tuple[Column, ...]:
+def find_table_columns(kind: pl.DataType, /, **meanings: str) -> tuple[Column, ...]:
     """Columns of one type, and what stands in each."""
     return tuple(Column(name, kind, meaning) for name, meaning in meanings.items())
 
 
-_WHO = named(
+_WHO = find_table_columns(
     _I32,
     rank="number of the rank in the job",
     pid="its process",
     device="CUDA ordinal inside the process",
 )
-_SPAN = named(_I64, start_ns="begin", end_ns="end", duration_ns="end - start")
-_STEP = named(_I64, step="number of the step")
-_WALL = named(_TEXT, wall="who pays", cause="wall/cause[/detail]; docs/causes.md tells each")
-_OP = named(_I64, op="number of the device operation, as in `operations`")
+_SPAN = find_table_columns(_I64, start_ns="begin", end_ns="end", duration_ns="end - start")
+_STEP = find_table_columns(_I64, step="number of the step")
+_WALL = find_table_columns(_TEXT, wall="who pays", cause="wall/cause[/detail]; docs/causes.md tells each")
+_OP = find_table_columns(_I64, op="number of the device operation, as in `operations`")
 _WALL_TIMES = tuple(Column(f"{wall}_wall_ns", _I64, f"what {wall} pays for") for wall in Wall)
-_BUDGET = named(
+_BUDGET = find_table_columns(
     _I64,
     compute_ns="compute ran",
     opaque_graph_ns="a CUDA graph that was traced as a whole ran, no compute",
@@ -61,7 +61,7 @@ _BUDGET = named(
     exposed_copy_ns="a copy or fill ran, none of those",
     idle_ns="nothing ran",
 )
-_KIND = named(
+_KIND = find_table_columns(
     _TEXT,
     kind="kernel, copy, fill or graph",
     name="the kernel, or kind and direction of a copy",
@@ -69,13 +69,13 @@ _KIND = named(
     category="what it calculates, communicates or where it copies",
     backend="library of a communication operation",
 )
-_AXIS = named(
+_AXIS = find_table_columns(
     _TEXT,
     operation="what it does",
     axis="dimension of the job that it serves",
     evidence="what tells the axis",
 )
-_CALL = named(_I64, call="number of the API call, as in `calls`")
+_CALL = find_table_columns(_I64, call="number of the API call, as in `calls`")
 
 TABLES = (
     Table(
@@ -83,9 +83,11 @@ TABLES = (
         "a rank: one process on one device",
         (
             *_WHO,
-            *named(_TEXT, rank_source="what told the number", gpu="model of the GPU"),
-            *named(_I64, steps="how many steps it has", steady_steps="of these, how many count"),
-            *named(_I64, typical_step_ns="mean of the steady steps", outside_ns="before the first step"),
+            *find_table_columns(_TEXT, rank_source="what told the number", gpu="model of the GPU"),
+            *find_table_columns(_I64, steps="how many steps it has", steady_steps="of these, how many count"),
+            *find_table_columns(
+                _I64, typical_step_ns="mean of the steady steps", outside_ns="before the first step"
+            ),
             *_WALL_TIMES,
             *_BUDGET,
         ),
@@ -95,14 +97,14 @@ TABLES = (
         "a step of a rank; budget and walls sum to its duration, each",
         (
             *(*_WHO, *_STEP, *_SPAN, *_BUDGET, *_WALL_TIMES),
-            *named(
+            *find_table_columns(
                 _I64,
                 launch_starved_ns="no compute: too little was issued",
                 blocking_ns="no compute: an operation was in the way",
                 dependency_stalled_ns="no compute: work was handed over",
             ),
-            *named(_YES, steady="counts for the typical step"),
-            *named(_TEXT, reason="why it does not count"),
+            *find_table_columns(_YES, steady="counts for the typical step"),
+            *find_table_columns(_TEXT, reason="why it does not count"),
         ),
     ),
     Table(
@@ -110,10 +112,10 @@ TABLES = (
         "a cause in the typical step of a rank",
         (
             *(*_WHO, *_WALL),
-            *named(_I64, typical_ns="what it owns of the typical step"),
-            *named(_REAL, step_share="the same over the step"),
-            *named(_I64, recoverable_ns="ceiling: what the step would get shorter without it"),
-            *named(_I64, unresolved_ns="part of it whose owner is not known"),
+            *find_table_columns(_I64, typical_ns="what it owns of the typical step"),
+            *find_table_columns(_REAL, step_share="the same over the step"),
+            *find_table_columns(_I64, recoverable_ns="ceiling: what the step would get shorter without it"),
+            *find_table_columns(_I64, unresolved_ns="part of it whose owner is not known"),
         ),
     ),
     Table(
@@ -121,8 +123,8 @@ TABLES = (
         "what a cause owns of one step, by what the device did",
         (
             *(*_WHO, *_STEP, *_WALL),
-            *named(_TEXT, state="what the device did", absent="why no compute ran"),
-            *named(_I64, owned_ns="sums to the step"),
+            *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
+            *find_table_columns(_I64, owned_ns="sums to the step"),
         ),
     ),
     Table(
@@ -130,10 +132,10 @@ TABLES = (
         "a stretch of a step with one owner; the slices of a step tile it",
         (
             *(*_WHO, *_STEP, *_SPAN),
-            *named(_TEXT, state="what the device did", absent="why no compute ran"),
+            *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
             *_WALL,
-            *named(_TEXT, link="what bound the device; null where it computed"),
-            *named(
+            *find_table_columns(_TEXT, link="what bound the device; null where it computed"),
+            *find_table_columns(
                 _I64,
                 op="operation that ran, handed over or was launched",
                 next_op="operation that waited for it",
@@ -142,7 +144,9 @@ TABLES = (
                 tid="thread that held",
                 slack_ns="how much earlier the next constraint would have bound",
             ),
-            *named(_TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"),
+            *find_table_columns(
+                _TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"
+            ),
         ),
     ),
     Table(
@@ -150,11 +154,11 @@ TABLES = (
         "a stretch without compute inside a step",
         (
             *(*_WHO, *_STEP, *_SPAN),
-            *named(_TEXT, wall="of the cause", cause="the one that owns most of it"),
-            *named(_I64, cause_ns="what that cause owns", links="slices of the gap"),
-            *named(_I64, ended_by_op="operation that ends it; null where the step ends"),
-            *named(_TEXT, ended_by="its name", path="NVTX ranges around its issue"),
-            *named(_I64, call_start_ns="when its issuing call began"),
+            *find_table_columns(_TEXT, wall="of the cause", cause="the one that owns most of it"),
+            *find_table_columns(_I64, cause_ns="what that cause owns", links="slices of the gap"),
+            *find_table_columns(_I64, ended_by_op="operation that ends it; null where the step ends"),
+            *find_table_columns(_TEXT, ended_by="its name", path="NVTX ranges around its issue"),
+            *find_table_columns(_I64, call_start_ns="when its issuing call began"),
         ),
     ),
     Table(
@@ -162,13 +166,15 @@ TABLES = (
         "a device operation: kernel, copy, fill or graph",
         (
             *(*_OP, *_WHO),
-            *named(_I64, stream="as CUDA numbers it", context="of the stream"),
+            *find_table_columns(_I64, stream="as CUDA numbers it", context="of the stream"),
             *(*_SPAN, *_KIND),
-            *named(_TEXT, axis="dimension of the job that communication serves"),
-            *named(_I64, bytes="of copies and fills", graph_node="inside a CUDA graph"),
+            *find_table_columns(_TEXT, axis="dimension of the job that communication serves"),
+            *find_table_columns(_I64, bytes="of copies and fills", graph_node="inside a CUDA graph"),
             *_CALL,
-            *named(_I64, call_start_ns="when the issuing call began"),
-            *named(_TEXT, path="NVTX ranges around its issue", path_by="how the range was found"),
+            *find_table_columns(_I64, call_start_ns="when the issuing call began"),
+            *find_table_columns(
+                _TEXT, path="NVTX ranges around its issue", path_by="how the range was found"
+            ),
         ),
     ),
     Table(
@@ -176,22 +182,26 @@ TABLES = (
         "a CUDA API call",
         (
             *_CALL,
-            *named(_I32, pid="its process", tid="its thread"),
+            *find_table_columns(_I32, pid="its process", tid="its thread"),
             *_SPAN,
-            *named(_TEXT, name="of the function", role="launch, graph, sync, copy, alloc, event or other"),
-            *named(_I64, correlation="Nsight's number, unique inside a process"),
+            *find_table_columns(
+                _TEXT, name="of the function", role="launch, graph, sync, copy, alloc, event or other"
+            ),
+            *find_table_columns(_I64, correlation="Nsight's number, unique inside a process"),
         ),
     ),
     Table(
         "ranges",
         "an NVTX range",
         (
-            *named(_I64, range="number of the range"),
-            *named(_I32, pid="its process", tid="its thread"),
+            *find_table_columns(_I64, range="number of the range"),
+            *find_table_columns(_I32, pid="its process", tid="its thread"),
             *_SPAN,
-            *named(_TEXT, name="its text", path="folded names from the outermost range inwards"),
-            *named(_I64, parent="range around it on the thread"),
-            *named(_YES, clipped="open when the capture ended", crosses="ended on another thread"),
+            *find_table_columns(_TEXT, name="its text", path="folded names from the outermost range inwards"),
+            *find_table_columns(_I64, parent="range around it on the thread"),
+            *find_table_columns(
+                _YES, clipped="open when the capture ended", crosses="ended on another thread"
+            ),
         ),
     ),
     Table(
@@ -199,8 +209,8 @@ TABLES = (
         "a range path in the typical step of a rank",
         (
             *_WHO,
-            *named(_TEXT, name="innermost name", path="folded names from the outermost inwards"),
-            *named(
+            *find_table_columns(_TEXT, name="innermost name", path="folded names from the outermost inwards"),
+            *find_table_columns(
                 _I64,
                 count="ranges that begin in the step",
                 host_ns="their time on the host",
@@ -218,12 +228,16 @@ TABLES = (
         "a kernel name in the typical step of a rank",
         (
             *_WHO,
-            *named(_TEXT, name="of the kernel", **{"class": "who pays"}, category="what it calculates"),
-            *named(_TEXT, backend="library of communication"),
-            *named(_REAL, count="kernels that begin in a step, the mean"),
-            *named(_I64, work_ns="added-up durations inside the step"),
-            *named(_REAL, step_share="work over the step"),
-            *named(_I64, median_ns="of durations", least_ns="of durations", most_ns="of durations"),
+            *find_table_columns(
+                _TEXT, name="of the kernel", **{"class": "who pays"}, category="what it calculates"
+            ),
+            *find_table_columns(_TEXT, backend="library of communication"),
+            *find_table_columns(_REAL, count="kernels that begin in a step, the mean"),
+            *find_table_columns(_I64, work_ns="added-up durations inside the step"),
+            *find_table_columns(_REAL, step_share="work over the step"),
+            *find_table_columns(
+                _I64, median_ns="of durations", least_ns="of durations", most_ns="of durations"
+            ),
         ),
     ),
     Table(
@@ -231,10 +245,12 @@ TABLES = (
         "a communication operation on the device",
         (
             *(*_OP, *_WHO, *_SPAN),
-            *named(_TEXT, name="its kernel or copy", backend="its library"),
+            *find_table_columns(_TEXT, name="its kernel or copy", backend="its library"),
             *_AXIS,
-            *named(_TEXT, communicator="its hash, hexadecimal", source="what told the facts of the call"),
-            *named(
+            *find_table_columns(
+                _TEXT, communicator="its hash, hexadecimal", source="what told the facts of the call"
+            ),
+            *find_table_columns(
                 _I64,
                 participants="ranks that take part",
                 peers="ranks that it sends to or receives from",
@@ -248,15 +264,17 @@ TABLES = (
         "communication of one kind, axis and library in the typical step of a rank",
         (
             *(*_WHO, *_AXIS),
-            *named(_TEXT, backend="library"),
-            *named(
+            *find_table_columns(_TEXT, backend="library"),
+            *find_table_columns(
                 _I64,
                 count="operations",
                 work_ns="durations added up",
                 exposed_ns="beside nothing",
                 bytes="sent",
             ),
-            *named(_REAL, bus_bandwidth_bytes_per_s="over the duration, which includes waiting for peers"),
+            *find_table_columns(
+                _REAL, bus_bandwidth_bytes_per_s="over the duration, which includes waiting for peers"
+            ),
         ),
     ),
     Table(
@@ -264,12 +282,12 @@ TABLES = (
         "copies of one direction in the typical step of a rank",
         (
             *_WHO,
-            *named(_TEXT, direction="from where to where"),
-            *named(_YES, pinned="whether the host memory is"),
-            *named(
+            *find_table_columns(_TEXT, direction="from where to where"),
+            *find_table_columns(_YES, pinned="whether the host memory is"),
+            *find_table_columns(
                 _I64, count="copies", bytes="moved", work_ns="durations added up", exposed_ns="beside nothing"
             ),
-            *named(_REAL, bulk_bandwidth_bytes_per_s="of copies of 64 KiB and more"),
+            *find_table_columns(_REAL, bulk_bandwidth_bytes_per_s="of copies of 64 KiB and more"),
         ),
     ),
     Table(
@@ -277,9 +295,9 @@ TABLES = (
         "compute of one category in the typical step of a rank",
         (
             *_WHO,
-            *named(_TEXT, category="what is calculated"),
-            *named(_I64, kernels="how many", work_ns="durations added up"),
-            *named(_REAL, work_share="of all such work"),
+            *find_table_columns(_TEXT, category="what is calculated"),
+            *find_table_columns(_I64, kernels="how many", work_ns="durations added up"),
+            *find_table_columns(_REAL, work_share="of all such work"),
         ),
     ),
     Table(
@@ -287,9 +305,11 @@ TABLES = (
         "calls of one name that drained the queue in the typical step of a rank",
         (
             *_WHO,
-            *named(_TEXT, name="of the function", path="commonest NVTX ranges around"),
-            *named(_REAL, count="calls that end in the step"),
-            *named(_I64, waited_ns="how long the host stood in them", drained_ns="what they cost the step"),
+            *find_table_columns(_TEXT, name="of the function", path="commonest NVTX ranges around"),
+            *find_table_columns(_REAL, count="calls that end in the step"),
+            *find_table_columns(
+                _I64, waited_ns="how long the host stood in them", drained_ns="what they cost the step"
+            ),
         ),
     ),
     Table(
@@ -297,38 +317,42 @@ TABLES = (
         "a sampled metric of the GPU of a rank, in its typical step",
         (
             *_WHO,
-            *named(_TEXT, metric="what is measured"),
-            *named(_REAL, mean_share="of the peak"),
-            *named(_I64, samples="how many"),
+            *find_table_columns(_TEXT, metric="what is measured"),
+            *find_table_columns(_REAL, mean_share="of the peak"),
+            *find_table_columns(_I64, samples="how many"),
         ),
     ),
     Table(
         "opportunities",
         "a ceiling: what removing one cause could win at most; they do not add up",
         (
-            *named(_TEXT, id="its name"),
+            *find_table_columns(_TEXT, id="its name"),
             *_WALL,
-            *named(_I64, recoverable_ns="what the step would get shorter", step_ceiling_ns="the step then"),
-            *named(_REAL, speedup_ceiling="step over that"),
-            *named(_TEXT, status="how it is known", evidence="what tells it"),
+            *find_table_columns(
+                _I64, recoverable_ns="what the step would get shorter", step_ceiling_ns="the step then"
+            ),
+            *find_table_columns(_REAL, speedup_ceiling="step over that"),
+            *find_table_columns(_TEXT, status="how it is known", evidence="what tells it"),
         ),
     ),
     Table(
         "fixes",
         "a remedy, the most worthwhile first",
         (
-            *named(_I64, place="1 is the first"),
-            *named(_TEXT, fix="its name", title="what to do", wall="of its causes", causes="that it answers"),
-            *named(_YES, blocked="a precondition is unmet"),
-            *named(_I64, recoverable_ns="largest ceiling among its causes"),
-            *named(_REAL, speedup_ceiling="the same as a ratio"),
-            *named(_TEXT, verify="how to see that it works", source="where it is documented"),
+            *find_table_columns(_I64, place="1 is the first"),
+            *find_table_columns(
+                _TEXT, fix="its name", title="what to do", wall="of its causes", causes="that it answers"
+            ),
+            *find_table_columns(_YES, blocked="a precondition is unmet"),
+            *find_table_columns(_I64, recoverable_ns="largest ceiling among its causes"),
+            *find_table_columns(_REAL, speedup_ceiling="the same as a ratio"),
+            *find_table_columns(_TEXT, verify="how to see that it works", source="where it is documented"),
         ),
     ),
     Table(
         "settings",
         "a setting of a fix",
-        named(
+        find_table_columns(
             _TEXT,
             fix="as in `fixes`",
             system="whose setting",
@@ -339,7 +363,7 @@ TABLES = (
     Table(
         "preconditions",
         "what must hold before a fix can work",
-        named(
+        find_table_columns(
             _TEXT,
             fix="as in `fixes`",
             precondition="its name",
@@ -352,8 +376,10 @@ TABLES = (
         "findings",
         "something about the capture that limits a claim",
         (
-            *named(_TEXT, code="its name", severity="how much", message="what", cure="how to capture better"),
-            *named(_I64, covers_ns="time concerned"),
+            *find_table_columns(
+                _TEXT, code="its name", severity="how much", message="what", cure="how to capture better"
+            ),
+            *find_table_columns(_I64, covers_ns="time concerned"),
         ),
     ),
 )
@@ -361,10 +387,10 @@ TABLES = (
 
 
 _RANK = (
-    *named(_I64, place="of the rank in `ranks` of the answer, from 0"),
-    *named(_I32, rank="its number in the job"),
+    *find_table_columns(_I64, place="of the rank in `ranks` of the answer, from 0"),
+    *find_table_columns(_I32, rank="its number in the job"),
 )
-_CALLED: tuple[Column, ...] = named(_TEXT, name="what it is called")
+_CALLED: tuple[Column, ...] = find_table_columns(_TEXT, name="what it is called")
 
 JOB_TABLES = (
     Table(
@@ -372,10 +398,12 @@ JOB_TABLES = (
         "a rank of the job; times without another word are of its typical step, durations added up",
         (
             *(*_RANK, *_CALLED),
-            *named(_TEXT, hostname="where it ran"),
-            *named(_I64, group="of ranks that do the same work", stage="of the pipeline"),
-            *named(_I64, steady_steps="how many steps count", step_median_ns="median length of these"),
-            *named(
+            *find_table_columns(_TEXT, hostname="where it ran"),
+            *find_table_columns(_I64, group="of ranks that do the same work", stage="of the pipeline"),
+            *find_table_columns(
+                _I64, steady_steps="how many steps count", step_median_ns="median length of these"
+            ),
+            *find_table_columns(
                 _I64,
                 residence_ns="its collectives last",
                 transfer_ns="of it, bytes move",
@@ -395,50 +423,58 @@ JOB_TABLES = (
         "a rank that others wait for, the worst first",
         (
             *(*_RANK, *_CALLED),
-            *named(_YES, repeated="late on most steps, not in turn with others"),
-            *named(_I64, late_ns_median="what others wait for it", late_steps="on how many steps"),
-            *named(_I64, steps="of how many"),
-            *named(_TEXT, cause_wall="the wall that kept it", cause="of that wall", reason="in a word"),
-            *named(_REAL, ratio="how much longer that takes than on its peers"),
-            *named(_TEXT, why="in words"),
+            *find_table_columns(_YES, repeated="late on most steps, not in turn with others"),
+            *find_table_columns(
+                _I64, late_ns_median="what others wait for it", late_steps="on how many steps"
+            ),
+            *find_table_columns(_I64, steps="of how many"),
+            *find_table_columns(
+                _TEXT, cause_wall="the wall that kept it", cause="of that wall", reason="in a word"
+            ),
+            *find_table_columns(_REAL, ratio="how much longer that takes than on its peers"),
+            *find_table_columns(_TEXT, why="in words"),
         ),
     ),
     Table(
         "rank_groups",
         "a group of ranks that do the same work",
         (
-            *named(_I64, group="as in `waits`", count="of ranks", step_median_ns="median of their medians"),
-            *named(_REAL, spread="longest less shortest of these, over their median"),
-            *named(_I64, representative="place of the rank that is nearest to the median"),
+            *find_table_columns(
+                _I64, group="as in `waits`", count="of ranks", step_median_ns="median of their medians"
+            ),
+            *find_table_columns(_REAL, spread="longest less shortest of these, over their median"),
+            *find_table_columns(_I64, representative="place of the rank that is nearest to the median"),
         ),
     ),
     Table(
         "clocks",
         "a host against the clock of reference",
         (
-            *named(_TEXT, hostname="its name"),
-            *named(_I64, ranks="how many ran on it", offset_ns="of its clock at its first collective"),
-            *named(_REAL, drift_ppm="how much faster its clock runs"),
-            *named(_I64, matched="collectives that tell it"),
+            *find_table_columns(_TEXT, hostname="its name"),
+            *find_table_columns(
+                _I64, ranks="how many ran on it", offset_ns="of its clock at its first collective"
+            ),
+            *find_table_columns(_REAL, drift_ppm="how much faster its clock runs"),
+            *find_table_columns(_I64, matched="collectives that tell it"),
         ),
     ),
     Table(
         "meetings",
         "a rank in a collective, in order of its begin on one clock, which counts from the first session",
         (
-            *named(_I64, meeting="number of the collective, the same of all that take part"),
+            *find_table_columns(_I64, meeting="number of the collective, the same of all that take part"),
             *_RANK,
-            *named(_I64, step="that it begins in"),
-            *named(_TEXT, operation="what it does", axis="dimension of the job that it serves"),
-            *named(_TEXT, communicator="its id, in hexadecimal"),
-            *named(
+            *find_table_columns(_I64, step="that it begins in"),
+            *find_table_columns(_TEXT, operation="what it does", axis="dimension of the job that it serves"),
+            *find_table_columns(_TEXT, communicator="its id, in hexadecimal"),
+            *find_table_columns(
                 _I64, start_ns="it came in", end_ns="it was through", session_ns="its begin in its session"
             ),
-            *named(_I64, joined_ns="the last one came in; null where participants lack"),
-            *named(_YES, is_last="it came last"),
-            *named(_I64, residence_ns="end - start", wait_ns="of it, before the last came"),
-            *named(_I64, transfer_ns="of it, bytes move", blocking_ns="it owns on the chain"),
-            *named(_I64, blocking_wait_ns="of that, waiting", bytes="of its message"),
+            *find_table_columns(_I64, joined_ns="the last one came in; null where participants lack"),
+            *find_table_columns(_YES, is_last="it came last"),
+            *find_table_columns(_I64, residence_ns="end - start", wait_ns="of it, before the last came"),
+            *find_table_columns(_I64, transfer_ns="of it, bytes move", blocking_ns="it owns on the chain"),
+            *find_table_columns(_I64, blocking_wait_ns="of that, waiting", bytes="of its message"),
         ),
     ),
 )

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, dense, filled
+from wallscope.columns import Codes, Flags, Rows, as_integers, number_densely
 from wallscope.model.capture import Progress
 from wallscope.model.enums import CallRole
 from wallscope.model.schemas import CALLS, ROLE
@@ -131,7 +131,7 @@ def read_calls(source: Database, progress: Progress) -> RawCalls:
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
     del raw  # each column is dropped once it is in its place: they are the largest of an export
-    string_ids, place = dense(filled(left.pop("nameId"), NAMELESS))
+    string_ids, place = number_densely(as_integers(left.pop("nameId"), NAMELESS))
     texts = look_up_texts(source, pl.Series(string_ids)).with_columns(
         pl.col("text").str.replace(_VERSION, "")
     )

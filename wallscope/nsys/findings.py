@@ -20,7 +20,7 @@ from wallscope.thresholds import (
     PROFILER_OVERHEAD_SHARE,
     RANGES_A_LAUNCH_RATIO,
 )
-from wallscope.trace.intervals import covered_ns, length_ns, ordered, spans, union
+from wallscope.trace.intervals import covered_ns, length_ns, make_spans, order_spans, union
 from wallscope.units import duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -230,7 +230,7 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
 def _busy_ns(operations: pl.DataFrame) -> int:
     """Time in which at least one of the operations ran, added up over ranks."""
     return sum(
-        length_ns(union(ordered(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())))
+        length_ns(union(order_spans(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())))
         for own in operations.partition_by("rank_id")
     )
 
@@ -472,9 +472,9 @@ def check_overhead(
         return ()
     issuing = capture.calls.filter(pl.col("role").is_in([str(role) for role in _ISSUING]))
     tids = capture.threads.join(issuing, on="thread", how="semi").select(globalTid="global_tid")
-    window = spans((start_ns + time_shift_ns, end_ns + time_shift_ns))
+    window = make_spans((start_ns + time_shift_ns, end_ns + time_shift_ns))
     held_ns = [
-        int(covered_ns(union(ordered(own["start"].to_numpy(), own["end"].to_numpy())), window).sum())
+        int(covered_ns(union(order_spans(own["start"].to_numpy(), own["end"].to_numpy())), window).sum())
         for own in overheads.drop_nulls().join(tids, on="globalTid", how="semi").partition_by("globalTid")
     ]
     longest_ns, window_ns = max(held_ns, default=0), end_ns - start_ns

@@ -6,7 +6,7 @@ from wallscope.model.capture import Progress
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, NAMES, RANGES, THREADS, HostKind
 from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts, read_duration_ns
 from wallscope.nsys.tables import Database, Table, read_table
-from wallscope.trace.names import folded
+from wallscope.trace.names import normalize_names
 
 PUSH_POP, START_END = 59, 60
 _NEVER = 2**62
@@ -63,7 +63,7 @@ def _sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     is_tied = found.select(pl.all_horizontal(pl.col(span) == pl.col(span).shift(1)).any()).item()
     if not is_tied:
         return found
-    folds = names.select("name", fold=folded(names["text"]))
+    folds = names.select("name", fold=normalize_names(names["text"]))
     length = pl.col("end_ns") - pl.col("start_ns")
     kind = ["domain", "fold"]
     return (

@@ -46,8 +46,8 @@ from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.synchronisation import add_flags, read_events, read_streams, read_syncs
 from wallscope.nsys.tables import Database, Tables, make_database, read_table
-from wallscope.parallel import both
-from wallscope.process_tuning import give_back
+from wallscope.parallel import run_both
+from wallscope.process_tuning import release_memory
 from wallscope.units import size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
@@ -193,7 +193,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         export = identify_export(source, facts)
         check_memory(path, tables, export.size_bytes)
         shift_ns = facts.time_shift_ns
-        ((operations, untimed_rows), raw_ranges), called = both(
+        ((operations, untimed_rows), raw_ranges), called = run_both(
             lambda: (read_operations(source, progress), read_table(source, catalog.RANGES, progress)),
             lambda: read_calls(source, progress),
         )
@@ -218,10 +218,10 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
                 identify_ranks(source, export, large["operations"], exchanged.communicators),
             )
 
-        made, ((held, range_names), exchanged, of_ranks) = both(
+        made, ((held, range_names), exchanged, of_ranks) = run_both(
             lambda: build_calls(called, of_threads, shift_ns), of_ranges
         )
-        work, ((during, host_names), (sampled, metric_names), synced, recorded) = both(
+        work, ((during, host_names), (sampled, metric_names), synced, recorded) = run_both(
             lambda: build_device_work(source, large.pop("operations"), of_ranks.ranks, made, shift_ns),
             lambda: (
                 read_host_events(source, of_threads, shift_ns, progress),
@@ -230,7 +230,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
                 read_events(source, of_threads, made, shift_ns, progress),
             ),
         )
-        give_back()
+        release_memory()
         graphs, graph_findings = findings.check_graph_tracing(
             source,
             has_nodes=work.operations["graph_node"].is_not_null().any(),

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, alike, dense, filled, firsts
+from wallscope.columns import Rows, as_integers, find_first_rows, number_alike_rows, number_densely
 from wallscope.model.capture import Progress
 from wallscope.model.enums import CopyDirection, MemoryKind, OperationKind
 from wallscope.model.schemas import COPIES, DIRECTION, KERNELS, KIND, MEMORY, NAMES, OPERATIONS
@@ -194,7 +194,7 @@ def _look_up_names(source: Database, strings: pl.Series) -> tuple[pl.DataFrame, 
     if strings.null_count() == len(strings):
         return NAMES.to_frame(), pl.Series("name", [None], NAMES["name"]).new_from_index(0, len(strings))
     none = cast("int", strings.min()) - 1
-    ids, place = dense(filled(strings, none))
+    ids, place = number_densely(as_integers(strings, none))
     texts = look_up_texts(source, pl.Series(ids[ids != none]))
     names = number_texts(texts["text"])
     known = texts.join(names, on="text", how="left", maintain_order="left")["name"]
@@ -209,9 +209,9 @@ def _number_streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFra
     Streams have dense ids over (rank, context, stream id).
     """
     places = rows["process", "deviceId", "contextId", "streamId"]
-    group = alike(places)
+    group = number_alike_rows(places)
     pairs = ranks.select("process", "rank_id", deviceId=pl.col("device").cast(pl.Int64))
-    found = places[firsts(group)].join(
+    found = places[find_first_rows(group)].join(
         pairs, on=["process", "deviceId"], how="left", nulls_equal=True, maintain_order="left"
     )
     keys = ["rank_id", "contextId", "streamId"]

@@ -47,7 +47,7 @@ from wallscope.nsys.integrity import (
 )
 from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
 from wallscope.nsys.tables import Tables, Wanted, quote
-from wallscope.resources import query
+from wallscope.resources import read_query
 
 _PRAGMAS = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY")
 _LIMITS = {
@@ -162,11 +162,11 @@ class SqliteTables:
 
 def _open_sqlite(path: Path, connection: sqlite3.Connection, stream: io.FileIO | None) -> SqliteTables:
     try:
-        tables = [str(name) for (name,) in connection.execute(query("tables"))]
+        tables = [str(name) for (name,) in connection.execute(read_query("tables"))]
     except UnicodeDecodeError as error:  # SQLite's complaint about the schema quotes bytes of it
         raise InputError(f"{path} — is damaged: its schema is no text — copy or export it again") from error
     names = {
-        table: tuple(str(name) for (name,) in connection.execute(query("columns"), (table,)))
+        table: tuple(str(name) for (name,) in connection.execute(read_query("columns"), (table,)))
         for table in tables
     }
     lock = nullcontext() if HAS_OWN_PLACES and sqlite3.threadsafety == _SERIALIZED else Lock()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from wallscope.kernels import sqlite_records, views
 from wallscope.model.capture import Progress
 from wallscope.nsys.tables import Wanted
-from wallscope.resources import query
+from wallscope.resources import read_query
 
 Numbers = NDArray[np.int64]
 Flat = NDArray[np.uint8]
@@ -207,9 +207,9 @@ def decode_text(raw: bytes) -> str:
 
 def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout:
     """Return where the wanted columns are in a record (2.3), if row numbers key the tree (2.4)."""
-    if connection.execute(query("key_indexes"), (wanted.table,)).fetchone():
+    if connection.execute(read_query("key_indexes"), (wanted.table,)).fetchone():
         raise UnusualError("its key is kept in an index")
-    stored = connection.execute(query("stored_columns"), (wanted.table,)).fetchall()
+    stored = connection.execute(read_query("stored_columns"), (wanted.table,)).fetchall()
     columns = np.zeros((len(stored), 4), np.int64)
     integers: dict[str, int] = {}
     texts: dict[str, int] = {}
@@ -238,7 +238,7 @@ def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout
 
 def _open_pages(connection: sqlite3.Connection, stream: io.FileIO) -> _Pages:
     """Return the pages as the file's header describes them (1.3), where SQLite agrees."""
-    ((page_bytes, page_count, encoding),) = connection.execute(query("pages"))
+    ((page_bytes, page_count, encoding),) = connection.execute(read_query("pages"))
     if encoding != "UTF-8":
         raise UnusualError("its texts are no UTF-8")
     header = np.zeros(_FILE_HEADER_BYTES, np.uint8)
@@ -251,7 +251,7 @@ def _open_pages(connection: sqlite3.Connection, stream: io.FileIO) -> _Pages:
 
 
 def _find_root(connection: sqlite3.Connection, table: str) -> int:
-    match connection.execute(query("root_page"), (table,)).fetchall():
+    match connection.execute(read_query("root_page"), (table,)).fetchall():
         case [(int(root),)]:
             return root
     raise UnusualError("it does not begin in the file")

@@ -9,7 +9,7 @@ import polars as pl
 
 from wallscope.errors import InputError
 from wallscope.model.capture import Presence, Progress
-from wallscope.resources import query
+from wallscope.resources import read_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Database:
 
     def rows(self, query_name: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a shipped query."""
-        return self.select(query(query_name), *values)
+        return self.select(read_query(query_name), *values)
 
     def select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a query, which names each table and column as the export spells it."""

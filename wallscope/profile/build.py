@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, combined, distinct_rows, filled, flags, places, rows_of, summed
+from wallscope.columns import (
+    Flags,
+    Rows,
+    as_integers,
+    combine_codes,
+    find_places,
+    mark_numbers,
+    match_rows,
+    select_distinct_rows,
+    sum_by_group,
+)
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.diagnosis import StepFacts
@@ -27,7 +37,7 @@ from wallscope.model.profile import (
     Work,
 )
 from wallscope.model.schemas import BUDGET_PARTS
-from wallscope.parallel import side_by_side
+from wallscope.parallel import run_side_by_side
 from wallscope.profile.codec import EncodedTables, pack_profile
 from wallscope.profile.operation_keys import (
     ABSENTS,
@@ -46,7 +56,7 @@ from wallscope.profile.step_slices import (
     number_slices,
 )
 from wallscope.trace.intervals import Times
-from wallscope.trace.kernel_classes import computes
+from wallscope.trace.kernel_classes import is_compute
 
 _MOST_COLLECTIVES = 12_000
 _OPERATION = pl.Enum(Collective)
@@ -116,7 +126,7 @@ def _communicating(operations: pl.DataFrame) -> Rows:
 
 def _columns_of(op: Rows, table: pl.DataFrame, *names: str) -> list[pl.Series]:
     """Return columns of a table with an `op` a row, by operation; null where it has none."""
-    row = places(op, table["op"].to_numpy())
+    row = find_places(op, table["op"].to_numpy())
     at = pl.Series(row).set(pl.Series(row < 0), None)
     return table.select(pl.col(names).gather(at)).get_columns()
 
@@ -129,8 +139,8 @@ def _blocking_ns(op: Rows, slices: pl.DataFrame) -> Times:
     """Return the time of each operation on the blame chain, int64 ns."""
     is_bound = pl.col("kind") == LinkKind.OPERATION
     own = slices.select("op", ns=pl.when(is_bound).then(pl.col("end_ns") - pl.col("start_ns")).otherwise(0))
-    row, held = rows_of(op, own["op"].to_numpy())
-    return summed(row, own["ns"].to_numpy()[held], op.size)
+    row, held = match_rows(op, own["op"].to_numpy())
+    return sum_by_group(row, own["ns"].to_numpy()[held], op.size)
 
 
 def _step_of(start_ns: Times, windows: pl.DataFrame) -> pl.Series:
@@ -156,7 +166,7 @@ def _owned_until(at_ns: Times, slices: pl.DataFrame) -> Times:
     if slices.is_empty():
         return found
     start_ns, end_ns = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
-    wall = filled(slices["wall"])
+    wall = as_integers(slices["wall"])
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns, wall = start_ns[order], end_ns[order], wall[order]
@@ -204,7 +214,7 @@ def build_tables(
     steps = np.sort(windows["step"].to_numpy())
     op = operations["op"].to_numpy()
     kinds, kind_of = described.kinds(operations)
-    are_computing = computes(filled(operations["class"]))
+    are_computing = is_compute(as_integers(operations["class"]))
     taken = cut_operations(operations, windows, are_computing)
     numbered, on_threads = number_slices(slices, steps, kind_of, int(op[0]), described)
     keys, key_of = _keys(
@@ -239,13 +249,13 @@ def _keys(
         most: how many keys there may be.
         texts: of operations.
     """
-    rows, key_of = distinct_rows(kinds)
-    is_present = flags(key_of[present], len(rows))
+    rows, key_of = select_distinct_rows(kinds)
+    is_present = mark_numbers(key_of[present], len(rows))
     if is_present.sum() > most:
-        sizes_ns = summed(key_of[present], present_ns, len(rows))
-        rows, row = distinct_rows(_join_small_kinds(rows, is_present, sizes_ns, most, texts))
+        sizes_ns = sum_by_group(key_of[present], present_ns, len(rows))
+        rows, row = select_distinct_rows(_join_small_kinds(rows, is_present, sizes_ns, most, texts))
         key_of = row[key_of]
-        is_present = flags(key_of[present], len(rows))
+        is_present = mark_numbers(key_of[present], len(rows))
     number = np.where(is_present, np.cumsum(is_present) - 1, -1)
     return rows[is_present], number[key_of]
 
@@ -267,7 +277,7 @@ def _bytes(operations: pl.DataFrame, counted: pl.DataFrame) -> tuple[Times, Flag
     """Return the bytes of each operation, of its record or of a call, and whether they are known."""
     recorded, calls = operations["bytes"], counted["op", "bytes"].drop_nulls()
     known, nbytes = recorded.is_not_null().to_numpy().copy(), recorded.fill_null(0).to_numpy().copy()
-    row, held = rows_of(operations["op"].to_numpy(), calls["op"].to_numpy())
+    row, held = match_rows(operations["op"].to_numpy(), calls["op"].to_numpy())
     fresh = ~known[row]
     row, held = row[fresh], held[fresh]
     nbytes[row], known[row] = calls["bytes"].to_numpy()[held], True
@@ -284,19 +294,19 @@ def _work_table(
     """Return what ran in each step, of operations with a key each."""
     nbytes, is_known = recorded
     many = int(keys.max(initial=0)) + 1
-    (step, key), group = combined((steps.size, many), cut_operations.step, keys[cut_operations.row])
+    (step, key), group = combine_codes((steps.size, many), cut_operations.step, keys[cut_operations.row])
     beginning = group[cut_operations.begins]
     begun = cut_operations.row[cut_operations.begins]
-    is_computing = flags(group[are_computing[cut_operations.row]], step.size)
-    is_open = flags(beginning[~is_known[begun]], step.size)
+    is_computing = mark_numbers(group[are_computing[cut_operations.row]], step.size)
+    is_open = mark_numbers(beginning[~is_known[begun]], step.size)
     return _table(
         STEP_WORK,
         step=steps[step],
         key=key,
         count=np.bincount(beginning, minlength=step.size),
-        work_ns=summed(group, cut_operations.work_ns, step.size),
-        exposed_ns=_unless(is_computing, summed(group, cut_operations.exposed_ns, step.size)),
-        bytes=_unless(is_open, summed(beginning, nbytes[begun], step.size)),
+        work_ns=sum_by_group(group, cut_operations.work_ns, step.size),
+        exposed_ns=_unless(is_computing, sum_by_group(group, cut_operations.exposed_ns, step.size)),
+        bytes=_unless(is_open, sum_by_group(beginning, nbytes[begun], step.size)),
     )
 
 
@@ -304,14 +314,14 @@ def _owned_table(number_slices: NumberedSlices, keys: Rows, steps: Rows) -> pl.D
     """Return what each step is attributed to (`STEP_OWNED`); each slice has a key."""
     many = int(keys.max(initial=0)) + 1
     sizes = (steps.size, many, len(number_slices.causes))
-    (step, key, cause), group = combined(sizes, number_slices.step, keys, number_slices.cause)
+    (step, key, cause), group = combine_codes(sizes, number_slices.step, keys, number_slices.cause)
     return _table(
         STEP_OWNED,
         step=steps[step],
         key=key,
         cause=number_slices.causes[cause],
-        owned_ns=summed(group, number_slices.ns, step.size),
-        blocking_ns=summed(group, number_slices.blocking_ns, step.size),
+        owned_ns=sum_by_group(group, number_slices.ns, step.size),
+        blocking_ns=sum_by_group(group, number_slices.blocking_ns, step.size),
     )
 
 
@@ -319,21 +329,21 @@ def _causes_table(number_slices: NumberedSlices, steps: Rows) -> pl.DataFrame:
     """Return the causes of each step by what the device did."""
     sizes = (steps.size, len(number_slices.causes), len(STATES), len(ABSENTS))
     columns = (number_slices.step, number_slices.cause, number_slices.state, number_slices.absent)
-    (step, cause, state, absent), group = combined(sizes, *columns)
+    (step, cause, state, absent), group = combine_codes(sizes, *columns)
     return _table(
         STEP_CAUSES,
         step=steps[step],
         cause=number_slices.causes[cause],
         state=STATES[state],
         absent=ABSENTS[absent],
-        ns=summed(group, number_slices.ns, step.size),
+        ns=sum_by_group(group, number_slices.ns, step.size),
     )
 
 
 def _steps_table(windows: pl.DataFrame, number_slices: NumberedSlices) -> pl.DataFrame:
     """Return the steps with the time of each wall."""
     in_order = windows[np.argsort(windows["step"].to_numpy(), kind="stable")]
-    walls = summed(
+    walls = sum_by_group(
         number_slices.step * len(Wall) + number_slices.wall, number_slices.ns, len(windows) * len(Wall)
     )
     return _table(
@@ -346,7 +356,7 @@ def _steps_table(windows: pl.DataFrame, number_slices: NumberedSlices) -> pl.Dat
 
 
 def _communicators(op: Rows, described: OperationDescriptions) -> tuple[Communicators, ...]:
-    _, held = rows_of(op, described.sized["op"].to_numpy())
+    _, held = match_rows(op, described.sized["op"].to_numpy())
     own = described.sized[held]
     sizes = defaultdict(set)
     for axis, participants in zip(own["axis"], own["participants"], strict=True):
@@ -392,7 +402,7 @@ def add_profiles(
         profile = replace(own[place], recoverable=_recoverable(rank))
         return replace(rank, profile=pack_profile(profile, texts[place]))
 
-    return replace(analysis, ranks=side_by_side(with_profile, range(len(own))))
+    return replace(analysis, ranks=run_side_by_side(with_profile, range(len(own))))
 
 
 def _header(

@@ -8,14 +8,22 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, are_among, combined, filled, rows_of, spread, summed
+from wallscope.columns import (
+    Rows,
+    are_among,
+    as_integers,
+    combine_codes,
+    expand_counts,
+    match_rows,
+    sum_by_group,
+)
 from wallscope.errors import ProfileError
-from wallscope.model.cause_catalogue import is_part, undivided
+from wallscope.model.cause_catalogue import drop_detail, is_part
 from wallscope.model.enums import Absent
 from wallscope.model.profile import OPERATION_KEYS, STEP_CAUSES, STEP_OWNED, Header, Profile, ProfiledInput
 from wallscope.profile.codec import TABLES
 from wallscope.profile.operation_keys import ABSENTS, STATES, decode_pairs, encode_pairs
-from wallscope.trace.intervals import Times, distinct
+from wallscope.trace.intervals import Times, number_spans
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 
@@ -109,7 +117,7 @@ def move_time(profile: Profile, moves: pl.DataFrame) -> Profile:
     if moves.is_empty():
         return profile
     tables = (profile.owned, profile.causes, moves)
-    steps = distinct(np.concatenate([encode_pairs(table, "step") for table in tables]))
+    steps = number_spans(np.concatenate([encode_pairs(table, "step") for table in tables]))
     columns = [profile.causes["cause"], *(moves[name] for name in ("cause", "to"))]
     causes = pl.Series(
         "cause", sorted(set().union(*(column.unique() for column in columns))), dtype=pl.String
@@ -123,14 +131,14 @@ def move_time(profile: Profile, moves: pl.DataFrame) -> Profile:
 
 def _numbers(causes: pl.Series, columns: pl.Series) -> Rows:
     """Return the places of causes among all."""
-    return filled(columns.cast(pl.Enum(causes))).astype(np.int64)
+    return as_integers(columns.cast(pl.Enum(causes))).astype(np.int64)
 
 
 def _sum_moves(sizes: tuple[int, int, int], place: Rows, moves: pl.DataFrame, causes: pl.Series) -> _Moves:
-    (place, cause, to), group = combined(
+    (place, cause, to), group = combine_codes(
         sizes, place, _numbers(causes, moves["cause"]), _numbers(causes, moves["to"])
     )
-    ns = summed(group, moves["moved_ns"].to_numpy(), place.size)
+    ns = sum_by_group(group, moves["moved_ns"].to_numpy(), place.size)
     return _Moves(place, cause, to, ns, _time_before(place * causes.len() + cause, ns))
 
 
@@ -149,7 +157,7 @@ def join_split_causes(profile: Profile, wholes: Collection[str] | None = None) -
         return profile
     own = on_axes(profile)
     causes = own["cause"].unique()
-    whole = {cause: undivided(cause) for cause in causes if undivided(cause) != cause}
+    whole = {cause: drop_detail(cause) for cause in causes if drop_detail(cause) != cause}
     if wholes is not None:
         whole = {cause: name for cause, name in whole.items() if name in wholes}
     parts = own.filter(pl.col("cause").is_in(list(whole)))
@@ -204,11 +212,11 @@ def _apply_moves(
     cause = _numbers(causes, owned["cause"])
     own_ns, blocking_ns = (owned[name].to_numpy() for name in ("owned_ns", "blocking_ns"))
     own, wanted = place * len(causes) + cause, moves.place * len(causes) + moves.cause
-    row, held = rows_of(own, wanted)
-    taken_ns = summed(row, moves.ns[held], own.size)
+    row, held = match_rows(own, wanted)
+    taken_ns = sum_by_group(row, moves.ns[held], own.size)
     left = np.flatnonzero(own_ns > taken_ns)
     behind_ns = np.maximum(blocking_ns[row] - moves.first_ns[held], 0)
-    (place, cause), group = combined(
+    (place, cause), group = combine_codes(
         (int(place.max(initial=0)) + 1, len(causes)),
         np.concatenate([place[left], moves.place[held]]),
         np.concatenate([cause[left], moves.to[held]]),
@@ -217,7 +225,7 @@ def _apply_moves(
         np.concatenate([(own_ns - taken_ns)[left], moves.ns[held]]),
         np.concatenate([np.maximum(blocking_ns - taken_ns, 0)[left], np.minimum(moves.ns[held], behind_ns)]),
     )
-    own_ns, blocking_ns = (summed(group, ns, place.size) for ns in both_ns)
+    own_ns, blocking_ns = (sum_by_group(group, ns, place.size) for ns in both_ns)
     return place, cause, own_ns, blocking_ns
 
 
@@ -229,7 +237,7 @@ def _move_causes(
         np.searchsorted(steps, encode_pairs(causes_of, "step")),
         _numbers(causes, causes_of["cause"]),
     )
-    state, absent = filled(causes_of["state"]), filled(causes_of["absent"], len(Absent))
+    state, absent = as_integers(causes_of["state"]), as_integers(causes_of["absent"], len(Absent))
     ns = causes_of["ns"].to_numpy()
     order = np.lexsort((absent, state, cause, step))
     step, cause, state, absent, ns = (column[order] for column in (step, cause, state, absent, ns))
@@ -240,16 +248,16 @@ def _move_causes(
     wanted = parts.place * len(causes) + parts.cause
     first = np.searchsorted(number, wanted)
     counts = np.searchsorted(number, wanted, side="right") - first
-    part, nth = spread(counts)
+    part, nth = expand_counts(counts)
     row = first[part] + nth
     shared_ns = np.minimum(low_ns[row] + ns[row], parts.first_ns[part] + parts.ns[part]) - np.maximum(
         low_ns[row], parts.first_ns[part]
     )
     held = np.flatnonzero(shared_ns > 0)
     part, row, shared_ns = part[held], row[held], shared_ns[held]
-    left_ns = ns - summed(row, shared_ns, ns.size)
+    left_ns = ns - sum_by_group(row, shared_ns, ns.size)
     left = np.flatnonzero(left_ns > 0)
-    (step, cause, state, absent), group = combined(
+    (step, cause, state, absent), group = combine_codes(
         (steps.size, len(causes), len(STATES), len(ABSENTS)),
         np.concatenate([step[left], step[row]]),
         np.concatenate([cause[left], parts.to[part]]),
@@ -262,7 +270,7 @@ def _move_causes(
             "cause": causes[cause],
             "state": STATES[state],
             "absent": ABSENTS[absent],
-            "ns": summed(group, np.concatenate([left_ns[left], shared_ns]), step.size),
+            "ns": sum_by_group(group, np.concatenate([left_ns[left], shared_ns]), step.size),
         },
         schema=STEP_CAUSES,
     )

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, combined, distinct_rows, filled, members, ranked, rows_of
+from wallscope.columns import (
+    Rows,
+    as_integers,
+    combine_codes,
+    list_members,
+    match_rows,
+    rank_distinct,
+    select_distinct_rows,
+)
 from wallscope.model.enums import Absent, Axis, Backend, Collective, ComputeCategory, DeviceState, Precision
 from wallscope.model.profile import OPERATION_KEYS
 from wallscope.model.schemas import CATEGORY as CATEGORIES
@@ -26,7 +34,7 @@ def encode_pairs(rows: pl.DataFrame, name: str) -> Rows:
     [7, 4294967298, -1]
     """
     of_input = rows["input"].to_numpy().astype(np.int64) << _BITS
-    return of_input | filled(rows[name])  # all bits of -1 are set
+    return of_input | as_integers(rows[name])  # all bits of -1 are set
 
 
 def decode_pairs(found: Rows, name: str) -> dict[str, Rows]:
@@ -39,8 +47,8 @@ def decode_pairs(found: Rows, name: str) -> dict[str, Rows]:
 
 
 PATH_COLUMN, CATEGORY_COLUMN, NAME_COLUMN = range(3)  # of `OPERATION_KEYS` without the key
-STATES, ABSENTS = members(DeviceState), members(Absent)
-_VALUES = {"axis": members(Axis), "backend": members(Backend), "precision": members(Precision)}
+STATES, ABSENTS = list_members(DeviceState), list_members(Absent)
+_VALUES = {"axis": list_members(Axis), "backend": list_members(Backend), "precision": list_members(Precision)}
 _MULTIPLYING = (ComputeCategory.GEMM, ComputeCategory.GROUPED_GEMM)
 _CATEGORIES = tuple(CATEGORIES.categories)
 _NO_AXIS, _NO_BACKEND, _NO_PRECISION = len(Axis), len(Backend), len(Precision)
@@ -82,7 +90,7 @@ def index_texts(
     parts = [kernels, calls, ranges, pl.Series(fixed, dtype=pl.String)]
     every = pl.concat([part.alias("text") for part in parts])
     texts = every.unique().sort()
-    places = filled(every.cast(pl.Enum(texts))).astype(np.int64)
+    places = as_integers(every.cast(pl.Enum(texts))).astype(np.int64)
     ends = np.cumsum([len(part) for part in parts])
     of_kernels, of_calls, of_ranges, always = np.split(places, ends[:-1])
     return OperationTexts(
@@ -106,15 +114,15 @@ def number_kinds(
         precisions: places in `Precision`, by kernel name.
         axes: `AXES`.
     """
-    (name, category, backend), shape = combined(
+    (name, category, backend), shape = combine_codes(
         (precisions.size + 1, len(_CATEGORIES) + 1, _NO_BACKEND + 1),
         *_kernel_columns(operations, precisions.size),
     )
-    (shapes, operation, axis), meant = combined(
+    (shapes, operation, axis), meant = combine_codes(
         (name.size, _NO_OPERATION + 1, _NO_AXIS + 1), shape, *_axis_columns(operations, axes)
     )
-    paths, path = ranked(around, len(known.texts))
-    (path, at), kind = combined((paths.size, shapes.size), path, meant)
+    paths, path = rank_distinct(around, len(known.texts))
+    (path, at), kind = combine_codes((paths.size, shapes.size), path, meant)
 
     operation, axis = operation[at], axis[at]
     name, category, backend = (column[shapes[at]] for column in (name, category, backend))
@@ -131,26 +139,26 @@ def number_kinds(
         ],
         axis=1,
     )
-    kinds, row = distinct_rows(rows)
+    kinds, row = select_distinct_rows(rows)
     return kinds, row[kind]
 
 
 def _kernel_columns(operations: pl.DataFrame, names: int) -> tuple[Rows, ...]:
     """Return kernel name, category and backend of each operation; `names` stands for no kernel."""
     return (
-        filled(operations["name"], names),
-        filled(operations["category"], len(_CATEGORIES)),
-        filled(operations["backend"], _NO_BACKEND),
+        as_integers(operations["name"], names),
+        as_integers(operations["category"], len(_CATEGORIES)),
+        as_integers(operations["backend"], _NO_BACKEND),
     )
 
 
 def _axis_columns(operations: pl.DataFrame, axes: pl.DataFrame) -> tuple[Rows, Rows]:
     """Return what each operation does, and on which axis."""
-    row, held = rows_of(operations["op"].to_numpy(), axes["op"].to_numpy())
+    row, held = match_rows(operations["op"].to_numpy(), axes["op"].to_numpy())
     operation = np.full(len(operations), _NO_OPERATION)
-    operation[row] = filled(axes["operation"], _NO_OPERATION)[held]
+    operation[row] = as_integers(axes["operation"], _NO_OPERATION)[held]
     axis = np.full(len(operations), _NO_AXIS)
-    axis[row] = filled(axes["axis"], _NO_AXIS)[held]
+    axis[row] = as_integers(axes["axis"], _NO_AXIS)[held]
     return operation, axis
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, at_places, coded, combined, filled, spread
+from wallscope.columns import Flags, Rows, as_integers, combine_codes, encode_column, expand_counts, take_or
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Absent, Collective, LinkKind
 from wallscope.model.schemas import CATEGORY
@@ -18,9 +18,9 @@ from wallscope.profile.operation_keys import (
     index_texts,
     number_kinds,
 )
-from wallscope.trace.intervals import Spans, Times, covered_ns, ordered, union
-from wallscope.trace.kernel_classes import precisions
-from wallscope.trace.names import folded
+from wallscope.trace.intervals import Spans, Times, covered_ns, order_spans, union
+from wallscope.trace.kernel_classes import infer_precisions
+from wallscope.trace.names import normalize_names
 
 HOST = "host"
 OTHERS = "other operations"
@@ -47,9 +47,7 @@ class OperationDescriptions:
 
     def kinds(self, operations: pl.DataFrame) -> tuple[Rows, Rows]:
         """Return the kinds of the operations of a rank (`CLASSIFIED`), and that of each (`number_kinds`)."""
-        around = at_places(
-            self.texts.ranges, self.range_of[operations["op"].to_numpy()], self.texts.fixed[""]
-        )
+        around = take_or(self.texts.ranges, self.range_of[operations["op"].to_numpy()], self.texts.fixed[""])
         return number_kinds(operations, around, self.texts, self.precisions, self.axes)
 
 
@@ -67,13 +65,13 @@ def describe_operations(
     """
     names, calls = (
         texts.str.slice(0, _LONGEST_NAME)
-        for texts in (folded(capture.names["text"]), capture.call_names["text"])
+        for texts in (normalize_names(capture.names["text"]), capture.call_names["text"])
     )
     range_of = np.empty(len(projected), np.int32)
     range_of[projected["op"].to_numpy()] = projected["range"].to_numpy()
     return OperationDescriptions(
         texts=index_texts(names, calls, written, list(dict.fromkeys(_FIXED))),
-        precisions=filled(precisions(capture.names)["precision"]),
+        precisions=as_integers(infer_precisions(capture.names)["precision"]),
         range_of=range_of,
         called=capture.calls["name"].to_numpy(),
         axes=axes,
@@ -122,12 +120,12 @@ def cut_operations(operations: pl.DataFrame, windows: pl.DataFrame, computes: Fl
     first = np.searchsorted(bounds.end_ns, start_ns, side="right")
     behind = np.searchsorted(bounds.start_ns, np.maximum(end_ns, start_ns + 1), side="left")
     parts = np.maximum(behind - first, 0)
-    row, nth = spread(parts)
+    row, nth = expand_counts(parts)
     window = first[row] + nth
     cut = Spans(
         np.maximum(start_ns[row], bounds.start_ns[window]), np.minimum(end_ns[row], bounds.end_ns[window])
     )
-    busy = union(ordered(start_ns[computes], end_ns[computes]))
+    busy = union(order_spans(start_ns[computes], end_ns[computes]))
     others_at = np.flatnonzero(~computes[row])
     work_ns = cut.end_ns - cut.start_ns
     exposed_ns = np.zeros(row.size, np.int64)
@@ -146,22 +144,22 @@ def number_slices(
     `kind_of` is the kind of each operation of the rank, which are numbered without a gap from `first` on;
     the last kind is that of operations of other ranks, of which nothing is known.
     """
-    cause, causes = coded(slices["cause"])
+    cause, causes = encode_column(slices["cause"])
     step, op, around, call, start_ns, end_ns = (
         slices[name].to_numpy() for name in ("step", "op", "range", "call", "start_ns", "end_ns")
     )
     texts, nothing = described.texts, described.texts.fixed[""]
     on_thread = np.flatnonzero(op < 0)
-    path = at_places(texts.ranges, around[on_thread], nothing)
-    name = at_places(described.called, call[on_thread], len(texts.calls))
+    path = take_or(texts.ranges, around[on_thread], nothing)
+    name = take_or(described.called, call[on_thread], len(texts.calls))
     called = np.append(texts.calls, nothing)[name]
-    (path, called), thread_kind = combined((len(texts.texts), len(texts.texts)), path, called)
+    (path, called), thread_kind = combine_codes((len(texts.texts), len(texts.texts)), path, called)
     on_threads = np.tile(texts.ends(), (path.size + 1, 1))
     on_threads[:-1, PATH_COLUMN], on_threads[:-1, NAME_COLUMN] = path, called
     on_threads[:-1, CATEGORY_COLUMN] = texts.fixed[HOST]
     behind = kind_of.max(initial=-1) + 1
     is_own = (op >= first) & (op < first + kind_of.size)
-    kind = at_places(kind_of, np.where(is_own, op - first, -1), behind + path.size)
+    kind = take_or(kind_of, np.where(is_own, op - first, -1), behind + path.size)
     kind[on_thread] = behind + thread_kind
     length_ns = end_ns - start_ns
     binds = (slices["kind"] == LinkKind.OPERATION).fill_null(value=False).to_numpy()
@@ -170,9 +168,9 @@ def number_slices(
         kind=kind,
         causes=pl.Series(causes, dtype=pl.String),
         cause=cause,
-        state=filled(slices["state"]),
-        absent=filled(slices["absent"], len(Absent)),
-        wall=filled(slices["wall"]),
+        state=as_integers(slices["state"]),
+        absent=as_integers(slices["absent"], len(Absent)),
+        wall=as_integers(slices["wall"]),
         ns=length_ns,
         blocking_ns=np.where(binds, length_ns, 0),
     )

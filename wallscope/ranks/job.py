@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, flags, summed
+from wallscope.columns import Flags, mark_numbers, sum_by_group
 from wallscope.model.analysis import Rank
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
@@ -183,7 +183,7 @@ def _summarize_member(
     ranks: JobRanks, place: int, rows: pl.DataFrame, group: int, stage: int | None
 ) -> RankWaits:
     profile, steps = ranks.profiles[place], ranks.steps[place]
-    is_typical = flags(rows_in_steps(steps.ordinary, rows), len(rows))
+    is_typical = mark_numbers(rows_in_steps(steps.ordinary, rows), len(rows))
     is_whole, is_pipeline = rows["is_whole"].to_numpy(), rows["is_pipeline"].to_numpy()
     peers, handed = is_whole & ~is_pipeline, is_whole & is_pipeline
 
@@ -330,7 +330,8 @@ def _fingerprint(profile: Profile, steps: Steps) -> object:
     ran = profile.work["key", "work_ns", "count"][rows_in_steps(steps.deciding, profile.work)]
     key = ran["key"].to_numpy()
     by_key = [
-        pl.Series(name, summed(key, ran[name].to_numpy(), len(profile.keys))) for name in ("work_ns", "count")
+        pl.Series(name, sum_by_group(key, ran[name].to_numpy(), len(profile.keys)))
+        for name in ("work_ns", "count")
     ]
     sums = (
         profile.keys.hstack(by_key)

@@ -2,7 +2,7 @@
 
 Where payloads name communicators, the ranks of one went through the same collectives in the same order. Else
 ranks that ran one kind of operation are a group where they end together, time and again. Two ranks on one
-clock are compared by the ends of their collectives (`timeline.partners`); across clocks by order: the series
+clock are compared by the ends of their collectives (`trace.collectives`); across clocks by order: the series
 are the same but for what one capture lacks at its ends, and but for offset and drift their ends keep one
 distance.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, filled
+from wallscope.columns import Rows, as_integers
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
 from wallscope.thresholds import (
     EVEN_GROUP_NS,
@@ -33,7 +33,7 @@ from wallscope.thresholds import (
     SHORTEST_FOR_DRIFT_NS,
     SIZED_MET_SPREAD_NS,
 )
-from wallscope.trace.collectives import met, spread_ns, spreads_ns
+from wallscope.trace.collectives import have_met, measure_spread, measure_spreads
 from wallscope.trace.intervals import Times
 
 ALL_COLLECTIVES: Final = pl.Schema(
@@ -149,7 +149,7 @@ def build_series(rows: pl.DataFrame) -> Series:
         int(ordered["clock"][0]),
         ordered["start_ns"].to_numpy(),
         ordered["end_ns"].to_numpy(),
-        filled(ordered["operation"]),
+        as_integers(ordered["operation"]),
     )
 
 
@@ -168,13 +168,13 @@ def pair_by_end(one: Series, other: Series, *, is_sized: bool) -> Pairing | None
     Where the size of the group is known, the closest are taken, and need not be that close.
     """
     times = (one.start_ns, one.end_ns, other.start_ns, other.end_ns)
-    found = met(*times, SIZED_MET_SPREAD_NS) if is_sized else met(*times)
+    found = have_met(*times, SIZED_MET_SPREAD_NS) if is_sized else have_met(*times)
     return None if found is None else _pairing(one, other, *found)
 
 
 def _pairing(one: Series, other: Series, places: Rows, others: Rows) -> Pairing:
     at_ns = one.end_ns[places]
-    return Pairing(places, others, spread_ns(remove_drift(at_ns, other.end_ns[others] - at_ns)))
+    return Pairing(places, others, measure_spread(remove_drift(at_ns, other.end_ns[others] - at_ns)))
 
 
 def pair_by_order(one: Series, other: Series, *, is_named: bool) -> Pairing | None:
@@ -191,7 +191,7 @@ def pair_by_order(one: Series, other: Series, *, is_named: bool) -> Pairing | No
     paired = _pairing(one, other, places, others)
     if not is_named:
         starts = remove_drift(one.end_ns[places], other.start_ns[others] - one.start_ns[places])
-        if paired.spread_ns > max(PAIRED_SPREAD_NS, PAIRED_SPREAD_SHARE * spread_ns(starts)):
+        if paired.spread_ns > max(PAIRED_SPREAD_NS, PAIRED_SPREAD_SHARE * measure_spread(starts)):
             return None
     return paired
 
@@ -262,7 +262,7 @@ def _varies(one: Series, other: Series, shifts: Rows) -> tuple[Times64, Times64]
             same = (one.kinds[places] == other.kinds[others]).mean(axis=1) >= PAIRED_ALIKE_SHARE
             at_ns = one.end_ns[places[same]]
             own_ns = other.end_ns[others[same]] - at_ns
-            varied_ns[rows[same]] = spreads_ns(_remove_drifts(at_ns, own_ns))
+            varied_ns[rows[same]] = measure_spreads(_remove_drifts(at_ns, own_ns))
             apart_ns[rows[same]] = np.abs(np.median(own_ns, axis=1))
     return varied_ns, apart_ns
 

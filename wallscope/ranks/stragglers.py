@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.model.cause_catalogue import meaning
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.job import PipelineStage, RankGroup, Reason, Straggler
 from wallscope.model.profile import Profile
@@ -152,7 +152,7 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
         cause,
         _REASON_OF_WALL[wall],
         ratio,
-        f"{duration(over_ns)} more {meaning(cause)} a step",
+        f"{duration(over_ns)} more {describe_cause(cause)} a step",
         over_ns,
     )
 

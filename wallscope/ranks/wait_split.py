@@ -17,9 +17,9 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, rows_of, runs, summed
+from wallscope.columns import Rows, iterate_runs, match_rows, sum_by_group
 from wallscope.model.analysis import CauseTime, Rank
-from wallscope.model.cause_catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, is_part, undivided
+from wallscope.model.cause_catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, drop_detail, is_part
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Axis, Wall
 from wallscope.model.job import PipelineStage
@@ -28,7 +28,7 @@ from wallscope.profile.merge import MOVES, join_split_causes, move_time, on_axes
 from wallscope.profile.operation_keys import encode_pairs
 from wallscope.ranks.clocks import SYMMETRIC
 from wallscope.thresholds import EARLY_RECEIVER_NS
-from wallscope.trace.intervals import Times, apportioned
+from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
@@ -67,7 +67,7 @@ class Steps:
         place, row = locate_steps(self.deciding, profile.causes)
         cause, ns = profile.causes["cause"][row], profile.causes["ns"][row].to_numpy()
         are_open = [cause.str.starts_with(begin).to_numpy() for begin in _OPEN]
-        return np.stack([summed(place[own], ns[own], len(self.deciding)) for own in are_open], axis=1)
+        return np.stack([sum_by_group(place[own], ns[own], len(self.deciding)) for own in are_open], axis=1)
 
     def typical_walls(self, profile: Profile) -> Walls:
         """Return the mean walls of the ordinary steps."""
@@ -97,7 +97,7 @@ def rows_in_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> Rows:
 
 def locate_steps(steps: pl.DataFrame, rows: pl.DataFrame) -> tuple[Rows, Rows]:
     """Return the index of the step of each row that is of some steps, and the index of that row, int64."""
-    return rows_of(encode_pairs(steps, "step"), encode_pairs(rows, "step"))
+    return match_rows(encode_pairs(steps, "step"), encode_pairs(rows, "step"))
 
 
 _NS = pl.Int64()
@@ -184,10 +184,10 @@ def split_profile(profile: Profile, rows: pl.DataFrame) -> Profile:
     at, row = locate_steps(steps, owned)
     owned, at = _by_kind(owned[row], at, at)
     supply, begins = _supply(rows, steps)
-    given, laid = dict(runs(encode_pairs(supply, "key"))), _parts(supply)
+    given, laid = dict(iterate_runs(encode_pairs(supply, "key"))), _parts(supply)
     own_ns = owned["owned_ns"].to_numpy()
     moved_ns = np.zeros((len(owned), len(PARTS)), np.int64)
-    for kind, mine in runs(encode_pairs(owned, "key")):
+    for kind, mine in iterate_runs(encode_pairs(owned, "key")):
         if kind in given:
             parts = laid[given[kind]]
             moved_ns[mine] = _shares(at[mine], own_ns[mine], begins[given[kind]], parts)
@@ -295,7 +295,7 @@ def _join_parts(causes: Sequence[CauseTime]) -> list[CauseTime]:
     """Join parts of one operation in one cause; the whole could win what the best part could."""
     found: dict[str, CauseTime] = {}
     for cause in causes:
-        name = undivided(cause.cause)
+        name = drop_detail(cause.cause)
         known = found.get(name)
         if known is None:
             found[name] = replace(cause, cause=name)
@@ -312,11 +312,11 @@ def _join_parts(causes: Sequence[CauseTime]) -> list[CauseTime]:
 
 def _split_cause(whole: CauseTime, sums: dict[str, int], step_ns: int) -> list[CauseTime]:
     """Split a cause of the typical step into its parts, by their time in all such steps."""
-    parts = {cause: ns for cause, ns in sums.items() if undivided(cause) == whole.cause}
+    parts = {cause: ns for cause, ns in sums.items() if drop_detail(cause) == whole.cause}
     if not any(map(is_part, parts)):
         return [whole]
     total = sum(parts.values())
-    typical = apportioned(
+    typical = apportion(
         {cause: Fraction(ns * whole.typical_ns, total) for cause, ns in parts.items()}, whole.typical_ns
     )
     return [replace(whole, cause=cause, typical_ns=ns, share=ns / step_ns) for cause, ns in typical.items()]

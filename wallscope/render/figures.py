@@ -10,7 +10,7 @@ import polars as pl
 from wallscope import units
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
-from wallscope.model.cause_catalogue import meaning
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import CauseDelta, Comparison
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
@@ -232,9 +232,8 @@ def _draw_whole(name: str, time_ns: int) -> _Bar:
 
 
 def _hint(row: CauseDelta) -> str:
-    return (
-        f"{label(meaning(row.cause))}: {units.milliseconds(row.base_ns)} → {units.milliseconds(row.head_ns)}"
-    )
+    change = f"{units.milliseconds(row.base_ns)} → {units.milliseconds(row.head_ns)}"
+    return f"{label(describe_cause(row.cause))}: {change}"
 
 
 def draw_phases(ranges: Sequence[RangeWork]) -> Figure:

@@ -12,11 +12,11 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from wallscope import units
-from wallscope.model.cause_catalogue import meaning
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.section import Cell, Column, Grid, Section, Value
 from wallscope.render.foreign import visible
 from wallscope.render.texts import as_cell, select_columns, select_rows, write_value
-from wallscope.resources import report as shipped
+from wallscope.resources import read_report as shipped
 
 _LONGEST_TEXT = 2_000
 _MANY_ROWS = 24
@@ -69,7 +69,7 @@ def _environment() -> Environment:
     environment.filters["spec"] = _spec
     environment.filters["written"] = lambda cell: _write_cell(cell, _TEXT)
     environment.filters["laid_out"] = lay_out
-    environment.filters["meaning"] = meaning
+    environment.filters["meaning"] = describe_cause
     environment.filters["verbatim"] = lambda text: Markup(escape(text))  # noqa: S704  # escaped here
     return environment
 

@@ -25,7 +25,7 @@ from wallscope.render.protobuf import (
     same,
     spread,
 )
-from wallscope.trace.intervals import edges, nested_lanes, side_by_side
+from wallscope.trace.intervals import lay_nested, lay_side_by_side, list_edges
 
 _EVENTS_A_PIECE = 65_536
 _LONGEST_NAME = 400
@@ -86,9 +86,9 @@ class _Writer:
     def _lanes(self, track: Track, slices: pl.DataFrame, parent: int | None, place: int) -> Iterator[bytes]:
         start_ns, end_ns = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
         if track.nesting == "nested":
-            lanes, depths = nested_lanes(start_ns, end_ns)
+            lanes, depths = lay_nested(start_ns, end_ns)
         else:
-            lanes = side_by_side(start_ns, end_ns)
+            lanes = lay_side_by_side(start_ns, end_ns)
             depths = np.zeros_like(lanes)
         for lane in range(int(lanes.max()) + 1):
             yield self._described(track, parent, place)
@@ -110,7 +110,7 @@ class _Writer:
         return _packet(_OURS, message(_DESCRIPTOR, body))
 
     def _events(self, slices: pl.DataFrame, depths: Rows) -> Iterator[bytes]:
-        rows, begins = edges(slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy(), depths)
+        rows, begins = list_edges(slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy(), depths)
         for first in range(0, rows.size, _EVENTS_A_PIECE):
             piece = slice(first, first + _EVENTS_A_PIECE)
             is_begin = begins[piece]

@@ -11,14 +11,14 @@ from operator import itemgetter
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, are_among, coded, parts, place
+from wallscope.columns import Rows, are_among, encode_column, encode_member, iterate_by_first
 from wallscope.errors import OptionError
 from wallscope.model.enums import CallRole, OperationClass
 from wallscope.model.whatif import Question
-from wallscope.replay.edits import Draft, graph, next_in_stream, thinking_before
+from wallscope.replay.edits import GraphEdit, capture_graphs, find_next_in_stream, find_thinking_before
 from wallscope.replay.graph import Role
-from wallscope.replay.windows import ReplayWindow, Stretch
-from wallscope.trace.names import folded
+from wallscope.replay.windows import ReplayWindow, SimulatedSteps
+from wallscope.trace.names import normalize_names
 from wallscope.units import duration, number
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
@@ -70,7 +70,7 @@ class Rules:
     returns_count_alone: bool
 
 
-def targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
+def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
     """Return what can be scaled in a window, by name."""
     own = window.operations
     op = own["op"].to_numpy().astype(np.int64)
@@ -82,27 +82,29 @@ def targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
     found = {
         name: Target(op[held]) for name, held in zip((COMMUNICATION, COMPUTE, COPIES), of_class, strict=True)
     }
-    cause, causes_of = coded(own["cause"])
-    category, categories = coded(own["category"])
+    cause, causes_of = encode_column(own["cause"])
+    category, categories = encode_column(own["category"])
     categories.append(str(None))
-    for code, held in parts(cause[communication]):
+    for code, held in iterate_by_first(cause[communication]):
         found[f"communication:{causes_of[code].split('/')[1]}"] = Target(op[communication[held]])
-    for code, held in parts(category[communication]):
+    for code, held in iterate_by_first(category[communication]):
         found[f"collective:{categories[code]}"] = Target(op[communication[held]])
-    for code, held in parts(category[compute]):
+    for code, held in iterate_by_first(category[compute]):
         found[f"category:{categories[code]}"] = Target(op[compute[held]])
-    of_piece, causes_of_pieces = coded(window.causes)
+    of_piece, causes_of_pieces = encode_column(window.causes)
     thinks = [one == FRAMEWORK or one.startswith(DRAINED) for one in causes_of_pieces]
-    launches = np.isin(window.role, [place(role) for role in _LAUNCHING])
+    launches = np.isin(window.role, [encode_member(role) for role in _LAUNCHING])
     found[LAUNCH] = Target(rows=np.flatnonzero(launches), is_latency=True)
     found[THINK] = Target(rows=np.flatnonzero(np.array(thinks, np.bool_)[of_piece]))
-    causes = {causes_of[code]: Target(op[held]) for code, held in parts(cause)}
+    causes = {causes_of[code]: Target(op[held]) for code, held in iterate_by_first(cause)}
     goes = np.ones(of_piece.size, np.bool_)
     stays = (
-        window.pieces.inside(window.waits.blocking) if rules.blocking_calls_stay else waiting_pieces(window)
+        window.pieces.inside(window.waits.blocking)
+        if rules.blocking_calls_stay
+        else find_waiting_segments(window)
     )
     goes[stays] = False
-    for code, rows in sorted(parts(of_piece), key=itemgetter(0)):
+    for code, rows in sorted(iterate_by_first(of_piece), key=itemgetter(0)):
         name = causes_of_pieces[code]
         ops = causes.get(name, Target()).ops
         causes[name] = Target(ops, rows[goes[rows]], is_return=name == SYNCHRONISATION)
@@ -116,7 +118,7 @@ def targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
     return {name: target for name, target in (found | causes).items() if target.is_there}
 
 
-def find(name: str, known: Iterable[str], option: str) -> str:
+def find_target(name: str, known: Iterable[str], option: str) -> str:
     """A name that is known, in letters of any case, or the only one that ends in it.
 
     Raises:
@@ -139,7 +141,7 @@ def find(name: str, known: Iterable[str], option: str) -> str:
     )
 
 
-def waiting_pieces(window: ReplayWindow) -> Rows:
+def find_waiting_segments(window: ReplayWindow) -> Rows:
     """The pieces in which a call blocks: they end when what they wait for does."""
     return np.flatnonzero(window.graph.role == Role.BLOCKING)
 
@@ -152,16 +154,16 @@ _OF_NAME = {"offload": _OFFLOAD}
 class Changes:
     """Puts questions into drafts; what they can be about is looked up once.
 
-    Only what is scaled can be asked of a window that is not the `Stretch` of a rank.
+    Only what is scaled can be asked of a window that is not the `SimulatedSteps` of a rank.
     """
 
     def __init__(self, window: ReplayWindow, rules: Rules) -> None:
         self._window, self._rules = window, rules
-        self.targets = targets(window, rules)
+        self.targets = list_targets(window, rules)
 
     @property
-    def _stretch(self) -> Stretch:
-        if not isinstance(self._window, Stretch):
+    def _stretch(self) -> SimulatedSteps:
+        if not isinstance(self._window, SimulatedSteps):
             raise TypeError("only the steps of one rank can be asked this")
         return self._window
 
@@ -170,7 +172,7 @@ class Changes:
         """The names of ranges, each with what it is without its running numbers."""
         told = self._stretch.ranges["text"].unique(maintain_order=True).to_list()
         texts = [text for text in told if text is not None]
-        return dict(zip(texts, folded(pl.Series(texts, dtype=pl.String)).to_list(), strict=True))
+        return dict(zip(texts, normalize_names(pl.Series(texts, dtype=pl.String)).to_list(), strict=True))
 
     @property
     def _range_names(self) -> list[str]:
@@ -185,19 +187,19 @@ class Changes:
         """
         match question.kind:
             case "scale":
-                name = find(question.target, self.targets, "--scale")
+                name = find_target(question.target, self.targets, "--scale")
                 if name.startswith(DRAINED) and question.share:
                     raise OptionError(f"--scale {name} — a wait is there or not — write {name}=0")
             case "without":
-                name = find(question.target, WITHOUT, "--without")
+                name = find_target(question.target, WITHOUT, "--without")
             case "graph" if "*" in question.target and self.has(question):
                 name = question.target
             case "graph":
-                name = find(question.target, self._range_names, "--graph")
+                name = find_target(question.target, self._range_names, "--graph")
             case "hide" | "overlap":
                 moving = [one for one in self.targets if self._moves(one)]
                 wanted = _OF_NAME.get(question.target, question.target)
-                name = find(wanted, moving, f"--{question.kind}")
+                name = find_target(wanted, moving, f"--{question.kind}")
         return Question(question.kind, name, question.share)
 
     def has(self, question: Question) -> bool:
@@ -222,7 +224,7 @@ class Changes:
             case _:
                 return self.targets.get(f"memory/{name}")
 
-    def put(self, question: Question, draft: Draft) -> tuple[str, ...]:
+    def put(self, question: Question, draft: GraphEdit) -> tuple[str, ...]:
         """Change what a question is about; returns what was changed and assumed."""
         match question.kind:
             case "scale":
@@ -230,7 +232,7 @@ class Changes:
             case "without":
                 return self._without(question.target, draft)
             case "graph":
-                return graph(question.target, self._stretch, draft, self._folded)
+                return capture_graphs(question.target, self._stretch, draft, self._folded)
             case "hide":
                 return self._moved(self.targets[question.target], draft, is_hidden=True)
             case "overlap":
@@ -243,7 +245,7 @@ class Changes:
         is_own = are_among(own["op"].to_numpy(), ops)
         return bool(is_own.any()) and bool(moving.to_numpy()[is_own].all())
 
-    def _scaled(self, name: str, share: float, draft: Draft) -> tuple[str, ...]:
+    def _scaled(self, name: str, share: float, draft: GraphEdit) -> tuple[str, ...]:
         if share == 0 and name in {_ALLOCATOR, _RECOMPUTE}:
             return self._without(name.split("/")[1], draft)
         if name.startswith(DRAINED):
@@ -258,7 +260,7 @@ class Changes:
         )
         return ()
 
-    def _without(self, name: str, draft: Draft) -> tuple[str, ...]:
+    def _without(self, name: str, draft: GraphEdit) -> tuple[str, ...]:
         match name:
             case "allocator":
                 return self._without_allocator(draft)
@@ -271,13 +273,13 @@ class Changes:
             case _:
                 return self._without_jitter(draft)
 
-    def _without_allocator(self, draft: Draft) -> tuple[str, ...]:
+    def _without_allocator(self, draft: GraphEdit) -> tuple[str, ...]:
         target = self.targets.get(_ALLOCATOR, Target())
         draft.scale_segments(target.rows, 0)
         draft.unblock(self._window.releasing)
         return () if target.rows.size else _NONE
 
-    def _unblocked(self, draft: Draft, name: str | None = None) -> tuple[str, ...]:
+    def _unblocked(self, draft: GraphEdit, name: str | None = None) -> tuple[str, ...]:
         """Let blocking calls, those of a name alone, not be made."""
         names, pieces = self._window.call_name, self._window.pieces
         own = {pieces.call[row] for row in pieces.inside(self._window.waits.blocking).tolist()}
@@ -288,7 +290,7 @@ class Changes:
             return _NONE
         return (f"{number(len(calls))} blocking calls are not made: nothing may need what they waited for",)
 
-    def _without_recompute(self, draft: Draft) -> tuple[str, ...]:
+    def _without_recompute(self, draft: GraphEdit) -> tuple[str, ...]:
         """Let work that is done again not be done, nor launched, nor prepared by the host."""
         own, operations = self.targets.get(_RECOMPUTE, Target()).ops, self._window.operations
         issuing = operations["call"].to_numpy()[are_among(operations["op"].to_numpy(), own)]
@@ -296,10 +298,10 @@ class Changes:
         draft.scale_operations(own, 0)
         draft.scale_segments(self._window.pieces.inside(calls), 0)
         if self._rules.recompute_has_host_time:
-            draft.scale_segments(thinking_before(self._window, calls), 0)
+            draft.scale_segments(find_thinking_before(self._window, calls), 0)
         return ("memory has to hold what is no longer computed again",) if own.size else _NONE
 
-    def _without_jitter(self, draft: Draft) -> tuple[str, ...]:
+    def _without_jitter(self, draft: GraphEdit) -> tuple[str, ...]:
         """Let each communication operation take the median of its like in the steps that are played."""
         stretch = self._stretch
         places = np.flatnonzero((stretch.played["class"] == OperationClass.COMMUNICATION).to_numpy())
@@ -320,13 +322,13 @@ class Changes:
         most_ns = int((told["time_ns"] - told["middle_ns"]).abs().to_numpy().max(initial=0))
         return (f"the one farthest from its median was {duration(most_ns)} off",) if len(told) else _NONE
 
-    def _moved(self, target: Target, draft: Draft, *, is_hidden: bool) -> tuple[str, ...]:
+    def _moved(self, target: Target, draft: GraphEdit, *, is_hidden: bool) -> tuple[str, ...]:
         """Let operations run beside what stands in their stream; hidden ones hold nothing else up either.
 
         What stands behind one in its stream waits for what that one waited for; the step does not end
         before they are through.
         """
-        moved, behind = set(target.ops.tolist()), next_in_stream(self._stretch)
+        moved, behind = set(target.ops.tolist()), find_next_in_stream(self._stretch)
         is_computing = dict(
             self._stretch.operations.select(
                 "op", pl.col("class").cast(pl.String) == str(OperationClass.COMPUTE)
@@ -353,7 +355,7 @@ class Changes:
         )
         return (f"{number(len(moved))} operations are moved: {kind}",)
 
-    def _end_with(self, moved: set[int], draft: Draft) -> None:
+    def _end_with(self, moved: set[int], draft: GraphEdit) -> None:
         """Let each step end when the last operations that were moved in it have ended."""
         ends = self._stretch.operations.filter(pl.col("op").is_in(list(moved))).sort("start_ns")
         for start_ns, end_ns, op in self._stretch.steps.select("start_ns", "end_ns", "behind").iter_rows():
@@ -372,7 +374,7 @@ class _Passed:
     Of each stream the last alone: what stands before it in its stream it waits for.
     """
 
-    def __init__(self, through: set[int], stretch: Stretch, draft: Draft) -> None:
+    def __init__(self, through: set[int], stretch: SimulatedSteps, draft: GraphEdit) -> None:
         self._through, self._draft = through, draft
         self._places = stretch.graph.position_of
         self._stream = dict(stretch.operations.select("op", "stream").iter_rows())

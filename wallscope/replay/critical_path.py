@@ -6,16 +6,32 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, at_places, coded, filled, flags, summed, texts_of
+from wallscope.columns import (
+    Flags,
+    Rows,
+    as_integers,
+    as_texts,
+    encode_column,
+    mark_numbers,
+    sum_by_group,
+    take_or,
+)
 from wallscope.model.analysis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
-from wallscope.replay.changes import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, waiting_pieces
-from wallscope.replay.simulate import BOUNDS, Bound, CriticalPaths, Links, Run, latest_ends_ns
-from wallscope.replay.windows import Stretch
+from wallscope.replay.changes import KERNEL_GAP, LAUNCH_LATENCY, SYNCHRONISATION, find_waiting_segments
+from wallscope.replay.simulate import (
+    BOUNDS,
+    Bound,
+    CriticalLinks,
+    CriticalPaths,
+    SimulatedRun,
+    find_latest_ends,
+)
+from wallscope.replay.windows import SimulatedSteps
 from wallscope.thresholds import LONGEST_DEPENDENCY_LATENCY_NS
-from wallscope.trace.intervals import Spans, covered_ns, ordered, union
-from wallscope.trace.kernel_classes import computes
+from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
+from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.streams import UNRESOLVED
 
 NOBODY = "unattributed/unresolved"
@@ -37,7 +53,7 @@ PATH = pl.Schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPath:
     """What the operations of a stretch are called and stand for, by place, and its pieces, by row.
 
     Causes are places in `causes`: `nobody`, `latency` and `gap` are those of three that are always there.
@@ -64,24 +80,24 @@ class Named:
     are_compute: Flags
 
 
-def named(stretch: Stretch) -> Named:
+def name_path(stretch: SimulatedSteps) -> NamedPath:
     """What is played in a stretch."""
     known = stretch.played
     told = pl.coalesce("text", pl.col("category").cast(pl.String), pl.lit(""))
-    are_computing = computes(filled(known["class"]))
-    given = [coded(known["cause"]), coded(known["before"]), coded(stretch.causes)]
+    are_computing = is_compute(as_integers(known["class"]))
+    given = [encode_column(known["cause"]), encode_column(known["before"]), encode_column(stretch.causes)]
     always = [NOBODY, LAUNCH_LATENCY, KERNEL_GAP, SYNCHRONISATION]
     causes = sorted({*always, *(cause for _, texts in given for cause in texts)})
     nobody, latency, gap, waiting = map(causes.index, always)
     cause, before, of_piece = (
         np.array([*map(causes.index, texts), nobody], np.int64)[number] for number, texts in given
     )
-    of_piece[waiting_pieces(stretch)] = waiting
+    of_piece[find_waiting_segments(stretch)] = waiting
     call = np.asarray(stretch.pieces.call)
-    calls = texts_of(stretch.call_name)
+    calls = as_texts(stretch.call_name)
     is_shown = are_computing & (known["rank_id"] == stretch.rank_id).to_numpy()
     are_compute = np.array([one.startswith("compute/") for one in causes])
-    return Named(
+    return NamedPath(
         causes,
         nobody,
         latency,
@@ -94,24 +110,24 @@ def named(stretch: Stretch) -> Named:
         _are_open(stretch),
         is_shown & are_compute[cause],
         of_piece,
-        at_places(filled(stretch.call_name), call, len(calls)),
+        take_or(as_integers(stretch.call_name), call, len(calls)),
         pl.concat([calls, pl.Series([""])]),
         call >= 0,
         are_compute,
     )
 
 
-def _are_open(stretch: Stretch) -> Flags:
+def _are_open(stretch: SimulatedSteps) -> Flags:
     """Whether each operation waits for something unknown besides, by place."""
     place, producer = stretch.waits.pairs(stretch.graph.op)
-    return flags(place[producer == UNRESOLVED], stretch.graph.op.size)
+    return mark_numbers(place[producer == UNRESOLVED], stretch.graph.op.size)
 
 
 class PathColumns(NamedTuple):
     """Stretches of the paths of steps in columns, as `PATH` has them, in order of time.
 
-    `bound` counts in `BOUNDS`, `cause` in `Named.causes`; `on_device` and `on_thread` tell whether `place` is
-    that of an operation or a row of a piece; `led_to` is the place of an operation.
+    `bound` counts in `BOUNDS`, `cause` in `NamedPath.causes`; `on_device` and `on_thread` tell whether
+    `place` is that of an operation or a row of a segment; `led_to` is the place of an operation.
     """
 
     step: Rows
@@ -126,18 +142,20 @@ class PathColumns(NamedTuple):
     is_slack: Flags
 
 
-def path_of(stretch: Stretch, names: Named, run: Run, which: str) -> PathColumns:
+def trace_path(stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, which: str) -> PathColumns:
     """The paths of the steps of a kind (a column of the steps) in a run."""
     steps, found = stretch.steps["step"].to_numpy()[stretch.steps[which].to_numpy()], []
     paths = CriticalPaths(run, stretch.graph)
     for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
         links = paths.to(until, int(run.start_ns[first]))
         found.append(_told(names, step, links, until))
-    found = found or [_told(names, 0, Links(*[np.empty(0, np.int64)] * len(Links._fields)), 0)]
+    found = found or [
+        _told(names, 0, CriticalLinks(*[np.empty(0, np.int64)] * len(CriticalLinks._fields)), 0)
+    ]
     return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
 
 
-def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFrame:
+def build_path_frame(stretch: SimulatedSteps, names: NamedPath, path: PathColumns) -> pl.DataFrame:
     """Paths as a table (`PATH`)."""
     ops = np.append(stretch.graph.op, -1)
     of_piece = np.append(names.piece_name, 0)[np.where(path.on_thread, path.place, -1)]
@@ -160,7 +178,7 @@ def path_frame(stretch: Stretch, names: Named, path: PathColumns) -> pl.DataFram
     )
 
 
-def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
+def _told(names: NamedPath, step: int, links: CriticalLinks, until: int) -> PathColumns:
     """The links of the path of a step in order of time."""
     start_ns, end_ns, bound, place, following = links
     kinds = {kind: bound == number for number, kind in enumerate(BOUNDS)}
@@ -194,26 +212,26 @@ def _told(names: Named, step: int, links: Links, until: int) -> PathColumns:
     return PathColumns._make(column[::-1] for column in columns)
 
 
-def busy(run: Run, places: Rows) -> Spans:
+def measure_busy(run: SimulatedRun, places: Rows) -> Spans:
     """When any of the operations at some places ran in a run."""
-    return union(ordered(run.start_ns[places], run.end_ns[places]))
+    return union(order_spans(run.start_ns[places], run.end_ns[places]))
 
 
-def walls_of_run(names: Named, run: Run, path: PathColumns) -> dict[str, int]:
+def sum_walls_of_run(names: NamedPath, run: SimulatedRun, path: PathColumns) -> dict[str, int]:
     """Time of each cause in the steps of a path: compute where any ran, else what the path was bound by.
 
     Compute that owns no place on the path stands together as `compute/beside`.
     """
-    computing = busy(run, np.flatnonzero(names.is_own))
+    computing = measure_busy(run, np.flatnonzero(names.is_own))
     order = np.argsort(path.start_ns, kind="stable")
     cause, spans = path.cause[order], Spans(path.start_ns[order], path.end_ns[order])
     beside_ns = np.where(names.are_compute[cause], 0, covered_ns(computing, spans))
-    left_ns = summed(cause, spans.end_ns - spans.start_ns - beside_ns, len(names.causes))
+    left_ns = sum_by_group(cause, spans.end_ns - spans.start_ns - beside_ns, len(names.causes))
     of_cause = {names.causes[one]: int(left_ns[one]) for one in np.flatnonzero(np.bincount(cause)).tolist()}
     return of_cause | {"compute/beside": int(beside_ns.sum())}
 
 
-def walls(of_cause: dict[str, int], step_ns: int) -> Walls:
+def sum_path_walls(of_cause: dict[str, int], step_ns: int) -> Walls:
     """The walls of one step, from the causes of several; they sum to it."""
     time_ns = dict.fromkeys(map(str, Wall), 0)
     for cause, ns in of_cause.items():
@@ -224,7 +242,7 @@ def walls(of_cause: dict[str, int], step_ns: int) -> Walls:
     return Walls(**parts)
 
 
-def next_wall(of_cause: dict[str, int]) -> tuple[Wall, str]:
+def find_next_path_wall(of_cause: dict[str, int]) -> tuple[Wall, str]:
     """The largest loss wall if it is a tenth of the time, else compute; and its largest cause."""
     total = sum(of_cause.values())
     of_wall: dict[str, int] = {}
@@ -245,8 +263,8 @@ _FOR_EVER_NS = 2**60
 _AT_ONCE_NS = 1_000
 
 
-def composition(
-    stretch: Stretch, names: Named, run: Run, path: pl.DataFrame, texts: pl.Series
+def divide_path(
+    stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, path: pl.DataFrame, texts: pl.Series
 ) -> CriticalPath:
     """The path (`PATH`) of the typical steps; `texts` are written paths of ranges by number."""
     steps = stretch.steps.filter(pl.col("typical"))
@@ -327,14 +345,16 @@ def _segments(told: pl.DataFrame) -> tuple[PathSegment, ...]:
     )
 
 
-def _slack(stretch: Stretch, names: Named, run: Run, count: int) -> tuple[OperationSlack, ...]:
+def _slack(
+    stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, count: int
+) -> tuple[OperationSlack, ...]:
     """How much longer operations of a name could take, those that bind least often and take most first."""
     starts, ends = run.start_ns, run.end_ns
     own = (stretch.played["rank_id"] == stretch.rank_id).to_numpy()
     rows: list[pl.DataFrame] = []
     name, cause = names.name, pl.Series(names.causes)[names.cause]
     for first, until in stretch.edges("typical").tolist():
-        late_ns = latest_ends_ns(run, until)
+        late_ns = find_latest_ends(run, until)
         begin_ns, end_ns = starts[first], starts[until]
         held = np.flatnonzero((starts >= begin_ns) & (starts < end_ns) & own)
         free_ns = np.where(late_ns[held] > _FOR_EVER_NS, end_ns, late_ns[held]) - ends[held]

@@ -10,16 +10,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from wallscope.columns import Flags, Rows, are_among, at_places, flags, place
+from wallscope.columns import Flags, Rows, are_among, encode_member, mark_numbers, take_or
 from wallscope.model.enums import CallRole
-from wallscope.replay.graph import ReplayGraph, Role, pointers
-from wallscope.replay.windows import ReplayWindow, Stretch
+from wallscope.replay.graph import ReplayGraph, Role, make_pointers
+from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.trace.intervals import Times
-from wallscope.trace.ranges import farthest
+from wallscope.trace.ranges import find_farthest
 from wallscope.units import duration, number
 
 
-class Draft:
+class GraphEdit:
     """Copies of the columns of a graph that questions change; a second one scales what the first has left."""
 
     def __init__(self, graph: ReplayGraph) -> None:
@@ -46,7 +46,7 @@ class Draft:
             role=np.where(unblocked, np.int8(Role.PLAIN), graph.role),
             segment_ns=np.where(unblocked & (graph.role == Role.BLOCKING), 0, self._segment_ns),
             gap_ns=gap_ns,
-            awaited_ptr=pointers(np.where(unblocked, 0, awaited_count)),
+            awaited_ptr=make_pointers(np.where(unblocked, 0, awaited_count)),
             awaited=graph.awaited[~unblocked.repeat(awaited_count)],
             latency_ns=graph.latency_ns if self._latency == 1 else _scaled(graph.latency_ns, self._latency),
             operation_ns=self._operation_ns.copy(),
@@ -95,7 +95,7 @@ class Draft:
         """Return the operations that wait for some now, by number, each with which of those."""
         graph, chosen = self.captured, set(ops.tolist())
         positions = graph.positions(ops)
-        is_chosen = flags(positions[positions >= 0], graph.end_ns.size)
+        is_chosen = mark_numbers(positions[positions >= 0], graph.end_ns.size)
         edges = np.flatnonzero(is_chosen[graph.producer])
         waiting = graph.op[np.searchsorted(graph.producer_ptr, edges, side="right") - 1]
         found: dict[int, list[int]] = {}
@@ -118,7 +118,7 @@ def _scaled(times_ns: Times, share: float) -> Times:
 def _rewired(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayGraph:
     """Return the graph where some operations wait for others, new ones by the typical dependency latency."""
     positions = np.array([graph.position_of[op] for op in waits], np.int64)
-    is_kept = ~flags(positions, graph.op.size).repeat(np.diff(graph.producer_ptr))
+    is_kept = ~mark_numbers(positions, graph.op.size).repeat(np.diff(graph.producer_ptr))
     waiting = np.arange(graph.op.size).repeat(np.diff(graph.producer_ptr))
     more: list[tuple[int, int, int]] = []
     for position, producers in zip(positions.tolist(), waits.values(), strict=True):
@@ -130,11 +130,11 @@ def _rewired(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> Replay
     kept = (waiting[is_kept], graph.producer[is_kept], graph.lag_ns[is_kept])
     waiting, producer, lag_ns = map(np.concatenate, zip(kept, changed, strict=True))
     order = np.argsort(waiting, kind="stable")
-    producer_ptr = pointers(np.bincount(waiting, minlength=graph.op.size))
+    producer_ptr = make_pointers(np.bincount(waiting, minlength=graph.op.size))
     return replace(graph, producer_ptr=producer_ptr, producer=producer[order], lag_ns=lag_ns[order])
 
 
-def thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
+def find_thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
     """Return time outside calls right before segments of some calls, where another came right before."""
     found: list[int] = []
     for rows in window.pieces.rows_of.values():
@@ -151,7 +151,7 @@ def thinking_before(window: ReplayWindow, calls: set[int]) -> Rows:
     return np.array(found, np.int64)
 
 
-def next_in_stream(stretch: Stretch) -> dict[int, int]:
+def find_next_in_stream(stretch: SimulatedSteps) -> dict[int, int]:
     """Return the operation behind each in its stream."""
     found: dict[int, int] = {}
     for own in stretch.operations.sort("start_ns", "op").partition_by("stream"):
@@ -165,7 +165,9 @@ _NEVER_CAPTURED = (CallRole.SYNC, CallRole.ALLOC)
 _OUTSIDE = -2
 
 
-def graph(name: str, stretch: Stretch, draft: Draft, folded: Mapping[str, str]) -> tuple[str, ...]:
+def capture_graphs(
+    name: str, stretch: SimulatedSteps, draft: GraphEdit, folded: Mapping[str, str]
+) -> tuple[str, ...]:
     """Let what is launched in the ranges of a name be launched at once, up to each call that waits.
 
     The first launch takes what the launch of a graph takes, all up to the last one takes no time: calls and
@@ -174,7 +176,7 @@ def graph(name: str, stretch: Stretch, draft: Draft, folded: Mapping[str, str]) 
     inside = _inside(stretch, name, folded)
     cost_ns, source = _cost(stretch)
     call = np.asarray(stretch.pieces.call)
-    is_closed = np.isin(stretch.role, [place(role) for role in _NEVER_CAPTURED])
+    is_closed = np.isin(stretch.role, [encode_member(role) for role in _NEVER_CAPTURED])
     is_closed |= stretch.graph.role >= Role.BLOCKING
     issues = are_among(call, stretch.operations["call"].to_numpy()) & (call >= 0)
     graphs = launches = 0
@@ -207,7 +209,7 @@ def graph(name: str, stretch: Stretch, draft: Draft, folded: Mapping[str, str]) 
     )
 
 
-def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int, int]:
+def _inside(stretch: SimulatedSteps, name: str, folded: Mapping[str, str]) -> dict[int, int]:
     """Calls that issue what is played inside ranges of a name, each with which of those, -1 where unclear.
 
     Of a name with `*` in it all that it matches; `*` alone is the whole step, of which the number is told.
@@ -225,28 +227,28 @@ def _inside(stretch: Stretch, name: str, folded: Mapping[str, str]) -> dict[int,
     wanted = re.compile(".*".join(map(re.escape, name.split("*"))))
     named = [text for text in folded if wanted.fullmatch(text) or wanted.fullmatch(folded[text])]
     is_named = tree["text"].is_in(named).fill_null(value=bool(wanted.fullmatch(""))).to_numpy()
-    found = farthest(tree["parent"].to_numpy(), is_named)
+    found = find_farthest(tree["parent"].to_numpy(), is_named)
     path = tree["path"].to_numpy()
     by_path = np.append(_under(stretch, path[is_named])[path], False)[inside]
-    of = at_places(found, inside, -1)
+    of = take_or(found, inside, -1)
     is_held = (of >= 0) | by_path
     return dict(zip(call[is_held].tolist(), of[is_held].tolist(), strict=True))
 
 
-def _under(stretch: Stretch, paths: Rows) -> Flags:
+def _under(stretch: SimulatedSteps, paths: Rows) -> Flags:
     """Which paths of ranges are some or below them: what another thread does for a range stands there."""
     number_of, parent = (stretch.paths[name].to_numpy() for name in ("path", "parent"))
-    found = flags(paths, int(number_of.max(initial=0)) + 1)
+    found = mark_numbers(paths, int(number_of.max(initial=0)) + 1)
     for row in np.argsort(number_of, kind="stable").tolist():
         found[number_of[row]] |= parent[row] >= 0 and found[parent[row]]
     return found
 
 
-def _cost(stretch: Stretch) -> tuple[int, str]:
+def _cost(stretch: SimulatedSteps) -> tuple[int, str]:
     """What the launch of a graph takes on the host, and where that is from."""
     calls, own = stretch.waits.calls, np.asarray(stretch.pieces.call)
     graphs, launches = (
-        np.unique(own[stretch.role == place(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
+        np.unique(own[stretch.role == encode_member(role)]) for role in (CallRole.GRAPH, CallRole.LAUNCH)
     )
     if graphs.size:
         lengths_ns = calls.end_ns[graphs] - calls.start_ns[graphs]

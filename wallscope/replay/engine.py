@@ -17,15 +17,23 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, at_places, filled, groups, ordinals
+from wallscope.columns import Flags, Rows, as_integers, count_before_in_group, number_groups, take_or
 from wallscope.model.enums import OperationClass
 from wallscope.model.whatif import Answer, Asked, Question, SelfCheck
 from wallscope.replay.changes import Changes, Rules
-from wallscope.replay.critical_path import busy, named, next_wall, path_frame, path_of, walls, walls_of_run
-from wallscope.replay.edits import Draft
+from wallscope.replay.critical_path import (
+    build_path_frame,
+    find_next_path_wall,
+    measure_busy,
+    name_path,
+    sum_path_walls,
+    sum_walls_of_run,
+    trace_path,
+)
+from wallscope.replay.edits import GraphEdit
 from wallscope.replay.graph import ReplayGraph, Role
-from wallscope.replay.simulate import Run, simulate
-from wallscope.replay.windows import ReplayWindow, Stretch
+from wallscope.replay.simulate import SimulatedRun, simulate
+from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.thresholds import (
     ASKED_PLAYED_COUNT,
     FIX_REPLAY_ERROR_SHARE,
@@ -43,7 +51,7 @@ _USUAL_HAND_OVER_NS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class OthersLags:
+class OtherStepLags:
     """The graph with lags as the other steps have them.
 
     `unmatched_share` is the share of the lags in steady steps that have no like there.
@@ -53,20 +61,20 @@ class OthersLags:
     unmatched_share: float
 
 
-def others_lags(stretch: Stretch) -> OthersLags:
+def measure_lags_of_other_steps(stretch: SimulatedSteps) -> OtherStepLags:
     """Return the graph with each lag of a steady step as the median of those like it in the other ones.
 
     A lag without a like keeps its own time.
     """
-    graph = own_lags(stretch)
+    graph = measure_own_lags(stretch)
     step, thing = _operations(stretch)
-    ordinal = ordinals(groups(step, thing))
-    latency_ns, is_lone = _of_others(step, groups(thing, ordinal), graph.latency_ns)
+    ordinal = count_before_in_group(number_groups(step, thing))
+    latency_ns, is_lone = _of_others(step, number_groups(thing, ordinal), graph.latency_ns)
     count = np.diff(graph.producer_ptr)
     waiting = np.arange(thing.size).repeat(count)
     number = np.arange(waiting.size) - graph.producer_ptr[waiting]
     producer = np.append(thing, -1)[np.minimum(graph.producer, thing.size)]
-    like = groups(thing[waiting], ordinal[waiting], number, producer)
+    like = number_groups(thing[waiting], ordinal[waiting], number, producer)
     lag_ns, is_lone_edge = _of_others(step[waiting], like, graph.lag_ns)
     outside, back = _outside(stretch), _returns(stretch)
     outside_ns, is_lone_segment = _of_others(outside.step, outside.like, outside.time_ns)
@@ -78,13 +86,13 @@ def others_lags(stretch: Stretch) -> OthersLags:
     gap_ns[back.row] = return_ns
     lone = np.concatenate((is_lone, is_lone_edge, is_lone_segment, is_lone_return))
     told = np.concatenate((step, step[waiting], outside.step, back.step)) >= 0
-    return OthersLags(
+    return OtherStepLags(
         replace(graph, latency_ns=latency_ns, lag_ns=lag_ns, segment_ns=segment_ns, gap_ns=gap_ns),
         float(lone[told].mean()) if told.any() else 0.0,
     )
 
 
-def own_lags(stretch: Stretch) -> ReplayGraph:
+def measure_own_lags(stretch: SimulatedSteps) -> ReplayGraph:
     """Return the graph with the lags of the capture, and what they would be where they were never critical.
 
     A call that had nothing to wait for would return as others mostly do; kernels of which none ever waited
@@ -101,7 +109,7 @@ def own_lags(stretch: Stretch) -> ReplayGraph:
     )
 
 
-def _unseen_lags(stretch: Stretch) -> Times:
+def _unseen_lags(stretch: SimulatedSteps) -> Times:
     """Return the lags where those of the capture are all unknown: at most a usual one in a stream."""
     graph, waits = stretch.graph, stretch.waits
     before = waits.stream_before[graph.op]
@@ -113,14 +121,14 @@ def _unseen_lags(stretch: Stretch) -> Times:
     return lag_ns
 
 
-def step_lengths(stretch: Stretch, run: Run, which: str) -> Times:
+def measure_step_lengths(stretch: SimulatedSteps, run: SimulatedRun, which: str) -> Times:
     """How long the steps of a kind (a column of the steps) are in a run, in ns."""
     begun_ns = run.start_ns[stretch.edges(which)]
     lengths_ns: Times = begun_ns[:, 1] - begun_ns[:, 0]
     return lengths_ns
 
 
-def _step_of(stretch: Stretch, at_ns: Times) -> Rows:
+def _step_of(stretch: SimulatedSteps, at_ns: Times) -> Rows:
     """The number of the steady step that the host was at work for at each moment; -1 outside those."""
     is_checked = stretch.steps["checked"].to_numpy()
     begun_ns, ends_ns = (
@@ -130,11 +138,11 @@ def _step_of(stretch: Stretch, at_ns: Times) -> Rows:
     return np.where((row >= 0) & (at_ns < np.append(ends_ns, 0)[row]), row, -1)
 
 
-def _operations(stretch: Stretch) -> tuple[Rows, Rows]:
+def _operations(stretch: SimulatedSteps) -> tuple[Rows, Rows]:
     """The step of each operation that is played, and what it is, on which stream, as a number."""
     issued_ns = stretch.waits.calls.start_ns[stretch.played["call"].to_numpy()]
     known = stretch.played["rank_id", "stream", "kind", "name", "category", "bytes"]
-    return _step_of(stretch, issued_ns), groups(*map(filled, known))
+    return _step_of(stretch, issued_ns), number_groups(*map(as_integers, known))
 
 
 class _Lags(NamedTuple):
@@ -146,7 +154,7 @@ class _Lags(NamedTuple):
     time_ns: Times
 
 
-def _outside(stretch: Stretch) -> _Lags:
+def _outside(stretch: SimulatedSteps) -> _Lags:
     """Time outside calls; what is alike follows the same call and is followed by the same."""
     pieces, graph = stretch.pieces, stretch.graph
     name, thread = _call_names(stretch), np.asarray(pieces.thread)
@@ -156,22 +164,26 @@ def _outside(stretch: Stretch) -> _Lags:
     row = np.flatnonzero(np.asarray(pieces.call) < 0)
     time_ns = np.where(graph.role == Role.RELEASED, graph.gap_ns, graph.segment_ns)
     step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
-    same = groups(thread[row], before[row], behind[row])
-    return _Lags(row, step, groups(same, ordinals(groups(step, same))), time_ns[row])
+    same = number_groups(thread[row], before[row], behind[row])
+    return _Lags(
+        row, step, number_groups(same, count_before_in_group(number_groups(step, same))), time_ns[row]
+    )
 
 
-def _returns(stretch: Stretch) -> _Lags:
+def _returns(stretch: SimulatedSteps) -> _Lags:
     """Returns of blocking calls; what is alike is of one name."""
     graph, pieces = stretch.graph, stretch.pieces
     row = np.flatnonzero((graph.role >= Role.BLOCKING) & ~graph.is_idle)
     step = _step_of(stretch, np.asarray(pieces.end_ns)[row])
-    same = groups(np.asarray(pieces.thread)[row], _call_names(stretch)[row])
-    return _Lags(row, step, groups(same, ordinals(groups(step, same))), graph.gap_ns[row])
+    same = number_groups(np.asarray(pieces.thread)[row], _call_names(stretch)[row])
+    return _Lags(
+        row, step, number_groups(same, count_before_in_group(number_groups(step, same))), graph.gap_ns[row]
+    )
 
 
-def _call_names(stretch: Stretch) -> Rows:
+def _call_names(stretch: SimulatedSteps) -> Rows:
     """The name of the call that each piece is in, as a number; -1 outside calls."""
-    return at_places(filled(stretch.call_name), np.asarray(stretch.pieces.call), -1)
+    return take_or(as_integers(stretch.call_name), np.asarray(stretch.pieces.call), -1)
 
 
 def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
@@ -253,7 +265,7 @@ ASKED = Purpose(
 """`wallscope whatif`; `--accept-error` replaces the error."""
 
 
-def too_far_off(error: float, most: float) -> str:
+def is_too_far_off(error: float, most: float) -> str:
     """Return why a replay is not believed."""
     return (
         f"played again by the lags of the other steps, steps are {percent(error)} off, over {percent(most)}"
@@ -273,7 +285,7 @@ class Engine:
         self.graph, self._window, self._rules = graph, window, rules
 
     @cached_property
-    def unchanged(self) -> Run:
+    def unchanged(self) -> SimulatedRun:
         """The run of the unchanged window."""
         return simulate(self.graph)
 
@@ -282,9 +294,9 @@ class Engine:
         """What questions can be about."""
         return Changes(self._window, self._rules)
 
-    def draft(self, questions: Iterable[Question]) -> tuple[Draft, list[str]]:
+    def draft(self, questions: Iterable[Question]) -> tuple[GraphEdit, list[str]]:
         """Return the graph with all of some questions put into it, and what was changed and assumed."""
-        draft = Draft(self.graph)
+        draft = GraphEdit(self.graph)
         return draft, [note for one in questions for note in self.changes.put(one, draft)]
 
 
@@ -292,7 +304,7 @@ NO_STEP = "no whole step with another behind it"
 _ROUNDS = 2
 
 
-class Player:
+class WindowReplay:
     """Answers questions about the steps of one rank.
 
     Args:
@@ -302,17 +314,17 @@ class Player:
         purpose: what the answers are for.
     """
 
-    def __init__(self, stretch: Stretch, step_ns: int, tax: float | None, purpose: Purpose) -> None:
+    def __init__(self, stretch: SimulatedSteps, step_ns: int, tax: float | None, purpose: Purpose) -> None:
         self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
-        self.names = named(stretch)
+        self.names = name_path(stretch)
         self._places_of: dict[OperationClass, Rows] = {}
-        self._engine = Engine(stretch, own_lags(stretch), purpose.rules)
+        self._engine = Engine(stretch, measure_own_lags(stretch), purpose.rules)
         self.unchanged = self._engine.unchanged
-        self._length_ns = float(step_lengths(stretch, self.unchanged, "typical").mean())
-        self._path = path_of(stretch, self.names, self.unchanged, "typical")
-        of_cause = walls_of_run(self.names, self.unchanged, self._path)
-        self.walls = walls(of_cause, step_ns)
-        self.wall = next_wall(of_cause)[0]
+        self._length_ns = float(measure_step_lengths(stretch, self.unchanged, "typical").mean())
+        self._path = trace_path(stretch, self.names, self.unchanged, "typical")
+        of_cause = sum_walls_of_run(self.names, self.unchanged, self._path)
+        self.walls = sum_path_walls(of_cause, step_ns)
+        self.wall = find_next_path_wall(of_cause)[0]
 
     @property
     def changes(self) -> Changes:
@@ -322,7 +334,7 @@ class Player:
     @cached_property
     def path(self) -> pl.DataFrame:
         """What bounds the typical steps (`PATH`)."""
-        return path_frame(self.stretch, self.names, self._path)
+        return build_path_frame(self.stretch, self.names, self._path)
 
     @cached_property
     def check(self) -> SelfCheck:
@@ -330,7 +342,7 @@ class Player:
         stretch = self.stretch
         is_checked = stretch.steps["checked"].to_numpy()
         captured_ns = (stretch.steps["end_ns"] - stretch.steps["start_ns"]).to_numpy()[is_checked]
-        own_ns = step_lengths(stretch, self.unchanged, "checked")
+        own_ns = measure_step_lengths(stretch, self.unchanged, "checked")
         link_ns = self._path.end_ns - self._path.start_ns
         told = SelfCheck(
             steps=captured_ns.size,
@@ -343,8 +355,11 @@ class Player:
         )
         if captured_ns.size < 2:
             return told
-        others = others_lags(stretch)
-        errors = np.abs(step_lengths(stretch, simulate(others.graph), "checked") - captured_ns) / captured_ns
+        others = measure_lags_of_other_steps(stretch)
+        errors = (
+            np.abs(measure_step_lengths(stretch, simulate(others.graph), "checked") - captured_ns)
+            / captured_ns
+        )
         return replace(
             told,
             error_median=float(np.median(errors)),
@@ -359,23 +374,23 @@ class Player:
         if any(one.kind in {"overlap", "hide"} for one in questions):
             run, note = self._interfering(draft, run)
             notes.append(note)
-        length_ns = float(step_lengths(self.stretch, run, "typical").mean())
+        length_ns = float(measure_step_lengths(self.stretch, run, "typical").mean())
         step_ns = max(round(self._step_ns * length_ns / self._length_ns), 0)
-        path = path_of(self.stretch, self.names, run, "typical")
-        of_cause = walls_of_run(self.names, run, path)
-        wall, cause = next_wall(of_cause)
+        path = trace_path(self.stretch, self.names, run, "typical")
+        of_cause = sum_walls_of_run(self.names, run, path)
+        wall, cause = find_next_path_wall(of_cause)
         return Answer(
             questions=questions,
             step_ns=step_ns,
             won_ns=self._step_ns - step_ns,
             speedup=self._step_ns / max(step_ns, 1),
-            walls=walls(of_cause, step_ns),
+            walls=sum_path_walls(of_cause, step_ns),
             next_wall=wall,
             next_cause=cause,
             notes=tuple(dict.fromkeys(notes)),
         )
 
-    def _interfering(self, draft: Draft, run: Run) -> tuple[Run, str]:
+    def _interfering(self, draft: GraphEdit, run: SimulatedRun) -> tuple[SimulatedRun, str]:
         """The run with compute slowed where communication has come to run beside it."""
         if self._tax is None:
             return run, "compute beside communication is taken to be as fast as alone"
@@ -396,13 +411,13 @@ class Player:
             self._places_of[kind] = np.flatnonzero((self.stretch.played["class"] == kind).to_numpy())
         return self._places_of[kind]
 
-    def _beside_ns(self, run: Run) -> Times:
+    def _beside_ns(self, run: SimulatedRun) -> Times:
         """How long each compute operation ran beside communication in a run."""
         compute = self._of_class(OperationClass.COMPUTE)
         own = Spans(run.start_ns[compute], run.end_ns[compute])
-        return covered_ns(busy(run, self._of_class(OperationClass.COMMUNICATION)), own)
+        return covered_ns(measure_busy(run, self._of_class(OperationClass.COMMUNICATION)), own)
 
 
-def _unresolved_share(stretch: Stretch) -> float | None:
+def _unresolved_share(stretch: SimulatedSteps) -> float | None:
     resolved = stretch.waits.resolved_share
     return None if resolved is None else 1 - resolved

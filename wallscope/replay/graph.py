@@ -21,7 +21,7 @@ from wallscope.thresholds import REPLAY_CLOCKS_APART_NS
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import AFTER_ALL, BEFORE_ALL, Times
 from wallscope.trace.streams import UNRESOLVED, Tail
-from wallscope.trace.thread_timeline import Pieces
+from wallscope.trace.thread_timeline import ThreadSegments
 
 
 class Role(IntEnum):
@@ -38,9 +38,9 @@ class ReplayGraph:
     """Host segments and device operations of a replay window, and what each waits for.
 
     Arrays are int64 unless another type is given, times are in ns. Index spaces: a *segment* is a row of
-    `Pieces`, the start of a thread is counted on behind all segments; an *operation* is a position in `op`,
-    an operation outside the window is counted on behind all of them. A pair `x_ptr`, `x` lists for each
-    index its entries `x[x_ptr[i]:x_ptr[i + 1]]`.
+    `ThreadSegments`, the start of a thread is counted on behind all segments; an *operation* is a place
+    in `op`, an operation outside the window is counted on behind all of them. A pair `x_ptr`, `x` lists for
+    each index its entries `x[x_ptr[i]:x_ptr[i + 1]]`.
 
     Attributes:
         event: int64[segments + operations]; segments, and operations counted on behind them, in the order
@@ -159,7 +159,7 @@ class _Collectives(NamedTuple):
 def build_graph(
     operations: pl.DataFrame,
     waits: Dependencies,
-    pieces: Pieces,
+    pieces: ThreadSegments,
     releasing: Mapping[int, Tail],
     partners: pl.DataFrame,
 ) -> ReplayGraph:
@@ -202,7 +202,7 @@ def build_graph(
         segment_ns=end_ns - start_ns,
         gap_ns=gap_ns,
         is_idle=is_idle,
-        awaited_ptr=pointers(awaited_count),
+        awaited_ptr=make_pointers(awaited_count),
         awaited=awaited,
         thread_start_ns=start_ns[pieces.first],
         op=issued.op,
@@ -212,7 +212,7 @@ def build_graph(
         offset_ns=issued.offset_ns,
         latency_ns=issued.latency_ns,
         operation_ns=collectives.operation_ns,
-        producer_ptr=pointers(np.bincount(issued.edge[:, 0], minlength=count)),
+        producer_ptr=make_pointers(np.bincount(issued.edge[:, 0], minlength=count)),
         producer=producer,
         lag_ns=issued.lag_ns,
         meeting=collectives.meeting,
@@ -223,7 +223,7 @@ def build_graph(
     )
 
 
-def pointers(count: Rows) -> Rows:
+def make_pointers(count: Rows) -> Rows:
     """Return where the entries of each index begin in a row of all, and where the last ones end.
 
     >>> pointers(np.array([2, 0, 1])).tolist()
@@ -234,7 +234,7 @@ def pointers(count: Rows) -> Rows:
     return found
 
 
-def _issued(own: pl.DataFrame, waits: Dependencies, pieces: Pieces) -> _Issued:
+def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _Issued:
     """Return the operations of one rank that segments issue.
 
     Latencies that were not critical are the typical critical ones, if those are less.
@@ -321,7 +321,7 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
     return middle((start_ns - issued_ns)[by_issue]), middle((start_ns - done_ns)[by_producer])
 
 
-def _blocked(waits: Dependencies, pieces: Pieces, releasing: Mapping[int, Tail]) -> _Blocked:
+def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int, Tail]) -> _Blocked:
     """Return the segments at the end of calls that block or free memory."""
     call = np.asarray(pieces.call)
     chosen = np.concatenate((waits.blocking, np.fromiter(releasing, np.int64, len(releasing))))
@@ -350,7 +350,7 @@ def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]
     return position, outside
 
 
-def _settled_ns(pieces: Pieces, blocked: _Blocked, awaited: Rows, begun_ns: Times) -> Times:
+def _settled_ns(pieces: ThreadSegments, blocked: _Blocked, awaited: Rows, begun_ns: Times) -> Times:
     """Return when each segment ends, but not before what it waits for begins: clocks differ by a bit."""
     settled_ns = np.array(pieces.end_ns, np.int64)
     last_ns = np.full(settled_ns.size, BEFORE_ALL)
@@ -378,7 +378,7 @@ def _collectives(partners: pl.DataFrame, positions: Places, issued: _Issued) -> 
     order = np.argsort(number, kind="stable")
     member = position[order[is_whole[number[order]]]]
     size = np.bincount(number, minlength=collective.size)[is_whole]
-    member_ptr = pointers(size)
+    member_ptr = make_pointers(size)
     if size.size:
         come_ns = np.maximum.reduceat(issued.start_ns[member], member_ptr[:-1])
         operation_ns[member] = issued.end_ns[member] - come_ns.repeat(size)

@@ -15,7 +15,7 @@ LEAST_WAIT_NS = 2_000
 """The longest time that a blocking call takes where nothing is left to wait for."""
 
 
-class Run(NamedTuple):
+class SimulatedRun(NamedTuple):
     """A simulated run, in ns; arrays int64.
 
     Attributes:
@@ -45,7 +45,7 @@ class HostTimes(NamedTuple):
     is_idle: npt.NDArray[np.uint8]
 
 
-def host_times(graph: ReplayGraph) -> HostTimes:
+def list_host_times(graph: ReplayGraph) -> HostTimes:
     """Return how the segments of a graph follow what they wait for.
 
     A blocking call that waits takes no more than `LEAST_WAIT_NS` of its own, one that did not wait in the
@@ -68,9 +68,9 @@ def host_times(graph: ReplayGraph) -> HostTimes:
     return HostTimes(spent_ns, return_ns, is_idle)
 
 
-def simulate(graph: ReplayGraph) -> Run:
+def simulate(graph: ReplayGraph) -> SimulatedRun:
     """Return when everything in a graph starts and ends."""
-    host, segments, operations = host_times(graph), graph.role.size, graph.op.size
+    host, segments, operations = list_host_times(graph), graph.role.size, graph.op.size
     left_ns = np.concatenate((np.zeros(segments, np.int64), graph.thread_start_ns))
     start_ns, end_ns = np.zeros(operations, np.int64), graph.end_ns.copy()
     simulation.simulate(
@@ -97,7 +97,7 @@ def simulate(graph: ReplayGraph) -> Run:
             end_ns,
         )
     )
-    return Run(graph, left_ns, start_ns, end_ns)
+    return SimulatedRun(graph, left_ns, start_ns, end_ns)
 
 
 class Bound(StrEnum):
@@ -114,7 +114,7 @@ class Bound(StrEnum):
 BOUNDS = tuple(Bound)
 
 
-class Links(NamedTuple):
+class CriticalLinks(NamedTuple):
     """Links of a critical path, latest first, in columns (int64).
 
     `bound` counts in `BOUNDS`, `place` is the operation or the segment (index spaces of `ReplayGraph`),
@@ -137,12 +137,12 @@ class CriticalPaths:
             blocking here, which the answers published so far rest on.
     """
 
-    def __init__(self, run: Run, captured: ReplayGraph) -> None:
+    def __init__(self, run: SimulatedRun, captured: ReplayGraph) -> None:
         self._run, self._captured = run, captured
         self._is_plain = (captured.role == Role.PLAIN).view(np.uint8)
         self._links = np.empty((3 * run.graph.event.size + 2, 4), np.int64)
 
-    def to(self, operation: int, from_ns: int) -> Links:
+    def to(self, operation: int, from_ns: int) -> CriticalLinks:
         """Return the links that tile the time from a moment to the start of an operation."""
         run, graph = self._run, self._run.graph
         count = latest_ends.walk_critical_path(
@@ -169,7 +169,7 @@ class CriticalPaths:
         )
         edge_ns = self._links[: count + 1, 0].copy()
         bound, place, next_place = self._links[1 : count + 1, 1:].T.copy()
-        return Links(edge_ns[1:], edge_ns[:-1], bound, place, next_place)
+        return CriticalLinks(edge_ns[1:], edge_ns[:-1], bound, place, next_place)
 
 
 _KINDS = np.array(
@@ -183,12 +183,12 @@ _KINDS = np.array(
 )
 
 
-def latest_ends_ns(run: Run, operation: int) -> Times:
+def find_latest_ends(run: SimulatedRun, operation: int) -> Times:
     """Return how late each operation may end without holding up one that starts where it does, in ns.
 
     What that one does not wait for may end at any time: a number of about `AFTER_ALL`.
     """
-    graph, host = run.graph, host_times(run.graph)
+    graph, host = run.graph, list_host_times(run.graph)
     found_ns = np.full(run.end_ns.size, AFTER_ALL, np.int64)
     latest_ends.find_latest_ends(
         *views(

@@ -20,17 +20,17 @@ from wallscope.model.enums import Wall
 from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, SelfCheck
 from wallscope.parallel import Once
 from wallscope.replay.changes import Changes
-from wallscope.replay.critical_path import composition
-from wallscope.replay.engine import ASKED, FIXES, NO_STEP, UPPER_BOUNDS, Engine, Player, too_far_off
+from wallscope.replay.critical_path import divide_path
+from wallscope.replay.engine import ASKED, FIXES, NO_STEP, UPPER_BOUNDS, Engine, WindowReplay, is_too_far_off
 from wallscope.replay.simulate import simulate
 from wallscope.replay.windows import (
     RankWindows,
-    Stretch,
-    beginning,
-    connected,
-    held_between,
-    neighbouring,
-    replay_window,
+    SimulatedSteps,
+    find_connected_ranks,
+    find_held_between,
+    find_window_begin,
+    make_replay_window,
+    select_neighbouring_steps,
 )
 from wallscope.trace.intervals import Times
 
@@ -38,7 +38,7 @@ _LEAST_WON = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class WindowAnswer:
     """What a stretch tells: its check, its path, its walls, and the answers."""
 
     check: SelfCheck
@@ -49,9 +49,9 @@ class Answered:
     sweep: tuple[Answer, ...]
 
 
-def answered(
-    stretch: Stretch, asked: Asked, step_ns: int, overlap_tax: float | None, texts: pl.Series
-) -> Answered:
+def answer_questions(
+    stretch: SimulatedSteps, asked: Asked, step_ns: int, overlap_tax: float | None, texts: pl.Series
+) -> WindowAnswer:
     """The answers to what is asked; to the usual questions where nothing is.
 
     Args:
@@ -69,11 +69,11 @@ def answered(
         raise NothingToAnalyzeError(
             f"{NO_STEP} — a replay needs steps — name them with --step-range, or capture three or more"
         )
-    player = Player(stretch, step_ns, overlap_tax if asked.interference else None, ASKED)
+    player = WindowReplay(stretch, step_ns, overlap_tax if asked.interference else None, ASKED)
     check = player.check
     if check.error_median is not None and check.error_median > asked.largest_error:
         raise NothingToAnalyzeError(
-            f"{too_far_off(check.error_median, asked.largest_error)} — no answer could be trusted — choose"
+            f"{is_too_far_off(check.error_median, asked.largest_error)} — no answer could be trusted — choose"
             " steps that are alike with --steps, or take it as it is with --accept-error"
         )
     changes = player.changes
@@ -86,9 +86,9 @@ def answered(
             (one for one in alone if one.won_ns >= _LEAST_WON * step_ns), key=lambda one: -one.won_ns
         )
     together = [player.answer(questions)] if len(questions) > 1 else []
-    return Answered(
+    return WindowAnswer(
         check=check,
-        path=composition(stretch, player.names, player.unchanged, player.path, texts),
+        path=divide_path(stretch, player.names, player.unchanged, player.path, texts),
         walls=player.walls,
         wall=player.wall,
         answers=(*alone, *together),
@@ -108,15 +108,15 @@ def _usual(changes: Changes) -> list[Question]:
     return usual
 
 
-def refusal(check: SelfCheck) -> str | None:
+def explain_refusal(check: SelfCheck) -> str | None:
     """Return why the gains of fixes are not given; `None` where the replay can be believed."""
     if check.error_median is None:
         return "there is one whole step, and none to check its replay by"
     most = FIXES.largest_error
-    return None if most is None or check.error_median <= most else too_far_off(check.error_median, most)
+    return None if most is None or check.error_median <= most else is_too_far_off(check.error_median, most)
 
 
-def answers_of_fixes(player: Player, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:
+def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:
     """Return the answer to the questions of each fix together, by its id.
 
     What is not in the steps is left out of them; a fix of which nothing is there has no answer.
@@ -130,7 +130,7 @@ def answers_of_fixes(player: Player, asked: Mapping[str, tuple[Question, ...]]) 
     return found
 
 
-class Ceilings:
+class UpperBounds:
     """What the typical step of one rank takes without a cause.
 
     Ranks that communicate are simulated together.
@@ -164,16 +164,16 @@ class Ceilings:
         return self.stretch().played_ns(self._rank_id, causes)
 
 
-def ceilings(
+def estimate_upper_bounds(
     evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame
-) -> tuple[Ceilings, ...]:
+) -> tuple[UpperBounds, ...]:
     """Return the ceilings of each rank; `partners` (`PARTNERS`) are the collectives between them."""
-    groups = [together for group in connected(ranks, partners) for together in _alongside(group)]
+    groups = [together for group in find_connected_ranks(ranks, partners) for together in _alongside(group)]
     stretch_of: dict[int, Once[_Stretch]] = {}
     for together in groups:
         stretch = Once(partial(_Stretch, evidence, together, partners))
         stretch_of |= {rank.rank_id: stretch for rank, _ in together}
-    return tuple(Ceilings(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
+    return tuple(UpperBounds(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
 
 
 def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows, pl.DataFrame]]]:
@@ -182,13 +182,13 @@ def _alongside(ranks: Sequence[RankWindows]) -> Iterator[list[tuple[RankWindows,
     A rank of whose typical windows none lies there is simulated alone.
     """
     busiest = max(ranks, key=lambda rank: len(rank.operations))
-    chosen = neighbouring(busiest, UPPER_BOUNDS.most_operations // len(ranks))
+    chosen = select_neighbouring_steps(busiest, UPPER_BOUNDS.most_operations // len(ranks))
     begin_ns, until_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
     together = []
     for rank in ranks:
-        own = held_between(rank, begin_ns, until_ns)
+        own = find_held_between(rank, begin_ns, until_ns)
         if set(own["step"].to_list()).isdisjoint(rank.typical["step"].to_list()):
-            yield [(rank, neighbouring(rank, UPPER_BOUNDS.most_operations))]
+            yield [(rank, select_neighbouring_steps(rank, UPPER_BOUNDS.most_operations))]
         else:
             together.append((rank, own))
     yield together
@@ -205,7 +205,7 @@ class _Stretch:
     ) -> None:
         begin_ns = min(own["issue_start_ns"][0] for _, own in ranks)
         until_ns = max(own["issue_end_ns"][-1] for _, own in ranks)
-        window = replay_window(evidence, [rank for rank, _ in ranks], partners, begin_ns, until_ns)
+        window = make_replay_window(evidence, [rank for rank, _ in ranks], partners, begin_ns, until_ns)
         self._engine = Engine(window, window.graph, UPPER_BOUNDS.rules)
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
         self._start_ns = np.asarray(evidence.waits.start_ns)
@@ -240,7 +240,7 @@ def _first_operations(stretch: pl.DataFrame, rank: RankWindows, operations: pl.D
     """Return the operations that begin each typical window of a rank and the one behind, in two columns."""
     is_typical = np.isin(stretch["step"].to_numpy(), rank.typical["step"].to_numpy())
     bounds_ns = np.column_stack([stretch["start_ns"].to_numpy(), stretch["end_ns"].to_numpy()])[is_typical]
-    found = beginning(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
+    found = find_window_begin(operations, rank.rank_id, bounds_ns.ravel()).reshape(-1, 2)
     return found[(found >= 0).all(axis=1)]
 
 

@@ -9,19 +9,19 @@ import numpy as np
 import polars as pl
 
 from wallscope.attribution.attribute import Evidence
-from wallscope.attribution.host_causes import Drained, told_on_threads
-from wallscope.columns import Codes, Places, Rows, are_among, filled, numbered, texts_of
+from wallscope.attribution.host_causes import QueueDrains, assign_host_causes
+from wallscope.columns import Codes, Places, Rows, are_among, as_integers, as_texts, number_values
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.enums import CallRole, LinkKind
 from wallscope.model.schemas import ROLE, STEPS
 from wallscope.replay.graph import ReplayGraph, build_graph
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import Spans, Times, numbers
-from wallscope.trace.kernel_classes import computes
-from wallscope.trace.names import turns
+from wallscope.trace.intervals import Spans, Times, as_times
+from wallscope.trace.kernel_classes import is_compute
+from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import RangeTree
 from wallscope.trace.streams import Tail
-from wallscope.trace.thread_timeline import Activities, Pieces
+from wallscope.trace.thread_timeline import Activities, ThreadSegments
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ReplayWindow:
 
     graph: ReplayGraph
     waits: Dependencies
-    pieces: Pieces
+    pieces: ThreadSegments
     causes: pl.Series
     operations: pl.DataFrame
     call_name: pl.Series
@@ -63,7 +63,7 @@ class ReplayWindow:
 
 
 @dataclass(frozen=True)
-class Stretch(ReplayWindow):
+class SimulatedSteps(ReplayWindow):
     """A replay window with the steps of one rank and the names of what is in it.
 
     Attributes:
@@ -118,7 +118,7 @@ class RankWindows:
     typical: pl.DataFrame
 
 
-def connected(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list[RankWindows]]:
+def find_connected_ranks(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list[RankWindows]]:
     """Ranks that communicate with each other, perhaps through others."""
     op, collective = partners["op"].to_numpy(), partners["collective"].to_numpy()
     rank_of, groups = np.zeros(op.size, np.int64), np.arange(len(ranks))
@@ -138,7 +138,7 @@ def connected(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list
     ]
 
 
-def neighbouring(rank: RankWindows, most: int) -> pl.DataFrame:
+def select_neighbouring_steps(rank: RankWindows, most: int) -> pl.DataFrame:
     """Neighbouring windows that are played quickly: all typical ones, or from the most ordinary one on.
 
     One more stands before the first of them: what the host does ahead of it is played too.
@@ -156,14 +156,14 @@ def neighbouring(rank: RankWindows, most: int) -> pl.DataFrame:
     return windows[before : max(min(last + 1, quick), first + 1)]
 
 
-def held_between(rank: RankWindows, begin_ns: int, end_ns: int) -> pl.DataFrame:
+def find_held_between(rank: RankWindows, begin_ns: int, end_ns: int) -> pl.DataFrame:
     """The windows of a rank whose middle lies in a stretch of time, both ends included."""
     starts_ns, ends_ns = rank.windows["start_ns"].to_numpy(), rank.windows["end_ns"].to_numpy()
     middle_ns = starts_ns + (ends_ns - starts_ns) // 2
     return rank.windows[np.flatnonzero((middle_ns >= begin_ns) & (middle_ns <= end_ns))]
 
 
-def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
+def select_replay_window(  # noqa: PLR0913, PLR0917  # these make a stretch together
     evidence: Evidence,
     ranks: Sequence[RankWindows],
     partners: pl.DataFrame,
@@ -171,7 +171,7 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
     kernel_names: pl.DataFrame,
     place: int,
     most: int,
-) -> Stretch:
+) -> SimulatedSteps:
     """The steps of one of the ranks, by its place; `partners` (`PARTNERS`) are collectives between ranks.
 
     Neighbouring steps from the first typical one on, as many as hold at most so many operations, but one at
@@ -181,13 +181,13 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
         NothingToAnalyzeError: nothing is known of the calls that issued them.
     """
     shown = ranks[place]
-    together = next(group for group in connected(ranks, partners) if shown in group)
-    chosen = neighbouring(shown, most // len(together))
-    window = replay_window(evidence, together, partners, *_issued(chosen, together))
+    together = next(group for group in find_connected_ranks(ranks, partners) if shown in group)
+    chosen = select_neighbouring_steps(shown, most // len(together))
+    window = make_replay_window(evidence, together, partners, *_issued(chosen, together))
     if not (window.operations["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
-    return Stretch(
+    return SimulatedSteps(
         **known | {"operations": _described(window.operations, evidence, range_tree, kernel_names)},
         steps=_steps(chosen, shown, window),
         ranges=range_tree.tree,
@@ -199,22 +199,22 @@ def playable(  # noqa: PLR0913, PLR0917  # these make a stretch together
 def _issued(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
     """The host's time for some windows, and for those of other ranks at the same time of the devices."""
     begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
-    held = [chosen, *(held_between(rank, begin_ns, end_ns) for rank in together)]
+    held = [chosen, *(find_held_between(rank, begin_ns, end_ns) for rank in together)]
     return (
         min(int(one["issue_start_ns"].to_numpy().min()) for one in held if len(one)),
         max(int(one["issue_end_ns"].to_numpy().max()) for one in held if len(one)),
     )
 
 
-def held_operations(rank: RankWindows, most: int) -> int:
+def find_held_operations(rank: RankWindows, most: int) -> int:
     """How many operations of a rank are played where there should be at most so many."""
-    chosen = neighbouring(rank, most)
+    chosen = select_neighbouring_steps(rank, most)
     starts_ns = rank.operations["start_ns"].to_numpy()
     begin, end = np.searchsorted(starts_ns, (chosen["start_ns"][0], chosen["end_ns"][-1]))
     return int(end - begin)
 
 
-def waiting_most(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
+def find_longest_waiting(ranks: Sequence[RankWindows], unmarked: Collection[int]) -> int:
     """The place of the rank that computes for the smallest share of its typical step, the first of equals.
 
     `unmarked` places count only where there are no others.
@@ -248,7 +248,7 @@ def _described(
 def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl.DataFrame:
     """The windows whose both ends are played."""
     bounds_ns = np.column_stack([chosen["start_ns"].to_numpy(), chosen["end_ns"].to_numpy()])
-    edges = beginning(window.operations, shown.rank_id, bounds_ns.ravel())
+    edges = find_window_begin(window.operations, shown.rank_id, bounds_ns.ravel())
     edges = np.where(window.graph.positions(edges) >= 0, edges, -1).reshape(-1, 2)
     typical = pl.Series(np.isin(chosen["step"].to_numpy(), shown.typical["step"].to_numpy()))
     checked = chosen["steady"] if shown.windows["steady"].any() else typical
@@ -258,7 +258,7 @@ def _steps(chosen: pl.DataFrame, shown: RankWindows, window: ReplayWindow) -> pl
     return told[_PLAYED.names()][np.flatnonzero((edges >= 0).all(axis=1))]
 
 
-def replay_window(
+def make_replay_window(
     evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame, begin_ns: int, until_ns: int
 ) -> ReplayWindow:
     """Return what ranks issued in a time of the host, both ends included, ready to be simulated together.
@@ -293,10 +293,10 @@ def _issued_between(
     return pl.concat(found)
 
 
-def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
+def find_window_begin(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
     """The first operation of a rank that computes from each moment on; -1 where none starts just then."""
     is_own = operations["rank_id"].to_numpy() == rank_id
-    own = np.flatnonzero(is_own & computes(filled(operations["class"])))
+    own = np.flatnonzero(is_own & is_compute(as_integers(operations["class"])))
     starts_ns = operations["start_ns"].to_numpy()[own]
     place = np.searchsorted(starts_ns, at_ns)
     is_there = np.append(starts_ns, at_ns.max(initial=0) + 1)[place] == at_ns
@@ -306,7 +306,7 @@ def beginning(operations: pl.DataFrame, rank_id: int, at_ns: Times) -> Rows:
 def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
     """Calls that wait for an idle device to give memory back, among some, and the last work before each."""
     waits, names = evidence.waits, evidence.names_of_calls
-    releases = [bool(re.search(_RELEASES, name)) for name in texts_of(names).to_list()]
+    releases = [bool(re.search(_RELEASES, name)) for name in as_texts(names).to_list()]
     made = call[call >= 0]
     is_one = np.array(releases, np.bool_)[names.to_physical().to_numpy()[made]]
     calls = np.unique(made[is_one])
@@ -320,8 +320,8 @@ def _releasing(evidence: Evidence, call: Rows) -> dict[int, Tail]:
 
 
 def _issuing(
-    operations: pl.DataFrame, drained: Sequence[Drained], waits: Dependencies
-) -> list[tuple[Drained, list[int]]]:
+    operations: pl.DataFrame, drained: Sequence[QueueDrains], waits: Dependencies
+) -> list[tuple[QueueDrains, list[int]]]:
     """The threads that issue operations, each with the first rank that it issues to."""
     taken: set[int] = set()
     found = []
@@ -335,8 +335,8 @@ def _issuing(
 
 
 def _pieces_between(
-    evidence: Evidence, threads_of: Sequence[tuple[Drained, list[int]]], begin_ns: int, until_ns: int
-) -> tuple[Pieces, pl.Series]:
+    evidence: Evidence, threads_of: Sequence[tuple[QueueDrains, list[int]]], begin_ns: int, until_ns: int
+) -> tuple[ThreadSegments, pl.Series]:
     """What threads were in during a stretch, and the cause of each piece, as an enumeration."""
     roles = evidence.calls["role"].to_physical().to_numpy()
     of_ranks = [_of_rank(evidence, roles, own, begin_ns, until_ns) for own in threads_of]
@@ -346,12 +346,12 @@ def _pieces_between(
     causes = pl.Series("cause", names, pl.Enum(names))[np.concatenate(codes)]
     columns = (np.concatenate([getattr(one, name) for one in of_ranks]) for name in _COLUMNS)
     process = dict(enumerate(evidence.activity.process.to_list()))
-    return Pieces(process, *map(numbers, columns)), causes
+    return ThreadSegments(process, *map(as_times, columns)), causes
 
 
 @dataclass(frozen=True, slots=True)
 class _RankPieces:
-    """Pieces of the threads of a rank, as `Pieces` has them; causes are places in `names`."""
+    """Pieces of the threads of a rank, as `ThreadSegments` has them; causes are places in `names`."""
 
     thread: Rows
     start_ns: Times
@@ -367,7 +367,7 @@ _COLUMNS = ("thread", "start_ns", "end_ns", "call")
 def _of_rank(
     evidence: Evidence,
     roles: Codes,
-    threads_of: tuple[Drained, list[int]],
+    threads_of: tuple[QueueDrains, list[int]],
     begin_ns: int,
     until_ns: int,
 ) -> _RankPieces:
@@ -385,9 +385,9 @@ def _of_rank(
     start_ns, end_ns, call = map(np.concatenate, zip(none, *of_threads, strict=True))
     thread = np.repeat(np.array(threads, np.int64), [own[0].size for own in of_threads])
     kind = np.where(call < 0, _OUTSIDE, _INSIDE)
-    _, cause, texts = told_on_threads(thread, start_ns, kind, evidence.activity, drained)
+    _, cause, texts = assign_host_causes(thread, start_ns, kind, evidence.activity, drained)
     cause, names = _causes(cause, texts, roles, call)
-    first = np.flatnonzero(turns(thread, call, cause))
+    first = np.flatnonzero(mark_changes(thread, call, cause))
     last = np.append(first[1:], call.size)[: first.size] - 1
     return _RankPieces(thread[first], start_ns[first], end_ns[last], call[first], cause[first], names)
 
@@ -395,7 +395,7 @@ def _of_rank(
 def _causes(told: Rows, texts: list[str], roles: Codes, call: Rows) -> tuple[Rows, list[str]]:
     """The cause of each piece, as told or else (-1) by the role of its call, as a place in a list."""
     of_role = [_OF_ROLE.get(CallRole(role), _OTHER_CALL) for role in ROLE.categories]
-    number, names = numbered([*texts, *of_role])
+    number, names = number_values([*texts, *of_role])
     cause, untold = told.copy(), np.flatnonzero(told < 0)
     cause[untold] = len(texts) + roles[call[untold]].astype(np.int64)
     return number[cause], names

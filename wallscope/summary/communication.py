@@ -12,8 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.attribution.totals import CATEGORIES, TypicalWork, mean_of
-from wallscope.columns import Rows, at_places, beside, filled, grouped, groups, place, places, rows_of
+from wallscope.attribution.totals import CATEGORIES, TypicalWork, average_total
+from wallscope.columns import (
+    Rows,
+    as_integers,
+    encode_member,
+    expand,
+    find_places,
+    iterate_groups,
+    match_rows,
+    number_groups,
+    take_or,
+)
 from wallscope.model.enums import (
     LINK_KINDS,
     Axis,
@@ -33,7 +43,7 @@ from wallscope.thresholds import (
     LONG_KERNELS_SHARE,
     SHORT_KERNELS_SHARE,
 )
-from wallscope.trace.intervals import Spans, Times, common, covered_ns, ordered, union
+from wallscope.trace.intervals import Spans, Times, common, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import COMPUTING
 from wallscope.trace.names import TextMemo
 
@@ -46,7 +56,7 @@ _OF_CATEGORY = np.array(
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class CommunicationSummary:
     """What is known beside the operations: `AXES`, `COLLECTIVES`, launch shapes (`KERNELS`), kernel names."""
 
     axes: pl.DataFrame
@@ -55,10 +65,12 @@ class Traffic:
     names: pl.DataFrame
 
 
-_NOTHING = Traffic(*(schema.to_frame() for schema in (AXES, COLLECTIVES, KERNELS, NAMES)))
+_NOTHING = CommunicationSummary(*(schema.to_frame() for schema in (AXES, COLLECTIVES, KERNELS, NAMES)))
 
 
-def communication(work: TypicalWork, all_exposed_ns: int, traffic: Traffic = _NOTHING) -> Communication:
+def summarize_communication(
+    work: TypicalWork, all_exposed_ns: int, traffic: CommunicationSummary = _NOTHING
+) -> Communication:
     """Volume and exposure of the communication in the typical step of one rank.
 
     `all_exposed_ns` is the exposed part of its budget.
@@ -97,20 +109,20 @@ def communication(work: TypicalWork, all_exposed_ns: int, traffic: Traffic = _NO
                 ),
             )
         ),
-        overlap_tax=overlap_tax(work, traffic.kernels),
-        dispatcher=dispatcher(work, traffic.axes, traffic.names),
+        overlap_tax=measure_overlap_tax(work, traffic.kernels),
+        dispatcher=summarize_dispatcher(work, traffic.axes, traffic.names),
     )
 
 
-def blocking_ns(slices: pl.DataFrame, communicating: pl.Series, step_count: int) -> int:
+def measure_blocking(slices: pl.DataFrame, communicating: pl.Series, step_count: int) -> int:
     """Communication on the binding chains, in ns of a step: the lower bound beside what is exposed.
 
     `slices` (`SLICES`) are those of the steps, `communicating` the numbers of communication operations.
     """
-    rows = np.flatnonzero(filled(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION))
-    on_chain = rows[places(slices["op"].to_numpy()[rows], communicating.to_numpy()) >= 0]
+    rows = np.flatnonzero(as_integers(slices["kind"]) == LINK_KINDS.index(LinkKind.OPERATION))
+    on_chain = rows[find_places(slices["op"].to_numpy()[rows], communicating.to_numpy()) >= 0]
     total_ns = int((slices["end_ns"].to_numpy()[on_chain] - slices["start_ns"].to_numpy()[on_chain]).sum())
-    return mean_of(total_ns, step_count)
+    return average_total(total_ns, step_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +140,7 @@ class _Own:
     def alike(self) -> Iterator["_Own"]:
         """Those of one operation, axis and backend together."""
         key = (self.does * len(_AXES) + self.axis) * len(_BACKENDS) + self.backend
-        for _, own in grouped(key):
+        for _, own in iterate_groups(key):
             yield _Own(
                 rows=self.rows[own],
                 does=self.does[own],
@@ -140,17 +152,17 @@ class _Own:
             )
 
 
-def _own(work: TypicalWork, traffic: Traffic) -> _Own:
+def _own(work: TypicalWork, traffic: CommunicationSummary) -> _Own:
     """Operations with their axis, evidence, and what NCCL counts; copies between devices count themselves."""
     rows, columns = work.rows_of(OperationClass.COMMUNICATION), work.columns
     told, counted = (
-        places(columns.op[rows], frame["op"].to_numpy()) for frame in (traffic.axes, traffic.collectives)
+        find_places(columns.op[rows], frame["op"].to_numpy()) for frame in (traffic.axes, traffic.collectives)
     )
-    does, axis = (at_places(filled(traffic.axes[name]), told, -1) for name in ("operation", "axis"))
-    backend = filled(work.operations["backend"][rows])
-    size = filled(work.operations["bytes"][rows], _UNKNOWN)
+    does, axis = (take_or(as_integers(traffic.axes[name]), told, -1) for name in ("operation", "axis"))
+    backend = as_integers(work.operations["backend"][rows])
+    size = as_integers(work.operations["bytes"][rows], _UNKNOWN)
     counted_bytes, bus_bytes = (
-        at_places(filled(traffic.collectives[column], _UNKNOWN), counted, _UNKNOWN)
+        take_or(as_integers(traffic.collectives[column], _UNKNOWN), counted, _UNKNOWN)
         for column in ("bytes", "bus_bytes")
     )
     evidence = np.full(rows.size, None, object)
@@ -204,7 +216,7 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
 _TOLD = TextMemo(_asked)
 
 
-def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:
+def summarize_dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:
     """Work of the dispatcher in the typical step of one rank; `None` where no experts communicate.
 
     `axes` follow `AXES`, `names` are those of kernels. Permutations back to the order of tokens unpack,
@@ -212,7 +224,9 @@ def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> Di
     neither pack nor unpack route: scores, counts, layouts.
     """
     columns = work.columns
-    expert, _ = rows_of(columns.op, axes["op"].to_numpy()[filled(axes["axis"]) == place(Axis.EP)])
+    expert, _ = match_rows(
+        columns.op, axes["op"].to_numpy()[as_integers(axes["axis"]) == encode_member(Axis.EP)]
+    )
     if expert.size == 0:
         return None
     computing = work.rows_of(OperationClass.COMPUTE)
@@ -235,7 +249,7 @@ def dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> Di
 _SHAPE = ("blocks", "threads", "registers", "shared_bytes")
 
 
-def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
+def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     """Medians of the same kernel and launch shape, beside communication and alone, in the typical steps.
 
     `kernels` follow `KERNELS`, in order. Beside means that communication covers at least half of the kernel,
@@ -249,11 +263,11 @@ def overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
     starts_ns, ends_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
     moves = work.rows_of(OperationClass.COMMUNICATION)
     compute = work.rows_of(OperationClass.COMPUTE)
-    is_kernel = filled(own["kind"])[compute] == place(OperationKind.KERNEL)
+    is_kernel = as_integers(own["kind"])[compute] == encode_member(OperationKind.KERNEL)
     compute = compute[is_kernel & work.columns.begins[compute]]
     spans = Spans(starts_ns[compute], ends_ns[compute])
     length_ns = spans.end_ns - spans.start_ns
-    covered = covered_ns(union(ordered(starts_ns[moves], ends_ns[moves])), spans)
+    covered = covered_ns(union(order_spans(starts_ns[moves], ends_ns[moves])), spans)
     is_alone = covered == 0
     is_beside = ~is_alone & (covered >= BESIDE_SHARE * length_ns)
     if np.count_nonzero(is_beside) < FEWEST_BESIDE_COUNT:
@@ -313,6 +327,6 @@ class _Side:
 
 def _shapes(op: Rows, name: Rows, kernels: pl.DataFrame) -> Rows:
     """The name and launch shape of each kernel as a number; what has no row in `KERNELS` has one shape."""
-    row = places(op, kernels["op"].to_numpy())
+    row = find_places(op, kernels["op"].to_numpy())
     shapes = kernels[*_SHAPE][row[row >= 0]]
-    return groups(name, *(beside(filled(shape), row >= 0) for shape in shapes))
+    return number_groups(name, *(expand(as_integers(shape), row >= 0) for shape in shapes))

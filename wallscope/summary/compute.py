@@ -5,7 +5,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
-from wallscope.columns import Flags, Rows, filled, ordered_by, places, summed
+from wallscope.columns import Flags, Rows, as_integers, find_places, order_by_group, sum_by_group
 from wallscope.model.analysis import Anchor, ComputeWork, KernelWork, Rank
 from wallscope.model.capture import Capture, Gpu
 from wallscope.model.diagnosis import Peak, StepFacts, Throughput
@@ -26,17 +26,17 @@ from wallscope.thresholds import (
     SMALL_GEMM_NS,
     UNMATCHED_KERNEL_SHARE,
 )
-from wallscope.trace.gpu_limits import fit, peak
-from wallscope.trace.intervals import Spans, covered_ns, ordered, union
-from wallscope.trace.kernel_classes import precisions
-from wallscope.trace.names import TextMemo, turns
+from wallscope.trace.gpu_limits import estimate_occupancy, find_peak
+from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
+from wallscope.trace.kernel_classes import infer_precisions
+from wallscope.trace.names import TextMemo, mark_changes
 
 
-def compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
+def sum_compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
     """Added-up durations by category in the typical step, the largest first: work, not time."""
     rows = work.rows_of(OperationClass.COMPUTE)
     category = work.columns.category[rows]
-    work_ns = summed(category, work.columns.inside_ns[rows], len(CATEGORIES))
+    work_ns = sum_by_group(category, work.columns.inside_ns[rows], len(CATEGORIES))
     begun = np.bincount(category[work.columns.begins[rows]], minlength=len(CATEGORIES))
     all_ns = int(work_ns.sum())
     listed = [(-int(work_ns[place]), CATEGORIES[place], int(begun[place])) for place in np.unique(category)]
@@ -51,13 +51,13 @@ def compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
     )
 
 
-def unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> tuple[KernelWork, ...]:
+def find_unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> tuple[KernelWork, ...]:
     """Kernels that no pattern knows and whose work is over 1 % of the typical step, the largest first."""
     if not step_ns:
         return ()
     rows = np.flatnonzero(~work.operations["matched"].to_numpy())
     name = work.columns.name[rows]
-    work_ns = summed(name, work.columns.inside_ns[rows], len(names))
+    work_ns = sum_by_group(name, work.columns.inside_ns[rows], len(names))
     begun = np.bincount(name[work.columns.begins[rows]], minlength=len(names))
     texts = names["text"]
     listed = [
@@ -116,7 +116,7 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
 _MARKED = TextMemo(_asked)
 
 
-def compute_details(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> ComputeDetails | None:
+def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> ComputeDetails | None:
     """What the compute kernels of one rank are made of; `None` where none ran in its typical step.
 
     `gpu` is the one that the rank ran on.
@@ -161,9 +161,9 @@ def _precisions(work: TypicalWork, computing: Rows, names: pl.DataFrame) -> tupl
     columns = work.columns
     rows = computing[_IS_MULTIPLYING[columns.category[computing]]]
     each = list(Precision)
-    of_name = precisions(names)["precision"].to_physical().to_numpy()
+    of_name = infer_precisions(names)["precision"].to_physical().to_numpy()
     precision = of_name[columns.name[rows]]
-    work_ns = summed(precision, columns.inside_ns[rows], len(each))
+    work_ns = sum_by_group(precision, columns.inside_ns[rows], len(each))
     begun = np.bincount(precision[columns.begins[rows]], minlength=len(each))
     all_ns = int(work_ns.sum())
     return tuple(
@@ -181,11 +181,11 @@ def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) ->
     """Runs of short kernels of one name that follow one another on their stream, in order of start."""
     columns, stream = work.columns, work.operations["stream"].to_numpy()
     begun = computing[columns.begins[computing]]
-    rows = begun[ordered_by(stream[begun])]
+    rows = begun[order_by_group(stream[begun])]
     is_small = (columns.category[rows] == _GEMM) & (
         columns.end_ns[rows] - columns.start_ns[rows] < SMALL_GEMM_NS
     )
-    run = np.cumsum(turns(stream[rows], columns.name[rows], is_small)) - 1
+    run = np.cumsum(mark_changes(stream[rows], columns.name[rows], is_small)) - 1
     count = np.bincount(run[is_small], minlength=rows.size)
     runs = count >= FEWEST_SMALL_RUN_COUNT
     work_ns = int(columns.inside_ns[rows[is_small & runs[run]]].sum())
@@ -206,9 +206,9 @@ def _launch_shapes(
 ) -> LaunchShapes:
     sm_count = None if gpu is None else gpu.sm_count
     columns, total_ns = work.columns, work.total_ns(computing)
-    place = places(columns.op[computing], kernels["op"].to_numpy())
+    place = find_places(columns.op[computing], kernels["op"].to_numpy())
     rows, own = computing[place >= 0], kernels[place[place >= 0]]
-    fitting = fit(own, None if gpu is None else gpu.architecture, sm_count)
+    fitting = estimate_occupancy(own, None if gpu is None else gpu.architecture, sm_count)
     occupancy, tail = fitting.occupancy, fitting.tail
     inside_ns, is_known = columns.inside_ns[rows], ~np.isnan(occupancy)
     is_other = is_known & ~_IS_MADE_FOR_LOW_OCCUPANCY[columns.category[rows]]
@@ -217,7 +217,7 @@ def _launch_shapes(
     tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]
     has_tails = not np.isnan(tail[is_known]).all()
     has_grids = sm_count is not None and own["blocks"].null_count() < len(own)
-    small = rows[filled(own["blocks"], _MANY) < (sm_count or 0)]
+    small = rows[as_integers(own["blocks"], _MANY) < (sm_count or 0)]
     return LaunchShapes(
         known_share=int(inside_ns[is_known].sum()) / total_ns,
         small_grid_kernels=work.mean(int(columns.begins[small].sum())) if has_grids else None,
@@ -236,7 +236,7 @@ def _total(values: npt.NDArray[np.float64]) -> float:
 _PERCENT = 100
 
 
-def gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -> GpuMetrics | None:
+def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -> GpuMetrics | None:
     """What was sampled of the GPU (Nsight's id) of a rank; `None` where nothing was in its steps.
 
     Where the id is not known, an export of a single GPU leaves no choice.
@@ -305,12 +305,12 @@ def _exclusive_share(samples: Spans, capture: Capture, rank_id: int, gpu: int) -
 
 def _touched(samples: Spans, operations: pl.DataFrame) -> Flags:
     """Whether any of the operations ran during each sample."""
-    busy = union(ordered(operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()))
+    busy = union(order_spans(operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()))
     is_touched: Flags = covered_ns(busy, samples) > 0
     return is_touched
 
 
-def throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | None) -> Throughput | None:
+def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | None) -> Throughput | None:
     """The throughput of one rank; `None` where the user told nothing, or windows are not known to be steps.
 
     `gpu` is the one that the rank ran on.
@@ -339,4 +339,4 @@ def _peak(rank: Rank, gpu: Gpu | None) -> Peak | None:
     first = next(iter(rank.compute_details.precisions), None)
     if first is None or first.precision is Precision.UNKNOWN or first.share < KNOWN_PRECISION_SHARE:
         return None
-    return peak(gpu.name, first.precision)
+    return find_peak(gpu.name, first.precision)

@@ -8,10 +8,10 @@ import numpy as np
 from wallscope.attribution.attribute import OperationFacts
 from wallscope.attribution.host_causes import DRAINED
 from wallscope.model.analysis import CauseTime, Rank, Walls
-from wallscope.model.cause_catalogue import undivided
+from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
 from wallscope.model.enums import RecomputeSource, Wall
-from wallscope.replay.what_if import Ceilings
+from wallscope.replay.what_if import UpperBounds
 from wallscope.thresholds import (
     ASKED_CAUSE_SHARE,
     ASKED_CAUSES_COUNT,
@@ -42,7 +42,7 @@ class Decision:
     shares: Mapping[Wall, float]
 
 
-def decided(walls: Times, unresolved: Times) -> Decision:
+def decide_wall(walls: Times, unresolved: Times) -> Decision:
     """The dominant wall.
 
     Args:
@@ -79,9 +79,9 @@ def decided(walls: Times, unresolved: Times) -> Decision:
     return Decision(dominant, runner_up, median[leads] - median[runner_up], led, len(walls), median)
 
 
-def dominant_wall(walls: Times, unresolved: Times) -> Dominant:
-    """What `decided` finds to be dominant."""
-    return decided(walls, unresolved).dominant
+def find_dominant_wall(walls: Times, unresolved: Times) -> Dominant:
+    """What `decide_wall` finds to be dominant."""
+    return decide_wall(walls, unresolved).dominant
 
 
 def _reaches(share: float, least: float) -> bool:
@@ -95,7 +95,7 @@ _DOMINANT: dict[Wall, Dominant] = {
 }
 
 
-def wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
+def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
     """The deciding shares beside the typical step; without a steady step there are no percentiles."""
     shares = walls / np.maximum(walls.sum(axis=1, keepdims=True), 1)
     found = {}
@@ -108,7 +108,7 @@ def wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
 _OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "played again with the other ranks of its export")
 
 
-def recoverable(causes: Iterable[CauseTime], ceilings: Ceilings) -> dict[str, int]:
+def measure_recoverable(causes: Iterable[CauseTime], ceilings: UpperBounds) -> dict[str, int]:
     """What each material cause of a loss wall could win at most, in ns of the typical step.
 
     Causes that drain the queue count whatever they own: what they hold up is owned by others.
@@ -124,7 +124,9 @@ def recoverable(causes: Iterable[CauseTime], ceilings: Ceilings) -> dict[str, in
     return {cause: time_ns for cause, time_ns in found.items() if time_ns is not None}
 
 
-def opportunities(rank: Rank, ceilings: Ceilings, inferred: frozenset[str]) -> tuple[Opportunity, ...]:
+def rank_opportunities(
+    rank: Rank, ceilings: UpperBounds, inferred: frozenset[str]
+) -> tuple[Opportunity, ...]:
     """The losses of a rank that could win something, the most first; `inferred` causes rest on inference."""
     error = percent(ceilings.error)
     played = f"{ceilings.step_count} typical steps played again, {error} off the capture when unchanged"
@@ -135,11 +137,11 @@ def opportunities(rank: Rank, ceilings: Ceilings, inferred: frozenset[str]) -> t
     )
 
 
-def divided(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
+def divide_opportunities(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
     """Opportunities of a rank whose causes were divided since, by what its causes are now."""
-    of_whole = {undivided(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
+    of_whole = {drop_detail(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
     return _listed(
-        _opportunity(rank, entry, *of_whole.get(undivided(entry.cause), _OF_OTHERS))
+        _opportunity(rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS))
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
     )
@@ -164,13 +166,13 @@ def _listed(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:
     return tuple(sorted(found, key=lambda entry: (-entry.recoverable_ns, entry.cause)))
 
 
-def next_wall(rank: Rank, decision: Decision, ceilings: Ceilings) -> str | None:
+def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str | None:
     """The wall that comes next without the dominant one: a loss of a tenth of what is left, else compute."""
     if decision.dominant in {"unknown", "mixed", "compute"}:
         return None
     own = [entry for entry in rank.causes if entry.wall == decision.dominant]
     played = {
-        name for entry in own if not entry.unresolved_ns for name in (entry.cause, undivided(entry.cause))
+        name for entry in own if not entry.unresolved_ns for name in (entry.cause, drop_detail(entry.cause))
     }
     won_ns = ceilings.recoverable_ns(sorted(played))
     if won_ns is None:
@@ -181,7 +183,7 @@ def next_wall(rank: Rank, decision: Decision, ceilings: Ceilings) -> str | None:
     return str(largest if losses[largest] >= NEXT_WALL_SHARE * left_ns else Wall.COMPUTE)
 
 
-def inferred_causes(facts: OperationFacts) -> frozenset[str]:
+def list_inferred_causes(facts: OperationFacts) -> frozenset[str]:
     """The causes that rest on inference: recomputed work that no range names."""
     sources = facts.recomputed["how"].unique().to_list()
     rests = bool(sources) and sources != [RecomputeSource.EXPLICIT]

@@ -7,8 +7,8 @@ from wallscope.model.capture import Capture, Finding, Severity
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Wall
 from wallscope.model.options import Selection
-from wallscope.summary.rank import Account, Divided
-from wallscope.summary.verdict import working
+from wallscope.summary.rank import RankSummary, Trace
+from wallscope.summary.verdict import select_working_ranks
 from wallscope.thresholds import (
     ANCHOR_AGREEMENT_SHARE,
     ASKED_CAUSE_SHARE,
@@ -16,12 +16,12 @@ from wallscope.thresholds import (
     UNRESOLVED_SHARE,
 )
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.repeat_unit import inner_unit
-from wallscope.trace.steps import Division
+from wallscope.trace.repeat_unit import find_repeat_unit
+from wallscope.trace.steps import Steps
 from wallscope.units import duration, percent, plural
 
 
-def anchor_of(parts: Divided, division: Division) -> Anchor:
+def describe_anchor(parts: Trace, division: Steps) -> Anchor:
     """What divided the capture, with the steps of the busiest rank that do not count as steady."""
     own = parts.windows.filter(pl.col("rank_id") == division.busiest.rank_id)
     dropped = own.filter(pl.col("reason").is_not_null()).select("step", "reason")
@@ -33,13 +33,13 @@ def anchor_of(parts: Divided, division: Division) -> Anchor:
         name=division.name,
         steps=division.steps,
         dropped=tuple(DroppedStep(step, reason) for step, reason in dropped.iter_rows()),
-        inner=inner_unit(division.busiest, selected, parts.range_tree.tree) if is_step else None,
+        inner=find_repeat_unit(division.busiest, selected, parts.range_tree.tree) if is_step else None,
         cross_check=_cross_check(division),
         selected_time_ns=parts.selection.time_ns,
     )
 
 
-def _cross_check(division: Division) -> CrossCheck | None:
+def _cross_check(division: Steps) -> CrossCheck | None:
     """What the kernel sequence says of the busiest rank's steps.
 
     Bursts of optimizer kernels lie between steps: there is one more or one less of them.
@@ -60,7 +60,7 @@ _GUESSED = {
 }
 
 
-def accounting_findings(ranks: tuple[Rank, ...], anchor: Anchor, divided: Divided) -> tuple[Finding, ...]:
+def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, divided: Trace) -> tuple[Finding, ...]:
     """Limits that show only once time is accounted for, the gravest first.
 
     `ranks` are the accounts of what was divided, in the order of its ranks. What the user's own selection
@@ -160,7 +160,7 @@ def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
 
 def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> tuple[Finding, ...]:
     """Working ranks that lack what marks the steps of the others."""
-    lacking = [rank for rank in working(ranks) if not any(rank is other for other in marked)]
+    lacking = [rank for rank in select_working_ranks(ranks) if not any(rank is other for other in marked)]
     if not lacking:
         return ()
     verb = "lacks" if len(lacking) == 1 else "lack"
@@ -178,7 +178,7 @@ def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> tuple[Findin
 
 def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) -> tuple[Finding, ...]:
     """`ranks` are those whose steps are known."""
-    steady = min(sum(step.steady for step in rank.steps) for rank in working(ranks))
+    steady = min(sum(step.steady for step in rank.steps) for rank in select_working_ranks(ranks))
     if steady >= ENOUGH_STEPS_COUNT:
         return ()
     chosen = selection.spelled("steps", "time")
@@ -220,7 +220,7 @@ def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
     )
 
 
-def _left_out(divided: Divided) -> tuple[Finding, ...]:
+def _left_out(divided: Trace) -> tuple[Finding, ...]:
     """Ranks that have nothing of what the user selected."""
     if divided.left_out == 0:
         return ()
@@ -257,8 +257,8 @@ _TOLD_ELSEWHERE = {
 _UNRESOLVED = {"unresolved-waits", "no-api-calls", "orphan-operations"}
 
 
-def chain_findings(
-    account: Account, waits: Dependencies, divided: Divided, anchor: Anchor
+def find_attribution_limits(
+    account: RankSummary, waits: Dependencies, divided: Trace, anchor: Anchor
 ) -> tuple[Finding, ...]:
     """Limits of what is said of the rank that the diagnosis speaks of, the gravest first."""
     capture = divided.capture
@@ -316,7 +316,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
     )
 
 
-def _one_rank(rank: Rank, divided: Divided, whole: str) -> tuple[Finding, ...]:
+def _one_rank(rank: Rank, divided: Trace, whole: str) -> tuple[Finding, ...]:
     """A collective ends when its last participant comes: one rank does not tell transfer from waiting."""
     capture, selection = divided.capture, divided.selection
     own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
@@ -336,7 +336,7 @@ def _one_rank(rank: Rank, divided: Divided, whole: str) -> tuple[Finding, ...]:
     )
 
 
-def _unfaithful(account: Account, anchor: Anchor) -> tuple[Finding, ...]:
+def _unfaithful(account: RankSummary, anchor: Anchor) -> tuple[Finding, ...]:
     """Why no ceiling is given; a capture without steps has its own finding."""
     rank, ceilings = account.rank, account.ceilings
     losses = [entry for entry in rank.causes if entry.wall not in {Wall.COMPUTE, Wall.UNATTRIBUTED}]
@@ -353,7 +353,7 @@ def _unfaithful(account: Account, anchor: Anchor) -> tuple[Finding, ...]:
     return (Finding("replay-unfaithful", Severity.INFO, told),)
 
 
-def throughput_findings(anchor: Anchor, facts: StepFacts) -> tuple[Finding, ...]:
+def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> tuple[Finding, ...]:
     """What the user told of a step is of no use where windows are not known to be steps."""
     if facts == StepFacts() or anchor.unit == "step":
         return ()

@@ -13,9 +13,19 @@ import numpy as np
 import polars as pl
 
 from wallscope.attribution.attribute import Evidence
-from wallscope.attribution.host_causes import DRAINED, Drained, HostActivity
-from wallscope.attribution.totals import Sums, TypicalWork
-from wallscope.columns import Flags, Rows, beside, filled, flags, grouped, place, places, runs
+from wallscope.attribution.host_causes import DRAINED, HostActivity, QueueDrains
+from wallscope.attribution.totals import SliceSums, TypicalWork
+from wallscope.columns import (
+    Flags,
+    Rows,
+    as_integers,
+    encode_member,
+    expand,
+    find_places,
+    iterate_groups,
+    iterate_runs,
+    mark_numbers,
+)
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, OperationClass, OperationKind
 from wallscope.model.rank_summaries import (
@@ -28,7 +38,7 @@ from wallscope.model.rank_summaries import (
     Serialisation,
 )
 from wallscope.model.schemas import HostKind, SyncKind
-from wallscope.summary.memory import calls_of_threads
+from wallscope.summary.memory import split_calls_by_thread
 from wallscope.thresholds import (
     FEWEST_CPU_SAMPLES_COUNT,
     HELD_BEHIND_NS,
@@ -41,22 +51,22 @@ from wallscope.trace.intervals import (
     AFTER_ALL,
     BEFORE_ALL,
     Times,
-    distinct,
-    inside,
+    is_inside,
     length_ns,
-    ordered,
+    number_spans,
+    order_spans,
     union,
 )
-from wallscope.trace.kernel_classes import computes
-from wallscope.trace.names import turns
-from wallscope.trace.ranges import path_texts
+from wallscope.trace.kernel_classes import is_compute
+from wallscope.trace.names import mark_changes
+from wallscope.trace.ranges import write_paths
 from wallscope.trace.streams import UNRESOLVED
-from wallscope.trace.thread_timeline import are_outer
+from wallscope.trace.thread_timeline import is_outer
 
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
-def serialisation(
+def find_serialisation(
     operations: pl.DataFrame, work: TypicalWork, waits: Dependencies, capture: Capture
 ) -> Serialisation | None:
     """What of one rank's kernels (`OPERATIONS`) waited without a reason; `None` where reasons may be unknown.
@@ -72,8 +82,8 @@ def serialisation(
     gpu = capture.export.gpu(ran_on[0])
     sm_count = None if gpu is None else gpu.sm_count
     before, held_ns = _held(kernels, work, waits)
-    shape = places(kernels.op[before], capture.kernels["op"].to_numpy())
-    blocks = beside(filled(capture.kernels["blocks"][shape[shape >= 0]]), shape >= 0)
+    shape = find_places(kernels.op[before], capture.kernels["op"].to_numpy())
+    blocks = expand(as_integers(capture.kernels["blocks"][shape[shape >= 0]]), shape >= 0)
     is_roomy = (blocks >= 0) & (blocks < (sm_count or 0))
     is_known = before.size == 0 or (sm_count is not None and bool((blocks >= 0).all()))
     steps = work.steps.start_ns.size
@@ -101,7 +111,7 @@ class _Kernels:
     @classmethod
     def of(cls, operations: pl.DataFrame) -> "_Kernels":
         """Those among some operations (`OPERATIONS`)."""
-        rows = np.flatnonzero(filled(operations["kind"]) == place(OperationKind.KERNEL))
+        rows = np.flatnonzero(as_integers(operations["kind"]) == encode_member(OperationKind.KERNEL))
         call = operations["call"].to_numpy()[rows]
         if operations["graph_node"].null_count() < len(operations):
             call = np.where(operations["graph_node"].is_null().to_numpy()[rows], call, -1)
@@ -122,14 +132,16 @@ def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
     if used["flags"].null_count():
         return True
     processes = used["process"].unique().to_list()
-    waits = capture.syncs["process"].to_numpy()[filled(capture.syncs["kind"]) == place(SyncKind.WAIT)]
+    waits = capture.syncs["process"].to_numpy()[
+        as_integers(capture.syncs["kind"]) == encode_member(SyncKind.WAIT)
+    ]
     if np.isin(waits, processes).any():
         return False
     is_waiting = capture.call_names["text"].str.contains("StreamWaitEvent").to_numpy()
     return bool(is_waiting.any()) and any(
         is_waiting[calls["name"].to_numpy()].any()
         for process in processes
-        for calls in calls_of_threads(capture, process)
+        for calls in split_calls_by_thread(capture, process)
     )
 
 
@@ -137,7 +149,7 @@ def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Ro
     """Of kernels that were held: the place of the one before, and how long each was ready while that ran."""
     op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
     issued_ns, ready_ns = waits.issued_ns[op], _ready_in_stream_ns(kernels, waits)
-    is_begun = flags(work.columns.op[work.columns.begins], waits.issued_ns.size)
+    is_begun = mark_numbers(work.columns.op[work.columns.begins], waits.issued_ns.size)
     later = np.flatnonzero(is_begun[op] & (ready_ns < start_ns - READY_NS))
     by_end = np.argsort(end_ns, kind="stable")
     place = np.searchsorted(end_ns[by_end], start_ns[later], side="right") - 1
@@ -167,7 +179,8 @@ def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
 def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
     """Time of a step in which kernels of several streams ran together."""
     busy = [
-        union(ordered(kernels.start_ns[rows], kernels.end_ns[rows])) for _, rows in grouped(kernels.stream)
+        union(order_spans(kernels.start_ns[rows], kernels.end_ns[rows]))
+        for _, rows in iterate_groups(kernels.stream)
     ]
     if len(busy) < 2:
         return 0
@@ -176,7 +189,7 @@ def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
     order = np.argsort(edges_ns, kind="stable")
     running = np.cumsum(steps[order])
     together = np.flatnonzero(running[:-1] > 1)
-    both = union(ordered(edges_ns[order][together], edges_ns[order][together + 1]))
+    both = union(order_spans(edges_ns[order][together], edges_ns[order][together + 1]))
     return work.covered_ns(both)
 
 
@@ -184,8 +197,8 @@ _IS_LAUNCHING = np.isin(list(CallRole), (CallRole.LAUNCH, CallRole.GRAPH))
 _NOTHING = np.empty(0, np.int64)
 
 
-def host_details(
-    operations: pl.DataFrame, work: TypicalWork, sums: Sums, evidence: Evidence, capture: Capture
+def summarize_host(
+    operations: pl.DataFrame, work: TypicalWork, sums: SliceSums, evidence: Evidence, capture: Capture
 ) -> HostDetails | None:
     """What the host of one rank did; `None` where the export has no call that issued its operations.
 
@@ -202,11 +215,11 @@ def host_details(
     ahead = _ahead(work, launched)
     drained = evidence.drained[operations["rank_id"][0]]
     return HostDetails(
-        blocking_calls=blocking_calls(drained, sums, work, evidence),
+        blocking_calls=summarize_blocking_calls(drained, sums, work, evidence),
         launches=_launch_cost(work, launched, ahead),
         ahead=ahead,
         cpu=_cpu_time(work, launched, capture),
-        serialisation=serialisation(operations, work, evidence.waits, capture),
+        serialisation=find_serialisation(operations, work, evidence.waits, capture),
     )
 
 
@@ -230,9 +243,9 @@ def _launched(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
     columns, call = work.columns, work.operations["call"].to_numpy()
     issued = np.flatnonzero(columns.begins & (call >= 0))
     issued = issued[np.argsort(call[issued], kind="stable")]
-    first = np.flatnonzero(turns(call[issued]))
+    first = np.flatnonzero(mark_changes(call[issued]))
     of_calls = calls["thread", "role", "start_ns", "end_ns"][call[issued[first]]]
-    is_launch = _IS_LAUNCHING[filled(of_calls["role"])]
+    is_launch = _IS_LAUNCHING[as_integers(of_calls["role"])]
     start_ns, end_ns = (of_calls[side].to_numpy() for side in ("start_ns", "end_ns"))
     ran_ns = columns.end_ns[issued] - columns.start_ns[issued]
     return _Launched(
@@ -241,7 +254,7 @@ def _launched(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
         call_ns=(end_ns - start_ns)[is_launch],
         first_ns=np.minimum.reduceat(columns.start_ns[issued], first)[is_launch],
         work_ns=np.add.reduceat(ran_ns, first)[is_launch],
-        computes=np.logical_or.reduceat(computes(columns.of_class[issued]), first)[is_launch],
+        computes=np.logical_or.reduceat(is_compute(columns.of_class[issued]), first)[is_launch],
     )
 
 
@@ -288,25 +301,26 @@ def _cpu_time(work: TypicalWork, launched: _Launched, capture: Capture) -> CpuTi
     total_ns = length_ns(work.steps)
     events, samples = capture.host_events, capture.cpu_samples
     away = np.flatnonzero(
-        (filled(events["thread"]) == busiest) & (filled(events["kind"]) == place(HostKind.SCHED))
+        (as_integers(events["thread"]) == busiest)
+        & (as_integers(events["kind"]) == encode_member(HostKind.SCHED))
     )
     if away.size:
         start_ns, end_ns = events["start_ns"].to_numpy()[away], events["end_ns"].to_numpy()[away]
-        away_ns = work.all_covered_ns(union(ordered(start_ns, end_ns)))
-        count = int(inside(work.steps, start_ns).sum())
+        away_ns = work.all_covered_ns(union(order_spans(start_ns, end_ns)))
+        count = int(is_inside(work.steps, start_ns).sum())
         return CpuTime(1 - away_ns / total_ns, "switches", count)
     is_sample = (pl.col("thread") == busiest) & (pl.col("cpu_cycles") > 0)
     at_ns = samples.filter(is_sample)["at_ns"].drop_nulls().to_numpy() if len(samples) else _NOTHING
-    at_ns = distinct(at_ns)
-    count = int(inside(work.steps, at_ns).sum())
+    at_ns = number_spans(at_ns)
+    count = int(is_inside(work.steps, at_ns).sum())
     if count < FEWEST_CPU_SAMPLES_COUNT:
         return None
     usual_ns = float(np.median(np.diff(at_ns)))
     return CpuTime(min(1.0, count * usual_ns / total_ns), "samples", count)
 
 
-def blocking_calls(
-    drained: Drained, sums: Sums, work: TypicalWork, evidence: Evidence
+def summarize_blocking_calls(
+    drained: QueueDrains, sums: SliceSums, work: TypicalWork, evidence: Evidence
 ) -> tuple[BlockingCall, ...]:
     """The calls of each name, those behind which most time was lost first.
 
@@ -350,7 +364,7 @@ class _Made:
     range: Rows
 
 
-def _in_steps(drained: Drained, work: TypicalWork, evidence: Evidence) -> _Made:
+def _in_steps(drained: QueueDrains, work: TypicalWork, evidence: Evidence) -> _Made:
     """The calls that end in the steps.
 
     Of a runtime call and the driver call inside it the outer one counts.
@@ -360,8 +374,10 @@ def _in_steps(drained: Drained, work: TypicalWork, evidence: Evidence) -> _Made:
     start_ns, end_ns, thread = times.start_ns[calls], times.end_ns[calls], times.thread[calls]
     order = np.lexsort((-end_ns, start_ns, thread))
     calls, start_ns, end_ns, thread = calls[order], start_ns[order], end_ns[order], thread[order]
-    is_outer = np.concatenate([np.empty(0, np.bool_), *(are_outer(end_ns[own]) for _, own in runs(thread))])
-    rows = np.flatnonzero(is_outer & inside(work.steps, end_ns))
+    outer = np.concatenate(
+        [np.empty(0, np.bool_), *(is_outer(end_ns[own]) for _, own in iterate_runs(thread))]
+    )
+    rows = np.flatnonzero(outer & is_inside(work.steps, end_ns))
     return _Made(
         texts=drained.names(calls[rows]),
         waited_ns=end_ns[rows] - start_ns[rows],
@@ -372,7 +388,7 @@ def _in_steps(drained: Drained, work: TypicalWork, evidence: Evidence) -> _Made:
 def _ranges(thread: Rows, at_ns: Rows, activity: HostActivity) -> Rows:
     """The innermost range at moments of threads; of a thread without one, that of who waits for it."""
     found = np.full(thread.size, -1, np.int64)
-    for one, rows in runs(thread):
+    for one, rows in iterate_runs(thread):
         found[rows] = activity.open_range(one, at_ns[rows])
     return found
 
@@ -387,7 +403,7 @@ def _commonest_paths(made: _Made, activity: HostActivity) -> dict[str, str]:
     commonest: dict[str, int] = {}
     for text, path in sorted(counts, key=lambda key: (key[0], -counts[key], key[1])):
         commonest.setdefault(text, path)
-    written = path_texts(activity.paths, activity.path_names, pl.Series(commonest.values(), dtype=pl.UInt32))
+    written = write_paths(activity.paths, activity.path_names, pl.Series(commonest.values(), dtype=pl.UInt32))
     return dict(zip(commonest, written, strict=True))
 
 
@@ -405,7 +421,7 @@ def _units(
     for unit in reversed(get_args(RepeatedUnit) if in_range.size else ()):
         outer = activity.outermost_units[unit]
         instances = np.flatnonzero(outer == np.arange(outer.size))
-        begun = instances[inside(work.issued, tree["start_ns"].to_numpy()[instances])]
+        begun = instances[is_inside(work.issued, tree["start_ns"].to_numpy()[instances])]
         path_of_range = tree["path"].to_numpy()
         counts = np.bincount(label_of_path[path_of_range[begun]], minlength=len(activity.path_names))
         rows = in_range[outer[made.range[in_range]] >= 0]

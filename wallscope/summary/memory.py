@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
-from wallscope.columns import Rows, beside, filled, place, places, rows_of
+from wallscope.columns import Rows, as_integers, encode_member, expand, find_places, match_rows
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure, Pressure
 from wallscope.model.enums import (
@@ -34,9 +34,9 @@ from wallscope.thresholds import (
     OFFLOADED_BYTES,
     RECOMPUTED_WORK_SHARE,
 )
-from wallscope.trace.intervals import Spans, common, covered_ns, inside, ordered, union
+from wallscope.trace.intervals import Spans, common, covered_ns, is_inside, order_spans, union
 from wallscope.trace.names import TextMemo
-from wallscope.trace.thread_timeline import are_outer
+from wallscope.trace.thread_timeline import is_outer
 from wallscope.units import percent, plural, size
 
 _DIRECTIONS = tuple(CopyDirection)
@@ -49,23 +49,27 @@ _PINNED = np.array([*(_IS_PINNED.get(kind, -1) for kind in MemoryKind), -1])
 """By place of the memory of a copy's host end, whether it is pinned; behind the last, and of others -1."""
 
 
-def memory(work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_bytes: int | None) -> Memory:
+def summarize_memory(
+    work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_bytes: int | None
+) -> Memory:
     """Traffic in the typical step of one rank by direction and host memory, its peak, allocator calls.
 
     `rank` is its row of `RANKS`. The peak is that of the whole capture; memory that was there before it
     counts as far as its release shows.
     """
     columns, rows = work.columns, work.rows_of(OperationClass.COPY)
-    copy = places(columns.op[rows], capture.copies["op"].to_numpy())
+    copy = find_places(columns.op[rows], capture.copies["op"].to_numpy())
     told = capture.copies["direction", "source", "destination"][copy[copy >= 0]]
-    direction, source, destination = (beside(filled(column).astype(np.int64), copy >= 0) for column in told)
+    direction, source, destination = (
+        expand(as_integers(column).astype(np.int64), copy >= 0) for column in told
+    )
     host_end = np.where(direction == _TO_DEVICE, source, np.where(direction == _TO_HOST, destination, -1))
     pinned = _PINNED[host_end]
-    working = union(columns.spans(np.flatnonzero(columns.of_class != place(OperationClass.COPY))))
+    working = union(columns.spans(np.flatnonzero(columns.of_class != encode_member(OperationClass.COPY))))
     worked = common(working, work.steps)
     allocating = _allocating(work, capture, rank["process"])
     return Memory(
-        peak_bytes=peak_bytes(capture.memory, rank),
+        peak_bytes=find_peak_bytes(capture.memory, rank),
         capacity_bytes=capacity_bytes,
         allocator_calls=None if allocating is None else allocating[0],
         allocator_ns=None if allocating is None else allocating[1],
@@ -85,7 +89,7 @@ def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: 
     """Copies of one direction and memory; `worked` is when something else ran in the steps."""
     columns, running = work.columns, union(work.columns.spans(rows))
     begun = rows[columns.begins[rows]]
-    size = filled(work.operations["bytes"][begun], 0)
+    size = as_integers(work.operations["bytes"][begun], 0)
     bulk = begun[size >= BULK_COPY_BYTES]
     ran_ns = int((columns.end_ns[bulk] - columns.start_ns[bulk]).sum())
     has_bandwidth = ran_ns and direction != _FILL
@@ -102,13 +106,13 @@ def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: 
     )
 
 
-def offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
+def find_offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
     """The copies to the host that come back, and those that bring them, of one rank (`COPY_CAUSES`)."""
     columns = work.columns
-    offloaded = causes["op"].to_numpy()[filled(causes["cause"]) == place(CopyCause.OFFLOAD)]
-    moved, _ = rows_of(columns.op, offloaded)
+    offloaded = causes["op"].to_numpy()[as_integers(causes["cause"]) == encode_member(CopyCause.OFFLOAD)]
+    moved, _ = match_rows(columns.op, offloaded)
     begun = moved[columns.begins[moved]]
-    size, category = filled(work.operations["bytes"][begun], 0), columns.category[begun]
+    size, category = as_integers(work.operations["bytes"][begun], 0), columns.category[begun]
     to_host, to_device = (
         size[category == CATEGORIES.index(way)]
         for way in (CopyDirection.DEVICE_TO_HOST, CopyDirection.HOST_TO_DEVICE)
@@ -122,13 +126,13 @@ def offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
     )
 
 
-def peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
+def find_peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
     """The most that a rank, a row of `RANKS`, had in use (`MEMORY`); `None` where nothing recorded it."""
-    own = used_by(used, rank)["bytes_used"]
+    own = select_memory_of_rank(used, rank)["bytes_used"]
     return None if own.is_empty() else int(own.to_numpy().max())
 
 
-def used_by(used: pl.DataFrame, rank: dict[str, Any]) -> pl.DataFrame:
+def select_memory_of_rank(used: pl.DataFrame, rank: dict[str, Any]) -> pl.DataFrame:
     """The rows of `MEMORY` of one rank, a row of `RANKS`."""
     if used.is_empty():
         return used
@@ -143,19 +147,19 @@ def _allocating(work: TypicalWork, capture: Capture, process: int) -> tuple[int,
     if capture.calls.is_empty():
         return None
     count = spent_ns = 0
-    for calls in calls_of_threads(capture, process):
-        role = filled(calls["role"])
-        rows = np.flatnonzero(role == place(CallRole.ALLOC))
+    for calls in split_calls_by_thread(capture, process):
+        role = as_integers(calls["role"])
+        rows = np.flatnonzero(role == encode_member(CallRole.ALLOC))
         if rows.size == 0:
             continue
         start_ns, end_ns = calls["start_ns"].to_numpy()[rows], calls["end_ns"].to_numpy()[rows]
-        count += int(inside(work.issued, start_ns).sum())
+        count += int(is_inside(work.issued, start_ns).sum())
         if _IS_ISSUING[role].any():
-            spent_ns += int(covered_ns(union(ordered(start_ns, end_ns)), work.issued).sum())
+            spent_ns += int(covered_ns(union(order_spans(start_ns, end_ns)), work.issued).sum())
     return work.mean(count), work.mean(spent_ns)
 
 
-def calls_of_threads(capture: Capture, process: int) -> Iterator[pl.DataFrame]:
+def split_calls_by_thread(capture: Capture, process: int) -> Iterator[pl.DataFrame]:
     """The calls (`CALLS`) of each thread of a process that made any."""
     is_own = capture.threads["process"].to_numpy() == process
     threads, thread = capture.threads["thread"].to_numpy()[is_own], capture.calls["thread"]
@@ -175,7 +179,7 @@ _CALLS = (
 _RETRY = re.compile(rb"MF{2,}(?=M)")
 
 
-def memory_use(
+def measure_memory_use(
     capture: Capture, rank: dict[str, Any], windows: pl.DataFrame, capacity_bytes: int | None
 ) -> MemoryUse | None:
     """What recorded allocations tell of one rank, a row of `RANKS`; `None` where none was recorded.
@@ -183,7 +187,7 @@ def memory_use(
     `windows` follow `STEPS` and are those of the rank. The level of a step is that at the end of the
     host's time for it.
     """
-    own = used_by(capture.memory, rank)
+    own = select_memory_of_rank(capture.memory, rank)
     if own.is_empty():
         return None
     at_ns, used_bytes = own["at_ns"].to_numpy(), own["bytes_used"].to_numpy()
@@ -203,7 +207,7 @@ def memory_use(
     )
 
 
-def recomputed_share(work: TypicalWork, recompute: pl.DataFrame) -> tuple[float, bool] | None:
+def measure_recomputed_share(work: TypicalWork, recompute: pl.DataFrame) -> tuple[float, bool] | None:
     """Share of recomputed forward work in the compute work of a typical step (`RECOMPUTE`).
 
     Returns:
@@ -211,12 +215,12 @@ def recomputed_share(work: TypicalWork, recompute: pl.DataFrame) -> tuple[float,
     """
     computing = work.rows_of(OperationClass.COMPUTE)
     total_ns = work.total_ns(computing)
-    place = places(work.columns.op[computing], recompute["op"].to_numpy())
+    place = find_places(work.columns.op[computing], recompute["op"].to_numpy())
     is_bound = bool((recompute["how"][place[place >= 0]] == RecomputeSource.LOWER_BOUND).any())
     return (work.total_ns(computing[place >= 0]) / total_ns, is_bound) if total_ns else None
 
 
-def allocator_retries(windows: pl.DataFrame, capture: Capture, process: int) -> int | None:
+def count_allocator_retries(windows: pl.DataFrame, capture: Capture, process: int) -> int | None:
     """How often an allocation was tried again in the host's time of the steady steps of one rank.
 
     A retry is an allocation, two releases or more and an allocation, with no other call between them but
@@ -235,7 +239,7 @@ def allocator_retries(windows: pl.DataFrame, capture: Capture, process: int) -> 
     steps = Spans(steady["issue_start_ns"].to_numpy(), steady["issue_end_ns"].to_numpy())
     return sum(
         _retries(letter[calls["name"].to_numpy()], calls, steps)
-        for calls in calls_of_threads(capture, process)
+        for calls in split_calls_by_thread(capture, process)
     )
 
 
@@ -254,12 +258,12 @@ def _retries(letter: npt.NDArray[np.uint8], calls: pl.DataFrame, steps: Spans) -
     """How many there are among the calls of a thread, by their letters; calls inside calls do not count."""
     if (letter == ord("M")).sum() < 2 or (letter == ord("F")).sum() < 2:
         return 0
-    rows = np.flatnonzero(are_outer(calls["end_ns"].to_numpy()) & (letter > 0))
+    rows = np.flatnonzero(is_outer(calls["end_ns"].to_numpy()) & (letter > 0))
     found = np.array([match.end() for match in _RETRY.finditer(letter[rows].tobytes())], np.int64)
-    return int(inside(steps, calls["start_ns"].to_numpy()[rows[found]]).sum())
+    return int(is_inside(steps, calls["start_ns"].to_numpy()[rows[found]]).sum())
 
 
-def memory_pressure(
+def judge_memory_pressure(
     memory: Memory, recomputed: tuple[float, bool] | None, retries: int | None
 ) -> MemoryPressure:
     """The level and what tells it; `unknown` where nothing does.

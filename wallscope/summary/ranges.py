@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.totals import TypicalWork, mean_of
-from wallscope.columns import Rows, filled, summed
+from wallscope.attribution.totals import TypicalWork, average_total
+from wallscope.columns import Rows, as_integers, sum_by_group
 from wallscope.model.analysis import RangeWork, Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import RANGE_WORK
-from wallscope.trace.intervals import Times, inside, passed_ns
-from wallscope.trace.names import turns
+from wallscope.trace.intervals import Times, is_inside, passed_ns
+from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import RangeTree
 
 _DEEPEST = 64
@@ -75,7 +75,7 @@ def _range_work(
     ranges: RangeTree, work: TypicalWork, projected: pl.DataFrame, process: int
 ) -> list[PathWork]:
     path = ranges.path_of_range[projected["range"].to_numpy()[work.columns.op]]
-    return range_work(work, path, ranges.tree, process, ranges.paths)
+    return measure_range_work(work, path, ranges.tree, process, ranges.paths)
 
 
 def _sum_walls(
@@ -85,10 +85,10 @@ def _sum_walls(
     path = ranges.path_of_range[slices["range"].to_numpy()]
     rows = np.flatnonzero(path >= 0)
     spent_ns = slices["end_ns"].to_numpy()[rows] - slices["start_ns"].to_numpy()[rows]
-    place = path[rows] * _WALLS + filled(slices["wall"])[rows]
-    owned = summed(place, spent_ns, len(ranges.paths) * _WALLS).reshape(-1, _WALLS)
+    place = path[rows] * _WALLS + as_integers(slices["wall"])[rows]
+    owned = sum_by_group(place, spent_ns, len(ranges.paths) * _WALLS).reshape(-1, _WALLS)
     _add_upwards(owned, ranges.paths)
-    means = mean_of(owned, step_count).tolist()
+    means = average_total(owned, step_count).tolist()
     return {path: Walls(*means[path]) for path in paths}
 
 
@@ -100,7 +100,7 @@ def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:
         np.add.at(totals, parent[deep], totals[deep])
 
 
-def range_work(
+def measure_range_work(
     work: TypicalWork, path: Rows, tree: pl.DataFrame, process: int, paths: pl.DataFrame
 ) -> list[PathWork]:
     """Means over the steps for each path that did something, the most device time first.
@@ -117,7 +117,9 @@ def range_work(
     own = path[rows]
     capped = _capped(paths)[own]
     told = (np.ones(rows.size, np.int64), columns.inside_ns[rows], columns.begins[rows].astype(np.int64))
-    alone, within = (np.stack([summed(of, values, count) for values in told], axis=1) for of in (own, capped))
+    alone, within = (
+        np.stack([sum_by_group(of, values, count) for values in told], axis=1) for of in (own, capped)
+    )
     _add_upwards(within, paths)
     busy = _Busy(work, rows)
     alone_ns = busy.time_ns(own, count)
@@ -171,11 +173,11 @@ class _Busy:
         before = group * self._end_ns.size
         latest = np.maximum.accumulate(before + self._end_place[order]) - before
         reached_ns = self._end_ns[latest]
-        opens = turns(group)
+        opens = mark_changes(group)
         opens[1:] |= start_ns[1:] > reached_ns[:-1]
         first = np.flatnonzero(opens)
         last = np.append(first[1:], order.size)[: first.size] - 1
-        return summed(group[first], reached_ns[last] - start_ns[first], count)
+        return sum_by_group(group[first], reached_ns[last] - start_ns[first], count)
 
 
 def _capped(paths: pl.DataFrame) -> Rows:
@@ -202,8 +204,8 @@ def _host(work: TypicalWork, tree: pl.DataFrame, process: int, count: int) -> tu
     What reaches beyond the selected time counts until its end.
     """
     rows = np.flatnonzero(tree["process"].to_numpy() == process)
-    rows = rows[inside(work.issued, tree["start_ns"].to_numpy()[rows])]
+    rows = rows[is_inside(work.issued, tree["start_ns"].to_numpy()[rows])]
     start_ns, end_ns, path = (tree[column].to_numpy()[rows] for column in ("start_ns", "end_ns", "path"))
     window = np.searchsorted(work.issued.start_ns, start_ns, side="right") - 1
     until_ns = np.minimum(end_ns, work.host_until_ns[window])
-    return np.bincount(path, minlength=count), summed(path, until_ns - start_ns, count)
+    return np.bincount(path, minlength=count), sum_by_group(path, until_ns - start_ns, count)

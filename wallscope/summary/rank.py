@@ -6,45 +6,50 @@ from typing import Any
 
 import polars as pl
 
-from wallscope.attribution.attribute import Evidence, OperationFacts, attributed
+from wallscope.attribution.attribute import Evidence, OperationFacts, attribute_rank
 from wallscope.attribution.totals import (
-    Sums,
+    SliceSums,
     TypicalWork,
-    absent_of,
-    absent_of_steps,
-    causes_of,
-    mean_parts,
-    summed,
-    typical_steps,
-    typical_work,
-    unresolved_of_steps,
-    walls_of,
-    walls_of_steps,
+    average_parts,
+    list_causes,
+    make_absence,
+    make_typical_work,
+    make_walls,
+    select_typical_steps,
+    sum_absence_by_step,
+    sum_slices,
+    sum_unresolved_by_step,
+    sum_walls_by_step,
 )
-from wallscope.columns import by_rank
+from wallscope.columns import split_by_rank
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.enums import OperationKind, Wall
 from wallscope.model.options import Selection
 from wallscope.model.schemas import BUDGET_PARTS, SLICES
-from wallscope.parallel import Once, side_by_side
-from wallscope.process_tuning import give_back
+from wallscope.parallel import Once, run_side_by_side
+from wallscope.process_tuning import release_memory
 from wallscope.profile.build import ProfileTables, build_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
-from wallscope.replay.what_if import Ceilings, ceilings
+from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
 from wallscope.replay.windows import RankWindows
-from wallscope.summary.communication import Traffic, blocking_ns, communication
-from wallscope.summary.compute import compute_details, compute_work, gpu_metrics, unmatched_kernels
-from wallscope.summary.diagnosis import recoverable
-from wallscope.summary.host import host_details
+from wallscope.summary.communication import CommunicationSummary, measure_blocking, summarize_communication
+from wallscope.summary.compute import (
+    average_gpu_metrics,
+    find_unmatched_kernels,
+    sum_compute_work,
+    summarize_compute,
+)
+from wallscope.summary.diagnosis import measure_recoverable
+from wallscope.summary.host import summarize_host
 from wallscope.summary.memory import (
-    allocator_retries,
-    memory,
-    memory_pressure,
-    memory_use,
-    offload,
-    recomputed_share,
+    count_allocator_retries,
+    find_offload,
+    judge_memory_pressure,
+    measure_memory_use,
+    measure_recomputed_share,
+    summarize_memory,
 )
 from wallscope.summary.ranges import build_range_work, list_range_work
 from wallscope.trace.dependencies import Dependencies
@@ -55,12 +60,12 @@ _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class Trace:
     """A capture with its operations classified (`CLASSIFIED`), projected and divided into windows.
 
     `operations` are whole, and all those of the selected ranks; `waits` are those of all ranks; `windows`
     are what the selection leaves, with the columns of `STEPS` and `BUDGETS`, and those of
-    `selected_windows`; `projected` follows `PROJECTION`. `unmarked` are the ids of ranks that lack what
+    `select_windows`; `projected` follows `PROJECTION`. `unmarked` are the ids of ranks that lack what
     marks the steps of the others; `left_out` counts the ranks that have no selected window.
     """
 
@@ -81,7 +86,7 @@ class Divided:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class RankSummary:
     """A rank with what its diagnosis is made from.
 
     `walls` and `unresolved` are of its deciding steps: the steady ones, all selected ones if none is;
@@ -89,7 +94,7 @@ class Account:
     """
 
     rank: Rank
-    ceilings: Ceilings
+    ceilings: UpperBounds
     walls: Times
     unresolved: Times
     pressure: MemoryPressure
@@ -100,13 +105,13 @@ class Account:
 class _Gathered:
     """What all ranks are told from."""
 
-    divided: Divided
+    divided: Trace
     facts: OperationFacts
     evidence: Evidence
     described: Once[OperationDescriptions]
 
 
-def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tuple[Account, ...]:
+def summarize_ranks(divided: Trace, facts: OperationFacts, evidence: Evidence) -> tuple[RankSummary, ...]:
     """One account a rank."""
     written = divided.range_tree.texts[divided.range_tree.path_of_range[:-1]]
     known = Once(
@@ -115,64 +120,68 @@ def accounts(divided: Divided, facts: OperationFacts, evidence: Evidence) -> tup
         )
     )
     gathered = _Gathered(divided, facts, evidence, known)
-    ranks = rank_windows(divided)
-    held = ceilings(evidence, ranks, facts.partners)
+    ranks = list_rank_windows(divided)
+    held = estimate_upper_bounds(evidence, ranks, facts.partners)
     of_ranks = zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
 
-    def accounted(own: tuple[dict[str, Any], RankWindows, Ceilings]) -> Account:
+    def accounted(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
         found = _account(gathered, *own)
-        give_back()
+        release_memory()
         return found
 
-    return side_by_side(accounted, of_ranks, ahead=[*dict.fromkeys(own.stretch for own in held), known])
+    return run_side_by_side(accounted, of_ranks, ahead=[*dict.fromkeys(own.stretch for own in held), known])
 
 
-def rank_windows(divided: Divided) -> list[RankWindows]:
+def list_rank_windows(divided: Trace) -> list[RankWindows]:
     """The ranks with their operations and windows."""
-    operations, windows = by_rank(divided.operations), by_rank(divided.windows)
+    operations, windows = split_by_rank(divided.operations), split_by_rank(divided.windows)
     return [
-        RankWindows(rank_id, operations[rank_id], windows[rank_id], typical_steps(windows[rank_id]))
+        RankWindows(rank_id, operations[rank_id], windows[rank_id], select_typical_steps(windows[rank_id]))
         for rank_id in divided.capture.ranks["rank_id"]
     ]
 
 
-def windows_of(divided: Divided, rank_id: int) -> RankWindows:
+def select_rank_windows(divided: Trace, rank_id: int) -> RankWindows:
     """One rank with its operations and windows."""
-    windows = by_rank(divided.windows)[rank_id]
-    return RankWindows(rank_id, by_rank(divided.operations)[rank_id], windows, typical_steps(windows))
+    windows = split_by_rank(divided.windows)[rank_id]
+    return RankWindows(
+        rank_id, split_by_rank(divided.operations)[rank_id], windows, select_typical_steps(windows)
+    )
 
 
-def all_slices(divided: Divided, evidence: Evidence) -> pl.DataFrame:
+def attribute_all_ranks(divided: Trace, evidence: Evidence) -> pl.DataFrame:
     """The slices (`SLICES`) of all ranks."""
-    of_ranks = (attributed(evidence, own.operations, own.windows) for own in rank_windows(divided))
+    of_ranks = (attribute_rank(evidence, own.operations, own.windows) for own in list_rank_windows(divided))
     return pl.concat([SLICES.to_frame(), *(own.cast(SLICES) for own in of_ranks)])
 
 
-def rank_work(divided: Divided, rank_id: int) -> TypicalWork:
+def measure_rank_work(divided: Trace, rank_id: int) -> TypicalWork:
     """The operations of a rank beside the steps of its typical step."""
-    own = windows_of(divided, rank_id)
-    return typical_work(own.operations, own.typical)
+    own = select_rank_windows(divided, rank_id)
+    return make_typical_work(own.operations, own.typical)
 
 
-def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceiling: Ceilings) -> Account:
+def _account(
+    gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceiling: UpperBounds
+) -> RankSummary:
     divided, facts, evidence = gathered.divided, gathered.facts, gathered.evidence
     capture = divided.capture
     operations, windows, chosen = own.operations, own.windows, own.typical
-    work = typical_work(operations, chosen)
+    work = make_typical_work(operations, chosen)
     model = capture.export.gpu(rank["gpu"])
     capacity_bytes = None if model is None else model.memory_bytes
-    slices = attributed(evidence, operations, windows)
+    slices = attribute_rank(evidence, operations, windows)
     usual = slices[*_OF_USUAL].filter(slices["step"].is_in(chosen["step"].implode()))
-    sums = summed(slices)
+    sums = sum_slices(slices)
     usual_sums = sums.of_steps(chosen["step"])
-    budget = Budget(*mean_parts(chosen.select(BUDGET_PARTS).to_numpy()))
+    budget = Budget(*average_parts(chosen.select(BUDGET_PARTS).to_numpy()))
     typical = Typical(
         step_ns=sum(budget.parts()),
         budget=budget,
-        walls=walls_of(mean_parts(walls_of_steps(sums, chosen["step"]))),
+        walls=make_walls(average_parts(sum_walls_by_step(sums, chosen["step"]))),
     )
-    listed = causes_of(usual_sums, len(chosen), typical.walls, {})
-    traffic = Traffic(facts.axes, facts.collectives, capture.kernels, capture.names)
+    listed = list_causes(usual_sums, len(chosen), typical.walls, {})
+    traffic = CommunicationSummary(facts.axes, facts.collectives, capture.kernels, capture.names)
     account = Rank(
         rank=rank["rank"],
         rank_source=rank["rank_source"],
@@ -184,47 +193,49 @@ def _account(gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceilin
         steps=_steps(windows, sums),
         typical=typical,
         communication=replace(
-            communication(work, budget.exposed_communication, traffic),
-            blocking_ns=blocking_ns(usual, facts.axes["op"], len(chosen)),
+            summarize_communication(work, budget.exposed_communication, traffic),
+            blocking_ns=measure_blocking(usual, facts.axes["op"], len(chosen)),
         ),
-        compute=compute_work(work),
-        compute_details=compute_details(work, capture, model),
+        compute=sum_compute_work(work),
+        compute_details=summarize_compute(work, capture, model),
         memory=replace(
-            memory(work, capture, rank, capacity_bytes),
-            use=memory_use(capture, rank, windows, capacity_bytes),
-            offload=offload(work, facts.copies),
+            summarize_memory(work, capture, rank, capacity_bytes),
+            use=measure_memory_use(capture, rank, windows, capacity_bytes),
+            offload=find_offload(work, facts.copies),
         ),
         ranges=list_range_work(divided.range_tree, work, divided.projected, rank["process"], usual),
-        unmatched_kernels=unmatched_kernels(work, capture.names, typical.step_ns),
-        causes=tuple(causes_of(usual_sums, len(chosen), typical.walls, recoverable(listed, ceiling))),
-        host_details=host_details(operations, work, usual_sums, evidence, capture),
-        gpu_metrics=gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
+        unmatched_kernels=find_unmatched_kernels(work, capture.names, typical.step_ns),
+        causes=tuple(
+            list_causes(usual_sums, len(chosen), typical.walls, measure_recoverable(listed, ceiling))
+        ),
+        host_details=summarize_host(operations, work, usual_sums, evidence, capture),
+        gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
-    return Account(
+    return RankSummary(
         rank=account,
         ceilings=ceiling,
-        walls=walls_of_steps(sums, deciding["step"]),
-        unresolved=unresolved_of_steps(sums, deciding["step"]),
-        pressure=memory_pressure(
+        walls=sum_walls_by_step(sums, deciding["step"]),
+        unresolved=sum_unresolved_by_step(sums, deciding["step"]),
+        pressure=judge_memory_pressure(
             account.memory,
-            recomputed_share(work, facts.recomputed),
-            allocator_retries(windows, capture, rank["process"]),
+            measure_recomputed_share(work, facts.recomputed),
+            count_allocator_retries(windows, capture, rank["process"]),
         ),
         tables=build_tables(operations, windows, slices, gathered.described()),
     )
 
 
-def _outside_ns(divided: Divided, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
+def _outside_ns(divided: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
     """Time of the device before the first window, from the first operation or the selected time on."""
     first_ns = int(operations["start_ns"].to_numpy().min())
     begin_ns = first_ns if divided.selection.time_ns is None else max(first_ns, divided.selection.time_ns[0])
     return int(windows["start_ns"].to_numpy().min()) - begin_ns
 
 
-def _steps(windows: pl.DataFrame, sums: Sums) -> tuple[Step, ...]:
-    walls = walls_of_steps(sums, windows["step"])
-    absent = absent_of_steps(sums, windows["step"])
+def _steps(windows: pl.DataFrame, sums: SliceSums) -> tuple[Step, ...]:
+    walls = sum_walls_by_step(sums, windows["step"])
+    absent = sum_absence_by_step(sums, windows["step"])
     return tuple(
         Step(
             index=window["step"],
@@ -233,8 +244,8 @@ def _steps(windows: pl.DataFrame, sums: Sums) -> tuple[Step, ...]:
             steady=window["steady"],
             reason=window["reason"],
             budget=Budget(*(window[part] for part in BUDGET_PARTS)),
-            compute_absent=absent_of(absent[row].tolist()),
-            walls=walls_of(walls[row].tolist()),
+            compute_absent=make_absence(absent[row].tolist()),
+            walls=make_walls(walls[row].tolist()),
         )
         for row, window in enumerate(windows.iter_rows(named=True))
     )
@@ -244,7 +255,7 @@ _WHO = ("rank", "pid", "device")
 WALL_COLUMNS = tuple(f"{wall}_wall_ns" for wall in Wall)
 
 
-def step_table(divided: Divided, slices: pl.DataFrame) -> pl.DataFrame:
+def build_step_table(divided: Trace, slices: pl.DataFrame) -> pl.DataFrame:
     """Each window with its bounds, duration, budget, walls, steadiness and reason; `slices` follow `SLICES`.
 
     A window that the selected time cuts has the bounds that are left of it.
@@ -268,10 +279,12 @@ def step_table(divided: Divided, slices: pl.DataFrame) -> pl.DataFrame:
 def _walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
     """What each wall owns of the windows of one rank."""
     own = slices.filter(pl.col("rank_id") == windows["rank_id"][0])
-    return pl.DataFrame(walls_of_steps(summed(own), windows["step"]), schema=list(WALL_COLUMNS), orient="row")
+    return pl.DataFrame(
+        sum_walls_by_step(sum_slices(own), windows["step"]), schema=list(WALL_COLUMNS), orient="row"
+    )
 
 
-def kernel_table(divided: Divided) -> pl.DataFrame:
+def build_kernel_table(divided: Trace) -> pl.DataFrame:
     """Each kernel name in the typical step, the most work first.
 
     `count`, the kernels that begin in a step, and `work_ns`, what lies inside it, are means over the steps
@@ -282,12 +295,12 @@ def kernel_table(divided: Divided) -> pl.DataFrame:
     return _of_each_rank(divided, _kernels)
 
 
-def range_table(divided: Divided) -> pl.DataFrame:
+def build_range_table(divided: Trace) -> pl.DataFrame:
     """Each range path in the typical step, the most device time first (`RANGE_WORK`, `name`, `path`)."""
     return _of_each_rank(divided, _ranges)
 
 
-def _of_each_rank(divided: Divided, table: Callable[[Divided, int, int], pl.DataFrame]) -> pl.DataFrame:
+def _of_each_rank(divided: Trace, table: Callable[[Trace, int, int], pl.DataFrame]) -> pl.DataFrame:
     frames = []
     for row in divided.capture.ranks.iter_rows(named=True):
         who = [pl.lit(row[name], pl.Int32).alias(name) for name in _WHO]
@@ -296,8 +309,8 @@ def _of_each_rank(divided: Divided, table: Callable[[Divided, int, int], pl.Data
     return pl.concat(frames)
 
 
-def _kernels(divided: Divided, rank_id: int, _: int) -> pl.DataFrame:
-    work = rank_work(divided, rank_id)
+def _kernels(divided: Trace, rank_id: int, _: int) -> pl.DataFrame:
+    work = measure_rank_work(divided, rank_id)
     step_count = work.steps.start_ns.size
     step_ns = int((work.steps.end_ns - work.steps.start_ns).sum())
     duration = (pl.col("end_ns") - pl.col("start_ns")).filter("begins")
@@ -329,6 +342,8 @@ def _kernels(divided: Divided, rank_id: int, _: int) -> pl.DataFrame:
     )
 
 
-def _ranges(divided: Divided, rank_id: int, process: int) -> pl.DataFrame:
-    found = build_range_work(divided.range_tree, rank_work(divided, rank_id), divided.projected, process)
+def _ranges(divided: Trace, rank_id: int, process: int) -> pl.DataFrame:
+    found = build_range_work(
+        divided.range_tree, measure_rank_work(divided, rank_id), divided.projected, process
+    )
     return found.drop("path").rename({"text": "path"})

@@ -6,11 +6,11 @@ import numpy as np
 
 from wallscope import units
 from wallscope.model.analysis import Anchor, Rank, Step
-from wallscope.model.cause_catalogue import PEER_WAIT, is_part, meaning
+from wallscope.model.cause_catalogue import PEER_WAIT, describe_cause, is_part
 from wallscope.model.diagnosis import Diagnosis, Opportunity
 from wallscope.model.enums import Wall
-from wallscope.summary.diagnosis import LOSSES, Decision, decided, next_wall, wall_shares
-from wallscope.summary.rank import Account
+from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_next_wall, measure_wall_shares
+from wallscope.summary.rank import RankSummary
 from wallscope.thresholds import (
     MOSTLY_WAITING_PARTS_COUNT,
     STALLED_STEP_RATIO,
@@ -24,7 +24,7 @@ from wallscope.units import duration, percent
 _NAMES = {Wall.UNATTRIBUTED: "time without an owner"}
 
 
-def working(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
+def select_working_ranks(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
     """The ranks that compute at least a tenth of what the busiest one does; all, if none computes.
 
     A process may leave a stray context on a device that it does not train on.
@@ -39,13 +39,17 @@ def working(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
     )
 
 
-def least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> int:
+def find_least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> int:
     """Place of the rank that computed for the smallest share of its step; the first of equals.
 
     It is one of the working ranks; one whose steps are not known (`unmarked`, places in `ranks`) only
     where those of no working rank are.
     """
-    at_work = [place for place, rank in enumerate(ranks) if any(rank is other for other in working(ranks))]
+    at_work = [
+        place
+        for place, rank in enumerate(ranks)
+        if any(rank is other for other in select_working_ranks(ranks))
+    ]
     marked = [place for place in at_work if place not in unmarked]
 
     def computed_share(place: int) -> float:
@@ -55,29 +59,29 @@ def least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> 
     return min(marked or at_work, key=computed_share)
 
 
-def diagnosed(
-    account: Account, anchor: Anchor, won: tuple[Opportunity, ...], rank_index: int = 0
+def diagnose(
+    account: RankSummary, anchor: Anchor, won: tuple[Opportunity, ...], rank_index: int = 0
 ) -> Diagnosis:
     """The diagnosis of one rank; `won` are its opportunities, the most first."""
     rank = account.rank
-    decision = decided(account.walls, account.unresolved)
-    following = next_wall(rank, decision, account.ceilings)
+    decision = decide_wall(account.walls, account.unresolved)
+    following = find_next_wall(rank, decision, account.ceilings)
     steady = sum(step.steady for step in rank.steps)
     return Diagnosis(
         dominant_wall=decision.dominant,
-        verdict=verdict(rank, anchor, decision, won, following),
+        verdict=write_verdict(rank, anchor, decision, won, following),
         runner_up=str(decision.runner_up),
         margin=decision.margin,
         led_steps=decision.led_steps,
         steady_steps=steady,
-        walls=wall_shares(account.walls, rank.typical.walls, steady=steady > 0),
+        walls=measure_wall_shares(account.walls, rank.typical.walls, steady=steady > 0),
         next_wall=following,
         memory_pressure=account.pressure,
         rank_index=rank_index,
     )
 
 
-def verdict(
+def write_verdict(
     rank: Rank,
     anchor: Anchor,
     decision: Decision,
@@ -102,7 +106,9 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
     if decision.dominant == "unknown":
         open_shares = ", ".join(
-            f"{meaning(entry.cause)} {percent(entry.share)}" for entry in rank.causes if entry.unresolved_ns
+            f"{describe_cause(entry.cause)} {percent(entry.share)}"
+            for entry in rank.causes
+            if entry.unresolved_ns
         )
         return f"The wall is unknown: too much of the {unit} has no owner ({open_shares}; {basis})."
     if decision.dominant == "mixed":
@@ -142,7 +148,9 @@ def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:
     large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
     if large and total_ns:
         whose = "their" if len(walls) > 1 else "its"
-        listed = " and ".join(f"{duration(entry.typical_ns)} {meaning(entry.cause)}" for entry in large)
+        listed = " and ".join(
+            f"{duration(entry.typical_ns)} {describe_cause(entry.cause)}" for entry in large
+        )
         yield f"Of {whose} {duration(total_ns)}: {listed}."
 
 

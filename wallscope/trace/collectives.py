@@ -16,7 +16,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Places, Rows, filled, firsts, flags, groups, parts, spread
+from wallscope.columns import (
+    Codes,
+    Flags,
+    Places,
+    Rows,
+    as_integers,
+    expand_counts,
+    find_first_rows,
+    iterate_by_first,
+    mark_numbers,
+    number_groups,
+)
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Backend, Collective, OperationClass
 from wallscope.model.schemas import CATEGORY, COLLECTIVES, PARTNERS
@@ -30,13 +41,13 @@ from wallscope.thresholds import (
     MET_SPREAD_SHARE,
 )
 from wallscope.trace.intervals import Times
-from wallscope.trace.names import turns
-from wallscope.trace.ranges import innermost, parents
+from wallscope.trace.names import mark_changes
+from wallscope.trace.ranges import find_innermost, find_parents
 
 _READ = ("op", "rank_id", "stream", "name", "start_ns", "end_ns")
 
 
-def partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
+def find_partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
     """Which communication operations (of `CLASSIFIED`, all ranks) are one collective (`PARTNERS`).
 
     What streams of two ranks run under one name, of one communicator where `collectives` (`COLLECTIVES`) tell
@@ -49,8 +60,8 @@ def partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFram
     own = operations[*_READ][rows]
     own = own[np.lexsort((own["op"].to_numpy(), own["end_ns"].to_numpy()))]
     name = own["name"].fill_null(-1).to_numpy()
-    alike = groups(name, _communicators(own["op"].to_numpy(), collectives))
-    found = [pair for _, same in parts(alike) for pair in _pairs(own[same])]
+    alike = number_groups(name, _communicators(own["op"].to_numpy(), collectives))
+    found = [pair for _, same in iterate_by_first(alike) for pair in _pairs(own[same])]
     if not found:
         return PARTNERS.to_frame()
     return _joined(np.concatenate(found), own)
@@ -67,7 +78,7 @@ def _communicators(op: Rows, collectives: pl.DataFrame) -> Rows:
 def _pairs(same: pl.DataFrame) -> Iterator[Rows]:
     """Pairs of operations of one name that are one collective; two columns of numbers."""
     rank_id = same["rank_id"].to_numpy()
-    of_streams = [rows for _, rows in parts(groups(rank_id, same["stream"].to_numpy()))]
+    of_streams = [rows for _, rows in iterate_by_first(number_groups(rank_id, same["stream"].to_numpy()))]
     for one, other in itertools.combinations(of_streams, 2):
         if rank_id[one[0]] != rank_id[other[0]]:
             matched = _matched(same[one], same[other])
@@ -80,7 +91,7 @@ def _matched(one: pl.DataFrame, other: pl.DataFrame) -> Rows | None:
     starts, ends, other_starts, other_ends = (
         side[column].to_numpy() for side in (one, other) for column in ("start_ns", "end_ns")
     )
-    found = met(starts, ends, other_starts, other_ends)
+    found = have_met(starts, ends, other_starts, other_ends)
     if found is None:
         return None
     rows, others = found
@@ -88,7 +99,7 @@ def _matched(one: pl.DataFrame, other: pl.DataFrame) -> Rows | None:
     return pairs.astype(np.int64)
 
 
-def met(
+def have_met(
     starts: Times, ends: Times, other_starts: Times, other_ends: Times, close_ns: float = MET_SPREAD_NS
 ) -> tuple[Rows, Rows] | None:
     """The places of operations of two ranks with one clock that are one collective; `None` if they never met.
@@ -105,17 +116,17 @@ def met(
     overlap = np.maximum(own, their) < np.minimum(ends[rows], other_ends[others])
     if overlap.mean() < LEAST_MET_SHARE or abs(np.median(ends_apart_ns)) > MET_ENDS_APART_NS:
         return None
-    if spread_ns(ends_apart_ns) > max(close_ns, MET_SPREAD_SHARE * spread_ns(starts_apart_ns)):
+    if measure_spread(ends_apart_ns) > max(close_ns, MET_SPREAD_SHARE * measure_spread(starts_apart_ns)):
         return None
     return rows[overlap], others[overlap]
 
 
-def spread_ns(apart_ns: Times | npt.NDArray[np.float64]) -> float:
+def measure_spread(apart_ns: Times | npt.NDArray[np.float64]) -> float:
     """How far three of four lie from the median, at most."""
-    return float(spreads_ns(apart_ns))
+    return float(measure_spreads(apart_ns))
 
 
-def spreads_ns(apart_ns: Times | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def measure_spreads(apart_ns: Times | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The same of each row."""
     middle_ns = np.median(apart_ns, axis=-1, keepdims=True)
     return np.asarray(np.percentile(np.abs(apart_ns - middle_ns), 75, axis=-1))
@@ -141,7 +152,7 @@ def _joined(pairs: Rows, communication: pl.DataFrame) -> pl.DataFrame:
         first = first[first]
     rank_id = communication["rank_id"].to_numpy()[Places(communication["op"].to_numpy()).of(op)]
     count = np.bincount(first, minlength=op.size)
-    seen = firsts(groups(first, rank_id))
+    seen = find_first_rows(number_groups(first, rank_id))
     is_whole = count == np.bincount(first[seen], minlength=op.size)
     held = np.flatnonzero(is_whole[first])
     held = held[np.lexsort((op[held], first[held]))]
@@ -178,7 +189,7 @@ _COUNTS_ONE_PART = ("allgather", "reducescatter", "alltoall")
 _COUNTS_ONE_WAY = ("broadcast", "bcast", "reduce")
 
 
-def collectives(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame:
+def match_nccl_calls(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame:
     """What NCCL's calls tell of the operations that they enqueued (`CLASSIFIED` to `COLLECTIVES`).
 
     Where one call or group enqueued several operations of a kind, its bytes belong to none of them.
@@ -219,18 +230,18 @@ class _Launches:
 
 def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> _Launches:
     call = operations["call"].to_numpy()
-    rows = np.flatnonzero((filled(operations["class"]) == _COMMUNICATION) & (call >= 0))
+    rows = np.flatnonzero((as_integers(operations["class"]) == _COMMUNICATION) & (call >= 0))
     thread = calls["thread"][call[rows]].to_numpy()
     order = np.argsort(thread, kind="stable")
     rows = rows[order]
-    kind = _KIND_OF_CATEGORY[filled(operations["category"][rows])]
+    kind = _KIND_OF_CATEGORY[as_integers(operations["category"][rows])]
     return _Launches(
         op=operations["op"].to_numpy()[rows],
         rank=operations["rank_id"].to_numpy()[rows],
         thread=thread[order],
         at_ns=calls["start_ns"][call[rows]].to_numpy(),
         kind=kind,
-        is_copy=filled(operations["backend"][rows]) == _PEER_COPY,
+        is_copy=as_integers(operations["backend"][rows]) == _PEER_COPY,
     )
 
 
@@ -268,7 +279,7 @@ def _paired(asked: pl.DataFrame, launches: _Launches) -> pl.DataFrame:
     members = np.flatnonzero((unit >= 0) & (asked["mark"].to_numpy() == _CALL))
     members = members[np.argsort(unit[members], kind="stable")]
     first, last = (np.searchsorted(unit[members], of_unit, side) for side in ("left", "right"))
-    pair, nth = spread(last - first)
+    pair, nth = expand_counts(last - first)
     call, row = members[first[pair] + nth], own[pair]
     is_of_kind = launches.kind[row] == _kinds_asked(asked["asked"])[call]
     is_told = np.flatnonzero(is_alone[pair] | is_of_kind | launches.is_copy[row])
@@ -295,8 +306,8 @@ def _units_of_threads(asked: pl.DataFrame, launches: _Launches) -> tuple[Rows, R
     """The row of `asked` that launches for each of its rows, and that around each launch; -1 without one."""
     start_ns, end_ns, mark = (asked[column].to_numpy() for column in ("start_ns", "end_ns", "mark"))
     unit, owner = np.full(len(asked), -1), np.full(launches.op.size, -1)
-    thread = filled(asked["thread"])
-    for rows in np.split(np.arange(len(asked)), np.flatnonzero(turns(thread))[1:]):
+    thread = as_integers(asked["thread"])
+    for rows in np.split(np.arange(len(asked)), np.flatnonzero(mark_changes(thread))[1:]):
         first, last = (
             int(np.searchsorted(launches.thread, thread[rows[0]], side)) for side in ("left", "right")
         )
@@ -323,10 +334,10 @@ def _units(start_ns: Times, end_ns: Times, mark: npt.NDArray[np.int8], at_ns: Ti
     group ends where as many have ended as begun, or where something was launched.
     """
     rows = np.arange(mark.size)
-    parent = parents(end_ns)
-    owner = innermost(start_ns, end_ns, parent, at_ns)
+    parent = find_parents(end_ns)
+    owner = find_innermost(start_ns, end_ns, parent, at_ns)
     owner = np.where((owner >= 0) & (mark[owner] == _GROUP_START), -1, owner)
-    launches = flags(owner[owner >= 0], mark.size)
+    launches = mark_numbers(owner[owner >= 0], mark.size)
     depth = np.cumsum((mark == _GROUP_START).astype(np.int64) - (mark == _GROUP_END))
     depth -= min(0, int(depth.min()))  # groups that began before the capture
     closing = np.flatnonzero((mark == _GROUP_END) & ((depth == 0) | launches))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, at_places, filled, places
+from wallscope.columns import Flags, Rows, as_integers, find_places, take_or
 from wallscope.model.enums import CopyCause, CopyDirection, Pass
 from wallscope.model.schemas import COPY_CAUSES
 from wallscope.thresholds import BULK_COPY_BYTES, MOST_FRESH_OFFLOAD_SHARE
-from wallscope.trace.intervals import Spans, Times, ordered, union
-from wallscope.trace.names import turns
+from wallscope.trace.intervals import Spans, Times, order_spans, union
+from wallscope.trace.names import mark_changes
 
 _CAUSE_OF_DIRECTION = {
     CopyDirection.HOST_TO_DEVICE: CopyCause.STAGING,
@@ -35,7 +35,7 @@ _EACH_CAUSE = pl.Series([*CopyCause, None], dtype=COPY_CAUSES["cause"])
 _UNKNOWN = np.iinfo(np.int64).min
 
 
-def copy_causes(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
+def classify_copies(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
     """The cause of each copy and fill (`OPERATIONS`, `COPIES`, `PASSES` to `COPY_CAUSES`).
 
     Bulk copies from the device to the host are offload, where later a copy of the same size goes back to
@@ -69,20 +69,20 @@ class _Moved:
 
 
 def _moved(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame) -> _Moved:
-    direction = filled(copies["direction"])
+    direction = as_integers(copies["direction"])
     rows = np.flatnonzero(direction != _DIRECTIONS.index(CopyDirection.PEER))
     rows = rows[np.argsort(copies["op"].to_numpy()[rows], kind="stable")]
     op = copies["op"].to_numpy()[rows]
-    row, told = (places(op, frame["op"].to_numpy()) for frame in (operations, passes))
+    row, told = (find_places(op, frame["op"].to_numpy()) for frame in (operations, passes))
     rank, start_ns, end_ns = (operations[name].to_numpy()[row] for name in ("rank_id", "start_ns", "end_ns"))
-    part, scope = (at_places(filled(passes[column]), told, -1) for column in ("pass", "scope"))
+    part, scope = (take_or(as_integers(passes[column]), told, -1) for column in ("pass", "scope"))
     return _Moved(
         op=op,
         rank=rank.astype(np.int64),
         direction=direction[rows],
         start_ns=start_ns,
         end_ns=end_ns,
-        bytes=filled(operations["bytes"][row], _UNKNOWN),
+        bytes=as_integers(operations["bytes"][row], _UNKNOWN),
         part=part,
         scope=scope,
     )
@@ -91,7 +91,7 @@ def _moved(operations: pl.DataFrame, copies: pl.DataFrame, passes: pl.DataFrame)
 def _round_trips_or_optimizer(moved: _Moved, bulk: Rows) -> Rows:
     """Which of the bulk copies are matched, or around the optimizer's work on the host."""
     rank, leaves = moved.rank[bulk], moved.direction[bulk] == _TO_HOST
-    trips = round_trips(rank, moved.bytes[bulk], leaves, moved.start_ns[bulk], moved.end_ns[bulk])
+    trips = find_round_trips(rank, moved.bytes[bulk], leaves, moved.start_ns[bulk], moved.end_ns[bulk])
     inside = np.flatnonzero((moved.part[bulk] == _OPTIMIZER) & (moved.scope[bulk] >= 0))
     both = set[tuple[int, int]]()
     seen: dict[tuple[int, int], bool] = {}
@@ -103,7 +103,7 @@ def _round_trips_or_optimizer(moved: _Moved, bulk: Rows) -> Rows:
     return np.concatenate([trips, of_optimizer])
 
 
-def round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: Times) -> Rows:
+def find_round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: Times) -> Rows:
     """Of copies between host and device those that go to the host and come back, or come back from there.
 
     A copy comes back when it starts no earlier than one of the same size ended that went to the host from
@@ -125,7 +125,7 @@ def round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: 
         return np.empty(0, np.int64)
     order = np.lexsort((~leaves, np.where(leaves, end_ns, start_ns), size, rank))
     leaves = leaves[order]
-    begins = turns(rank[order], size[order])
+    begins = mark_changes(rank[order], size[order])
     group = np.cumsum(begins) - 1
     first = np.flatnonzero(begins)
 
@@ -149,17 +149,17 @@ def round_trips(rank: Rows, size: Rows, leaves: Flags, start_ns: Times, end_ns: 
     return found
 
 
-def away(operations: pl.DataFrame, copies: pl.DataFrame, causes: pl.DataFrame) -> Spans:
+def find_offloaded_spans(operations: pl.DataFrame, copies: pl.DataFrame, causes: pl.DataFrame) -> Spans:
     """When offloaded bytes of a rank were on the host alone (`OPERATIONS`, `COPIES`, `COPY_CAUSES`).
 
     From the end of an offload to the host to the start of the next copy, where that brings bytes back.
     """
-    offloaded = causes["op"].to_numpy()[filled(causes["cause"]) == _PLACES[CopyCause.OFFLOAD]]
-    row = places(offloaded, operations["op"].to_numpy())
+    offloaded = causes["op"].to_numpy()[as_integers(causes["cause"]) == _PLACES[CopyCause.OFFLOAD]]
+    row = find_places(offloaded, operations["op"].to_numpy())
     rows = np.sort(row[row >= 0])
     start_ns, end_ns = (operations[side].to_numpy()[rows] for side in ("start_ns", "end_ns"))
     order = np.argsort(start_ns, kind="stable")
-    place = places(operations["op"].to_numpy()[rows[order]], copies["op"].to_numpy())
-    direction = filled(copies["direction"])[place]
+    place = find_places(operations["op"].to_numpy()[rows[order]], copies["op"].to_numpy())
+    direction = as_integers(copies["direction"])[place]
     turn = np.flatnonzero((direction[:-1] == _TO_HOST) & (direction[1:] == _TO_DEVICE))
-    return union(ordered(end_ns[order][turn], start_ns[order][turn + 1]))
+    return union(order_spans(end_ns[order][turn], start_ns[order][turn + 1]))

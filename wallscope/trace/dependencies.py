@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, filled, grouped, place
+from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_groups
 from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, OperationKind
 from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT, FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
-from wallscope.trace.events import ResolvedBy, Waits, resolved_waits
+from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
-from wallscope.trace.streams import UNRESOLVED, Sets, StreamOrder, Tail, sets
-from wallscope.trace.thread_timeline import Activities, CallTimes, call_times, flatten_calls
+from wallscope.trace.streams import UNRESOLVED, OperationSets, StreamOrder, Tail, make_sets
+from wallscope.trace.thread_timeline import Activities, CallTimes, flatten_calls, measure_call_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFram
         return []
     call, stream = operations["call"].to_numpy(), operations["stream"].to_numpy()
     rows = np.flatnonzero(node.is_not_null().to_numpy() & (call >= 0))
-    rows = rows[(filled(calls["role"]) == place(CallRole.GRAPH))[call[rows]]]
-    launches = sorted((rows[own] for _, own in grouped(call[rows])), key=_first)
+    rows = rows[(as_integers(calls["role"]) == encode_member(CallRole.GRAPH))[call[rows]]]
+    launches = sorted((rows[own] for _, own in iterate_groups(call[rows])), key=_first)
     return [operations[own] for own in launches if (stream[own] != stream[own[0]]).any()]
 
 
 def _branches(launch: pl.DataFrame) -> Branches:
     op = launch["op"].to_numpy()
-    branches = sorted((rows for _, rows in grouped(launch["stream"].to_numpy())), key=_first)
+    branches = sorted((rows for _, rows in iterate_groups(launch["stream"].to_numpy())), key=_first)
     return Branches(
         tuple(int(op[branch[0]]) for branch in branches), tuple(int(op[branch[-1]]) for branch in branches)
     )
@@ -147,11 +147,11 @@ class Dependencies:
     call: npt.NDArray[np.int32]
     issued_ns: Times
     stream_before: npt.NDArray[np.int32]
-    producers: Sets
+    producers: OperationSets
     calls: CallTimes
     blocking: Rows
     blocked: npt.NDArray[np.int32]
-    awaited: Sets
+    awaited: OperationSets
     activities: Activities
     order: StreamOrder
     waits: Waits
@@ -179,11 +179,11 @@ class Dependencies:
         return self.waits_resolved / self.waits_seen if self.waits_seen else None
 
 
-def dependencies(capture: Capture) -> Dependencies:
+def resolve_dependencies(capture: Capture) -> Dependencies:
     """Return who waits for whom in a capture."""
     calls, operations = capture.calls, capture.operations
-    times = call_times(calls)
-    waits = resolved_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
+    times = measure_call_times(calls)
+    waits = resolve_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
     graphs = GraphLaunches(operations, calls)
     order, waits, unexplained = _ordered(capture, waits, times, graphs)
     graphs.order(order)
@@ -202,7 +202,7 @@ def dependencies(capture: Capture) -> Dependencies:
         calls=times,
         blocking=blocking,
         blocked=blocked,
-        awaited=sets(tails.values()),
+        awaited=make_sets(tails.values()),
         activities=flatten_calls(calls, len(capture.threads)),
         order=order,
         waits=waits,
@@ -240,7 +240,7 @@ def _ordered(
 def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:
     """What the blocking synchronisations wait for, by number of the call."""
     calls, texts = capture.calls, capture.call_names["text"].to_list()
-    is_blocking = filled(calls["role"]) == place(CallRole.SYNC)
+    is_blocking = as_integers(calls["role"]) == encode_member(CallRole.SYNC)
     blocking = np.flatnonzero(is_blocking)
     columns = (blocking, *(calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name")))
     process = capture.threads["process"].to_list()
@@ -293,15 +293,17 @@ def _told_of_calls(
 
 def _records_of_calls(waits: pl.DataFrame) -> dict[int, tuple[int, str]]:
     """The record that the wait of each call means, and how that was found."""
-    rows = np.flatnonzero(filled(waits["kind"]) == place(SyncKind.EVENT))
+    rows = np.flatnonzero(as_integers(waits["kind"]) == encode_member(SyncKind.EVENT))
     return {call: (record, how) for call, record, how in waits["call", "record", "how"][rows].iter_rows()}
 
 
 def _copying(operations: pl.DataFrame, calls: pl.DataFrame) -> dict[int, Tail]:
     """Copies that held their caller: they ended before it returned; of several the one that ended last."""
     call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
-    copies = np.flatnonzero((filled(operations["kind"]) == place(OperationKind.COPY)) & (call >= 0))
-    is_copying = filled(calls["role"]) == place(CallRole.COPY)
+    copies = np.flatnonzero(
+        (as_integers(operations["kind"]) == encode_member(OperationKind.COPY)) & (call >= 0)
+    )
+    is_copying = as_integers(calls["role"]) == encode_member(CallRole.COPY)
     held = copies[is_copying[call[copies]] & (end_ns[copies] <= calls["end_ns"].to_numpy()[call[copies]])]
     held = held[np.lexsort((end_ns[held], call[held]))]
     return {one: (op,) for one, op in zip(call[held].tolist(), held.tolist(), strict=True)}

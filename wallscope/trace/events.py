@@ -12,11 +12,11 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, filled, members, place, runs
+from wallscope.columns import Flags, Rows, as_integers, encode_member, iterate_runs, list_members
 from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import AGREEING_RECORDS_SHARE
 from wallscope.trace.intervals import Times
-from wallscope.trace.thread_timeline import OfCalls
+from wallscope.trace.thread_timeline import FlattenedCalls
 
 _RECORD_CALL = r"EventRecord"
 
@@ -78,34 +78,36 @@ class Waits:
     waits: pl.DataFrame
 
 
-def resolved_waits(
+def resolve_waits(
     syncs: pl.DataFrame, events: pl.DataFrame, calls: pl.DataFrame, names: pl.DataFrame, threads: pl.DataFrame
 ) -> Waits:
     """The record that each wait for an event means (`SYNCS`, `EVENTS`, `CALLS`, `NAMES`, `THREADS`)."""
-    kind = filled(syncs["kind"])
-    waiting = syncs[np.flatnonzero((kind == place(SyncKind.EVENT)) | (kind == place(SyncKind.WAIT)))]
+    kind = as_integers(syncs["kind"])
+    waiting = syncs[
+        np.flatnonzero((kind == encode_member(SyncKind.EVENT)) | (kind == encode_member(SyncKind.WAIT)))
+    ]
     called = waiting["call"].to_numpy()
     at_ns = np.where(called < 0, waiting["start_ns"].to_numpy(), _started_ns(calls, called))
     waiting, at_ns = _in_order(waiting, at_ns)
     records = _recorded(events, calls) if len(events) else _record_calls(calls, names, threads)
     record, how = np.full(len(waiting), -1), np.zeros(len(waiting), np.uint8)
-    of_process = dict(runs(filled(records["process"])))
-    for process, own in runs(filled(waiting["process"])):
+    of_process = dict(iterate_runs(as_integers(records["process"])))
+    for process, own in iterate_runs(as_integers(waiting["process"])):
         made = records[of_process.get(process, slice(0)) if process >= 0 else slice(0)]
         record[own], how[own] = _of_process(waiting[own], at_ns[own], made)
-    told = {"at_ns": at_ns, "record": record, "how": members(ResolvedBy)[how]}
+    told = {"at_ns": at_ns, "record": record, "how": list_members(ResolvedBy)[how]}
     columns = {name: told[name] if name in told else waiting[name] for name in WAITS.names()}
     return Waits(records, pl.DataFrame(columns, schema=WAITS))
 
 
 def _started_ns(calls: pl.DataFrame, call: Rows) -> Times:
     """When each call started, 0 for -1."""
-    return OfCalls(calls["start_ns"].to_numpy(), 0)[call]
+    return FlattenedCalls(calls["start_ns"].to_numpy(), 0)[call]
 
 
 def _in_order(rows: pl.DataFrame, at_ns: Times) -> tuple[pl.DataFrame, Times]:
     """Rows by process and time."""
-    order = np.lexsort((at_ns, filled(rows["process"])))
+    order = np.lexsort((at_ns, as_integers(rows["process"])))
     return rows[order], at_ns[order]
 
 
@@ -131,7 +133,7 @@ def _numbered(rows: pl.DataFrame, at_ns: Times, stream_by: StreamBy) -> pl.DataF
     told = {
         "record": np.arange(at_ns.size, dtype=np.uint32),
         "at_ns": at_ns,
-        "stream_by": members(StreamBy)[np.full(at_ns.size, place(stream_by))],
+        "stream_by": list_members(StreamBy)[np.full(at_ns.size, encode_member(stream_by))],
     }
     held = {name: rows[name] for name in rows.columns if name in RECORDS}
     unknown = pl.Series([None], dtype=pl.Int64).new_from_index(0, at_ns.size)
@@ -162,8 +164,8 @@ def _by_number(waits: pl.DataFrame, records: pl.DataFrame) -> tuple[Rows, Rows]:
     is_before = is_asked & (asked < number[rows[0]])
     return np.where(is_found, _numbers(records)[last], -1), np.select(
         [is_found, is_before],
-        [place(ResolvedBy.RECORD_NUMBER), place(ResolvedBy.BEFORE_CAPTURE)],
-        place(ResolvedBy.NOTHING),
+        [encode_member(ResolvedBy.RECORD_NUMBER), encode_member(ResolvedBy.BEFORE_CAPTURE)],
+        encode_member(ResolvedBy.NOTHING),
     )
 
 
@@ -180,15 +182,15 @@ def _by_handle(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tupl
     is_found &= is_asked
     return np.where(is_found, record, -1), np.select(
         [is_found, is_asked],
-        [place(ResolvedBy.HANDLE), place(ResolvedBy.BEFORE_CAPTURE)],
-        place(ResolvedBy.NOTHING),
+        [encode_member(ResolvedBy.HANDLE), encode_member(ResolvedBy.BEFORE_CAPTURE)],
+        encode_member(ResolvedBy.NOTHING),
     )
 
 
 def _by_order(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple[Rows, Rows]:
     """The number of a record less its ordinal is constant: most waits mean the record just before them."""
     is_known, number = _known(waits["event_sync"])
-    nothing = np.full(number.size, -1), np.full(number.size, place(ResolvedBy.NOTHING))
+    nothing = np.full(number.size, -1), np.full(number.size, encode_member(ResolvedBy.NOTHING))
     if not is_known.any() or records.is_empty():
         return nothing
     made_before = np.searchsorted(records["at_ns"].to_numpy(), at_ns, side="left")
@@ -203,8 +205,8 @@ def _by_order(waits: pl.DataFrame, at_ns: Times, records: pl.DataFrame) -> tuple
     row = np.where(is_found, ordinal, 0)
     return np.where(is_found, _numbers(records)[row], -1), np.select(
         [is_found, is_early],
-        [place(ResolvedBy.RECORD_ORDER), place(ResolvedBy.BEFORE_CAPTURE)],
-        place(ResolvedBy.NOTHING),
+        [encode_member(ResolvedBy.RECORD_ORDER), encode_member(ResolvedBy.BEFORE_CAPTURE)],
+        encode_member(ResolvedBy.NOTHING),
     )
 
 

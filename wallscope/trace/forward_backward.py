@@ -20,10 +20,20 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, are_among, at_places, filled, flags, ordered_by, places, runs
+from wallscope.columns import (
+    Flags,
+    Rows,
+    are_among,
+    as_integers,
+    find_places,
+    iterate_runs,
+    mark_numbers,
+    order_by_group,
+    take_or,
+)
 from wallscope.model.enums import ComputeCategory, OperationClass, Pass, RecomputeSource
 from wallscope.model.schemas import CATEGORY, PASSES, RECOMPUTE
-from wallscope.parallel import side_by_side
+from wallscope.parallel import run_side_by_side
 from wallscope.thresholds import (
     MOST_RECOMPUTED_SHARE,
     RECOMPUTED_NAMES_COUNT,
@@ -31,9 +41,9 @@ from wallscope.thresholds import (
     SHORTEST_RECOMPUTED_RUN_COUNT,
 )
 from wallscope.trace.intervals import Times
-from wallscope.trace.kernel_classes import replayed_attention
-from wallscope.trace.names import repeated, turns
-from wallscope.trace.ranges import chain_top, nearest
+from wallscope.trace.kernel_classes import find_replayed_attention
+from wallscope.trace.names import find_repeated_runs, mark_changes
+from wallscope.trace.ranges import find_chain_top, find_nearest
 
 _SAYS_NOTHING = (
     r"(?i)feed[ _.-]?forward|(carry|fast|port|look|straight)[ _-]?forward|forward[ _-]?hook"
@@ -84,7 +94,7 @@ class _Words:
     bare_step: bool
 
 
-def passes(
+def identify_passes(
     projected: pl.DataFrame, tree: pl.DataFrame, paths: pl.DataFrame, names: pl.DataFrame
 ) -> pl.DataFrame:
     """The part of the step of each operation (`PROJECTION`, `NESTED`, `PATHS`, their `NAMES` to `PASSES`).
@@ -111,8 +121,8 @@ def passes(
     scope = np.full(op.size, -1, np.int32)
     scope[is_inside] = np.where(
         in_checkpoint[path[is_inside]],
-        nearest(parent, is_checkpoint[path_of_range])[held],
-        np.where(updates[path[is_inside]], chain_top(parent, updates[path_of_range])[held], -1),
+        find_nearest(parent, is_checkpoint[path_of_range])[held],
+        np.where(updates[path[is_inside]], find_chain_top(parent, updates[path_of_range])[held], -1),
     )
     is_told = ~(in_checkpoint[path] & (scope < 0))
     return pl.DataFrame(
@@ -128,12 +138,12 @@ def passes(
     )
 
 
-def optimizer_paths(paths: pl.DataFrame, names: pl.DataFrame) -> Flags:
+def is_optimizer_path(paths: pl.DataFrame, names: pl.DataFrame) -> Flags:
     """Whether each path (`PATHS` and their `NAMES`) is the optimizer's."""
     return np.array([state.of is Pass.OPTIMIZER for state in _states_of(paths, names)], np.bool_)
 
 
-def with_autograd_threads(
+def mark_autograd_threads(
     of_passes: pl.DataFrame, operations: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 ) -> pl.DataFrame:
     """`PASSES` in which all else that PyTorch's autograd threads issued is backward (`CALLS`, `THREADS`)."""
@@ -229,7 +239,7 @@ _TOLD = ("pass", "replay", "scope")
 _NEVER = np.iinfo(np.int64).max
 
 
-def recompute(
+def find_recompute(
     operations: pl.DataFrame, windows: pl.DataFrame, kernel_names: pl.DataFrame, passes: pl.DataFrame
 ) -> pl.DataFrame:
     """The compute operations that do forward work again (`CLASSIFIED`, `WINDOWS`, `NAMES`, `PASSES`).
@@ -255,7 +265,7 @@ def recompute(
         own = _Kernels(*(column[rows] for column in kernels.columns()))
         return _of_rank(own, windows.filter(windows["rank_id"] == rank_id), kernel_names)
 
-    found = side_by_side(of_rank, runs(kernels.rank))
+    found = run_side_by_side(of_rank, iterate_runs(kernels.rank))
     return (pl.concat(found) if found else RECOMPUTE.to_frame()).sort("op")
 
 
@@ -279,19 +289,19 @@ class _Kernels:
 
 
 def _computing(operations: pl.DataFrame, passes: pl.DataFrame) -> _Kernels:
-    rows = np.flatnonzero(filled(operations["class"]) == _COMPUTE)
+    rows = np.flatnonzero(as_integers(operations["class"]) == _COMPUTE)
     rank, stream = (operations[column].to_numpy()[rows] for column in ("rank_id", "stream"))
-    place = places(operations["op"].to_numpy()[rows], passes["op"].to_numpy())
-    order = ordered_by(rank, stream)
+    place = find_places(operations["op"].to_numpy()[rows], passes["op"].to_numpy())
+    order = order_by_group(rank, stream)
     rows, place = rows[order], place[order]
-    part, replay, scope = (at_places(filled(passes[column]), place, -1) for column in _TOLD)
+    part, replay, scope = (take_or(as_integers(passes[column]), place, -1) for column in _TOLD)
     return _Kernels(
         op=operations["op"].to_numpy()[rows],
         rank=rank[order],
         stream=stream[order],
         start_ns=operations["start_ns"].to_numpy()[rows],
-        name=filled(operations["name"])[rows].astype(np.int64),
-        category=filled(operations["category"])[rows],
+        name=as_integers(operations["name"])[rows].astype(np.int64),
+        category=as_integers(operations["category"])[rows],
         part=part,
         replay=replay,
         scope=scope,
@@ -321,7 +331,7 @@ def _rows(op: Rows, how: RecomputeSource) -> pl.DataFrame:
 def _replayed_attention(own: _Kernels, windows: pl.DataFrame, kernel_names: pl.DataFrame) -> Rows:
     rows = np.flatnonzero(own.category == _ATTENTION)
     rows = rows[np.lexsort((own.op[rows], own.start_ns[rows]))]
-    return own.op[rows[replayed_attention(own.name[rows], own.start_ns[rows], windows, kernel_names)]]
+    return own.op[rows[find_replayed_attention(own.name[rows], own.start_ns[rows], windows, kernel_names)]]
 
 
 def _explicit(own: _Kernels) -> Flags:
@@ -342,25 +352,27 @@ def _explicit(own: _Kernels) -> Flags:
 def _prefixes(own: _Kernels, is_asked: Flags) -> Flags:
     """Of ranges that hold replay and backward undivided, the beginning that repeats forward kernels."""
     rows = np.flatnonzero(is_asked)
-    rows = rows[ordered_by(own.stream[rows], own.scope[rows])]
-    begins = turns(own.stream[rows], own.scope[rows])
+    rows = rows[order_by_group(own.stream[rows], own.scope[rows])]
+    begins = mark_changes(own.stream[rows], own.scope[rows])
     is_fresh = ~_repeats(own, is_asked, SHORTEST_FRESH_PREFIX_COUNT)[rows]
     fresh = np.append(0, np.cumsum(is_fresh))
     fresh_before = fresh[np.flatnonzero(begins)][np.cumsum(begins) - 1]
-    return flags(rows[fresh[1:] == fresh_before], own.op.size)
+    return mark_numbers(rows[fresh[1:] == fresh_before], own.op.size)
 
 
 def _repeated_runs(own: _Kernels, backward: Flags) -> Flags:
     """Runs of backward kernels that repeat forward ones, with a multiplication and several names."""
     repeats = _repeats(own, backward, SHORTEST_RECOMPUTED_RUN_COUNT)
     rows = np.flatnonzero(repeats)
-    run = np.cumsum(turns(own.stream, repeats))[rows]
+    run = np.cumsum(mark_changes(own.stream, repeats))[rows]
     kinds = np.unique(run * (int(own.name.max()) + 1) + own.name[rows]) // (int(own.name.max()) + 1)
     names, multiplications = (
         np.bincount(each, minlength=own.op.size + 1)
         for each in (kinds, run[np.isin(own.category[rows], _MULTIPLICATIONS)])
     )
-    found = flags(rows[(names[run] >= RECOMPUTED_NAMES_COUNT) & (multiplications[run] > 0)], own.op.size)
+    found = mark_numbers(
+        rows[(names[run] >= RECOMPUTED_NAMES_COUNT) & (multiplications[run] > 0)], own.op.size
+    )
     return found if found.sum() <= MOST_RECOMPUTED_SHARE * backward.sum() else np.zeros_like(found)
 
 
@@ -372,6 +384,6 @@ def _repeats(own: _Kernels, is_asked: Flags, at_least: int) -> Flags:
     forward = own.part == _FORWARD
     forward = forward if forward.any() else own.part < 0
     repeats = np.zeros(own.op.size, np.bool_)
-    for _, rows in runs(own.stream):
-        repeats[rows] = repeated(own.name[rows], forward[rows], is_asked[rows], at_least)
+    for _, rows in iterate_runs(own.stream):
+        repeats[rows] = find_repeated_runs(own.name[rows], forward[rows], is_asked[rows], at_least)
     return repeats

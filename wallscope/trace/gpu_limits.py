@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, filled
+from wallscope.columns import Rows, as_integers
 from wallscope.model.diagnosis import Peak
 from wallscope.model.enums import Precision
 
@@ -51,7 +51,7 @@ _BOARDS = {
 _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
 
 
-def peak(gpu: str | None, precision: Precision) -> Peak | None:
+def find_peak(gpu: str | None, precision: Precision) -> Peak | None:
     """The peak of a GPU by its name, `None` where it or the precision is not listed.
 
     >>> peak("NVIDIA H100 80GB HBM3", Precision.BF16).flops_per_s
@@ -104,7 +104,7 @@ MULTIPROCESSORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class Occupancy:
     """How launch shapes fit, an entry each; not a number where a fact is missing or a kernel cannot run so.
 
     Attributes:
@@ -118,13 +118,13 @@ class Fit:
     tail: Shares
 
 
-def fit(shapes: pl.DataFrame, architecture: str | None, sm_count: int | None) -> Fit:
+def estimate_occupancy(shapes: pl.DataFrame, architecture: str | None, sm_count: int | None) -> Occupancy:
     """How launch shapes (`KERNELS`) fit a GPU of some multiprocessors."""
     limits = MULTIPROCESSORS.get(architecture or "")
     if limits is None:
-        return Fit(*(np.full(len(shapes), np.nan) for _ in range(3)))
+        return Occupancy(*(np.full(len(shapes), np.nan) for _ in range(3)))
     threads, registers, shared_bytes, blocks = (
-        filled(shapes[name], _UNKNOWN).astype(np.int64)
+        as_integers(shapes[name], _UNKNOWN).astype(np.int64)
         for name in ("threads", "registers", "shared_bytes", "blocks")
     )
     can_run = (threads > 0) & (registers != _UNKNOWN) & (shared_bytes != _UNKNOWN)
@@ -148,7 +148,7 @@ def fit(shapes: pl.DataFrame, architecture: str | None, sm_count: int | None) ->
     tail = np.where(
         waves > 1, 1 - waves / np.ceil(np.maximum(waves, 1)), np.where(np.isnan(waves), np.nan, 0.0)
     )
-    return Fit(fits * warps / limits.warps, waves, tail)
+    return Occupancy(fits * warps / limits.warps, waves, tail)
 
 
 def _parts_of(quantity: Rows, unit: int) -> Rows:

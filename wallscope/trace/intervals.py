@@ -18,7 +18,7 @@ BEFORE_ALL, AFTER_ALL = -(2**62), 2**62
 """Integers to be looked up one by one: no more than eight bytes each, where a list takes forty."""
 
 
-def numbers(values: npt.NDArray[np.integer]) -> Numbers:
+def as_times(values: npt.NDArray[np.integer]) -> Numbers:
     """The values of an array as Python's integers, made when looked at; an array of them is signed."""
     kept = np.ascontiguousarray(values)
     if kept.dtype == np.uint32 and kept.max(initial=0) < 2**31:
@@ -40,7 +40,7 @@ class Spans:
         return list(zip(self.start_ns.tolist(), self.end_ns.tolist(), strict=True))
 
 
-def ordered(start_ns: Times, end_ns: Times) -> Spans:
+def order_spans(start_ns: Times, end_ns: Times) -> Spans:
     """Spans from bounds in any order; empty ones (`end <= start`) are left out.
 
     >>> ordered(np.array([5, 1, 3]), np.array([6, 4, 3])).rows()
@@ -55,17 +55,17 @@ def ordered(start_ns: Times, end_ns: Times) -> Spans:
     return Spans(start_ns, end_ns)
 
 
-def spans(*rows: tuple[int, int]) -> Spans:
+def make_spans(*rows: tuple[int, int]) -> Spans:
     """Spans written out.
 
     >>> spans((8, 12), (0, 10)).rows()
     [(0, 10), (8, 12)]
     """
     bounds = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return ordered(bounds[:, 0], bounds[:, 1])
+    return order_spans(bounds[:, 0], bounds[:, 1])
 
 
-def distinct(moments_ns: Times) -> Times:
+def number_spans(moments_ns: Times) -> Times:
     """The moments in order, each once; sorting beats numpy's hashing for times.
 
     >>> distinct(np.array([5, 1, 5, 3])).tolist()
@@ -85,7 +85,7 @@ def union(*sides: Spans) -> Spans:
     if len(sides) == 1:
         (together,) = sides
     else:
-        together = ordered(
+        together = order_spans(
             np.concatenate([side.start_ns for side in sides]),
             np.concatenate([side.end_ns for side in sides]),
         )
@@ -146,7 +146,7 @@ def length_ns(disjoint: Spans) -> int:
     return int((disjoint.end_ns - disjoint.start_ns).sum())
 
 
-def inside(disjoint: Spans, at_ns: Times) -> Flags:
+def is_inside(disjoint: Spans, at_ns: Times) -> Flags:
     """Whether disjoint spans hold each moment.
 
     >>> inside(spans((0, 4), (6, 9)), np.array([0, 3, 4, 8, 9])).tolist()
@@ -162,7 +162,7 @@ def inside(disjoint: Spans, at_ns: Times) -> Flags:
 _Name = TypeVar("_Name")
 
 
-def apportioned(parts: Mapping[_Name, Fraction], whole: int) -> dict[_Name, int]:
+def apportion(parts: Mapping[_Name, Fraction], whole: int) -> dict[_Name, int]:
     """Broken times as whole ones that add up, the largest remainders rounded up, ties by name."""
     floors = {name: int(value) for name, value in parts.items()}
     order = sorted(parts, key=lambda name: (floors[name] - parts[name], repr(name)))
@@ -171,7 +171,7 @@ def apportioned(parts: Mapping[_Name, Fraction], whole: int) -> dict[_Name, int]
     return floors
 
 
-def side_by_side(start_ns: Times, end_ns: Times) -> Rows:
+def lay_side_by_side(start_ns: Times, end_ns: Times) -> Rows:
     """The lane of each slice, sorted by start: none overlaps another of its lane.
 
     >>> side_by_side(np.array([0, 5, 8]), np.array([6, 8, 9])).tolist()
@@ -190,7 +190,7 @@ def side_by_side(start_ns: Times, end_ns: Times) -> Rows:
     return lanes
 
 
-def nested_lanes(start_ns: Times, end_ns: Times) -> tuple[Rows, Rows]:
+def lay_nested(start_ns: Times, end_ns: Times) -> tuple[Rows, Rows]:
     """Lane and depth of each slice, sorted by start, longest first: in a lane slices nest or lie apart.
 
     >>> lanes, depths = nested_lanes(np.array([0, 2, 5, 8]), np.array([9, 6, 7, 9]))
@@ -217,7 +217,7 @@ def _has_room(ends: list[int], start_ns: int, end_ns: int) -> bool:
     return not ends or end_ns <= ends[-1]
 
 
-def edges(start_ns: Times, end_ns: Times, depths: Rows) -> tuple[Rows, Flags]:
+def list_edges(start_ns: Times, end_ns: Times, depths: Rows) -> tuple[Rows, Flags]:
     """In which order the slices of one lane begin and end: their rows, and whether each is a beginning.
 
     >>> rows, begins = edges(np.array([0, 0, 4, 4]), np.array([4, 2, 4, 5]), np.array([0, 1, 0, 0]))

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, filled, places
+from wallscope.columns import Codes, Flags, Rows, as_integers, find_places
 from wallscope.errors import KernelRulesError
 from wallscope.model.enums import (
     Backend,
@@ -54,20 +54,20 @@ class KernelRule:
 
 
 @cache
-def shipped_rules() -> tuple[KernelRule, ...]:
+def load_shipped_kernel_rules() -> tuple[KernelRule, ...]:
     """The patterns that travel with the package; the first that matches decides."""
     text = (files("wallscope.trace") / "kernels.toml").read_text(encoding="utf-8")
     return _rules(text, "kernels.toml")
 
 
-def rules_with(path: Path | None) -> tuple[KernelRule, ...]:
+def load_kernel_rules(path: Path | None) -> tuple[KernelRule, ...]:
     """The shipped patterns behind those of the user's file, if there is one.
 
     Raises:
         KernelRulesError: the file cannot be read, or a rule in it is wrong.
     """
     if path is None:
-        return shipped_rules()
+        return load_shipped_kernel_rules()
     try:
         if path.exists() and not path.is_file():
             raise KernelRulesError(f"{path} — is no regular file — name a TOML file of rules")
@@ -78,7 +78,7 @@ def rules_with(path: Path | None) -> tuple[KernelRule, ...]:
     own = _rules(text, str(path))
     for row, rule in enumerate(own, start=1):
         _check_pattern(rule.pattern, f"{path} — rule {row}")
-    return own + shipped_rules()
+    return own + load_shipped_kernel_rules()
 
 
 def _rules(text: str, origin: str) -> tuple[KernelRule, ...]:
@@ -126,7 +126,7 @@ def _choice(choices: type[_Choice], value: str, where: str) -> _Choice:
         raise KernelRulesError(f"{where}: {value!r} is none of {', '.join(choices)} — pick one") from None
 
 
-def kernel_kinds(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataFrame:
+def classify_kernels(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataFrame:
     """Class and category of each name (`NAMES` to `KERNEL_KINDS`); the first rule that matches decides.
 
     A name that no rule knows is compute of category `other`, with `matched` false.
@@ -167,18 +167,18 @@ def _kinds(rules: tuple[KernelRule, ...]) -> pl.DataFrame:
     )
 
 
-def classified(operations: pl.DataFrame, copies: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+def classify_operations(operations: pl.DataFrame, copies: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
     """Operations with class and category (`OPERATIONS`, `COPIES`, `KERNEL_KINDS` to `CLASSIFIED`).
 
     Copies between devices communicate; other copies and fills are copies; a row of graph-mode
     tracing is an opaque graph.
     """
     told = kinds if kinds["name"].is_sorted() else kinds.sort("name")
-    row = filled(operations["name"], len(told)).astype(np.uint32)
-    kind = filled(operations["kind"])
+    row = as_integers(operations["name"], len(told)).astype(np.uint32)
+    kind = as_integers(operations["kind"])
     row[kind == _GRAPH] = len(told) + 1
     row[np.isin(kind, _COPYING)] = len(told) + len(_OTHERS) - 1
-    moved, direction = copies["op"].to_numpy(), filled(copies["direction"], len(CopyDirection))
+    moved, direction = copies["op"].to_numpy(), as_integers(copies["direction"], len(CopyDirection))
     row[moved] = direction.astype(np.uint32) + len(told) + 2
     return operations.hstack(pl.concat([told.drop("name"), _OTHERS])[row].get_columns())
 
@@ -205,7 +205,7 @@ COMPUTING = (OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH)
 _IS_COMPUTING = np.isin([*OperationClass, ""], COMPUTING)
 
 
-def computes(of_class: Codes) -> Flags:
+def is_compute(of_class: Codes) -> Flags:
     """Whether classes, as places in `OperationClass`, are those; -1 is none.
 
     >>> computes(np.array([-1, list(OperationClass).index(OperationClass.COMPUTE)])).tolist()
@@ -238,7 +238,7 @@ class _Turn:
     backward: int
 
 
-def replayed_attention(
+def find_replayed_attention(
     name: Rows, start_ns: Times, windows: pl.DataFrame, kernel_names: pl.DataFrame
 ) -> Rows:
     """Places of the forward kernels of one rank that are certain to run a second time in their step.
@@ -253,7 +253,7 @@ def replayed_attention(
         windows: `WINDOWS` of the rank; each is an account of its own.
         kernel_names: `NAMES`.
     """
-    kind = _KINDS.of(kernel_names["text"].to_list())[places(name, kernel_names["name"].to_numpy())]
+    kind = _KINDS.of(kernel_names["text"].to_list())[find_places(name, kernel_names["name"].to_numpy())]
     place = np.flatnonzero(kind > 0)
     forward = kind[place] == _IS_FORWARD
     bounds = np.searchsorted(start_ns[place], windows.select("start_ns", "end_ns").to_numpy())
@@ -324,7 +324,7 @@ _PATTERNS = (
 )
 
 
-def precisions(names: pl.DataFrame) -> pl.DataFrame:
+def infer_precisions(names: pl.DataFrame) -> pl.DataFrame:
     """Columns `name` and `precision` of kernel names (`NAMES`); `unknown` where no pattern matches.
 
     >>> names = pl.DataFrame({"name": [0, 1], "text": ["nvjet_tst_128x8_NTN", "my_gemm"]})

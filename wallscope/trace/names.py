@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, ranked
+from wallscope.columns import Flags, Rows, rank_distinct
 
 _MOST = 20_000
 
@@ -58,7 +58,7 @@ _RULES = (
 )
 
 
-def folded(texts: pl.Series) -> pl.Series:
+def normalize_names(texts: pl.Series) -> pl.Series:
     """Each text with its running numbers replaced by `#`, of the same length and order.
 
     >>> folded(pl.Series(["aten::add, op_id = 314359", "training_step_12", "layer_3f-layer_10b"])).to_list()
@@ -72,7 +72,7 @@ def folded(texts: pl.Series) -> pl.Series:
     return texts.to_frame().select(told).to_series()
 
 
-def turns(*columns: npt.NDArray[Any]) -> Flags:
+def mark_changes(*columns: npt.NDArray[Any]) -> Flags:
     """Where a row differs from the one before it in any of the columns; the first row does.
 
     >>> turns(np.array([1, 1, 2, 2]), np.array([0, 0, 0, 5])).tolist()
@@ -85,7 +85,7 @@ def turns(*columns: npt.NDArray[Any]) -> Flags:
     return found
 
 
-def repeated(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Flags:
+def find_repeated_runs(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Flags:
     """Which asked positions lie in a run of `at_least` tokens that repeats an earlier run of models.
 
     Neither run leaves the stretch of neighbours of its own kind. `at_least` is a power of two. A position
@@ -117,10 +117,10 @@ def repeated(token: Rows, is_model: Flags, is_asked: Flags, at_least: int) -> Fl
 
 def _numbered_runs(token: Rows, length: int) -> Rows:
     """A number for the run of that length that begins at each position; equal runs have equal numbers."""
-    number, reach = ranked(token, int(token.max()) + 1)[1], 1
+    number, reach = rank_distinct(token, int(token.max()) + 1)[1], 1
     while reach < length:
         left, right = number[:-reach], number[reach:]
         count = int(number.max()) + 1
-        number = ranked(left * count + right, count * count)[1]
+        number = rank_distinct(left * count + right, count * count)[1]
         reach *= 2
     return number

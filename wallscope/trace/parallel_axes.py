@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, at_places, filled, places
+from wallscope.columns import Flags, Rows, as_integers, find_places, take_or
 from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Axis, Backend, Collective, OperationClass
 from wallscope.model.schemas import AXES, CATEGORY
-from wallscope.trace.names import TextMemo, turns
-from wallscope.trace.ranges import nearest
+from wallscope.trace.names import TextMemo, mark_changes
+from wallscope.trace.ranges import find_nearest
 
 _OPERATIONS, _BACKENDS = tuple(Collective), tuple(Backend)
 _EACH_OPERATION = pl.Series(_OPERATIONS, dtype=AXES["operation"])
@@ -91,7 +91,7 @@ def _rules() -> _Rules:
     )
 
 
-def stream_axes(texts: Iterable[str]) -> dict[int, Axis]:
+def parse_stream_axes(texts: Iterable[str]) -> dict[int, Axis]:
     """The user's map from the number of a CUDA stream to an axis, each written `20=ep`.
 
     Raises:
@@ -153,7 +153,7 @@ class _Told:
         self.evidence[rows[is_new]] = np.array(evidence, object)[is_new]
 
 
-def axes(
+def infer_axes(
     operations: pl.DataFrame,
     capture: Capture,
     collectives: pl.DataFrame,
@@ -164,7 +164,7 @@ def axes(
 
     `given` is the user's map, by the number that CUDA gives a stream.
     """
-    rows = np.flatnonzero(filled(operations["class"]) == _COMMUNICATION)
+    rows = np.flatnonzero(as_integers(operations["class"]) == _COMMUNICATION)
     if rows.size == 0:
         return AXES.to_frame()
     marks = _MARKED.of(ranges.names["text"].to_list())
@@ -192,10 +192,10 @@ def _told(
 ) -> _Told:
     """The operations of some rows, with what NCCL's calls tell of them, and nothing of their axes."""
     op = operations["op"].to_numpy()[rows]
-    asked = places(op, collectives["op"].to_numpy())
-    does, peers = (at_places(filled(collectives[column]), asked, -1) for column in ("operation", "peers"))
+    asked = find_places(op, collectives["op"].to_numpy())
+    does, peers = (take_or(as_integers(collectives[column]), asked, -1) for column in ("operation", "peers"))
     path = _paths(op, ranges)
-    category = _OF_CATEGORY[filled(operations["category"][rows])]
+    category = _OF_CATEGORY[as_integers(operations["category"][rows])]
     is_exchange = _label_around(path, ranges, marks & _EXCHANGES > 0) >= 0
     asked_or_else = np.where(
         (does >= 0) & ~np.isin(does, _NOT_TOLD), does, np.where(is_exchange, _ALL_TO_ALL, category)
@@ -204,11 +204,11 @@ def _told(
         op=op,
         rank=operations["rank_id"].to_numpy()[rows].astype(np.int64),
         stream=operations["stream"].to_numpy()[rows].astype(np.int64),
-        name=filled(operations["name"][rows]),
+        name=as_integers(operations["name"][rows]),
         category=category,
         does=np.where(np.isin(category, _NOT_TOLD), asked_or_else, category),
-        backend=filled(operations["backend"][rows]),
-        communicator=at_places(_numbered(collectives["communicator"]), asked, -1),
+        backend=as_integers(operations["backend"][rows]),
+        communicator=take_or(_numbered(collectives["communicator"]), asked, -1),
         peers=peers,
         path=path,
         axis=np.full(rows.size, -1),
@@ -241,11 +241,11 @@ def _numbered(column: pl.Series) -> Rows:
 
 def _paths(op: Rows, ranges: RangePaths) -> Rows:
     """The path of the range of each operation, -1 without one."""
-    around = at_places(
-        ranges.projected["range"].to_numpy(), places(op, ranges.projected["op"].to_numpy()), -1
+    around = take_or(
+        ranges.projected["range"].to_numpy(), find_places(op, ranges.projected["op"].to_numpy()), -1
     )
-    row = places(around, ranges.tree["range"].to_numpy())
-    return at_places(ranges.tree["path"].to_numpy(), row, -1)
+    row = find_places(around, ranges.tree["range"].to_numpy())
+    return take_or(ranges.tree["path"].to_numpy(), row, -1)
 
 
 def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
@@ -254,8 +254,8 @@ def _label_around(paths: Rows, ranges: RangePaths, is_wanted: Flags) -> Rows:
     Path -1 is none.
     """
     label = ranges.paths["name"].to_numpy().astype(np.int64)
-    found = at_places(nearest(ranges.paths["parent"].to_numpy(), is_wanted[label]), paths, -1)
-    return at_places(label, found, -1)
+    found = take_or(find_nearest(ranges.paths["parent"].to_numpy(), is_wanted[label]), paths, -1)
+    return take_or(label, found, -1)
 
 
 def _by_stream_number(told: _Told, streams: pl.DataFrame, given: Mapping[int, Axis]) -> None:
@@ -314,7 +314,7 @@ def _share(told: _Told, operations: pl.DataFrame) -> None:
 
 
 def _computing_streams(operations: pl.DataFrame) -> Rows:
-    computing = filled(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
+    computing = as_integers(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
     return np.flatnonzero(np.bincount(operations["stream"].to_numpy()[computing]))
 
 
@@ -329,7 +329,7 @@ def _agree(told: _Told, beside: Rows, of: Rows, word: str) -> None:
     for kinds in (told.does, np.zeros_like(told.does)):
         key = (told.rank * (int(of.max()) + 1) + of) * len(_OPERATIONS) + kinds
         members = known[np.argsort(key[known], kind="stable")]
-        first = np.flatnonzero(turns(key[members]))
+        first = np.flatnonzero(mark_changes(key[members]))
         axis = told.axis[members]
         one = np.minimum.reduceat(axis, first)
         one[one != np.maximum.reduceat(axis, first)] = -1
@@ -338,7 +338,7 @@ def _agree(told: _Told, beside: Rows, of: Rows, word: str) -> None:
             f"same {word}: {str(text).removeprefix(f'same {word}: ')}"
             for text in told.evidence[members[first]]
         ]
-        group = places(key[unknown], key[members[first]])
+        group = find_places(key[unknown], key[members[first]])
         rows, group = unknown[group >= 0], group[group >= 0]
         is_finest = (one[group] >= 0) & (kinds is told.does)
         found = np.where(is_data[group] & ~is_finest, _AXIS_OF_DATA[told.does[rows]], one[group])
@@ -351,7 +351,7 @@ def _by_experts(told: _Told, operations: pl.DataFrame, names: pl.DataFrame) -> N
     if rows.size == 0:
         return
     is_telling = np.append(_EXPERTS.of(names["text"].to_list()) > 0, False)
-    ranks = np.unique(operations["rank_id"].to_numpy()[is_telling[filled(operations["name"])]])
+    ranks = np.unique(operations["rank_id"].to_numpy()[is_telling[as_integers(operations["name"])]])
     rows = rows[np.isin(told.rank[rows], ranks)]
     told.settle(
         rows,

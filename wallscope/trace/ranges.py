@@ -22,18 +22,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Flags, Rows, filled, grouped, runs
+from wallscope.columns import Codes, Flags, Rows, as_integers, iterate_groups, iterate_runs
 from wallscope.kernels import range_nesting, views
 from wallscope.model.enums import CallRole, ProjectedBy
 from wallscope.model.schemas import NAMES, NESTED, PATHS, PROJECTION
 from wallscope.trace.intervals import Times
-from wallscope.trace.names import folded
+from wallscope.trace.names import normalize_names
 
 Parents = npt.NDArray[np.int32]
 """A row for each row, -1 for none."""
 
 
-def parents(end_ns: Times, thread: Codes | None = None, is_apart: Flags | None = None) -> Parents:
+def find_parents(end_ns: Times, thread: Codes | None = None, is_apart: Flags | None = None) -> Parents:
     """Return the row of the latest earlier range that ends no sooner, -1 without one.
 
     Args:
@@ -51,7 +51,7 @@ def parents(end_ns: Times, thread: Codes | None = None, is_apart: Flags | None =
     return parent
 
 
-def innermost(start_ns: Times, end_ns: Times, parent: Parents, at_ns: Times) -> Parents:
+def find_innermost(start_ns: Times, end_ns: Times, parent: Parents, at_ns: Times) -> Parents:
     """Return the row of the range with the latest start that is open at each moment, -1 without one.
 
     A range is open from its start on and no longer at its end.
@@ -59,7 +59,7 @@ def innermost(start_ns: Times, end_ns: Times, parent: Parents, at_ns: Times) -> 
     Args:
         start_ns: int64[range], ns, of one thread, ascending.
         end_ns: int64[range], ns.
-        parent: int32[range], row, as `parents` gives it.
+        parent: int32[range], row, as `find_parents` gives it.
         at_ns: int64[moment], ns, in any order.
 
     >>> start, end = np.array([0, 10, 50]), np.array([100, 20, 60])
@@ -69,7 +69,7 @@ def innermost(start_ns: Times, end_ns: Times, parent: Parents, at_ns: Times) -> 
     if (at_ns[1:] < at_ns[:-1]).any():
         order = np.argsort(at_ns, kind="stable")
         unordered = np.empty(at_ns.size, np.int32)
-        unordered[order] = innermost(start_ns, end_ns, parent, at_ns[order])
+        unordered[order] = find_innermost(start_ns, end_ns, parent, at_ns[order])
         return unordered
     found = np.empty(at_ns.size, np.int32)
     columns = (np.ascontiguousarray(column) for column in (start_ns, end_ns, parent, at_ns))
@@ -77,7 +77,7 @@ def innermost(start_ns: Times, end_ns: Times, parent: Parents, at_ns: Times) -> 
     return found
 
 
-def nearest(parent: Codes, is_wanted: Flags) -> Parents:
+def find_nearest(parent: Codes, is_wanted: Flags) -> Parents:
     """Return for each row the nearest wanted one, itself or above it; -1 without one.
 
     Args:
@@ -90,7 +90,7 @@ def nearest(parent: Codes, is_wanted: Flags) -> Parents:
     return _upwards(range_nesting.nearest, parent, is_wanted)
 
 
-def farthest(parent: Codes, is_wanted: Flags) -> Parents:
+def find_farthest(parent: Codes, is_wanted: Flags) -> Parents:
     """Return for each row the outermost wanted one, itself or above it; -1 without one.
 
     >>> farthest(np.array([-1, 0, 1, -1]), np.array([False, True, True, False])).tolist()
@@ -99,7 +99,7 @@ def farthest(parent: Codes, is_wanted: Flags) -> Parents:
     return _upwards(range_nesting.farthest, parent, is_wanted)
 
 
-def chain_top(parent: Codes, is_wanted: Flags) -> Parents:
+def find_chain_top(parent: Codes, is_wanted: Flags) -> Parents:
     """Return for each row the last one that is reached from it over wanted parents alone, or itself.
 
     >>> chain_top(np.array([-1, 0, 1, 2]), np.array([True, False, True, True])).tolist()
@@ -118,7 +118,7 @@ def _upwards(loop: Callable[..., None], parent: Codes, is_wanted: Flags) -> Pare
 _LONGEST_NAME = 200
 
 
-def nested(
+def nest_ranges(
     ranges: pl.DataFrame, names: pl.DataFrame, calls: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The tree of ranges (`NESTED`), its paths (`PATHS`) and their folded names (`NAMES`).
@@ -127,11 +127,13 @@ def nested(
     Ranges that end on another thread stand alone. Parents are of the same thread, paths may go on in
     another.
     """
-    folds = folded(names["text"])
+    folds = normalize_names(names["text"])
     labels = folds.unique().sort()
     by_name = folds.cast(pl.Enum(labels)).to_physical().to_numpy()
     label = by_name[ranges["name"].to_numpy()] if len(ranges) else np.empty(0, np.int64)
-    parent = parents(ranges["end_ns"].to_numpy(), filled(ranges["thread"]), ranges["crosses"].to_numpy())
+    parent = find_parents(
+        ranges["end_ns"].to_numpy(), as_integers(ranges["thread"]), ranges["crosses"].to_numpy()
+    )
     path, paths = _paths(_continued(ranges, parent, calls, threads), label, ranges["start_ns"].to_numpy())
     tree = ranges.select(*NESTED.names()[:-2]).hstack(
         [pl.Series("parent", parent, NESTED["parent"]), pl.Series("path", path, NESTED["path"])]
@@ -142,12 +144,12 @@ def nested(
 def _continued(ranges: pl.DataFrame, parent: Parents, calls: pl.DataFrame, threads: pl.DataFrame) -> Parents:
     """Parents with those of outermost ranges taken from the thread that waits during all of each."""
     around = parent.copy()
-    for own in by_process(host_threads(ranges, calls, parent), threads).values():
+    for own in split_by_process(find_host_threads(ranges, calls, parent), threads).values():
         for thread, holder in own.items():
             others = [other for number, other in own.items() if number != thread]
             outermost = np.flatnonzero(parent[holder.rows] < 0)
             if others and outermost.size:
-                around[holder.rows[outermost]] = around_whole(
+                around[holder.rows[outermost]] = find_range_around(
                     others, holder.start_ns[outermost], holder.end_ns[outermost]
                 )
     return around
@@ -175,7 +177,7 @@ def _paths(around: Parents, label: Codes, start_ns: Times) -> tuple[Parents, pl.
     return path, pl.DataFrame(columns, schema=PATHS)
 
 
-def path_texts(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most: int = 8) -> pl.Series:
+def write_paths(paths: pl.DataFrame, names: pl.DataFrame, wanted: pl.Series, most: int = 8) -> pl.Series:
     """Some paths written out, outermost first; of deep ones the outside is left out, long names are cut.
 
     `paths` follow `PATHS`, `names` are their folded names, `wanted` are numbers of paths.
@@ -204,7 +206,7 @@ class RangeTree:
     @cached_property
     def texts(self) -> pl.Series:
         """The paths written out."""
-        return path_texts(self.paths, self.names, self.paths["path"])
+        return write_paths(self.paths, self.names, self.paths["path"])
 
     @cached_property
     def path_of_range(self) -> Rows:
@@ -218,7 +220,7 @@ _NONE, _SAME_THREAD, _INHERITED = range(3)
 _HOW = pl.Series([ProjectedBy.NONE, ProjectedBy.SAME_THREAD, ProjectedBy.INHERITED], dtype=PROJECTION["how"])
 
 
-def projection(
+def project_ranges(
     operations: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, threads: pl.DataFrame
 ) -> pl.DataFrame:
     """The range of each operation (`OPERATIONS`, `CALLS`, `NESTED`, `THREADS` to `PROJECTION`)."""
@@ -228,10 +230,10 @@ def projection(
     issued_ns = calls["start_ns"].to_numpy()[call]
     found = np.full(len(operations), -1, dtype=np.int32)
     how = np.zeros(len(operations), dtype=np.uint8)
-    holders = host_threads(ranges, calls, ranges["parent"].to_numpy())
-    of_process = by_process(holders, threads)
+    holders = find_host_threads(ranges, calls, ranges["parent"].to_numpy())
+    of_process = split_by_process(holders, threads)
     process = dict(threads["thread", "process"].iter_rows())
-    for thread, rows in grouped(calls["thread"].to_numpy()[call]):
+    for thread, rows in iterate_groups(calls["thread"].to_numpy()[call]):
         op, at_ns = issued[rows], issued_ns[rows]
         own = of_process.get(process[thread], {})
         row = own[thread].open_range(at_ns) if thread in own else np.full(rows.size, -1)
@@ -240,7 +242,7 @@ def projection(
         orphan = np.flatnonzero(row < 0)
         waiting = [holder for other, holder in own.items() if other != thread]
         if orphan.size and waiting:
-            inherited = of_the_one_that_waits(waiting, at_ns[orphan])
+            inherited = find_waiting_range(waiting, at_ns[orphan])
             found[op[orphan]] = inherited
             how[op[orphan]] = np.where(inherited >= 0, _INHERITED, _NONE)
     return pl.DataFrame({"op": operations["op"], "range": found, "how": _HOW[how]}, schema=PROJECTION)
@@ -278,7 +280,7 @@ class HostThread:
 
     def open_range(self, at_ns: Times) -> Rows:
         """The innermost open range at each moment, -1 where there is none."""
-        row = innermost(self.start_ns, self.end_ns, self._own_parent, at_ns)
+        row = find_innermost(self.start_ns, self.end_ns, self._own_parent, at_ns)
         return np.where(row < 0, -1, np.append(self.rows, -1)[row])
 
     def call_sides(self) -> tuple[Times, Times]:
@@ -306,22 +308,24 @@ def _count_between(moments: Times, start_ns: Times, end_ns: Times) -> Rows:
     return np.searchsorted(moments, end_ns, side="left") - np.searchsorted(moments, start_ns, side="left")
 
 
-def host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Parents) -> dict[int, HostThread]:
+def find_host_threads(ranges: pl.DataFrame, calls: pl.DataFrame, parent: Parents) -> dict[int, HostThread]:
     """The threads that hold ranges, by number; ranges that end on another thread do not count.
 
     `ranges` follow `RANGES`, `calls` follow `CALLS`, `parent` is the row of the range around each.
     """
     held = ranges if not ranges["crosses"].any() else ranges[np.flatnonzero(~ranges["crosses"].to_numpy())]
-    calls_of = dict(runs(calls["thread"].to_numpy()))
+    calls_of = dict(iterate_runs(calls["thread"].to_numpy()))
     nothing = slice(0, 0)
     return {
         thread: HostThread(held[rows], calls[calls_of.get(thread, nothing)], parent)
-        for thread, rows in runs(filled(held["thread"]))
+        for thread, rows in iterate_runs(as_integers(held["thread"]))
         if thread >= 0
     }
 
 
-def by_process(holders: Mapping[int, HostThread], threads: pl.DataFrame) -> dict[int, dict[int, HostThread]]:
+def split_by_process(
+    holders: Mapping[int, HostThread], threads: pl.DataFrame
+) -> dict[int, dict[int, HostThread]]:
     """Such threads of each process (`THREADS`), by its number."""
     found: dict[int, dict[int, HostThread]] = {}
     for thread, process in threads["thread", "process"].iter_rows():
@@ -330,14 +334,14 @@ def by_process(holders: Mapping[int, HostThread], threads: pl.DataFrame) -> dict
     return found
 
 
-def of_the_one_that_waits(threads: list[HostThread], at_ns: Times) -> Rows:
+def find_waiting_range(threads: list[HostThread], at_ns: Times) -> Rows:
     """The open range of the only thread that has one and is in no call; -1 where none or several do."""
     if not 0 < len(threads) <= _MOST_THREADS:
         return np.full(at_ns.size, -1)
     return _only([np.where(thread.is_in_call(at_ns), -1, thread.open_range(at_ns)) for thread in threads])
 
 
-def around_whole(threads: list[HostThread], start_ns: Times, end_ns: Times) -> Rows:
+def find_range_around(threads: list[HostThread], start_ns: Times, end_ns: Times) -> Rows:
     """The range of the only issuing thread that waits in it during all of each span; else -1."""
     issuing = [thread for thread in threads if thread.issues]
     found = []

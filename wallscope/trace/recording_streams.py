@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wallscope.columns import filled, place
+from wallscope.columns import as_integers, encode_member
 from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import (
     EXPLAINED_CANDIDATES_COUNT,
@@ -277,9 +277,9 @@ class RecordingStreams:
 
 def _guessed(records: pl.DataFrame) -> pl.DataFrame:
     """The records that name no stream: number, process, thread and time."""
-    is_stated = filled(records["stream_by"]) == place(StreamBy.STATED)
+    is_stated = as_integers(records["stream_by"]) == encode_member(StreamBy.STATED)
     held = records["record", "process", "thread", "at_ns"]
     if is_stated.all() and not records["stream"].null_count():
         return held.clear()
-    by_hand_over = filled(records["stream_by"]) == place(StreamBy.HAND_OVER)
+    by_hand_over = as_integers(records["stream_by"]) == encode_member(StreamBy.HAND_OVER)
     return held[np.flatnonzero(by_hand_over | records["stream"].is_null().to_numpy())]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, filled, place
+from wallscope.columns import Rows, as_integers, encode_member
 from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.enums import ComputeCategory, OperationClass
 from wallscope.model.rank_summaries import RepeatedUnit
@@ -35,10 +35,16 @@ from wallscope.thresholds import (
     UNIT_LENGTH_PARTS_COUNT,
     UNIT_MATCH_SHARE,
 )
-from wallscope.trace.kernel_classes import computes
-from wallscope.trace.ranges import Parents, farthest
-from wallscope.trace.step_markers import FORWARD, AnchorRanges, are_saying, outermost, saying
-from wallscope.trace.thread_timeline import Host
+from wallscope.trace.kernel_classes import is_compute
+from wallscope.trace.ranges import Parents, find_farthest
+from wallscope.trace.step_markers import (
+    FORWARD,
+    MarkerRanges,
+    filter_by_text,
+    find_recurring_ranges,
+    match_texts,
+)
+from wallscope.trace.thread_timeline import HostCalls
 
 _OPTIMIZER = list(CATEGORY.categories).index(ComputeCategory.OPTIMIZER)
 
@@ -58,18 +64,18 @@ class MainStream:
     has_graphs: bool
 
 
-def main_stream(own: pl.DataFrame, process: int, host: Host) -> MainStream:
+def find_main_stream(own: pl.DataFrame, process: int, host: HostCalls) -> MainStream:
     """The main stream of the operations of one rank (`CLASSIFIED`) and its process."""
-    of_class = filled(own["class"])
-    computing = np.flatnonzero(computes(of_class))
+    of_class = as_integers(own["class"])
+    computing = np.flatnonzero(is_compute(of_class))
     start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
     stream = own["stream"].to_numpy()[computing].astype(np.int64)
     work_ns = np.full(int(stream.max(initial=0)) + 1, -1)
     work_ns[stream] = 0
     np.add.at(work_ns, stream, end_ns[computing] - start_ns[computing])
     rows = computing[stream == work_ns.argmax()]
-    is_graph = of_class[rows] == place(OperationClass.OPAQUE_GRAPH)
-    name, category, call = (filled(own[column][rows]) for column in ("name", "category", "call"))
+    is_graph = of_class[rows] == encode_member(OperationClass.OPAQUE_GRAPH)
+    name, category, call = (as_integers(own[column][rows]) for column in ("name", "category", "call"))
     is_issued, issue_ns = call >= 0, start_ns[rows]
     issue_ns[is_issued] = host.calls["start_ns"][call[is_issued]].to_numpy()
     timed = pl.DataFrame(
@@ -84,7 +90,7 @@ def main_stream(own: pl.DataFrame, process: int, host: Host) -> MainStream:
     return MainStream(own["rank_id"][0], process, int(end_ns.max()), timed, bool(is_graph.any()))
 
 
-def first_rows(main: MainStream, anchor: AnchorRanges) -> Rows:
+def find_first_compute(main: MainStream, anchor: MarkerRanges) -> Rows:
     """Row of the first kernel issued inside each anchor range; ranges without one are passed over."""
     issue_ns = main.rows["issue_ns"].to_numpy()
     inside = np.searchsorted(anchor.start_ns, issue_ns, side="right") - 1
@@ -108,7 +114,7 @@ class Period:
     is_layered: bool
 
 
-def period(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_COUNT) -> Period | None:
+def find_period(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_COUNT) -> Period | None:
     """The repeating unit of a sequence, `None` where there is none that is sure.
 
     Args:
@@ -187,10 +193,10 @@ UNITS: tuple[tuple[AnchorUnit, str], ...] = (
 """Units and the texts of the ranges that mark them, in the order in which they are looked for."""
 
 
-def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) -> InnerUnit | None:
+def find_repeat_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) -> InnerUnit | None:
     """The first known unit that occurs several times inside the steps of a rank (`STEPS`), in order of time.
 
-    `ranges` are those of `labelled`.
+    `ranges` are those of `label_ranges`.
     """
     if windows.is_empty():
         return None
@@ -199,8 +205,8 @@ def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) ->
     start_ns = main.rows["start_ns"].to_numpy()
     step_start_ns, step_end_ns = windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy()
     for unit, known in UNITS:
-        for anchor in outermost(saying(own, known)):
-            begins_ns = np.sort(start_ns[first_rows(main, anchor)])
+        for anchor in find_recurring_ranges(filter_by_text(own, known)):
+            begins_ns = np.sort(start_ns[find_first_compute(main, anchor)])
             step = np.searchsorted(step_start_ns, begins_ns, side="right") - 1
             is_inside = (step >= 0) & (begins_ns < step_end_ns[step])
             begins_ns, step = begins_ns[is_inside], step[is_inside]
@@ -212,7 +218,7 @@ def inner_unit(main: MainStream, windows: pl.DataFrame, ranges: pl.DataFrame) ->
     return None
 
 
-def outermost_units(tree: pl.DataFrame) -> dict[RepeatedUnit, Parents]:
+def find_outermost_units(tree: pl.DataFrame) -> dict[RepeatedUnit, Parents]:
     """The range of a unit that each range stands in, by unit; -1 without one."""
     return {
         unit: _outermost(tree, [known for named, known in UNITS if named == unit])
@@ -225,5 +231,5 @@ def _outermost(tree: pl.DataFrame, patterns: list[str]) -> Parents:
 
     `tree` follows `NESTED` with `text`, that of its name; the number of a range is its row.
     """
-    is_known = are_saying(tree, "|".join(f"(?:{known})" for known in patterns))
-    return farthest(tree["parent"].to_numpy(), is_known & ~tree["crosses"].to_numpy())
+    is_known = match_texts(tree, "|".join(f"(?:{known})" for known in patterns))
+    return find_farthest(tree["parent"].to_numpy(), is_known & ~tree["crosses"].to_numpy())

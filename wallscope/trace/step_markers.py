@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, flags
+from wallscope.columns import Flags, mark_numbers
 from wallscope.errors import StepRangeError
 from wallscope.model.analysis import AnchorKind
 from wallscope.thresholds import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
@@ -37,7 +37,7 @@ _SHOWN_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class AnchorRanges:
+class MarkerRanges:
     """Host spans of one process, one a step, in order of time, and what they are called.
 
     `kind` is `user` or `nvtx`; `name` is the folded name.
@@ -49,7 +49,7 @@ class AnchorRanges:
     end_ns: Times
 
 
-def labelled(
+def label_ranges(
     ranges: pl.DataFrame,
     names: pl.DataFrame,
     threads: pl.DataFrame,
@@ -82,7 +82,7 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
     if pattern is None:
         return
     try:
-        is_found = are_saying(ranges, pattern).any()
+        is_found = match_texts(ranges, pattern).any()
     except pl.exceptions.ComputeError as error:
         raise StepRangeError(f"--step-range {pattern!r} — is no regular expression — mend it") from error
     if not is_found:
@@ -92,12 +92,12 @@ def check_pattern(pattern: str | None, ranges: pl.DataFrame) -> None:
         raise StepRangeError(f"--step-range {pattern!r} — finds no range — {there}")
 
 
-def that_may_mark(ranges: pl.DataFrame, pattern: str | None) -> pl.DataFrame:
-    """The ranges among which `named_anchors` finds all that it finds among these, of any process."""
-    return saying(ranges, _KNOWN if pattern is None else pattern)
+def select_marker_ranges(ranges: pl.DataFrame, pattern: str | None) -> pl.DataFrame:
+    """The ranges among which `find_markers` finds all that it finds among these, of any process."""
+    return filter_by_text(ranges, _KNOWN if pattern is None else pattern)
 
 
-def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorRanges]:
+def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRanges]:
     """What may divide a process into steps, the most trusted first, from `NESTED` with `text` and `folded`.
 
     With a pattern, the ranges whose text it finds and nothing else; without, the known forms that occur
@@ -106,31 +106,31 @@ def named_anchors(ranges: pl.DataFrame, pattern: str | None) -> Iterator[AnchorR
     if ranges["crosses"].any():
         ranges = ranges.filter(~pl.col("crosses"))
     if pattern is not None:
-        yield from _of_pattern(saying(ranges, pattern), pattern)
+        yield from _of_pattern(filter_by_text(ranges, pattern), pattern)
         return
-    yield from outermost(saying(ranges, _TRAINING_STEP))
-    steps = saying(ranges, _STEP)
-    yield from outermost(steps[np.flatnonzero(~are_saying(steps, _NO_STEP))])
+    yield from find_recurring_ranges(filter_by_text(ranges, _TRAINING_STEP))
+    steps = filter_by_text(ranges, _STEP)
+    yield from find_recurring_ranges(steps[np.flatnonzero(~match_texts(steps, _NO_STEP))])
     yield from _cycle(ranges)
 
 
-def saying(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
+def filter_by_text(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
     """The ranges whose text a pattern finds."""
-    return ranges[np.flatnonzero(are_saying(ranges, pattern))]
+    return ranges[np.flatnonzero(match_texts(ranges, pattern))]
 
 
-def are_saying(ranges: pl.DataFrame, pattern: str) -> Flags:
+def match_texts(ranges: pl.DataFrame, pattern: str) -> Flags:
     """Whether a pattern finds the text of each range (`name`, `text`); each name is asked once."""
     name = ranges["name"].to_numpy()
     one = np.full(int(name.max(initial=0)) + 1, -1)
     one[name] = np.arange(name.size)
     named = np.flatnonzero(one >= 0)
     is_found = ranges["text"][one[named]].str.contains(pattern).to_numpy()
-    found: Flags = flags(named[is_found], one.size)[name]
+    found: Flags = mark_numbers(named[is_found], one.size)[name]
     return found
 
 
-def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:
+def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[MarkerRanges]:
     """All the ranges on the thread that holds most of their time, whatever their names."""
     if ranges.is_empty():
         return
@@ -142,10 +142,10 @@ def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[AnchorRanges]:
     own = ranges.filter(pl.col("thread") == covered["thread"][0])
     names = own["folded"].unique()
     start_ns, end_ns = _outer(own)
-    yield AnchorRanges("user", names[0] if len(names) == 1 else pattern, start_ns, end_ns)
+    yield MarkerRanges("user", names[0] if len(names) == 1 else pattern, start_ns, end_ns)
 
 
-def outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
+def find_recurring_ranges(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
     """Each name that recurs on a thread, those that cover most host time first."""
     rows_of: dict[tuple[str, int], list[int]] = {}
     for row, key in enumerate(ranges["folded", "thread"].iter_rows()):
@@ -160,7 +160,7 @@ def outermost(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     for *_, name, rows in by_name[:MOST_ANCHOR_NAMES_COUNT]:
         outer = _outer(ranges[rows])
         if outer[0].size >= FEWEST_ANCHOR_COUNT:
-            yield AnchorRanges("nvtx", name, *outer)
+            yield MarkerRanges("nvtx", name, *outer)
 
 
 def _outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
@@ -172,13 +172,13 @@ def _outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
     return start_ns[start_ns >= before], end_ns[start_ns >= before]
 
 
-def _cycle(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
+def _cycle(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
     """RangeTree in turn: a step reaches from the first phase behind the last one's end to that end.
 
     The rarest phase is the last of a step where it is rarer than the others (one optimizer behind many
     microbatches); of equally frequent ones the first in time begins the step.
     """
-    found = {name: saying(ranges, known) for name, known in _PHASES.items()}
+    found = {name: filter_by_text(ranges, known) for name, known in _PHASES.items()}
     phases = {name: _outer(of_phase) for name, of_phase in found.items()}
     phases = {name: bounds for name, bounds in phases.items() if bounds[0].size >= FEWEST_ANCHOR_COUNT}
     if not phases:
@@ -187,11 +187,11 @@ def _cycle(ranges: pl.DataFrame) -> Iterator[AnchorRanges]:
     rarest = [name for name, (start_ns, _) in phases.items() if start_ns.size == fewest]
     if len(rarest) == len(phases):
         first = min(rarest, key=lambda name: int(phases[name][0][0]))
-        yield AnchorRanges("nvtx", found[first]["folded"][0], *phases[first])
+        yield MarkerRanges("nvtx", found[first]["folded"][0], *phases[first])
         return
     last = max(rarest, key=lambda name: int(phases[name][0][0]))
     end_ns = phases[last][1]
     begins = np.sort(np.concatenate([start_ns for start_ns, _ in phases.values()]))
     behind = np.concatenate(([np.iinfo(np.int64).min], end_ns[:-1]))
     start_ns = begins[np.searchsorted(begins, behind, side="left")]
-    yield AnchorRanges("nvtx", found[last]["folded"][0], start_ns, end_ns)
+    yield MarkerRanges("nvtx", found[last]["folded"][0], start_ns, end_ns)

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Flags, Rows, by_rank, filled, runs
+from wallscope.columns import Flags, Rows, as_integers, iterate_runs, split_by_rank
 from wallscope.errors import SelectionError, StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
-from wallscope.model.options import FOREVER_NS, Selection, stretch
+from wallscope.model.options import FOREVER_NS, Selection, has_time_limits
 from wallscope.model.schemas import STEPS
-from wallscope.parallel import side_by_side
+from wallscope.parallel import run_side_by_side
 from wallscope.thresholds import (
     FEWEST_BETWEEN_UPDATES_COUNT,
     FEWEST_STEPS_FOR_QUARTILES_COUNT,
@@ -32,9 +32,9 @@ from wallscope.thresholds import (
     WARM_UP_RATIO,
 )
 from wallscope.trace.intervals import Times
-from wallscope.trace.repeat_unit import MainStream, Period, first_rows, main_stream, period
-from wallscope.trace.step_markers import named_anchors, that_may_mark
-from wallscope.trace.thread_timeline import Host
+from wallscope.trace.repeat_unit import MainStream, Period, find_first_compute, find_main_stream, find_period
+from wallscope.trace.step_markers import find_markers, select_marker_ranges
+from wallscope.trace.thread_timeline import HostCalls
 from wallscope.units import seconds
 
 _PROFILER = r"Profiler(Start|Stop)"
@@ -55,7 +55,7 @@ _TOUCHED = (
 )
 
 
-def judged(windows: pl.DataFrame, process: int, host: Host) -> pl.DataFrame:
+def judge_steadiness(windows: pl.DataFrame, process: int, host: HostCalls) -> pl.DataFrame:
     """The windows of one rank with steadiness and reason (`STEPS` without them to `STEPS`).
 
     What the host did for a window lies between the issue of its first kernel and that of the next. The
@@ -110,7 +110,7 @@ NO_STEP = "the whole capture, not a step"
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class Steps:
     """How a capture was divided: kind of anchor, unit, name of the anchor, windows (`STEPS`).
 
     `kind`, `name`, `steps` and `check` speak of the busiest rank, the one with most kernels: `steps` is how
@@ -138,9 +138,9 @@ class _Cut:
     rows: dict[int, Rows]
 
 
-def divided(
-    operations: pl.DataFrame, ranks: pl.DataFrame, host: Host, ranges: pl.DataFrame, pattern: str | None
-) -> Division:
+def split_steps(
+    operations: pl.DataFrame, ranks: pl.DataFrame, host: HostCalls, ranges: pl.DataFrame, pattern: str | None
+) -> Steps:
     """Windows of all ranks, by the first kind of anchor that gives the busiest rank two windows or more.
 
     A rank that lacks this anchor, and all ranks where there is none, have one window: all they did. The
@@ -156,9 +156,10 @@ def divided(
     Raises:
         StepRangeError: the ranges that the pattern finds issued no work.
     """
-    of_ranks = by_rank(operations)
-    mains = side_by_side(
-        lambda rank: main_stream(of_ranks[rank[0]], rank[1], host), ranks["rank_id", "process"].iter_rows()
+    of_ranks = split_by_rank(operations)
+    mains = run_side_by_side(
+        lambda rank: find_main_stream(of_ranks[rank[0]], rank[1], host),
+        ranks["rank_id", "process"].iter_rows(),
     )
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
     unit = _repeating(busiest)
@@ -181,7 +182,7 @@ def divided(
     }
     check = None if unit is None or cut.kind in {_WHOLE, "kernel-sequence"} else len(unit.starts)
     lacking = {main.rank_id for main in mains if not cut.rows.get(main.rank_id, nothing).size}
-    return Division(
+    return Steps(
         kind=cut.kind,
         unit=cut.unit,
         name=cut.name,
@@ -204,20 +205,20 @@ def _by_ranges(
 
     What the user's pattern finds needs no like name; ranges of several names are called by the pattern.
     """
-    ranges = that_may_mark(ranges, pattern)
-    rows = dict(runs(filled(ranges["process"])))  # threads are numbered process by process
+    ranges = select_marker_ranges(ranges, pattern)
+    rows = dict(iterate_runs(as_integers(ranges["process"])))  # threads are numbered process by process
     of_process = {main.process: ranges[rows.get(main.process, slice(0))] for main in mains}
-    for chosen in named_anchors(of_process[busiest.process], pattern):
+    for chosen in find_markers(of_process[busiest.process], pattern):
         begins, names = {}, {chosen.name}
         for main in mains:
             same = (
                 own
-                for own in named_anchors(of_process[main.process], pattern)
+                for own in find_markers(of_process[main.process], pattern)
                 if pattern is not None or own.name == chosen.name
             )
             own = chosen if main.process == busiest.process else next(same, None)
             if own is not None:
-                begins[main.rank_id] = first_rows(main, own)
+                begins[main.rank_id] = find_first_compute(main, own)
                 names.add(own.name)
         yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins)
 
@@ -247,7 +248,7 @@ def _behind_updates(main: MainStream) -> Rows:
 
 def _by_sequence(mains: Sequence[MainStream], busiest: MainStream, unit: Period) -> _Cut:
     """Steps or windows that begin where the unit of the busiest rank does, and those of the others."""
-    units = side_by_side(lambda main: unit if main is busiest else _repeating(main), mains)
+    units = run_side_by_side(lambda main: unit if main is busiest else _repeating(main), mains)
     is_step = unit.is_layered or busiest.has_graphs
     rows = {main.rank_id: own.starts for main, own in zip(mains, units, strict=True) if own is not None}
     return _Cut("kernel-sequence", "step" if is_step else "window", None, rows)
@@ -260,10 +261,10 @@ def _repeating(main: MainStream) -> Period | None:
         return None
     gap_ns = np.concatenate(([0], np.maximum(start_ns[1:] - end_ns[:-1], 0)))
     shortest = SHORTEST_GRAPH_UNIT_COUNT if main.has_graphs else SHORTEST_UNIT_COUNT
-    return period(main.rows["symbol"].to_numpy(), gap_ns, shortest)
+    return find_period(main.rows["symbol"].to_numpy(), gap_ns, shortest)
 
 
-def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: Host) -> pl.DataFrame:
+def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: HostCalls) -> pl.DataFrame:
     if rows.size == 0:
         whole = own.select(
             "rank_id", pl.lit(0, pl.UInt32).alias("step"), pl.col("start_ns").min(), end_ns=main.last_ns
@@ -288,10 +289,10 @@ def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: Host) -> pl.
         },
         schema={name: STEPS[name] for name in STEPS.names()[:6]},
     )
-    return judged(hosted, main.process, host)
+    return judge_steadiness(hosted, main.process, host)
 
 
-def selected_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+def select_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     """The ranks (`RANKS`) of that number and device.
 
     Raises:
@@ -310,7 +311,7 @@ def selected_ranks(ranks: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     return found
 
 
-def selected_windows(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+def select_windows(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     """Windows (`STEPS`) that have a part inside the selected time, cut to it, with more columns.
 
     `selected` is true of the chosen steps; of those that the time cuts only where it leaves the rank no
@@ -371,11 +372,11 @@ def _chosen(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     if selection.steps is None:
         return windows.with_columns(chosen=pl.lit(value=True))
     is_chosen = pl.col("step").is_between(*selection.steps)
-    spelled = stretch(*selection.steps)
+    spelled = has_time_limits(*selection.steps)
     if windows.filter(is_chosen).is_empty():
         where = "in this export" if selection.time_ns is None else "in the time of --time"
         step = windows["step"].to_numpy()
-        there = stretch(int(step.min()), int(step.max()))
+        there = has_time_limits(int(step.min()), int(step.max()))
         raise SelectionError(f"--steps {spelled} — are not {where} — there are {there}")
     return windows.with_columns(
         chosen=is_chosen,

@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Rows, alike, at_places, firsts, rows_by, spread
+from wallscope.columns import (
+    Codes,
+    Rows,
+    expand_counts,
+    find_first_rows,
+    number_alike_rows,
+    split_rows,
+    take_or,
+)
 from wallscope.kernels import stream_order, views
 from wallscope.model.schemas import StreamFlag, SyncKind
 from wallscope.thresholds import TAIL_OPERATIONS_COUNT
@@ -30,7 +38,7 @@ Tail = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
+class OperationSets:
     """Sets of operations, perhaps with `UNRESOLVED`: `ptr` int64[n + 1] are the offsets into `op` int32."""
 
     ptr: Times
@@ -43,7 +51,7 @@ class Sets:
     def of_rows(self, rows: Codes) -> tuple[Rows, Codes]:
         """Return what some sets hold: the position of the set in `rows`, and the operation."""
         first = self.ptr[rows]
-        position, nth = spread(self.ptr[rows + 1] - first)
+        position, nth = expand_counts(self.ptr[rows + 1] - first)
         return position, self.op[first[position] + nth]
 
 
@@ -102,7 +110,7 @@ class StreamOrder:
             *views(self.before, self.issued_ns),
         )
         recorded = self._placed(waits.records, record_of)
-        self._scopes = sets(_scopes(streams, self._count))
+        self._scopes = make_sets(_scopes(streams, self._count))
         self._settle(recorded, self._placed(held_back, wait_of), held_back, together)
         self._pairs = [self._pairs_of_waits(), self._pairs_of_streams()]
 
@@ -122,7 +130,7 @@ class StreamOrder:
         """Return the streams of a process."""
         return [stream for key, stream in self._key.items() if key[0] == process]
 
-    def tails(self, groups: Sequence[Sequence[int]], asked: Codes, at_ns: Times) -> Sets:
+    def tails(self, groups: Sequence[Sequence[int]], asked: Codes, at_ns: Times) -> OperationSets:
         """Return what has to end before streams are through with what they were given before moments.
 
         Args:
@@ -130,9 +138,9 @@ class StreamOrder:
             asked: integer[n], the group of each question.
             at_ns: int64[n], its moment.
         """
-        return self._tails(sets(groups), asked, at_ns)
+        return self._tails(make_sets(groups), asked, at_ns)
 
-    def marks(self, stream: Codes, at_ns: Times) -> Sets:
+    def marks(self, stream: Codes, at_ns: Times) -> OperationSets:
         """Return what has to end before marks are reached that are put into streams: null streams wait too.
 
         Args:
@@ -152,7 +160,7 @@ class StreamOrder:
         stream_order.find_latest(
             *views(ptr, issued_ns, thread.astype(np.int32), np.ascontiguousarray(at_ns), row)
         )
-        return at_places(streams, row, UNRESOLVED)
+        return take_or(streams, row, UNRESOLVED)
 
     def record(self, record: int) -> Tail:
         """Return what has to end before a recorded event is complete."""
@@ -171,13 +179,13 @@ class StreamOrder:
         self.follow((op, UNRESOLVED) for op in new)
 
     @cached_property
-    def producer_sets(self) -> Sets:
+    def producer_sets(self) -> OperationSets:
         """What each operation waits for apart from the one before it; itself: it was held back by nobody."""
         count = self.issued_ns.size
         op, producer = (np.concatenate(side).astype(np.int64) for side in zip(*self._pairs, strict=True))
         op, producer = np.divmod(np.unique(op * (count + 1) + producer + 1), count + 1)
         ptr = np.searchsorted(op, np.arange(count + 1))
-        return Sets(ptr, (producer - 1).astype(np.int32))
+        return OperationSets(ptr, (producer - 1).astype(np.int32))
 
     def producers(self, op: int) -> set[int]:
         """What an operation has to wait for apart from the one before it in its stream."""
@@ -194,9 +202,9 @@ class StreamOrder:
     def _streams_of(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
         """The stream of each row by its name, -1 where it has none."""
         names = rows["process", "context", "stream"]
-        group = alike(names)
+        group = number_alike_rows(names)
         streams = []
-        for process, context, number in names[firsts(group)].iter_rows():
+        for process, context, number in names[find_first_rows(group)].iter_rows():
             if number is not None and (process, context or 0, number) not in self._key:
                 self._key[process, context or 0, number] = self._count
                 self._count += 1
@@ -218,18 +226,18 @@ class StreamOrder:
         order = np.lexsort((waiting.at_ns, waiting.stream))
         wait_ns, wait_stream = waiting.at_ns[order], waiting.stream[order]
         record, records = held_back["record"].to_numpy()[order], recorded.at_ns.size
-        is_before = (record >= 0) & (at_places(recorded.at_ns, record, 0) <= wait_ns)
+        is_before = (record >= 0) & (take_or(recorded.at_ns, record, 0) <= wait_ns)
         is_earlier = (held_back["how"] == ResolvedBy.BEFORE_CAPTURE).to_numpy()[order]
         record = np.where(is_before, record, np.where(is_earlier, _NOTHING, _UNKNOWN)).astype(np.int32)
         wait_first, wait_last = np.empty(order.size, np.int64), np.empty(order.size, np.int64)
         self._record_first, self._record_last = np.empty(records, np.int64), np.empty(records, np.int64)
         self._sets = np.empty((TAIL_OPERATIONS_COUNT + 1) * (records + order.size), np.int32)
         next_op = np.empty(order.size, np.int32)
-        joined = sets(together[op] for op in sorted(together))
+        joined = make_sets(together[op] for op in sorted(together))
         wait_ptr = np.searchsorted(wait_stream, np.arange(self._count + 1))
         self._streams = stream_order.Streams(
             views(self.issued_ns, self.end_ns),
-            views(*rows_by(self._stream, self._count)),
+            views(*split_rows(self._stream, self._count)),
             views(np.array(sorted(together), np.int32), joined.ptr, joined.op),
             views(wait_ptr, wait_ns, wait_stream, record),
             views(recorded.at_ns, self._scopes.ptr, self._scopes.op, recorded.stream),
@@ -244,7 +252,7 @@ class StreamOrder:
         self.next_op = np.empty(order.size, np.int32)
         self.next_op[order] = next_op
 
-    def _tails(self, groups: Sets, asked: Codes, at_ns: Times) -> Sets:
+    def _tails(self, groups: OperationSets, asked: Codes, at_ns: Times) -> OperationSets:
         ptr, found = (
             np.empty(asked.size + 1, np.int64),
             np.empty((TAIL_OPERATIONS_COUNT + 1) * asked.size, np.int32),
@@ -252,7 +260,7 @@ class StreamOrder:
         stream_order.find_tails(
             self._streams, *views(groups.ptr, groups.op, asked.astype(np.int32), at_ns, ptr, found)
         )
-        return Sets(ptr, found[: ptr[-1]])
+        return OperationSets(ptr, found[: ptr[-1]])
 
     def _pairs_of_waits(self) -> tuple[Codes, Codes]:
         """Who waits for whom because streams were made to wait for events."""
@@ -277,11 +285,11 @@ class StreamOrder:
             room = count
 
 
-def sets(groups: Iterable[Sequence[int]]) -> Sets:
+def make_sets(groups: Iterable[Sequence[int]]) -> OperationSets:
     """Return lists of numbers as offsets and one array."""
     held = [*groups]
     ptr = np.cumsum([0, *map(len, held)], dtype=np.int64)
-    return Sets(ptr, np.array([one for group in held for one in group], np.int32))
+    return OperationSets(ptr, np.array([one for group in held for one in group], np.int32))
 
 
 def _of_streams(waits: pl.DataFrame) -> pl.DataFrame:

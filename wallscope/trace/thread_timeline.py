@@ -22,7 +22,7 @@ _WINS_INSIDE = (CallRole.ALLOC, CallRole.SYNC)
 
 
 @dataclass(frozen=True, slots=True)
-class OfCalls:
+class FlattenedCalls:
     """A column of `CALLS` as it is, to be asked by numbers of calls; -1 is no call."""
 
     told: npt.NDArray[np.integer]
@@ -39,17 +39,17 @@ class OfCalls:
 class CallTimes:
     """Start, end and thread of each call; of none: before all, and no thread."""
 
-    start_ns: OfCalls
-    end_ns: OfCalls
-    thread: OfCalls
+    start_ns: FlattenedCalls
+    end_ns: FlattenedCalls
+    thread: FlattenedCalls
 
 
-def call_times(calls: pl.DataFrame) -> CallTimes:
+def measure_call_times(calls: pl.DataFrame) -> CallTimes:
     """The times and threads of calls (`CALLS`)."""
     return CallTimes(
-        OfCalls(calls["start_ns"].to_numpy(), BEFORE_ALL),
-        OfCalls(calls["end_ns"].to_numpy(), BEFORE_ALL),
-        OfCalls(calls["thread"].to_numpy(), -1),
+        FlattenedCalls(calls["start_ns"].to_numpy(), BEFORE_ALL),
+        FlattenedCalls(calls["end_ns"].to_numpy(), BEFORE_ALL),
+        FlattenedCalls(calls["thread"].to_numpy(), -1),
     )
 
 
@@ -97,7 +97,7 @@ def flatten_calls(calls: pl.DataFrame, threads: int) -> Activities:
     return Activities(ptr, starts_ns[:count], ends_ns[:count], own[:count])
 
 
-def are_outer(end_ns: Times) -> Flags:
+def is_outer(end_ns: Times) -> Flags:
     """Whether each call of a thread, by start and the longest first, ends behind all before it.
 
     >>> are_outer(np.array([9, 4, 12, 12])).tolist()
@@ -109,7 +109,7 @@ def are_outer(end_ns: Times) -> Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostCalls:
     """Calls with their names and threads: `CALLS`, `NAMES`, `THREADS`."""
 
     calls: pl.DataFrame
@@ -129,7 +129,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class ThreadSegments:
     """Pieces of threads, one thread behind the other, in order of time: inside a call, or outside calls (-1).
 
     `process` is that of each thread.

@@ -8,22 +8,22 @@ import polars as pl
 from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
 from wallscope.model.report import GAPS, Gap, Link, Moment
-from wallscope.summary.rank import Divided
-from wallscope.trace.ranges import RangeTree, path_texts
-from wallscope.views.names import Named
+from wallscope.summary.rank import Trace
+from wallscope.trace.ranges import RangeTree, write_paths
+from wallscope.views.names import NameLookup
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _WHO = ("rank", "pid", "device")
 
 
-class Proof:
+class GapLookup:
     """Looks up what slices (`SLICES`, all ranks) speak of."""
 
     def __init__(
         self, capture: Capture, range_tree: RangeTree, projected: pl.DataFrame, slices: pl.DataFrame
     ) -> None:
         self._capture, self._ranges, self._projected = capture, range_tree, projected
-        self._slices = numbered(slices)
+        self._slices = number_gaps(slices)
 
     def gaps(self, most: int) -> tuple[Gap, ...]:
         """The longest gaps of each rank, the longest first."""
@@ -136,7 +136,7 @@ class Proof:
         if number < 0:
             return None
         path = self._ranges.tree.filter(pl.col("range") == number)["path"]
-        return str(path_texts(self._ranges.paths, self._ranges.names, path)[0])
+        return str(write_paths(self._ranges.paths, self._ranges.names, path)[0])
 
 
 def _told(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _told(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
     }
 
 
-def numbered(slices: pl.DataFrame) -> pl.DataFrame:
+def number_gaps(slices: pl.DataFrame) -> pl.DataFrame:
     """The slices in order of rank and time with `number`, that of their gap; null where compute ran."""
     ordered = slices.sort("rank_id", "start_ns")
     in_gap = pl.col("kind").is_not_null()
@@ -171,9 +171,9 @@ def numbered(slices: pl.DataFrame) -> pl.DataFrame:
 _GAP = ("rank_id", "number")
 
 
-def gaps(slices: pl.DataFrame, parts: Divided, named: Named) -> pl.DataFrame:
+def build_gap_table(slices: pl.DataFrame, parts: Trace, named: NameLookup) -> pl.DataFrame:
     """Each gap of `slices` (`SLICES`), with `rank_id`; columns as the table `gaps` declares them."""
-    inside = numbered(slices).filter(pl.col("number").is_not_null())
+    inside = number_gaps(slices).filter(pl.col("number").is_not_null())
     bounds = inside.group_by(_GAP, maintain_order=True).agg(
         pl.col("step", "start_ns").first(), pl.col("end_ns", "gap").last(), links=pl.len()
     )

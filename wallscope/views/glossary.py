@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from wallscope.advice.explain import CauseNote, cause_notes, finding_notes
-from wallscope.model.cause_catalogue import CALL, catalogue
+from wallscope.model.cause_catalogue import CALL, list_causes
 from wallscope.model.enums import Wall
-from wallscope.trace.kernel_classes import shipped_rules
+from wallscope.trace.kernel_classes import load_shipped_kernel_rules
 from wallscope.views.sections.walls import STATE_NAMES
 from wallscope.views.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS
 
@@ -18,7 +18,7 @@ This page is made from the texts of the program (`make golden` writes it).
 """
 
 
-def page() -> str:
+def write_glossary() -> str:
     """The page: words, walls, states, causes, kernels, findings."""
     return "\n".join(_lines()) + "\n"
 
@@ -45,7 +45,7 @@ def _table(title: str, header: tuple[str, str], rows: Mapping[str, str]) -> Iter
 
 def _causes(wall: Wall) -> Iterator[str]:
     """The causes of a wall, and how each kind of them is computed."""
-    own = {cause: said for cause, said in catalogue() if cause.startswith(f"{wall}/")}
+    own = {cause: said for cause, said in list_causes() if cause.startswith(f"{wall}/")}
     rows = {f"`{cause}`": said for cause, said in own.items()}
     yield from _table(f"Causes of {wall}", ("cause", "meaning"), rows)
     told: dict[CauseNote, list[str]] = {}
@@ -72,7 +72,7 @@ def _kernels() -> Iterator[str]:
     )
     yield "\n| what | library | patterns |\n|---|---|---|"
     patterns: dict[tuple[str, str], list[str]] = {}
-    for rule in shipped_rules():
+    for rule in load_shipped_kernel_rules():
         patterns.setdefault((rule.category, rule.backend or ""), []).append(rule.pattern)
     for (category, backend), listed in sorted(
         patterns.items(), key=lambda entry: (entry[0][1] != "", entry[0])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.model.advice import Fix, first_screen
+from wallscope.model.advice import Fix, select_first_fixes
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.section import Cell, append_row
@@ -81,7 +81,7 @@ def _verdict(analysis: Analysis, rank: Rank) -> list[str]:
 def _fixes(analysis: Analysis) -> list[str]:
     """The first fixes with settings, preconditions and ceilings."""
     found = analysis.fixes or ()
-    shown = first_screen(found)[:_MOST_FIXES]
+    shown = select_first_fixes(found)[:_MOST_FIXES]
     if not shown:
         return []
     lines = [f"#### First fixes; ceilings of the {analysis.anchor.typical}, which do not add up", ""]

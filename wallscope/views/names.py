@@ -6,14 +6,14 @@ from functools import cached_property
 import polars as pl
 
 from wallscope.model.enums import OperationKind
-from wallscope.summary.rank import Divided
+from wallscope.summary.rank import Trace
 
 
 @dataclass(frozen=True)
-class Named:
+class NameLookup:
     """Looks up names; numbers below 0 have none, and are null."""
 
-    parts: Divided
+    parts: Trace
 
     def operations(self, numbers: pl.Series) -> pl.Series:
         """What operations are called: the kernel, or kind and direction of a copy."""

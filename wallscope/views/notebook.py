@@ -5,7 +5,7 @@ from html import escape
 from typing import Final
 
 from wallscope import units
-from wallscope.model.advice import Fix, first_screen
+from wallscope.model.advice import Fix, select_first_fixes
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
@@ -79,7 +79,7 @@ def comparison_card(comparison: Comparison) -> str:
 
 
 def _first(analysis: Analysis) -> tuple[Fix, ...]:
-    return first_screen(analysis.fixes or ())[:_MOST_FIXES]
+    return select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
 
 
 def _ceiling(ratio: float | None) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from wallscope import units
-from wallscope.model.advice import Fix, first_screen
+from wallscope.model.advice import Fix, select_first_fixes
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.diagnosis import Dominant
 from wallscope.model.enums import Wall
@@ -116,7 +116,7 @@ def _capital(text: str) -> str:
 
 def _in_order(found: tuple[Fix, ...]) -> tuple[dict[str, Any], ...]:
     """All fixes, those of the first screen first."""
-    first = first_screen(found)
+    first = select_first_fixes(found)
     shown = {fix.id for fix in first}
     return tuple(map(_fix, (*first, *(fix for fix in found if fix.id not in shown))))
 

@@ -5,8 +5,8 @@ import polars as pl
 from wallscope.model.analysis import Rank
 from wallscope.model.enums import LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
-from wallscope.summary.rank import Divided
-from wallscope.trace.ranges import path_texts
+from wallscope.summary.rank import Trace
+from wallscope.trace.ranges import write_paths
 
 _MOST_THREADS = 12
 _LONGEST_NAME = 400
@@ -18,8 +18,8 @@ _WALL_OF_CLASS = {
 }
 
 
-def step_timelines(
-    divided: Divided, slices: pl.DataFrame, place: int, rank: Rank
+def build_step_timelines(
+    divided: Trace, slices: pl.DataFrame, place: int, rank: Rank
 ) -> tuple[StepTimeline, ...]:
     """The typical and the worst step of the rank at `place`; one where both are the same.
 
@@ -40,7 +40,7 @@ def step_timelines(
 class _Shown:
     """Looks up what stands in the timelines of one rank."""
 
-    def __init__(self, divided: Divided, slices: pl.DataFrame, place: int) -> None:
+    def __init__(self, divided: Trace, slices: pl.DataFrame, place: int) -> None:
         capture, rank = divided.capture, divided.capture.ranks.row(place, named=True)
         self._divided, self._process = divided, rank["process"]
         is_own = pl.col("rank_id") == rank["rank_id"]
@@ -168,11 +168,11 @@ class _Shown:
         tree = range_tree.tree.select(pl.col("range").cast(pl.Int32), "path")
         found = asked.join(tree, on="range", maintain_order="left").sort("range")
         distinct = found.select(pl.col("path").unique().sort())
-        texts = distinct.with_columns(text=path_texts(range_tree.paths, range_tree.names, distinct["path"]))
+        texts = distinct.with_columns(text=write_paths(range_tree.paths, range_tree.names, distinct["path"]))
         return found.join(texts, on="path", maintain_order="left").select("range", "text")
 
 
-def _operation_names(divided: Divided) -> pl.DataFrame:
+def _operation_names(divided: Trace) -> pl.DataFrame:
     """What each operation is called: its kernel, or the direction of a copy (`op`, `name`)."""
     capture = divided.capture
     directions = capture.copies.select("op", pl.col("direction").cast(pl.String))

@@ -13,10 +13,10 @@ from wallscope.model.analysis import Analysis, Budget, Rank, Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.model.table_columns import TABLES, Table
-from wallscope.summary.rank import Divided, all_slices, kernel_table, range_table
-from wallscope.views.gaps import gaps
-from wallscope.views.names import Named
-from wallscope.views.tracks import Traced
+from wallscope.summary.rank import Trace, attribute_all_ranks, build_kernel_table, build_range_table
+from wallscope.views.gaps import build_gap_table
+from wallscope.views.names import NameLookup
+from wallscope.views.tracks import TrackBuilder
 
 _SCHEMAS = {table.name: table.schema for table in TABLES}
 _TOLD_APART = "; "
@@ -24,7 +24,7 @@ _TOLD_APART = "; "
 Row = Mapping[str, Any]
 
 
-def ranks(analysis: Analysis) -> pl.DataFrame:
+def list_ranks(analysis: Analysis) -> pl.DataFrame:
     """`ranks`, with the typical step of each."""
     return _frame("ranks", (_rank(analysis, rank) for rank in analysis.ranks))
 
@@ -43,7 +43,7 @@ def _rank(analysis: Analysis, rank: Rank) -> Row:
     }
 
 
-def steps(analysis: Analysis) -> pl.DataFrame:
+def list_steps(analysis: Analysis) -> pl.DataFrame:
     """`steps` of all ranks."""
     return _frame(
         "steps",
@@ -67,7 +67,7 @@ def steps(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def causes(analysis: Analysis) -> pl.DataFrame:
+def list_rank_causes(analysis: Analysis) -> pl.DataFrame:
     """`causes` of all ranks."""
     return _frame(
         "causes",
@@ -87,17 +87,17 @@ def causes(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def communication(analysis: Analysis) -> pl.DataFrame:
+def list_communication(analysis: Analysis) -> pl.DataFrame:
     """`communication` of all ranks."""
     return _frame("communication", _of(analysis, lambda rank: rank.communication.operations))
 
 
-def copies(analysis: Analysis) -> pl.DataFrame:
+def list_copies(analysis: Analysis) -> pl.DataFrame:
     """`copies` of all ranks."""
     return _frame("copies", _of(analysis, lambda rank: rank.memory.copies))
 
 
-def compute(analysis: Analysis) -> pl.DataFrame:
+def list_compute(analysis: Analysis) -> pl.DataFrame:
     """`compute` of all ranks."""
     return _frame(
         "compute",
@@ -105,7 +105,7 @@ def compute(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def blocking_calls(analysis: Analysis) -> pl.DataFrame:
+def list_blocking_calls(analysis: Analysis) -> pl.DataFrame:
     """`blocking_calls` of the ranks whose calls are known."""
     return _frame(
         "blocking_calls",
@@ -113,7 +113,7 @@ def blocking_calls(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def gpu_metrics(analysis: Analysis) -> pl.DataFrame:
+def list_gpu_metrics(analysis: Analysis) -> pl.DataFrame:
     """`gpu_metrics` of the ranks whose GPU was sampled."""
     return _frame(
         "gpu_metrics",
@@ -121,25 +121,25 @@ def gpu_metrics(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def opportunities(analysis: Analysis) -> pl.DataFrame:
+def list_opportunities(analysis: Analysis) -> pl.DataFrame:
     """`opportunities`, as ranked."""
     return _frame("opportunities", map(_row, analysis.opportunities))
 
 
-def fixes(analysis: Analysis) -> pl.DataFrame:
+def list_fixes(analysis: Analysis) -> pl.DataFrame:
     """`fixes`, as ranked."""
     found = enumerate(analysis.fixes or (), start=1)
     return _frame("fixes", (_row(fix) | {"place": place, "fix": fix.id} for place, fix in found))
 
 
-def settings(analysis: Analysis) -> pl.DataFrame:
+def list_settings(analysis: Analysis) -> pl.DataFrame:
     """`settings` of all fixes."""
     return _frame(
         "settings", (_row(one) | {"fix": fix.id} for fix in analysis.fixes or () for one in fix.settings)
     )
 
 
-def preconditions(analysis: Analysis) -> pl.DataFrame:
+def list_preconditions(analysis: Analysis) -> pl.DataFrame:
     """`preconditions` of all fixes."""
     return _frame(
         "preconditions",
@@ -151,7 +151,7 @@ def preconditions(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def findings(analysis: Analysis) -> pl.DataFrame:
+def list_findings(analysis: Analysis) -> pl.DataFrame:
     """`findings` of the capture."""
     return _frame("findings", map(_row, analysis.capture.findings))
 
@@ -196,14 +196,14 @@ _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 
 
 @dataclass(frozen=True)
-class Exported:
+class TableBuilder:
     """Makes tables on demand, those of the selected steps and time; the slices are kept between calls.
 
     `path` finds a rank, by its id, and the critical paths of its steps (`SHOWN_PATH`).
     """
 
     analysis: Analysis
-    parts: Divided
+    parts: Trace
     evidence: Evidence
     facts: OperationFacts
     path: Callable[[], tuple[int, pl.DataFrame]] | None = None
@@ -214,25 +214,25 @@ class Exported:
         Raises:
             UnknownWordError: there is no such table; says which there are.
         """
-        table = declared(name)
+        table = find_table(name)
         if name in _OF_ANSWER:
-            return answer_frame(self.analysis, name)
+            return build_answer_table(self.analysis, name)
         return _OF_PARTS[name](self).select(table.schema.names()).cast(table.schema)
 
     @cached_property
     def _slices(self) -> pl.DataFrame:
-        found = all_slices(self.parts, self.evidence)
+        found = attribute_all_ranks(self.parts, self.evidence)
         chosen = self.parts.windows.filter(pl.col("selected")).select("rank_id", "step")
         return found.join(chosen, on=["rank_id", "step"], how="semi").sort("rank_id", "start_ns")
 
-    def traced(self) -> Traced:
+    def traced(self) -> TrackBuilder:
         """The same as tracks of a trace."""
         path = None if self.path is None else self.path()
-        return Traced(self.parts, self._slices, self._named, path)
+        return TrackBuilder(self.parts, self._slices, self._named, path)
 
     @cached_property
-    def _named(self) -> Named:
-        return Named(self.parts)
+    def _named(self) -> NameLookup:
+        return NameLookup(self.parts)
 
     def _who(self, rows: pl.DataFrame) -> pl.DataFrame:
         ranks = self.parts.capture.ranks.select("rank_id", *_WHO)
@@ -266,7 +266,7 @@ class Exported:
 
     def gaps(self) -> pl.DataFrame:
         """`gaps`, in order of rank and time."""
-        return self._who(gaps(self._slices, self.parts, self._named))
+        return self._who(build_gap_table(self._slices, self.parts, self._named))
 
     def operations(self) -> pl.DataFrame:
         """`operations`: those that run in the selected steps and time, all without such a selection."""
@@ -325,7 +325,7 @@ class Exported:
         )
 
 
-def answer_frame(analysis: Analysis, name: str) -> pl.DataFrame:
+def build_answer_table(analysis: Analysis, name: str) -> pl.DataFrame:
     """One of `ANSWER_TABLES`, for which the answer alone is enough.
 
     Raises:
@@ -336,7 +336,7 @@ def answer_frame(analysis: Analysis, name: str) -> pl.DataFrame:
     return _OF_ANSWER[name](analysis)
 
 
-def declared(name: str) -> Table:
+def find_table(name: str) -> Table:
     """The declaration of a table.
 
     Raises:
@@ -348,31 +348,31 @@ def declared(name: str) -> Table:
 
 
 _OF_ANSWER: Mapping[str, Callable[[Analysis], pl.DataFrame]] = {
-    "ranks": ranks,
-    "steps": steps,
-    "causes": causes,
-    "communication": communication,
-    "copies": copies,
-    "compute": compute,
-    "blocking_calls": blocking_calls,
-    "gpu_metrics": gpu_metrics,
-    "opportunities": opportunities,
-    "fixes": fixes,
-    "settings": settings,
-    "preconditions": preconditions,
-    "findings": findings,
+    "ranks": list_ranks,
+    "steps": list_steps,
+    "causes": list_rank_causes,
+    "communication": list_communication,
+    "copies": list_copies,
+    "compute": list_compute,
+    "blocking_calls": list_blocking_calls,
+    "gpu_metrics": list_gpu_metrics,
+    "opportunities": list_opportunities,
+    "fixes": list_fixes,
+    "settings": list_settings,
+    "preconditions": list_preconditions,
+    "findings": list_findings,
 }
 ANSWER_TABLES = tuple(_OF_ANSWER)
 """The tables that stand in an answer, also in that of a whole job."""
 
-_OF_PARTS: Mapping[str, Callable[[Exported], pl.DataFrame]] = {
-    "step_causes": Exported.step_causes,
-    "slices": Exported.slices,
-    "gaps": Exported.gaps,
-    "operations": Exported.operations,
-    "calls": Exported.calls,
-    "ranges": Exported.ranges,
-    "range_work": lambda made: range_table(made.parts),
-    "kernels": lambda made: kernel_table(made.parts),
-    "collectives": Exported.collectives,
+_OF_PARTS: Mapping[str, Callable[[TableBuilder], pl.DataFrame]] = {
+    "step_causes": TableBuilder.step_causes,
+    "slices": TableBuilder.slices,
+    "gaps": TableBuilder.gaps,
+    "operations": TableBuilder.operations,
+    "calls": TableBuilder.calls,
+    "ranges": TableBuilder.ranges,
+    "range_work": lambda made: build_range_table(made.parts),
+    "kernels": lambda made: build_kernel_table(made.parts),
+    "collectives": TableBuilder.collectives,
 }

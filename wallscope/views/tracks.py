@@ -8,23 +8,23 @@ import polars as pl
 
 from wallscope.model.enums import LinkKind
 from wallscope.model.report import COUNTED, TRACED, Track
-from wallscope.summary.rank import Divided
-from wallscope.views.names import Named
+from wallscope.summary.rank import Trace
+from wallscope.views.names import NameLookup
 
 _NO_FLOWS = {"flows_out": pl.lit(None, TRACED["flows_out"]), "flow_in": pl.lit(None, TRACED["flow_in"])}
 _CAUSE = ("step", "cause", "wall", "state", "absent", "kind", "gap", "who", "call", "thread")
 
 
 @dataclass(frozen=True)
-class Traced:
+class TrackBuilder:
     """Makes the tracks one after the other; `slices` (`SLICES`) are those of the selected steps.
 
     `path` is a rank, by its id, with the critical paths of its steps (`SHOWN_PATH`).
     """
 
-    parts: Divided
+    parts: Trace
     slices: pl.DataFrame
-    named: Named
+    named: NameLookup
     path: tuple[int, pl.DataFrame] | None = None
 
     def earliest_ns(self) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from wallscope.model.cause_catalogue import meaning
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import DeviceState, Wall
 
 WALL_WORDS: Final = {
@@ -76,4 +76,4 @@ def explain_cause(cause: str) -> str:
     'Moving data and waiting for peers, which one rank alone cannot tell apart.'
     """
     told = [WORDS[part] for part in cause.split("/")[1:] if part in WORDS]
-    return ". ".join([meaning(cause), *told])
+    return ". ".join([describe_cause(cause), *told])

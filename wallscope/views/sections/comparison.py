@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wallscope import units
-from wallscope.model.cause_catalogue import meaning
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import (
     Comparison,
     MismatchSeverity,
@@ -101,7 +101,7 @@ def _tabulate_causes(comparison: Comparison, most: int | None = None) -> Grid:
         on_terminal("cause", "cause", value=lambda row: Cell(row.cause, row.wall), most=60),
         on_markdown("cause", "cause", most=500),
         on_page("cause", "cause", "text", "wall/cause[/detail]", lambda row: Cell(row.cause, row.wall)),
-        on_page("meaning", "what it is", value=lambda row: meaning(row.cause)),
+        on_page("meaning", "what it is", value=lambda row: describe_cause(row.cause)),
         Column("base_ns", "base", "ms", f"what it owns of base's typical {comparison.window}"),
         Column("head_ns", "head", "ms", f"what it owns of head's typical {comparison.window}"),
         Column("delta_ns", "change", "signed_ms"),

@@ -3,7 +3,7 @@
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Severity
-from wallscope.model.cause_catalogue import meaning
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.section import (
     Block,
     Cell,
@@ -18,7 +18,7 @@ from wallscope.model.section import (
     Tone,
     tabulate,
 )
-from wallscope.resources import query
+from wallscope.resources import read_query
 from wallscope.views.sections.walls import tabulate_budget
 from wallscope.views.words import WORDS
 
@@ -90,13 +90,13 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
         "waits resolved": units.percent(capture.resolved_dependency_share),
     }
     words = tuple((Cell(word, anchor=_ANCHORS.get(word, "")), said) for word, said in WORDS.items())
-    causes = tuple((Cell(entry.cause, entry.wall), meaning(entry.cause)) for entry in rank.causes)
+    causes = tuple((Cell(entry.cause, entry.wall), describe_cause(entry.cause)) for entry in rank.causes)
     blocks: tuple[Block, ...] = (
         list_pairs("Words", ("word", "what it means"), words),
         tabulate_budget(analysis, rank),
         list_pairs("Causes of this capture", ("cause", "what it means"), causes),
         Lines((_SQL,)),
-        *(Code(caption, query(name)) for name, caption in _QUERIES.items()),
+        *(Code(caption, read_query(name)) for name, caption in _QUERIES.items()),
         list_pairs("Versions", ("of", "is"), tuple(versions.items())),
     )
     title = "How is each number computed?"

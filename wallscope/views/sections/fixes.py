@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.model.advice import Fix, Met, Setting, System, first_screen
+from wallscope.model.advice import Fix, Met, Setting, System, select_first_fixes
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Replay
 from wallscope.thresholds import SHOWN_WIN_SHARE
@@ -25,7 +25,7 @@ def build_fixes(found: tuple[Fix, ...], unit: str, replay: Replay | None = None)
 
 
 def _rows(found: tuple[Fix, ...], replay: Replay | None) -> Iterator[tuple[Line, ...]]:
-    shown = first_screen(found)
+    shown = select_first_fixes(found)
     for number, fix in enumerate(shown, start=1):
         worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
         yield f"{number}", (Span(fix.title, fix.wall),), worth

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from wallscope import units
-from wallscope.model.advice import first_screen
+from wallscope.model.advice import select_first_fixes
 from wallscope.model.analysis import Rank
 from wallscope.model.report import Report
 from wallscope.model.section import (
@@ -43,7 +43,7 @@ def build_path(report: Report, rank: Rank) -> Section | None:
     whole, path = analysis.anchor.typical, found.told
     drawn = {each.step for each in report.timelines if len(each.path)}
     blocks = build_path_blocks(path, whole, analysis.anchor.window, is_drawn=path.shown_step in drawn)
-    fixes = figures.draw_fixes(rank, first_screen(analysis.fixes or ()), whole)
+    fixes = figures.draw_fixes(rank, select_first_fixes(analysis.fixes or ()), whole)
     blocks += [] if fixes is None else [fixes]
     blocks += [] if analysis.replay is None else [Lines((describe_replay(analysis.replay),))]
     return Section("path", "What bounds it?", describe_path(path, whole), tuple(blocks))

@@ -6,7 +6,7 @@ from typing import Any
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, CauseTime, Rank
-from wallscope.model.cause_catalogue import meaning
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.section import (
     MEDIA,
@@ -157,7 +157,7 @@ def _explain(entry: CauseTime) -> Cell:
 
 
 def _meaning(entry: CauseTime) -> str:
-    return meaning(entry.cause)
+    return describe_cause(entry.cause)
 
 
 def build_causes(analysis: Analysis, rank: Rank) -> Section:
