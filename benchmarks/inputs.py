@@ -16,8 +16,9 @@ from fixtures.simulation.program import Program
 from fixtures.simulation.random_programs import planned_program
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
+from wallscope.model.options import Options
 from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed
-from wallscope.pipeline import Options, analyze
+from wallscope.pipeline import analyze
 from wallscope.render.document import document
 from wallscope.store import Store, object_name
 

@@ -10,11 +10,12 @@ from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.marks import put, surroundings
+from wallscope.attribution.prepared import list_rank_windows
+from wallscope.model.options import Options
 from wallscope.model.whatif import Question
-from wallscope.pipeline import Options, divide, gathered
+from wallscope.pipeline import prepare
 from wallscope.replay.engine import ASKED, WindowReplay
 from wallscope.replay.windows import SimulatedSteps, select_replay_window
-from wallscope.summary.rank import list_rank_windows
 from wallscope.trace.collectives import find_partners
 
 QUESTIONS = (
@@ -30,8 +31,8 @@ _TAX, _STEP_NS = 1.1, 100_000_000
 
 def stretch_of(path: Path, most: int) -> SimulatedSteps:
     """The steps of the first rank, as many as hold so many operations."""
-    parts, division = divide(path, Options(), lambda _: None)
-    facts, evidence = gathered(parts, division, Options(), lambda _: None)
+    prepared = prepare(path, Options(), lambda _: None)
+    parts, facts, evidence = prepared.trace, prepared.facts, prepared.evidence
     between = find_partners(parts.operations, facts.collectives)
     return select_replay_window(
         evidence, list_rank_windows(parts), between, parts.range_tree, parts.capture.names, 0, most

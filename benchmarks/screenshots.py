@@ -13,7 +13,8 @@ from pathlib import Path
 from fixtures import example
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
-from wallscope.pipeline import Options, accounted, report_of
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze_capture, build_report
 from wallscope.resolve_runs import resolve_runs
 from wallscope.views.comparison import comparison_page
 from wallscope.views.page import page
@@ -33,7 +34,7 @@ def main(folder: Path) -> None:
         example.COUNTS_READ_NS = usual_ns
         options = Options()
         pages = {
-            "report": page(report_of(accounted(base, options, _nothing), _nothing)),
+            "report": page(build_report(analyze_capture(base, options, _nothing), _nothing)),
             "diff": _comparison(base, head, options),
         }
         for name, text in pages.items():

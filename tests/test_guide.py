@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from fixtures.example import write_example
-from wallscope.pipeline import Options, analyze
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 from wallscope.views.capture_help import capture_help
 from wallscope.views.summary import summary
 

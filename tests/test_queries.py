@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from fixtures.example import write_example
-from wallscope.pipeline import Options, analyze, proven
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze, look_up_gaps
 from wallscope.resources import read_query
 
 
@@ -41,7 +42,7 @@ def test_gaps_of_compute_sum_to_the_time_without_compute(example):
 
 def test_gaps_of_compute_are_those_that_are_listed(example):
     (rank,) = analyze(example, Options(), lambda _: None).ranks
-    listed = pl.DataFrame([gap.row for gap in proven(example, Options(), lambda _: None).gaps(100_000)])
+    listed = pl.DataFrame([gap.row for gap in look_up_gaps(example, Options(), lambda _: None).gaps(100_000)])
 
     for step in rank.steps[1:3]:
         own = listed.filter(pl.col("step") == step.index).sort("start_ns")

@@ -16,9 +16,10 @@ from fixtures.scenario import scenarios
 from tests.conftest import ROOT
 from wallscope.errors import NothingToAnalyzeError, StepRangeError
 from wallscope.model.analysis import Anchor, CrossCheck
+from wallscope.model.options import Options
 from wallscope.model.whatif import Asked
 from wallscope.nsys import read_capture
-from wallscope.pipeline import Options, analyze, what_if
+from wallscope.pipeline import analyze, ask_what_if
 from wallscope.replay.windows import NO_ISSUER
 from wallscope.resources import read_query
 from wallscope.summary.findings import _disagreement
@@ -376,6 +377,6 @@ def test_steps_whose_calls_are_unknown_are_not_played(tmp_path):
                 writer.kernel(f"nvjet_{kernel}", at, at + 1_000)
 
     with pytest.raises(NothingToAnalyzeError, match=f"sqlite — {NO_ISSUER} — capture with --trace=cuda"):
-        what_if(tmp_path / "run.sqlite", Options(), Asked(()), lambda _: None)
+        ask_what_if(tmp_path / "run.sqlite", Options(), Asked(()), lambda _: None)
     replay = answer(tmp_path / "run.sqlite").replay
     assert replay is None or replay.refused == NO_ISSUER

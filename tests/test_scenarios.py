@@ -5,7 +5,8 @@ import pytest
 
 from fixtures.scenario import Scenario, scenarios
 from wallscope.cache.answers import decode_analysis
-from wallscope.pipeline import Options, analyze
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 from wallscope.render.document import document
 
 ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown", "one-rank"}

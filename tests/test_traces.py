@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.model.options import Options
 from wallscope.model.schemas import NAMES
 from wallscope.nsys import read_contents
-from wallscope.pipeline import Options, analyze
+from wallscope.pipeline import analyze
 from wallscope.render.document import document
 from wallscope.resources import read_query
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules

@@ -22,7 +22,7 @@ from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import StepFacts
-from wallscope.model.options import Selection
+from wallscope.model.options import Options, Selection
 from wallscope.model.table_columns import TABLES
 from wallscope.output_files import write_chunks
 from wallscope.render.document import document
@@ -52,7 +52,7 @@ class Result:
     """
 
     analysis: Analysis
-    _found: pipeline.Accounted | None = field(repr=False)
+    _found: pipeline.AnalyzedCapture | None = field(repr=False)
 
     @property
     def verdict(self) -> str:
@@ -109,7 +109,7 @@ class Result:
 
         if self._found is None:
             return page(job_report(self.analysis, rematch_ranks(self.analysis)))
-        return page(pipeline.report_of(self._found, lambda _: None))
+        return page(pipeline.build_report(self._found, lambda _: None))
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report.
@@ -131,7 +131,7 @@ class Result:
 
     @cached_property
     def _tables(self) -> "TableBuilder | None":
-        return None if self._found is None else pipeline.exported(self._found)
+        return None if self._found is None else pipeline.build_tables(self._found)
 
     def _repr_html_(self) -> str:
         return card(self.analysis)
@@ -224,7 +224,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         WallscopeError: one of its children, each with a line that says what to do.
     """
     chosen = (steps, steps) if isinstance(steps, int) else steps
-    options = pipeline.Options(
+    options = Options(
         kernels=_path(kernels),
         step_range=step_range,
         selection=Selection(rank, device, chosen, time_ns),
@@ -240,7 +240,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         job = run_job(find_exports(paths), options, lambda _: None, jobs=jobs, dask=dask).analysis
         return Result(job, None)
     with fetch_source(paths[0]) as file:
-        found = pipeline.accounted(file, options, lambda _: None)
+        found = pipeline.analyze_capture(file, options, lambda _: None, keeps_slices=True)
     return Result(found.analysis, found)
 
 
@@ -264,7 +264,7 @@ def diff(
 
 
 def _side(named: AnyPath) -> Side:
-    runs = resolve_runs(find_captures(str(named)), pipeline.Options(), lambda _: None)
+    runs = resolve_runs(find_captures(str(named)), Options(), lambda _: None)
     return Side(Path(named).name or str(named), runs)
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from fixtures.example import write_example
 from wallscope.advice.rules import fix_rules
-from wallscope.pipeline import Options, analyze
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ from wallscope.advice.trace_facts import collect_trace_facts, communicator_sizes
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.capture import GraphTracing
 from wallscope.model.enums import Axis, Backend, Collective, Precision
+from wallscope.model.options import Options
 from wallscope.model.rank_summaries import CommunicationOperation, PrecisionWork
 from wallscope.model.schemas import AXES, COLLECTIVES
-from wallscope.pipeline import Options, analyze
+from wallscope.pipeline import analyze
 
 
 def configured(**settings):

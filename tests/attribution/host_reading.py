@@ -5,18 +5,19 @@ from pathlib import Path
 import polars as pl
 
 from wallscope.attribution.attribute import attribute_rank
+from wallscope.attribution.prepared import measure_rank_work
 from wallscope.attribution.totals import select_typical_steps, sum_slices
+from wallscope.model.options import Options
 from wallscope.model.rank_summaries import GpuMetrics, HostDetails
-from wallscope.pipeline import Options, divide, gathered
+from wallscope.pipeline import prepare, read_trace
 from wallscope.summary.compute import average_gpu_metrics
 from wallscope.summary.host import summarize_host
-from wallscope.summary.rank import measure_rank_work
 
 
 def details(path: Path, rank_id: int = 0) -> HostDetails | None:
     """The host details of one rank."""
-    parts, division = divide(path, Options(), lambda _: None)
-    _, evidence = gathered(parts, division, Options(), lambda _: None)
+    prepared = prepare(path, Options(), lambda _: None)
+    parts, evidence = prepared.trace, prepared.evidence
     is_own = pl.col("rank_id") == rank_id
     operations, windows = parts.operations.filter(is_own), parts.windows.filter(is_own)
     is_usual = pl.col("step").is_in(select_typical_steps(windows)["step"].implode())
@@ -28,6 +29,6 @@ def details(path: Path, rank_id: int = 0) -> HostDetails | None:
 
 def metrics(path: Path, rank_id: int = 0) -> GpuMetrics | None:
     """The GPU metrics of one rank."""
-    parts, _ = divide(path, Options(), lambda _: None)
+    parts = read_trace(path, Options(), lambda _: None)
     rank = parts.capture.ranks.row(rank_id, named=True)
     return average_gpu_metrics(measure_rank_work(parts, rank_id).steps, parts.capture, rank_id, rank["gpu"])

@@ -49,7 +49,7 @@ def runs(monkeypatch) -> list[str]:
         ran.append(path.name)
         return accounted(path, *rest)
 
-    monkeypatch.setattr(wallscope.pipeline, "accounted", counted)
+    monkeypatch.setattr(wallscope.pipeline, "analyze_capture", counted)
     return ran
 
 
@@ -113,7 +113,7 @@ def test_an_export_that_changes_while_it_is_read_is_not_kept(export, cache, monk
         os.utime(path, (1, 1))
         return found
 
-    monkeypatch.setattr(wallscope.pipeline, "accounted", disturbed)
+    monkeypatch.setattr(wallscope.pipeline, "analyze_capture", disturbed)
     asked(export, cache)
 
     assert cache.entries() == ()

@@ -21,7 +21,7 @@ def test_every_error_becomes_an_exit_code(error, code, said, called, monkeypatch
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(wallscope.pipeline, "accounted", fails)
+    monkeypatch.setattr(wallscope.pipeline, "analyze_capture", fails)
 
     ran = called("analyze", "run.sqlite")
 

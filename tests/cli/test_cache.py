@@ -23,7 +23,7 @@ def forbidden(monkeypatch):
     def refuse(*_):
         raise AssertionError("the pipeline ran")
 
-    return lambda: monkeypatch.setattr(wallscope.pipeline, "accounted", refuse)
+    return lambda: monkeypatch.setattr(wallscope.pipeline, "analyze_capture", refuse)
 
 
 def results(called, export: Path, folder: Path) -> list[str]:

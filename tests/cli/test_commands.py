@@ -160,7 +160,7 @@ def test_an_interrupted_run_exits_130_and_leaves_nothing(monkeypatch, export, tm
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(wallscope.pipeline, "accounted", interrupted)
+    monkeypatch.setattr(wallscope.pipeline, "analyze_capture", interrupted)
     monkeypatch.setattr(
         sys, "argv", ["wallscope", "analyze", str(export), "--json", str(tmp_path / "run.json")]
     )

@@ -20,7 +20,7 @@ from wallscope.jobs.inputs import find_exports, is_many
 from wallscope.jobs.merge import job_report, rematch_ranks, run_job
 from wallscope.jobs.run import analyze_in_processes
 from wallscope.model.options import Options, Selection
-from wallscope.pipeline import accounted
+from wallscope.pipeline import analyze_capture
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks
 from wallscope.render.document import document
@@ -175,9 +175,9 @@ def test_what_is_done_is_in_the_cache(job_folder, answer, tmp_path, monkeypatch)
 
     def noted(path, *rest):
         worked_out.append(path.name)
-        return accounted(path, *rest)
+        return analyze_capture(path, *rest)
 
-    monkeypatch.setattr("wallscope.pipeline.accounted", noted)
+    monkeypatch.setattr("wallscope.pipeline.analyze_capture", noted)
     found = analyze(exports, cache=cache)
 
     assert worked_out == ["run_rank3.sqlite"]

@@ -2,8 +2,9 @@ import pytest
 
 from fixtures.export import ExportWriter
 from wallscope.errors import InputError
+from wallscope.model.options import Options
 from wallscope.nsys import load
-from wallscope.pipeline import Options, analyze
+from wallscope.pipeline import analyze
 
 GIB = 1 << 30
 MEMINFO = "MemTotal: 8388608 kB\nMemAvailable: 2097152 kB\nSwapFree: 1048576 kB\nHugePages_Free: 0\n"

@@ -8,11 +8,11 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from wallscope.model.enums import Wall
+from wallscope.model.options import Options
 from wallscope.model.profile import BEFORE, INSIDE
-from wallscope.pipeline import Options, accounted
+from wallscope.pipeline import analyze_capture
 from wallscope.profile import build
 from wallscope.profile.codec import unpack_profile
-from wallscope.summary.rank import attribute_all_ranks
 
 NAMES = ("slow peer", "pipeline bubble", "exposed all-to-all", "hidden reduce-scatter")
 
@@ -23,9 +23,9 @@ def told(request, tmp_path_factory):
     (story,) = [story for story in stories() if story.name == request.param]
     path = tmp_path_factory.mktemp("story") / "story.sqlite"
     write_run(run(story.program), path)
-    found = accounted(path, Options(), lambda _: None)
-    slices = attribute_all_ranks(found.parts, found.evidence)
-    ids = found.parts.capture.ranks["rank_id"]
+    found = analyze_capture(path, Options(), lambda _: None)
+    slices = found.prepared.slices()
+    ids = found.prepared.trace.capture.ranks["rank_id"]
     return [
         (unpack_profile(rank.profile, "run").collectives, slices.filter(pl.col("rank_id") == rank_id))
         for rank, rank_id in zip(found.analysis.ranks, ids, strict=True)
@@ -71,7 +71,7 @@ def test_of_very_many_the_first_are_kept(monkeypatch, tmp_path):
     (story,) = [story for story in stories() if story.name == "exposed all-to-all"]
     write_run(run(story.program), tmp_path / "story.sqlite")
     monkeypatch.setattr(build, "_MOST_COLLECTIVES", 4)
-    (rank,) = accounted(tmp_path / "story.sqlite", Options(), lambda _: None).analysis.ranks
+    (rank,) = analyze_capture(tmp_path / "story.sqlite", Options(), lambda _: None).analysis.ranks
     table = unpack_profile(rank.profile, "run").collectives
 
     assert table["place"].to_list() == [0, 1, 2, 3]

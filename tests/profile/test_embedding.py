@@ -5,7 +5,8 @@ from fixtures.example import write_example
 from fixtures.scenario import scenarios
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Wall
-from wallscope.pipeline import Options, analyze
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 from wallscope.profile import build
 from wallscope.profile.codec import unpack_profile
 

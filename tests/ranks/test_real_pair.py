@@ -4,7 +4,8 @@ from functools import cache
 
 import pytest
 
-from wallscope.pipeline import Options, analyze
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 
 
 @cache

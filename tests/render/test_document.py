@@ -7,7 +7,8 @@ from fixtures.scenario import scenarios
 from wallscope.model.advice import Advice, ConfigurationCheck
 from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
-from wallscope.pipeline import Options, analyze
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 from wallscope.render.document import document, json_schema
 from wallscope.resources import read_report
 

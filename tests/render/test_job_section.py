@@ -6,7 +6,8 @@ from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record
 from fixtures.simulation.run import run
 from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_compute, gemm
 from fixtures.simulation.writing import write_run
-from wallscope.pipeline import Options, accounted, report_of
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.offline import lay_out
 from wallscope.views.page import page
 from wallscope.views.sections.job import build_job
@@ -25,7 +26,7 @@ def thread(computed_us):
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("job") / "run.sqlite"
     write_run(run(Program((thread(200), thread(300)))), path)
-    return report_of(accounted(path, Options(), lambda _: None), lambda _: None)
+    return build_report(analyze_capture(path, Options(), lambda _: None), lambda _: None)
 
 
 def test_the_section_names_the_late_rank_and_shows_who_waits(report):

@@ -11,7 +11,8 @@ from wallscope import units
 from wallscope.model.advice import Fix, Precondition, Setting
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Wall
-from wallscope.pipeline import Options, analyze
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 from wallscope.render.markdown import code, escaped
 from wallscope.views.markdown import MOST_BYTES, markdown
 

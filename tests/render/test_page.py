@@ -16,7 +16,8 @@ from fixtures.machine import Machine
 from wallscope import units
 from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.enums import Wall
-from wallscope.pipeline import Options, accounted, report_of
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.timeline_pack import pack
 from wallscope.views.page import page
 
@@ -42,7 +43,7 @@ def write(path, name="gemm_kernel", range_text="train_step", *, steps=6):
 
 def reported(path, step_range=None):
     options = Options(step_range=step_range)
-    return report_of(accounted(path, options, lambda _: None), lambda _: None)
+    return build_report(analyze_capture(path, options, lambda _: None), lambda _: None)
 
 
 @pytest.fixture(scope="module")

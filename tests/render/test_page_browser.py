@@ -11,8 +11,9 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
+from wallscope.model.options import Options
 from wallscope.model.report import SHOWN_OPERATIONS
-from wallscope.pipeline import Options, accounted, report_of
+from wallscope.pipeline import analyze_capture, build_report
 from wallscope.views.page import page
 
 _ZOOMED = """async () => {
@@ -51,8 +52,8 @@ def write(path):
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("browser") / "run.sqlite"
     write(path)
-    found = accounted(path, Options(step_range="train_step"), lambda _: None)
-    return report_of(found, lambda _: None)
+    found = analyze_capture(path, Options(step_range="train_step"), lambda _: None)
+    return build_report(found, lambda _: None)
 
 
 @pytest.fixture(scope="module")

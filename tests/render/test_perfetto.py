@@ -15,10 +15,10 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.conftest import TRACES
 from wallscope.model.enums import DeviceState, Wall
-from wallscope.model.options import Selection
+from wallscope.model.options import Options, Selection
 from wallscope.model.report import TRACED, Track
 from wallscope.model.schemas import MEMORY_EVENTS, NAMES, SAMPLES
-from wallscope.pipeline import Options, accounted, exported
+from wallscope.pipeline import analyze_capture, build_tables
 from wallscope.render.perfetto import perfetto
 
 HOSTILE = "evil</script>\x1b[31m\n\u202e" + "x" * 5_000
@@ -106,8 +106,8 @@ def _read_track(found, number, events, texts):
 
 def written(path, **selected):
     options = Options(step_range="train_step", selection=Selection(**selected))
-    found = accounted(path, options, lambda _: None)
-    traced = exported(found).traced()
+    found = analyze_capture(path, options, lambda _: None)
+    traced = build_tables(found).traced()
     return found, b"".join(perfetto(traced.tracks(), traced.earliest_ns()))
 
 
@@ -201,7 +201,7 @@ def test_causes_sum_to_their_walls(both):
 
 def test_each_arrow_goes_from_a_launch_to_what_it_launched(both):
     found, trace = both
-    issued = found.parts.operations.filter(pl.col("call") >= 0)
+    issued = found.prepared.trace.operations.filter(pl.col("call") >= 0)
 
     assert trace.out == trace.into == Counter((issued["op"] + 1).to_list())
 
@@ -209,11 +209,11 @@ def test_each_arrow_goes_from_a_launch_to_what_it_launched(both):
 def test_names_and_times_are_those_of_the_capture(both):
     found, trace = both
     shown = [*trace.named("stream 7"), *trace.named("stream 13")]
-    operations = found.parts.operations.select("op", "start_ns", "end_ns").sort("op").rows()
+    operations = found.prepared.trace.operations.select("op", "start_ns", "end_ns").sort("op").rows()
 
     assert sorted((one.notes["op"], one.start_ns, one.end_ns) for one in shown) == operations
     assert {one.name for one in trace.named("stream 13")} == {"copy host-to-device"}
-    assert len(trace.named("CUDA API")) == len(found.parts.capture.calls)
+    assert len(trace.named("CUDA API")) == len(found.prepared.trace.capture.calls)
     assert [one.depth for one in trace.named("NVTX")] == [0, 1] * 6
 
 
@@ -248,8 +248,8 @@ def test_of_real_exports_with_several_ranks_walls_and_arrows_are_right(name):
     path = TRACES / f"{name}.sqlite"
     if not path.exists():
         pytest.skip("no real exports here: ../shared/traces is absent")
-    found = accounted(path, Options(), lambda _: None)
-    traced = exported(found).traced()
+    found = analyze_capture(path, Options(), lambda _: None)
+    traced = build_tables(found).traced()
     trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
     bands = [number for number, track in trace.tracks.items() if track.name == "walls"]
 
@@ -296,7 +296,7 @@ def test_slices_that_overlap_in_any_way_are_all_there_and_nest(nesting, spans):
 
 def test_memory_and_samples_of_the_gpu_of_a_rank_are_counters(both):
     found, _ = both
-    capture, rank = found.parts.capture, found.parts.capture.ranks.row(0, named=True)
+    capture, rank = found.prepared.trace.capture, found.prepared.trace.capture.ranks.row(0, named=True)
     memory = [(rank["process"], rank["device"], 5, 100), (rank["process"], rank["device"] + 1, 6, 7)]
     samples = [(rank["gpu"], 5, 0, 1.5), (rank["gpu"], 9, 0, 2.5), (rank["gpu"] + 1, 5, 0, 3.5)]
     told = replace(
@@ -305,7 +305,9 @@ def test_memory_and_samples_of_the_gpu_of_a_rank_are_counters(both):
         samples=pl.DataFrame(samples, schema=SAMPLES, orient="row"),
         metric_names=pl.DataFrame({"name": [0], "text": ["SMs Active"]}, schema=NAMES),
     )
-    traced = exported(replace(found, parts=replace(found.parts, capture=told))).traced()
+    traced = build_tables(
+        replace(found, prepared=replace(found.prepared, trace=replace(found.prepared.trace, capture=told)))
+    ).traced()
     trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
     counters = {trace.tracks[number].name: values for number, values in trace.counters.items()}
 

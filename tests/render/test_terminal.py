@@ -8,8 +8,9 @@ from fixtures.export import ExportWriter
 from fixtures.scenario import scenarios
 from wallscope.cli.output import print_out
 from wallscope.model.capture import Finding, Severity
+from wallscope.model.options import Options
 from wallscope.nsys import read_contents
-from wallscope.pipeline import Options, analyze
+from wallscope.pipeline import analyze
 from wallscope.render.grids import render_sections
 from wallscope.views.listings import build_contents
 from wallscope.views.summary import summary

@@ -4,8 +4,9 @@ from rich.console import Console
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
+from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
-from wallscope.pipeline import Options, what_if
+from wallscope.pipeline import ask_what_if
 from wallscope.views.whatif import whatif_summary
 
 STORIES = {story.name: story.program for story in stories()}
@@ -17,7 +18,7 @@ def found(tmp_path_factory):
     path = tmp_path_factory.mktemp("exports") / "run.sqlite"
     write_run(run(STORIES["late host beside a long all-to-all"]), path, has_events=True)
     sweep = tuple(Question("scale", "communication", share) for share in (1.5, 0.5))
-    return what_if(path, Options(), Asked(QUESTIONS, sweep), lambda _: None)
+    return ask_what_if(path, Options(), Asked(QUESTIONS, sweep), lambda _: None)
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -14,8 +14,9 @@ from tests.render.test_comparison_page import charts, rows
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
 from wallscope.model.enums import Wall
+from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
-from wallscope.pipeline import Options, what_if
+from wallscope.pipeline import ask_what_if
 from wallscope.views.whatif import whatif_page
 
 STORY = "late host beside a long all-to-all"
@@ -28,7 +29,7 @@ def found(tmp_path_factory):
     path = tmp_path_factory.mktemp("exports") / "run.sqlite"
     program = next(story.program for story in stories() if story.name == STORY)
     write_run(run(program), path, has_events=True)
-    return what_if(path, Options(), Asked(QUESTIONS, SWEEP), lambda _: None)
+    return ask_what_if(path, Options(), Asked(QUESTIONS, SWEEP), lambda _: None)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
+from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
-from wallscope.pipeline import Options, what_if
+from wallscope.pipeline import ask_what_if
 
 
 def scaled(target, share):
@@ -57,7 +58,7 @@ def pairs(name: str, program: Program, questions, folder) -> list[Pair]:
     played = run(program)
     path = folder / "run.sqlite"
     write_run(played, path, has_events=True)
-    found = what_if(path, Options(), Asked(tuple(questions)), lambda _: None)
+    found = ask_what_if(path, Options(), Asked(tuple(questions)), lambda _: None)
     path.unlink()
     rank = found.device or 0
     told = []

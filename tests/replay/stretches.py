@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
-from wallscope.attribution.attribute import Evidence
-from wallscope.pipeline import Options, divide, gathered
+from wallscope.attribution.prepared import Prepared, list_rank_windows
+from wallscope.model.options import Options
+from wallscope.pipeline import prepare
 from wallscope.replay.windows import SimulatedSteps, select_replay_window
-from wallscope.summary.rank import Trace, list_rank_windows
 from wallscope.trace.collectives import find_partners
 
 
@@ -15,16 +15,15 @@ class Read(NamedTuple):
     """A stretch of the first rank, and what it was made from."""
 
     stretch: SimulatedSteps
-    parts: Trace
-    evidence: Evidence
+    prepared: Prepared
 
 
 def read(program, path) -> Read:
     write_run(run(program), path, has_events=True)
-    parts, division = divide(path, Options(), lambda _: None)
-    facts, evidence = gathered(parts, division, Options(), lambda _: None)
+    prepared = prepare(path, Options(), lambda _: None)
+    parts, facts, evidence = prepared.trace, prepared.facts, prepared.evidence
     between = find_partners(parts.operations, facts.collectives)
     stretch = select_replay_window(
         evidence, list_rank_windows(parts), between, parts.range_tree, parts.capture.names, 0, 160_000
     )
-    return Read(stretch, parts, evidence)
+    return Read(stretch, prepared)

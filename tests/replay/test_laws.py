@@ -9,7 +9,6 @@ from wallscope.replay.critical_path import build_path_frame, name_path, sum_wall
 from wallscope.replay.edits import GraphEdit
 from wallscope.replay.engine import measure_lags_of_other_steps, measure_step_lengths
 from wallscope.replay.simulate import find_latest_ends, simulate
-from wallscope.summary.rank import attribute_all_ranks
 
 SEEDS = (0, 3, 5, 8, 17)
 
@@ -22,8 +21,8 @@ def told(tmp_path_factory):
 
 
 def _told(program, path):
-    stretch, parts, evidence = read(program, path)
-    return stretch, attribute_all_ranks(parts, evidence).filter(pl.col("rank_id") == stretch.rank_id)
+    stretch, prepared = read(program, path)
+    return stretch, prepared.slices().filter(pl.col("rank_id") == stretch.rank_id)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

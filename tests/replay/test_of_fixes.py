@@ -12,8 +12,9 @@ from wallscope.advice.advise import replay_questions
 from wallscope.advice.rules import fix_rules, read_rules
 from wallscope.model.cause_catalogue import list_causes
 from wallscope.model.enums import Axis, ComputeCategory
+from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
-from wallscope.pipeline import Options, accounted, what_if
+from wallscope.pipeline import analyze_capture, ask_what_if
 from wallscope.replay.changes import WITHOUT
 
 STORIES = {story.name: story.program for story in stories()}
@@ -21,7 +22,7 @@ STORIES = {story.name: story.program for story in stories()}
 
 def analysis_of(program, path):
     write_run(run(program), path, has_events=True)
-    return accounted(path, Options(), lambda _: None).analysis
+    return analyze_capture(path, Options(), lambda _: None).analysis
 
 
 def slow_host(_):
@@ -48,7 +49,7 @@ def test_a_fix_is_told_what_its_questions_win_together(tmp_path, story, won_ns):
     assert {name: told[name].replay.won_ns for name in won_ns} == won_ns
     for fix in told.values():
         assert set(fix.replay.questions) <= set(replay_questions(fix))
-        asked = what_if(path, Options(), Asked(fix.replay.questions), lambda _: None).answers[-1]
+        asked = ask_what_if(path, Options(), Asked(fix.replay.questions), lambda _: None).answers[-1]
         assert (asked.step_ns, asked.next_wall) == (fix.replay.step_ns, fix.replay.next_wall)
 
 
@@ -78,9 +79,9 @@ def test_all_launches_of_a_step_become_graphs(tmp_path):
     path = tmp_path / "run.sqlite"
     write_run(run(random_program(5)), path, has_events=True)
     questions = tuple(Question("graph", name) for name in ("*", "forward", "for*", "*ward"))
-    of_all, of_one, of_pattern, of_both = what_if(path, Options(), Asked(questions), lambda _: None).answers[
-        :4
-    ]
+    of_all, of_one, of_pattern, of_both = ask_what_if(
+        path, Options(), Asked(questions), lambda _: None
+    ).answers[:4]
 
     assert of_one.step_ns == of_pattern.step_ns
     assert of_all.step_ns <= of_both.step_ns <= of_one.step_ns

@@ -10,9 +10,9 @@ from fixtures.simulation.story import COMMUNICATION, COPIES, US, all_to_all, alo
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
 from tests.replay.stretches import read
-from wallscope.model.options import Selection
+from wallscope.model.options import Options, Selection
 from wallscope.model.whatif import Asked, Question
-from wallscope.pipeline import Options, what_if
+from wallscope.pipeline import ask_what_if
 from wallscope.replay.what_if import answer_questions
 
 IN_ORDER = alone(
@@ -31,7 +31,8 @@ TWO = alone(
 
 
 def asked(program, path, question, tax=None):
-    stretch, parts, _ = read(program, path)
+    stretch, prepared = read(program, path)
+    parts = prepared.trace
     typical = stretch.steps.filter(pl.col("typical"))
     step_ns = round((typical["end_ns"] - typical["start_ns"]).mean())
     texts = pl.Series("text", [""], pl.String).new_from_index(0, len(parts.range_tree.paths))
@@ -95,7 +96,7 @@ def test_a_copy_that_no_longer_waits_for_a_collective_holds_nobody_up_for_it(tmp
     write_run(run(RELAYED), tmp_path / "run.sqlite", has_events=True)
     questions = (Question("hide", "communication"), Question("hide", "copies"))
     first_step = Options(selection=Selection(steps=(0, 0)))
-    told = what_if(tmp_path / "run.sqlite", first_step, Asked(questions), lambda _: None)
+    told = ask_what_if(tmp_path / "run.sqlite", first_step, Asked(questions), lambda _: None)
     unseen, _, both = (answer.won_ns for answer in told.answers)
 
     assert both == pytest.approx(unseen + 50 * US, abs=10 * US)  # the copy is not waited for either
@@ -106,7 +107,7 @@ def test_what_is_hidden_first_does_not_matter(tmp_path):
     write_run(run(RELAYED), tmp_path / "run.sqlite", has_events=True)
     questions = (Question("hide", "communication"), Question("hide", "copies"))
     won = [
-        what_if(tmp_path / "run.sqlite", Options(), Asked(one), lambda _: None).answers[-1].won_ns
+        ask_what_if(tmp_path / "run.sqlite", Options(), Asked(one), lambda _: None).answers[-1].won_ns
         for one in (questions, questions[::-1])
     ]
 

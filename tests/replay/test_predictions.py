@@ -12,8 +12,9 @@ from fixtures.simulation.story import US, exchange, gemm
 from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
 from tests.replay.predictions import Question, pairs, scaled, without
+from wallscope.model.options import Options
 from wallscope.model.whatif import Asked
-from wallscope.pipeline import Options, what_if
+from wallscope.pipeline import ask_what_if
 
 STORIES = {story.name: story.program for story in stories()}
 FREE, HALF, DOUBLE = (scaled("communication", share) for share in (0.0, 0.5, 2.0))
@@ -93,7 +94,7 @@ def test_what_is_hidden_wins_nothing(found):
 def test_a_slow_host_right_behind_exposed_communication_is_what_is_left(tmp_path):
     program = STORIES["late host beside a long all-to-all"]
     write_run(run(program), tmp_path / "run.sqlite", has_events=True)
-    told = what_if(tmp_path / "run.sqlite", Options(), Asked((FREE,)), lambda _: None)
+    told = ask_what_if(tmp_path / "run.sqlite", Options(), Asked((FREE,)), lambda _: None)
 
     assert told.wall == "communication"
     assert (told.answers[0].next_wall, told.answers[0].next_cause) == ("host", "host/framework")
@@ -105,7 +106,7 @@ def test_a_graph_of_kernels_alone_is_the_graph_that_the_program_would_launch(tmp
     program = in_forward(lambda _: SLOW_HOST)
     played, changed_program = run(program), changed.graphs(program, "forward")
     write_run(played, tmp_path / "run.sqlite", has_events=True)
-    told = what_if(tmp_path / "run.sqlite", Options(), Asked((FORWARD,)), lambda _: None)
+    told = ask_what_if(tmp_path / "run.sqlite", Options(), Asked((FORWARD,)), lambda _: None)
     true_ns = typical_step_ns(run(changed_program).ranks[0], busiest_stream(played.ranks[0]), 1)
 
     assert told.answers[0].step_ns == pytest.approx(true_ns, rel=0.02)

@@ -1,8 +1,9 @@
 import polars as pl
 import pytest
 
+from wallscope.attribution.prepared import RankWindows
 from wallscope.model.schemas import CLASSIFIED, PARTNERS, STEPS
-from wallscope.replay.windows import RankWindows, find_connected_ranks
+from wallscope.replay.windows import find_connected_ranks
 
 
 def rank(rank_id):

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.conftest import TRACES
+from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
-from wallscope.pipeline import Options, what_if
+from wallscope.pipeline import ask_what_if
 
 ATTENTION = Question("scale", "category:attention", 0.5)
 
@@ -13,7 +14,7 @@ def asked(name, question):
     path = TRACES / f"{name}.sqlite"
     if not path.exists():
         pytest.skip("the real exports are not here")
-    return what_if(path, Options(), Asked((question,)), lambda _: None)
+    return ask_what_if(path, Options(), Asked((question,)), lambda _: None)
 
 
 @pytest.mark.parametrize(

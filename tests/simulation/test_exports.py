@@ -9,7 +9,8 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import pid, write_run
-from wallscope.pipeline import Options, divide
+from wallscope.model.options import Options
+from wallscope.pipeline import read_trace
 
 SEEDS = range(8)
 
@@ -21,8 +22,8 @@ def rows(path, sql):
 
 def windows(path):
     """Process id, start, end and steadiness of every window."""
-    parts, division = divide(path, Options(), lambda _: None)
-    joined = division.windows.join(parts.capture.ranks.select("rank_id", "pid"), on="rank_id")
+    parts = read_trace(path, Options(), lambda _: None)
+    joined = parts.steps.windows.join(parts.capture.ranks.select("rank_id", "pid"), on="rank_id")
     return joined.sort("pid", "start_ns").select("pid", "start_ns", "end_ns", "steady").rows()
 
 

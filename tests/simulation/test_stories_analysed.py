@@ -7,16 +7,16 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import truths
 from fixtures.simulation.writing import write_run
-from wallscope.pipeline import Options, divide, gathered
-from wallscope.summary.rank import attribute_all_ranks
+from wallscope.model.options import Options
+from wallscope.pipeline import prepare
 
 
 def causes_of_steady_steps(path, rank):
     """Time of each cause in each steady step of one rank, in ns; ranks count in order of their ids."""
-    parts, division = divide(path, Options(), lambda _: None)
-    _, evidence = gathered(parts, division, Options(), lambda _: None)
+    prepared = prepare(path, Options(), lambda _: None)
+    parts = prepared.trace
     is_own = pl.col("rank_id") == parts.capture.ranks["rank_id"][rank]
-    own = attribute_all_ranks(parts, evidence).filter(is_own)
+    own = prepared.slices().filter(is_own)
     found = {step: Counter() for step in parts.windows.filter(is_own & pl.col("steady"))["step"]}
     for step, cause, start_ns, end_ns in own.select("step", "cause", "start_ns", "end_ns").iter_rows():
         if step in found:

@@ -7,8 +7,8 @@ import pytest
 
 from fixtures.example import write_example
 from wallscope.model.analysis import CauseTime, Walls
-from wallscope.model.options import Selection
-from wallscope.pipeline import Options, divide, gathered
+from wallscope.model.options import Options, Selection
+from wallscope.pipeline import prepare
 from wallscope.summary.findings import describe_anchor, find_attribution_limits
 from wallscope.summary.rank import summarize_ranks
 from wallscope.summary.verdict import find_least_computing
@@ -23,10 +23,9 @@ def known(tmp_path_factory):
     """The example: its account, dependencies, division and anchor."""
     path = tmp_path_factory.mktemp("chain") / "moe.sqlite"
     write_example(path)
-    parts, division = divide(path, Options(), nothing)
-    facts, evidence = gathered(parts, division, Options(), nothing)
-    (account,) = summarize_ranks(parts, facts, evidence)
-    return account, evidence.waits, parts, describe_anchor(parts, division)
+    prepared = prepare(path, Options(), nothing)
+    (account,) = summarize_ranks(prepared)
+    return account, prepared.evidence.waits, prepared.trace, describe_anchor(prepared.trace)
 
 
 def codes(known, *, account=None, waits=None, parts=None):

@@ -5,11 +5,12 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter
+from wallscope.attribution.prepared import measure_rank_work
 from wallscope.model.enums import Precision
+from wallscope.model.options import Options
 from wallscope.model.rank_summaries import ComputeDetails, LaunchShapes, PrecisionWork, SmallMultiplications
-from wallscope.pipeline import Options, divide
+from wallscope.pipeline import read_trace
 from wallscope.summary.compute import summarize_compute
-from wallscope.summary.rank import measure_rank_work
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(x)"
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(x), LoadWithCast<1>>"
@@ -18,7 +19,7 @@ DISPATCH = "void deep_ep::intranode::dispatch<8, 768, 8192>(x)"
 
 
 def details(path: Path) -> ComputeDetails | None:
-    parts, _ = divide(path, Options(), lambda _: None)
+    parts = read_trace(path, Options(), lambda _: None)
     rank = parts.capture.ranks.row(0, named=True)
     return summarize_compute(
         measure_rank_work(parts, 0), parts.capture, parts.capture.export.gpu(rank["gpu"])

@@ -6,11 +6,13 @@ import polars as pl
 import pytest
 
 from fixtures.export import ExportWriter, global_pid
+from wallscope.attribution.prepared import measure_rank_work
 from wallscope.model.diagnosis import MemoryPressure
+from wallscope.model.options import Options
 from wallscope.model.rank_summaries import Memory, MemoryUse, Offload
 from wallscope.model.schemas import COPY_CAUSES, PASSES, RECOMPUTE
 from wallscope.nsys import read_capture
-from wallscope.pipeline import Options, divide
+from wallscope.pipeline import read_trace
 from wallscope.summary.memory import (
     count_allocator_retries,
     find_offload,
@@ -19,7 +21,6 @@ from wallscope.summary.memory import (
     measure_recomputed_share,
     summarize_memory,
 )
-from wallscope.summary.rank import measure_rank_work
 from wallscope.trace.copies import classify_copies
 
 GIB = 1 << 30
@@ -112,7 +113,7 @@ def write(path: Path, *calls: str, thread: int = 1000) -> Path:
     ],
 )
 def test_retries_of_the_allocator_in_steady_steps(calls, expected, tmp_path):
-    parts, _ = divide(write(tmp_path / "run.sqlite", *calls), Options(step_range="step"), lambda _: None)
+    parts = read_trace(write(tmp_path / "run.sqlite", *calls), Options(step_range="step"), lambda _: None)
 
     assert parts.windows["steady"].any()
     assert count_allocator_retries(parts.windows, parts.capture, 0) == expected
@@ -121,7 +122,7 @@ def test_retries_of_the_allocator_in_steady_steps(calls, expected, tmp_path):
 def test_without_calls_retries_are_unknown(tmp_path):
     with ExportWriter(tmp_path / "run.sqlite") as writer:
         writer.kernel("nvjet_tst_1", 0, 10)
-    parts, _ = divide(tmp_path / "run.sqlite", Options(), lambda _: None)
+    parts = read_trace(tmp_path / "run.sqlite", Options(), lambda _: None)
 
     assert count_allocator_retries(parts.windows, parts.capture, 0) is None
 
@@ -167,7 +168,7 @@ def test_use_of_memory_over_the_steps(events, expected, tmp_path):
             number = writer.call(X, at_ns + 10, at_ns + 15)
             writer.kernel("nvjet_tst_1", at_ns + 20, at_ns + 500, correlation=number)
         allocations(writer, *events)
-    parts, _ = divide(path, Options(step_range="step"), lambda _: None)
+    parts = read_trace(path, Options(step_range="step"), lambda _: None)
     rank = parts.capture.ranks.row(0, named=True)
 
     found = measure_memory_use(parts.capture, rank, parts.windows, 85_520_809_984)
@@ -176,7 +177,7 @@ def test_use_of_memory_over_the_steps(events, expected, tmp_path):
 
 
 def test_without_recorded_allocations_use_is_unknown(tmp_path):
-    parts, _ = divide(write(tmp_path / "run.sqlite"), Options(), lambda _: None)
+    parts = read_trace(write(tmp_path / "run.sqlite"), Options(), lambda _: None)
 
     assert (
         measure_memory_use(parts.capture, parts.capture.ranks.row(0, named=True), parts.windows, None) is None
@@ -185,8 +186,8 @@ def test_without_recorded_allocations_use_is_unknown(tmp_path):
 
 def test_time_in_allocation_calls_is_that_of_threads_that_issue_work(tmp_path):
     """Four calls of 4 ns in one of the steady steps; driver calls inside count once."""
-    issuing, _ = divide(write(tmp_path / "a.sqlite", M, M, F, F), Options(step_range="step"), lambda _: None)
-    another, _ = divide(
+    issuing = read_trace(write(tmp_path / "a.sqlite", M, M, F, F), Options(step_range="step"), lambda _: None)
+    another = read_trace(
         write(tmp_path / "b.sqlite", M, M, F, F, thread=1001), Options(step_range="step"), lambda _: None
     )
     steps = issuing.windows["steady"].sum()
@@ -209,7 +210,7 @@ def test_bandwidth_and_offload_of_copies(tmp_path):
         writer.copy("host-to-device", 3_000, 4_000, 1 << 19, host_memory="pageable")
         writer.copy("host-to-device", 4_000, 9_000, 8)
         writer.fill(9_000, 9_010, 1 << 20)
-    parts, _ = divide(path, Options(), lambda _: None)
+    parts = read_trace(path, Options(), lambda _: None)
     work, capture = measure_rank_work(parts, 0), parts.capture
     causes = classify_copies(capture.operations, capture.copies, PASSES.to_frame())
 
@@ -229,7 +230,7 @@ def test_share_of_recomputed_work(tmp_path):
     with ExportWriter(tmp_path / "run.sqlite") as writer:
         for row in range(4):
             writer.kernel("nvjet_tst_1", 10 * row, 10 * row + 10)
-    parts, _ = divide(tmp_path / "run.sqlite", Options(), lambda _: None)
+    parts = read_trace(tmp_path / "run.sqlite", Options(), lambda _: None)
     work = measure_rank_work(parts, 0)
 
     def again(*rows: tuple[int, str]) -> pl.DataFrame:
@@ -253,7 +254,7 @@ def test_bandwidth_of_a_real_stream_of_layers_is_that_of_sql(traces):
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
     (expected,) = connection.execute(LINK).fetchone()
     connection.close()
-    parts, _ = divide(path, Options(), lambda _: None)
+    parts = read_trace(path, Options(), lambda _: None)
     rank = parts.capture.ranks.filter(pl.col("device") == 0).row(0, named=True)
 
     found = summarize_memory(measure_rank_work(parts, rank["rank_id"]), parts.capture, rank, None)
@@ -264,7 +265,7 @@ def test_bandwidth_of_a_real_stream_of_layers_is_that_of_sql(traces):
 
 def test_a_real_program_that_frees_and_allocates_does_not_retry(traces):
     path = traces / "llmc_t4_nokernel.sqlite"
-    parts, _ = divide(path, Options(), lambda _: None)
+    parts = read_trace(path, Options(), lambda _: None)
     everything = parts.windows.with_columns(
         steady=pl.lit(True),
         issue_start_ns=pl.lit(0),

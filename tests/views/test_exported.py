@@ -7,9 +7,9 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from wallscope.errors import UnknownWordError
 from wallscope.model.enums import Wall
-from wallscope.model.options import Selection
+from wallscope.model.options import Options, Selection
 from wallscope.model.table_columns import TABLES
-from wallscope.pipeline import Options, accounted, exported, proven
+from wallscope.pipeline import analyze_capture, build_tables, look_up_gaps
 
 
 def write(path):
@@ -29,7 +29,9 @@ def write(path):
 
 
 def made(path, **selected):
-    return accounted(path, Options(step_range="train_step", selection=Selection(**selected)), lambda _: None)
+    return analyze_capture(
+        path, Options(step_range="train_step", selection=Selection(**selected)), lambda _: None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def found(path):
 
 @pytest.fixture(scope="module")
 def tables(found):
-    return exported(found)
+    return build_tables(found)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
@@ -98,7 +100,7 @@ def test_causes_of_a_step_sum_to_it(tables):
 
 
 def test_gaps_are_those_that_the_proof_tells(path, tables):
-    told = proven(path, Options(step_range="train_step"), lambda _: None).gaps(1_000)
+    told = look_up_gaps(path, Options(step_range="train_step"), lambda _: None).gaps(1_000)
     columns = ["step", "start_ns", "end_ns", "duration_ns", "cause", "cause_ns", "ended_by", "path"]
     rows = tables.frame("gaps").sort("duration_ns", "start_ns", descending=[True, False]).select(columns)
 
@@ -126,7 +128,7 @@ def test_collectives_are_the_operations_that_communicate(tables):
 
 def test_a_selection_leaves_what_runs_in_it_and_what_issued_that(path):
     found = made(path, steps=(2, 3))
-    tables, steps = exported(found), found.analysis.ranks[0].steps
+    tables, steps = build_tables(found), found.analysis.ranks[0].steps
     from_ns, until_ns = steps[2].start_ns, steps[3].end_ns
     operations, calls = tables.frame("operations"), tables.frame("calls")
 
@@ -136,4 +138,4 @@ def test_a_selection_leaves_what_runs_in_it_and_what_issued_that(path):
     assert operations["start_ns"].min() >= from_ns
     assert operations["end_ns"].max() <= until_ns
     assert set(operations["call"]) <= set(calls["call"])
-    assert 6 <= len(calls) < len(exported(made(path)).frame("calls"))
+    assert 6 <= len(calls) < len(build_tables(made(path)).frame("calls"))

@@ -10,8 +10,9 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.truth import Slice, truths
 from fixtures.simulation.writing import write_run
+from wallscope.model.options import Options
 from wallscope.model.report import GAPS
-from wallscope.pipeline import Options, proven
+from wallscope.pipeline import look_up_gaps
 from wallscope.views.gaps import GapLookup
 
 STORIES = {story.name: story for story in stories()}
@@ -28,7 +29,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[GapLookup,
         write_run(played, path, has_os_calls=STORIES[name].has_os_calls)
         true = truths(played)[0].steady
         found[name] = (
-            proven(path, Options(), lambda _: None),
+            look_up_gaps(path, Options(), lambda _: None),
             tuple(piece for step in true for piece in step.slices),
         )
     return found

@@ -20,7 +20,7 @@ from wallscope.profile.codec import unpack_profile
 from wallscope.render.document import document
 
 if TYPE_CHECKING:
-    from wallscope.pipeline import Accounted
+    from wallscope.pipeline import AnalyzedCapture
 
 
 _Reader = Callable[[Any], Any]
@@ -157,20 +157,20 @@ def _load(cache: Cache, name: str, *, with_page: bool) -> RenderedAnalysis | Non
 
 
 def _analyze(path: Path, options: Options, progress: Progress, *, with_page: bool) -> RenderedAnalysis:
-    from wallscope.pipeline import accounted  # noqa: PLC0415  # an answer in the cache needs none
+    from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
 
-    return build_answer(accounted(path, options, progress), progress, with_page=with_page)
+    return build_answer(analyze_capture(path, options, progress), progress, with_page=with_page)
 
 
-def build_answer(made: "Accounted", progress: Progress, *, with_page: bool) -> RenderedAnalysis:
+def build_answer(made: "AnalyzedCapture", progress: Progress, *, with_page: bool) -> RenderedAnalysis:
     """Return the answer that was worked out, with its page where one is asked for."""
     text = document(made.analysis)
     if not with_page:
         return RenderedAnalysis(made.analysis, text)
-    from wallscope.pipeline import report_of  # noqa: PLC0415  # only the page needs it
+    from wallscope.pipeline import build_report  # noqa: PLC0415  # only the page needs it
     from wallscope.views.page import page  # noqa: PLC0415  # same
 
-    return RenderedAnalysis(made.analysis, text, page(report_of(made, progress)))
+    return RenderedAnalysis(made.analysis, text, page(build_report(made, progress)))
 
 
 ANSWER_SUFFIX = ".json"

@@ -181,10 +181,10 @@ def analyze(  # noqa: PLR0913  # options are parameters
     (source,) = sources
     with report_progress() as progress:
         if outputs.are_of_parts:
-            from wallscope.pipeline import accounted  # noqa: PLC0415  # an answer in the cache needs none
+            from wallscope.pipeline import analyze_capture  # noqa: PLC0415  # an answer in the cache needs none
 
             with fetch_source(source) as file:
-                made = accounted(file, options, progress)
+                made = analyze_capture(file, options, progress, keeps_slices=True)
                 outputs.write_parts(made, progress)
                 found = build_answer(made, progress, with_page=html is not None)
         else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wallscope.jobs.merge import JobAnswer
     from wallscope.model.capture import Progress
     from wallscope.model.report import Track
-    from wallscope.pipeline import Accounted
+    from wallscope.pipeline import AnalyzedCapture
     from wallscope.render.exported import Format
 
 
@@ -306,17 +306,17 @@ class Outputs:
 
             write_file(self.markdown, markdown(found.analysis))
 
-    def write_parts(self, found: "Accounted", progress: "Progress") -> None:
+    def write_parts(self, found: "AnalyzedCapture", progress: "Progress") -> None:
         """Write what is made from more than the answer.
 
         Raises:
             OutputError: a file cannot be written.
         """
-        from wallscope.pipeline import exported  # noqa: PLC0415  # only when asked for
+        from wallscope.pipeline import build_tables  # noqa: PLC0415  # only when asked for
         from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
 
         wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
-        tables = exported(found)
+        tables = build_tables(found)
         for kind, folder in wanted:
             if folder is not None:
                 progress(f"writing {folder.name}")

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from wallscope.pipeline import Options
+    from wallscope.attribution.prepared import Trace
+    from wallscope.model.options import Options  # keeps --help fast
     from wallscope.render.tables import Column
-    from wallscope.summary.rank import Trace
 
 
 def info(file: Export, *, verbose: Verbose = False) -> None:
@@ -70,14 +70,15 @@ def steps(  # noqa: PLR0913  # options are parameters
 
     CSV and JSON also hold the device budget of each step.
     """
-    from wallscope.pipeline import Options, stepped  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import list_steps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import STEPS, table  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, make_selection(rank, device, steps, time))
     with report_progress() as progress:
-        frame = stepped(file, options, progress)
+        frame = list_steps(file, options, progress)
     write_table(frame, (csv, json), table(frame, STEPS))
 
 
@@ -98,7 +99,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
 
     Counts and work are of what begins and what lies inside the step; median and longest are of whole kernels.
     """
-    from wallscope.pipeline import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import KERNELS  # noqa: PLC0415
     from wallscope.summary.rank import build_kernel_table  # noqa: PLC0415
 
@@ -122,7 +123,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
 
     Host columns are of the ranges that begin in the host's time for the step; with --time they end with it.
     """
-    from wallscope.pipeline import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import RANGES  # noqa: PLC0415
     from wallscope.summary.rank import build_range_table  # noqa: PLC0415
 
@@ -139,13 +140,13 @@ def _show(  # noqa: PLR0913  # what two commands share
     *,
     verbose: bool,
 ) -> None:
-    from wallscope.pipeline import divide  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import read_trace  # noqa: PLC0415  # keeps --help fast
     from wallscope.render import tables  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     check_targets(targets, inputs=(file, options.kernels))
     with report_progress() as progress:
-        divided, _ = divide(file, options, progress)
+        divided = read_trace(file, options, progress)
         frame = made(divided)
     write_table(frame, targets, tables.table(frame, columns))
 
@@ -200,7 +201,8 @@ def gaps(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """List the longest gaps without compute: what bound each, what ended it, where to find it in Nsight."""
-    from wallscope.pipeline import Options, proven  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.grids import render_sections  # noqa: PLC0415
     from wallscope.views.sections.timeline import build_gaps, frame_gaps  # noqa: PLC0415
 
@@ -208,7 +210,7 @@ def gaps(  # noqa: PLR0913  # options are parameters
     check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, make_selection(rank, device, steps, time), parse_stream_map(stream))
     with report_progress() as progress:
-        found = proven(file, options, progress).gaps(top)
+        found = look_up_gaps(file, options, progress).gaps(top)
     write_table(frame_gaps(found), (csv, json), render_sections(build_gaps(found)))
 
 
@@ -223,7 +225,8 @@ def at(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Tell what every rank did at one moment, who pays for it, and the chain that it is part of."""
-    from wallscope.pipeline import Options, proven  # noqa: PLC0415  # keeps --help fast
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.grids import render_section  # noqa: PLC0415
     from wallscope.views.sections.timeline import build_moments  # noqa: PLC0415
 
@@ -231,5 +234,5 @@ def at(  # noqa: PLR0913  # options are parameters
     at_ns = parse_moment(time)
     options = Options(None, step_range, make_selection(rank, device, None, None), parse_stream_map(stream))
     with report_progress() as progress:
-        found = proven(file, options, progress).moments(at_ns)
+        found = look_up_gaps(file, options, progress).moments(at_ns)
     print_out(render_section(build_moments(found, at_ns)))

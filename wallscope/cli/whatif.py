@@ -126,8 +126,9 @@ def whatif(  # noqa: PLR0913  # options are parameters
 
     Each change is played alone, and all of them together. Without any, the usual ones are.
     """
+    from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.whatif import Asked  # noqa: PLC0415
-    from wallscope.pipeline import Options, what_if  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import ask_what_if  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.document import document  # noqa: PLC0415
     from wallscope.views.whatif import whatif_summary  # noqa: PLC0415
 
@@ -151,7 +152,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         reader=reader,
     )
     with report_progress() as progress:
-        found = what_if(file, options, asked, progress)
+        found = ask_what_if(file, options, asked, progress)
     if json is not None:
         write_file(json, document(found))
     if html is not None:

@@ -24,7 +24,7 @@ from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.model.report import Report
 from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
-from wallscope.profile.build import add_profiles
+from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes, job_table
@@ -349,10 +349,10 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
         diagnosis=replace(critical.diagnosis, rank_index=place),
         job=_add_left_out(job, findings),
     )
-    merged = (
-        add_profiles(update_diagnosis(found, known), known.profiles) if job.collectives.matched else found
-    )
-    return JobAnswer(merged, known)
+    if not job.collectives.matched:
+        return JobAnswer(found, known)
+    updated = update_diagnosis(found, known)
+    return JobAnswer(replace(updated, ranks=pack_profiles(updated.ranks, known.profiles)), known)
 
 
 def _first_rank(one: Analysis) -> tuple[bool, int]:

@@ -391,18 +391,18 @@ def build_profiles(
     )
 
 
-def add_profiles(
-    analysis: Analysis, own: tuple[Profile, ...], known: tuple[EncodedTables, ...] = ()
-) -> Analysis:
-    """Return the answer with the profile of each rank, of one capture each; what is `known` is encoded."""
-    texts = known or (EncodedTables(),) * len(own)
+def pack_profiles(
+    ranks: tuple[Rank, ...], profiles: tuple[Profile, ...], encoded: tuple[EncodedTables, ...] = ()
+) -> tuple[Rank, ...]:
+    """Return the ranks, of one capture each, with their profiles; `encoded` is what is known of each."""
+    texts = encoded or (EncodedTables(),) * len(profiles)
 
-    def with_profile(place: int) -> Rank:
-        rank = analysis.ranks[place]
-        profile = replace(own[place], recoverable=_recoverable(rank))
+    def pack(place: int) -> Rank:
+        rank = ranks[place]
+        profile = replace(profiles[place], recoverable=_recoverable(rank))
         return replace(rank, profile=pack_profile(profile, texts[place]))
 
-    return replace(analysis, ranks=run_side_by_side(with_profile, range(len(own))))
+    return run_side_by_side(pack, range(len(profiles)))
 
 
 def _header(

@@ -5,34 +5,47 @@ constraint close behind; simulating the dependencies without it takes both into 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from threading import Lock
 
 import numpy as np
 import polars as pl
 
 from wallscope.attribution.attribute import Evidence
+from wallscope.attribution.prepared import (
+    Prepared,
+    RankWindows,
+    list_rank_windows,
+    select_rank_windows,
+)
 from wallscope.columns import Rows
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.analysis import Walls
+from wallscope.model.advice import Fix
+from wallscope.model.analysis import Rank, Walls
 from wallscope.model.enums import Wall
-from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, SelfCheck
+from wallscope.model.report import SHOWN_PATH, PlayedPath
+from wallscope.model.schemas import PARTNERS
+from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, SelfCheck
 from wallscope.parallel import Once
 from wallscope.replay.changes import Changes
 from wallscope.replay.critical_path import divide_path
 from wallscope.replay.engine import ASKED, FIXES, NO_STEP, UPPER_BOUNDS, Engine, WindowReplay, is_too_far_off
 from wallscope.replay.simulate import simulate
 from wallscope.replay.windows import (
-    RankWindows,
+    NO_ISSUER,
     SimulatedSteps,
     find_connected_ranks,
     find_held_between,
+    find_held_operations,
     find_window_begin,
     make_replay_window,
     select_neighbouring_steps,
+    select_replay_window,
 )
+from wallscope.thresholds import FEWEST_PLAYED_WINDOWS_COUNT, REFUSED_PLAYED_COUNT
 from wallscope.trace.intervals import Times
+from wallscope.units import number, percent
 
 _LEAST_WON = 0.001
 
@@ -247,3 +260,83 @@ def _first_operations(stretch: pl.DataFrame, rank: RankWindows, operations: pl.D
 def _mean_length(bounds_ns: Times) -> float | None:
     """Return the mean length of steps that begin and end at moments, in two columns; `None` of none."""
     return int((bounds_ns[:, 1] - bounds_ns[:, 0]).sum()) / len(bounds_ns) if len(bounds_ns) else None
+
+
+@dataclass(frozen=True)
+class RankReplays:
+    """Plays the steps of the rank at `place` when it is first asked."""
+
+    prepared: Prepared
+    place: int
+    rank: Rank
+
+    @cached_property
+    def player(self) -> WindowReplay | str:
+        """What plays them, or why they are not played."""
+        return self._made()
+
+    def answer_fixes(
+        self, fixes: tuple[Fix, ...], questions: Mapping[str, tuple[Question, ...]]
+    ) -> tuple[Replay, tuple[Fix, ...]]:
+        """Return how good the replay is, and the fixes with what those of them win that ask something."""
+        player = self.player
+        if isinstance(player, str):
+            return Replay(0, 0, 0, None, player), fixes
+        check = player.check
+        refused = explain_refusal(check)
+        answers = {} if refused else answer_fixes(player, questions)
+        window = player.stretch
+        replay = Replay(
+            steps=int(window.steps["typical"].sum()),
+            operations=window.graph.op.size,
+            ranks=window.operations["rank_id"].n_unique(),
+            check=check,
+            refused=refused,
+        )
+        return replay, tuple(replace(fix, replay=answers.get(fix.id)) for fix in fixes)
+
+    @cached_property
+    def path(self) -> PlayedPath | str:
+        """What bounds the typical step, or why that is not known."""
+        player = self.player
+        if isinstance(player, str):
+            return player
+        off = player.check.own_error
+        if FIXES.largest_own_error is not None and off > FIXES.largest_own_error:
+            return f"played again with nothing changed, steps are {percent(off)} off"
+        texts = self.prepared.trace.range_tree.texts
+        told = divide_path(player.stretch, player.names, player.unchanged, player.path, texts)
+        wall = pl.col("cause").str.split("/").list.first()
+        steps = player.path.with_columns(pl.col("bound").cast(pl.String), wall=wall)
+        return PlayedPath(told, player.check, steps.select(SHOWN_PATH.names()).cast(SHOWN_PATH))
+
+    def shown_path(self) -> tuple[int, pl.DataFrame]:
+        """The rank that is played, and `SHOWN_PATH` of its steps; empty where they are not."""
+        path = self.path
+        steps = SHOWN_PATH.to_frame() if isinstance(path, str) else path.steps
+        return self.prepared.trace.capture.ranks["rank_id"][self.place], steps
+
+    def _made(self) -> WindowReplay | str:
+        trace = self.prepared.trace
+        shown = select_rank_windows(trace, trace.capture.ranks["rank_id"][self.place])
+        if len(shown.windows) < FEWEST_PLAYED_WINDOWS_COUNT:
+            return NO_STEP
+        most = FIXES.most_operations
+        alone = find_held_operations(shown, most)
+        if alone > REFUSED_PLAYED_COUNT:
+            return f"two steps hold {number(alone)} operations; wallscope whatif plays them when it is asked"
+        count = len(trace.capture.ranks)
+        if count > 1 and count * find_held_operations(shown, most // count) <= most:
+            ranks, between, place = list_rank_windows(trace), self.prepared.facts.partners, self.place
+        else:
+            ranks, between, place = [shown], PARTNERS.to_frame(), 0
+        try:
+            stretch = select_replay_window(
+                self.prepared.evidence, ranks, between, trace.range_tree, trace.capture.names, place, most
+            )
+        except NothingToAnalyzeError:
+            return NO_ISSUER
+        if not stretch.steps["typical"].any():
+            return NO_STEP
+        tax = self.rank.communication.overlap_tax
+        return WindowReplay(stretch, self.rank.typical.step_ns, None if tax is None else tax.ratio, FIXES)

@@ -10,6 +10,7 @@ import polars as pl
 
 from wallscope.attribution.attribute import Evidence
 from wallscope.attribution.host_causes import QueueDrains, assign_host_causes
+from wallscope.attribution.prepared import RankWindows
 from wallscope.columns import Codes, Places, Rows, are_among, as_integers, as_texts, number_values
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.enums import CallRole, LinkKind
@@ -106,16 +107,6 @@ _OF_ROLE = {
     CallRole.SYNC: "host/synchronisation",
 }
 _INSIDE, _OUTSIDE = map(list(LinkKind).index, (LinkKind.OTHER_CALL, LinkKind.OUTSIDE_CALLS))
-
-
-@dataclass(frozen=True, slots=True)
-class RankWindows:
-    """A rank with its operations (`CLASSIFIED`), its windows (`STEPS`, in order), and typical ones."""
-
-    rank_id: int
-    operations: pl.DataFrame
-    windows: pl.DataFrame
-    typical: pl.DataFrame
 
 
 def find_connected_ranks(ranks: Sequence[RankWindows], partners: pl.DataFrame) -> list[list[RankWindows]]:

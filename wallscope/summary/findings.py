@@ -2,12 +2,13 @@
 
 import polars as pl
 
+from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Finding, Severity
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Wall
 from wallscope.model.options import Selection
-from wallscope.summary.rank import RankSummary, Trace
+from wallscope.summary.rank import RankSummary
 from wallscope.summary.verdict import select_working_ranks
 from wallscope.thresholds import (
     ANCHOR_AGREEMENT_SHARE,
@@ -21,9 +22,10 @@ from wallscope.trace.steps import Steps
 from wallscope.units import duration, percent, plural
 
 
-def describe_anchor(parts: Trace, division: Steps) -> Anchor:
-    """What divided the capture, with the steps of the busiest rank that do not count as steady."""
-    own = parts.windows.filter(pl.col("rank_id") == division.busiest.rank_id)
+def describe_anchor(trace: Trace) -> Anchor:
+    """What divided the capture into steps, with the steps of the busiest rank that do not count as steady."""
+    division = trace.steps
+    own = trace.windows.filter(pl.col("rank_id") == division.busiest.rank_id)
     dropped = own.filter(pl.col("reason").is_not_null()).select("step", "reason")
     selected = own.filter(pl.col("selected"))
     is_step = division.unit == "step"
@@ -33,9 +35,9 @@ def describe_anchor(parts: Trace, division: Steps) -> Anchor:
         name=division.name,
         steps=division.steps,
         dropped=tuple(DroppedStep(step, reason) for step, reason in dropped.iter_rows()),
-        inner=find_repeat_unit(division.busiest, selected, parts.range_tree.tree) if is_step else None,
+        inner=find_repeat_unit(division.busiest, selected, trace.range_tree.tree) if is_step else None,
         cross_check=_cross_check(division),
-        selected_time_ns=parts.selection.time_ns,
+        selected_time_ns=trace.selection.time_ns,
     )
 
 
@@ -60,18 +62,18 @@ _GUESSED = {
 }
 
 
-def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, divided: Trace) -> tuple[Finding, ...]:
+def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace) -> tuple[Finding, ...]:
     """Limits that show only once time is accounted for, the gravest first.
 
-    `ranks` are the accounts of what was divided, in the order of its ranks. What the user's own selection
+    `ranks` are the summaries of what was divided, in the order of its ranks. What the user's own selection
     left out is said, and no other capture is asked for then.
     """
-    unmarked = divided.unmarked_places()
+    unmarked = trace.unmarked_places()
     marked = tuple(rank for place, rank in enumerate(ranks) if place not in unmarked)
     return (
         *_opaque_graphs(ranks),
-        *_steps(ranks, marked, anchor, divided.selection),
-        *_left_out(divided),
+        *_steps(ranks, marked, anchor, trace.selection),
+        *_left_out(trace),
         *_unmatched(ranks),
     )
 
@@ -220,16 +222,16 @@ def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
     )
 
 
-def _left_out(divided: Trace) -> tuple[Finding, ...]:
+def _left_out(trace: Trace) -> tuple[Finding, ...]:
     """Ranks that have nothing of what the user selected."""
-    if divided.left_out == 0:
+    if trace.left_out == 0:
         return ()
     return (
         Finding(
             "ranks-left-out",
             Severity.INFO,
-            f"{plural(divided.left_out, 'rank')} left out: no window of"
-            f" {divided.selection.spelled('steps', 'time')} there.",
+            f"{plural(trace.left_out, 'rank')} left out: no window of"
+            f" {trace.selection.spelled('steps', 'time')} there.",
         ),
     )
 
@@ -258,17 +260,17 @@ _UNRESOLVED = {"unresolved-waits", "no-api-calls", "orphan-operations"}
 
 
 def find_attribution_limits(
-    account: RankSummary, waits: Dependencies, divided: Trace, anchor: Anchor
+    account: RankSummary, waits: Dependencies, trace: Trace, anchor: Anchor
 ) -> tuple[Finding, ...]:
     """Limits of what is said of the rank that the diagnosis speaks of, the gravest first."""
-    capture = divided.capture
+    capture = trace.capture
     unresolved = _unresolved_waits(account.rank, waits, capture, anchor.typical)
     opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
     codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque
     return (
         *unresolved,
         *_unattributed(account.rank, codes, anchor.typical),
-        *_one_rank(account.rank, divided, anchor.typical),
+        *_one_rank(account.rank, trace, anchor.typical),
         *_unfaithful(account, anchor),
     )
 
@@ -316,13 +318,13 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
     )
 
 
-def _one_rank(rank: Rank, divided: Trace, whole: str) -> tuple[Finding, ...]:
+def _one_rank(rank: Rank, trace: Trace, whole: str) -> tuple[Finding, ...]:
     """A collective ends when its last participant comes: one rank does not tell transfer from waiting."""
-    capture, selection = divided.capture, divided.selection
+    capture, selection = trace.capture, trace.selection
     own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
     if len(capture.ranks) > 1 or not step_ns or own_ns < UNRESOLVED_SHARE * step_ns:
         return ()
-    is_chosen = selection.rank is not None or selection.device is not None or divided.left_out > 0
+    is_chosen = selection.rank is not None or selection.device is not None or trace.left_out > 0
     of_all = "" if capture.world_size is None or capture.world_size <= 1 else f" of {capture.world_size}"
     return (
         Finding(

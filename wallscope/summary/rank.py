@@ -6,34 +6,34 @@ from typing import Any
 
 import polars as pl
 
-from wallscope.attribution.attribute import Evidence, OperationFacts, attribute_rank
+from wallscope.attribution.prepared import (
+    Prepared,
+    RankWindows,
+    Trace,
+    list_rank_windows,
+    measure_rank_work,
+)
 from wallscope.attribution.totals import (
     SliceSums,
-    TypicalWork,
     average_parts,
     list_causes,
     make_absence,
     make_typical_work,
     make_walls,
-    select_typical_steps,
     sum_absence_by_step,
     sum_slices,
     sum_unresolved_by_step,
     sum_walls_by_step,
 )
-from wallscope.columns import split_by_rank
 from wallscope.model.analysis import Budget, Rank, Step, Typical
-from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.enums import OperationKind, Wall
-from wallscope.model.options import Selection
-from wallscope.model.schemas import BUDGET_PARTS, SLICES
+from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.parallel import Once, run_side_by_side
 from wallscope.process_tuning import release_memory
 from wallscope.profile.build import ProfileTables, build_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
-from wallscope.replay.windows import RankWindows
 from wallscope.summary.communication import CommunicationSummary, measure_blocking, summarize_communication
 from wallscope.summary.compute import (
     average_gpu_metrics,
@@ -52,37 +52,9 @@ from wallscope.summary.memory import (
     summarize_memory,
 )
 from wallscope.summary.ranges import build_range_work, list_range_work
-from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import Times
-from wallscope.trace.ranges import RangeTree
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """A capture with its operations classified (`CLASSIFIED`), projected and divided into windows.
-
-    `operations` are whole, and all those of the selected ranks; `waits` are those of all ranks; `windows`
-    are what the selection leaves, with the columns of `STEPS` and `BUDGETS`, and those of
-    `select_windows`; `projected` follows `PROJECTION`. `unmarked` are the ids of ranks that lack what
-    marks the steps of the others; `left_out` counts the ranks that have no selected window.
-    """
-
-    capture: Capture
-    operations: pl.DataFrame
-    waits: Dependencies
-    windows: pl.DataFrame
-    projected: pl.DataFrame
-    range_tree: RangeTree
-    selection: Selection
-    unmarked: frozenset[int]
-    left_out: int
-
-    def unmarked_places(self) -> frozenset[int]:
-        """The places of those ranks among the ranks that are accounted for, from 0."""
-        numbers = enumerate(self.capture.ranks["rank_id"])
-        return frozenset(place for place, number in numbers if number in self.unmarked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,76 +73,40 @@ class RankSummary:
     tables: ProfileTables
 
 
-@dataclass(frozen=True, slots=True)
-class _Gathered:
-    """What all ranks are told from."""
-
-    divided: Trace
-    facts: OperationFacts
-    evidence: Evidence
-    described: Once[OperationDescriptions]
-
-
-def summarize_ranks(divided: Trace, facts: OperationFacts, evidence: Evidence) -> tuple[RankSummary, ...]:
-    """One account a rank."""
-    written = divided.range_tree.texts[divided.range_tree.path_of_range[:-1]]
-    known = Once(
-        lambda: describe_operations(
-            divided.capture, divided.projected, written, facts.axes, facts.collectives
-        )
+def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
+    """Return one summary a rank."""
+    trace, facts = prepared.trace, prepared.facts
+    written = trace.range_tree.texts[trace.range_tree.path_of_range[:-1]]
+    described = Once(
+        lambda: describe_operations(trace.capture, trace.projected, written, facts.axes, facts.collectives)
     )
-    gathered = _Gathered(divided, facts, evidence, known)
-    ranks = list_rank_windows(divided)
-    held = estimate_upper_bounds(evidence, ranks, facts.partners)
-    of_ranks = zip(divided.capture.ranks.iter_rows(named=True), ranks, held, strict=True)
+    ranks = list_rank_windows(trace)
+    bounds = estimate_upper_bounds(prepared.evidence, ranks, facts.partners)
+    of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
-    def accounted(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
-        found = _account(gathered, *own)
+    def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
+        found = _summarize_rank(prepared, described, *own)
         release_memory()
         return found
 
-    return run_side_by_side(accounted, of_ranks, ahead=[*dict.fromkeys(own.stretch for own in held), known])
+    ahead: list[Once[Any]] = [*dict.fromkeys(own.stretch for own in bounds), described]
+    return run_side_by_side(summarize, of_ranks, ahead=ahead)
 
 
-def list_rank_windows(divided: Trace) -> list[RankWindows]:
-    """The ranks with their operations and windows."""
-    operations, windows = split_by_rank(divided.operations), split_by_rank(divided.windows)
-    return [
-        RankWindows(rank_id, operations[rank_id], windows[rank_id], select_typical_steps(windows[rank_id]))
-        for rank_id in divided.capture.ranks["rank_id"]
-    ]
-
-
-def select_rank_windows(divided: Trace, rank_id: int) -> RankWindows:
-    """One rank with its operations and windows."""
-    windows = split_by_rank(divided.windows)[rank_id]
-    return RankWindows(
-        rank_id, split_by_rank(divided.operations)[rank_id], windows, select_typical_steps(windows)
-    )
-
-
-def attribute_all_ranks(divided: Trace, evidence: Evidence) -> pl.DataFrame:
-    """The slices (`SLICES`) of all ranks."""
-    of_ranks = (attribute_rank(evidence, own.operations, own.windows) for own in list_rank_windows(divided))
-    return pl.concat([SLICES.to_frame(), *(own.cast(SLICES) for own in of_ranks)])
-
-
-def measure_rank_work(divided: Trace, rank_id: int) -> TypicalWork:
-    """The operations of a rank beside the steps of its typical step."""
-    own = select_rank_windows(divided, rank_id)
-    return make_typical_work(own.operations, own.typical)
-
-
-def _account(
-    gathered: _Gathered, rank: dict[str, Any], own: RankWindows, ceiling: UpperBounds
+def _summarize_rank(
+    prepared: Prepared,
+    described: Once[OperationDescriptions],
+    rank: dict[str, Any],
+    own: RankWindows,
+    ceiling: UpperBounds,
 ) -> RankSummary:
-    divided, facts, evidence = gathered.divided, gathered.facts, gathered.evidence
-    capture = divided.capture
+    trace, facts, evidence = prepared.trace, prepared.facts, prepared.evidence
+    capture = trace.capture
     operations, windows, chosen = own.operations, own.windows, own.typical
     work = make_typical_work(operations, chosen)
     model = capture.export.gpu(rank["gpu"])
     capacity_bytes = None if model is None else model.memory_bytes
-    slices = attribute_rank(evidence, operations, windows)
+    slices = prepared.slices_of_rank(own)
     usual = slices[*_OF_USUAL].filter(slices["step"].is_in(chosen["step"].implode()))
     sums = sum_slices(slices)
     usual_sums = sums.of_steps(chosen["step"])
@@ -189,7 +125,7 @@ def _account(
         pid=rank["pid"],
         device=rank["device"],
         gpu=rank["gpu"],
-        outside_ns=_outside_ns(divided, operations, windows),
+        outside_ns=_outside_ns(trace, operations, windows),
         steps=_steps(windows, sums),
         typical=typical,
         communication=replace(
@@ -203,7 +139,7 @@ def _account(
             use=measure_memory_use(capture, rank, windows, capacity_bytes),
             offload=find_offload(work, facts.copies),
         ),
-        ranges=list_range_work(divided.range_tree, work, divided.projected, rank["process"], usual),
+        ranges=list_range_work(trace.range_tree, work, trace.projected, rank["process"], usual),
         unmatched_kernels=find_unmatched_kernels(work, capture.names, typical.step_ns),
         causes=tuple(
             list_causes(usual_sums, len(chosen), typical.walls, measure_recoverable(listed, ceiling))
@@ -222,14 +158,14 @@ def _account(
             measure_recomputed_share(work, facts.recomputed),
             count_allocator_retries(windows, capture, rank["process"]),
         ),
-        tables=build_tables(operations, windows, slices, gathered.described()),
+        tables=build_tables(operations, windows, slices, described()),
     )
 
 
-def _outside_ns(divided: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
+def _outside_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
     """Time of the device before the first window, from the first operation or the selected time on."""
     first_ns = int(operations["start_ns"].to_numpy().min())
-    begin_ns = first_ns if divided.selection.time_ns is None else max(first_ns, divided.selection.time_ns[0])
+    begin_ns = first_ns if trace.selection.time_ns is None else max(first_ns, trace.selection.time_ns[0])
     return int(windows["start_ns"].to_numpy().min()) - begin_ns
 
 
@@ -255,16 +191,16 @@ _WHO = ("rank", "pid", "device")
 WALL_COLUMNS = tuple(f"{wall}_wall_ns" for wall in Wall)
 
 
-def build_step_table(divided: Trace, slices: pl.DataFrame) -> pl.DataFrame:
+def build_step_table(trace: Trace, slices: pl.DataFrame) -> pl.DataFrame:
     """Each window with its bounds, duration, budget, walls, steadiness and reason; `slices` follow `SLICES`.
 
     A window that the selected time cuts has the bounds that are left of it.
     """
     walled = [
         windows.hstack(_walls(windows, slices))
-        for windows in divided.windows.partition_by("rank_id", maintain_order=True)
+        for windows in trace.windows.partition_by("rank_id", maintain_order=True)
     ]
-    ranks = divided.capture.ranks.select("rank_id", *_WHO)
+    ranks = trace.capture.ranks.select("rank_id", *_WHO)
     return (
         pl.concat(walled)
         .join(ranks, on="rank_id", how="left", maintain_order="left")
@@ -284,7 +220,7 @@ def _walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def build_kernel_table(divided: Trace) -> pl.DataFrame:
+def build_kernel_table(trace: Trace) -> pl.DataFrame:
     """Each kernel name in the typical step, the most work first.
 
     `count`, the kernels that begin in a step, and `work_ns`, what lies inside it, are means over the steps
@@ -292,25 +228,25 @@ def build_kernel_table(divided: Trace) -> pl.DataFrame:
     `least_ns` and `most_ns` are durations of the kernels that begin in those steps, whole also where one
     reaches beyond its step or the selected time.
     """
-    return _of_each_rank(divided, _kernels)
+    return _of_each_rank(trace, _kernels)
 
 
-def build_range_table(divided: Trace) -> pl.DataFrame:
+def build_range_table(trace: Trace) -> pl.DataFrame:
     """Each range path in the typical step, the most device time first (`RANGE_WORK`, `name`, `path`)."""
-    return _of_each_rank(divided, _ranges)
+    return _of_each_rank(trace, _ranges)
 
 
-def _of_each_rank(divided: Trace, table: Callable[[Trace, int, int], pl.DataFrame]) -> pl.DataFrame:
+def _of_each_rank(trace: Trace, table: Callable[[Trace, int, int], pl.DataFrame]) -> pl.DataFrame:
     frames = []
-    for row in divided.capture.ranks.iter_rows(named=True):
+    for row in trace.capture.ranks.iter_rows(named=True):
         who = [pl.lit(row[name], pl.Int32).alias(name) for name in _WHO]
-        found = table(divided, row["rank_id"], row["process"])
+        found = table(trace, row["rank_id"], row["process"])
         frames.append(found.select(*who, *found.columns))
     return pl.concat(frames)
 
 
-def _kernels(divided: Trace, rank_id: int, _: int) -> pl.DataFrame:
-    work = measure_rank_work(divided, rank_id)
+def _kernels(trace: Trace, rank_id: int, _: int) -> pl.DataFrame:
+    work = measure_rank_work(trace, rank_id)
     step_count = work.steps.start_ns.size
     step_ns = int((work.steps.end_ns - work.steps.start_ns).sum())
     duration = (pl.col("end_ns") - pl.col("start_ns")).filter("begins")
@@ -325,7 +261,7 @@ def _kernels(divided: Trace, rank_id: int, _: int) -> pl.DataFrame:
             least_ns=duration.min(),
             most_ns=duration.max(),
         )
-        .join(divided.capture.names, on="name", how="left")
+        .join(trace.capture.names, on="name", how="left")
         .sort("work_ns", "text", descending=[True, False])
         .select(
             pl.col("class").cast(pl.String),
@@ -342,8 +278,6 @@ def _kernels(divided: Trace, rank_id: int, _: int) -> pl.DataFrame:
     )
 
 
-def _ranges(divided: Trace, rank_id: int, process: int) -> pl.DataFrame:
-    found = build_range_work(
-        divided.range_tree, measure_rank_work(divided, rank_id), divided.projected, process
-    )
+def _ranges(trace: Trace, rank_id: int, process: int) -> pl.DataFrame:
+    found = build_range_work(trace.range_tree, measure_rank_work(trace, rank_id), trace.projected, process)
     return found.drop("path").rename({"text": "path"})

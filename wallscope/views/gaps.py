@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 
+from wallscope.attribution.prepared import Trace
 from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
 from wallscope.model.report import GAPS, Gap, Link, Moment
-from wallscope.summary.rank import Trace
 from wallscope.trace.ranges import RangeTree, write_paths
 from wallscope.views.names import NameLookup
 

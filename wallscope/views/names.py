@@ -5,8 +5,8 @@ from functools import cached_property
 
 import polars as pl
 
+from wallscope.attribution.prepared import Trace
 from wallscope.model.enums import OperationKind
-from wallscope.summary.rank import Trace
 
 
 @dataclass(frozen=True)

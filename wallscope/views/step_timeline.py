@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Rank
 from wallscope.model.enums import LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
-from wallscope.summary.rank import Trace
 from wallscope.trace.ranges import write_paths
 
 _MOST_THREADS = 12
@@ -19,7 +19,7 @@ _WALL_OF_CLASS = {
 
 
 def build_step_timelines(
-    divided: Trace, slices: pl.DataFrame, place: int, rank: Rank
+    trace: Trace, slices: pl.DataFrame, place: int, rank: Rank
 ) -> tuple[StepTimeline, ...]:
     """The typical and the worst step of the rank at `place`; one where both are the same.
 
@@ -30,7 +30,7 @@ def build_step_timelines(
         counted, key=lambda step: (abs(step.end_ns - step.start_ns - rank.typical.step_ns), step.index)
     )
     worst = max(counted, key=lambda step: (step.end_ns - step.start_ns, -step.index))
-    shown = _Shown(divided, slices, place)
+    shown = _Shown(trace, slices, place)
     timelines = [shown.timeline("typical", typical.index, typical.start_ns, typical.end_ns)]
     if worst.index != typical.index:
         timelines.append(shown.timeline("worst", worst.index, worst.start_ns, worst.end_ns))
@@ -40,13 +40,13 @@ def build_step_timelines(
 class _Shown:
     """Looks up what stands in the timelines of one rank."""
 
-    def __init__(self, divided: Trace, slices: pl.DataFrame, place: int) -> None:
-        capture, rank = divided.capture, divided.capture.ranks.row(place, named=True)
-        self._divided, self._process = divided, rank["process"]
+    def __init__(self, trace: Trace, slices: pl.DataFrame, place: int) -> None:
+        capture, rank = trace.capture, trace.capture.ranks.row(place, named=True)
+        self._trace, self._process = trace, rank["process"]
         is_own = pl.col("rank_id") == rank["rank_id"]
         self._slices = slices.filter(is_own)
-        self._operations = divided.operations.filter(is_own)
-        self._names = _operation_names(divided)
+        self._operations = trace.operations.filter(is_own)
+        self._names = _operation_names(trace)
         self._calls = capture.calls.select("call", "thread", "start_ns", "end_ns", "name").with_columns(
             name=_cut(capture.call_names["text"].gather(capture.calls["name"]))
         )
@@ -68,11 +68,9 @@ class _Shown:
 
     def _threads(self, start_ns: int, end_ns: int) -> pl.DataFrame:
         """The threads of the process that were seen in a stretch, those with most calls first."""
-        threads = self._divided.capture.threads.filter(pl.col("process") == self._process)
+        threads = self._trace.capture.threads.filter(pl.col("process") == self._process)
         calls = _within(self._calls, start_ns, end_ns)["thread"].value_counts(name="calls")
-        ranges = _within(self._divided.range_tree.tree, start_ns, end_ns)["thread"].value_counts(
-            name="ranges"
-        )
+        ranges = _within(self._trace.range_tree.tree, start_ns, end_ns)["thread"].value_counts(name="ranges")
         lane = pl.concat_str(pl.lit("thread "), pl.col("tid").cast(pl.String))
         return (
             threads.join(calls, on="thread", how="left")
@@ -97,7 +95,7 @@ class _Shown:
         )
 
     def _ranges(self, start_ns: int, end_ns: int) -> pl.DataFrame:
-        range_tree = self._divided.range_tree
+        range_tree = self._trace.range_tree
         inside = _within(range_tree.tree, start_ns, end_ns).filter(~pl.col("crosses"))
         return inside.with_columns(
             depth=range_tree.paths["depth"].gather(inside["path"]),
@@ -105,7 +103,7 @@ class _Shown:
         )
 
     def _operations_of(self, start_ns: int, end_ns: int) -> pl.DataFrame:
-        numbers = self._divided.capture.streams.select("stream", "number")
+        numbers = self._trace.capture.streams.select("stream", "number")
         wall = pl.col("class").cast(pl.String).replace_strict(_WALL_OF_CLASS, return_dtype=pl.String)
         found = (
             _within(self._operations.drop("name"), start_ns, end_ns)
@@ -126,7 +124,7 @@ class _Shown:
         )
 
     def _slices_of(self, step: int) -> pl.DataFrame:
-        capture = self._divided.capture
+        capture = self._trace.capture
         own = self._slices.filter(pl.col("step") == step).sort("start_ns")
         called = self._calls.select(pl.col("call").cast(pl.Int32), call_name="name")
         threads = capture.threads.select(pl.col("thread").cast(pl.Int32), "tid")
@@ -163,7 +161,7 @@ class _Shown:
 
     def _paths(self, ranges: pl.Series) -> pl.DataFrame:
         """The path of each range that is asked for, written out."""
-        range_tree = self._divided.range_tree
+        range_tree = self._trace.range_tree
         asked = pl.DataFrame({"range": ranges.unique()}).filter(pl.col("range") >= 0)
         tree = range_tree.tree.select(pl.col("range").cast(pl.Int32), "path")
         found = asked.join(tree, on="range", maintain_order="left").sort("range")
@@ -172,14 +170,14 @@ class _Shown:
         return found.join(texts, on="path", maintain_order="left").select("range", "text")
 
 
-def _operation_names(divided: Trace) -> pl.DataFrame:
+def _operation_names(trace: Trace) -> pl.DataFrame:
     """What each operation is called: its kernel, or the direction of a copy (`op`, `name`)."""
-    capture = divided.capture
+    capture = trace.capture
     directions = capture.copies.select("op", pl.col("direction").cast(pl.String))
     texts = capture.names.select("name", text=_cut(capture.names["text"]))
     copied = pl.concat_str(pl.col("kind").cast(pl.String), pl.lit(" "), pl.col("direction"))
     return (
-        divided.operations.select("op", "kind", "name")
+        trace.operations.select("op", "kind", "name")
         .join(texts, on="name", how="left", maintain_order="left")
         .join(directions, on="op", how="left", maintain_order="left")
         .select(

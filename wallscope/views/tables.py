@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from wallscope.attribution.attribute import Evidence, OperationFacts
+from wallscope.attribution.prepared import Prepared
 from wallscope.errors import UnknownWordError
 from wallscope.model.analysis import Analysis, Budget, Rank, Walls
 from wallscope.model.enums import Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.model.table_columns import TABLES, Table
-from wallscope.summary.rank import Trace, attribute_all_ranks, build_kernel_table, build_range_table
+from wallscope.summary.rank import build_kernel_table, build_range_table
 from wallscope.views.gaps import build_gap_table
 from wallscope.views.names import NameLookup
 from wallscope.views.tracks import TrackBuilder
@@ -203,9 +203,7 @@ class TableBuilder:
     """
 
     analysis: Analysis
-    parts: Trace
-    evidence: Evidence
-    facts: OperationFacts
+    prepared: Prepared
     path: Callable[[], tuple[int, pl.DataFrame]] | None = None
 
     def frame(self, name: str) -> pl.DataFrame:
@@ -221,21 +219,21 @@ class TableBuilder:
 
     @cached_property
     def _slices(self) -> pl.DataFrame:
-        found = attribute_all_ranks(self.parts, self.evidence)
-        chosen = self.parts.windows.filter(pl.col("selected")).select("rank_id", "step")
+        found = self.prepared.slices()
+        chosen = self.prepared.trace.windows.filter(pl.col("selected")).select("rank_id", "step")
         return found.join(chosen, on=["rank_id", "step"], how="semi").sort("rank_id", "start_ns")
 
     def traced(self) -> TrackBuilder:
         """The same as tracks of a trace."""
         path = None if self.path is None else self.path()
-        return TrackBuilder(self.parts, self._slices, self._named, path)
+        return TrackBuilder(self.prepared.trace, self._slices, self._named, path)
 
     @cached_property
     def _named(self) -> NameLookup:
-        return NameLookup(self.parts)
+        return NameLookup(self.prepared.trace)
 
     def _who(self, rows: pl.DataFrame) -> pl.DataFrame:
-        ranks = self.parts.capture.ranks.select("rank_id", *_WHO)
+        ranks = self.prepared.trace.capture.ranks.select("rank_id", *_WHO)
         return rows.join(ranks, on="rank_id", how="left", maintain_order="left")
 
     def slices(self) -> pl.DataFrame:
@@ -266,19 +264,19 @@ class TableBuilder:
 
     def gaps(self) -> pl.DataFrame:
         """`gaps`, in order of rank and time."""
-        return self._who(build_gap_table(self._slices, self.parts, self._named))
+        return self._who(build_gap_table(self._slices, self.prepared.trace, self._named))
 
     def operations(self) -> pl.DataFrame:
         """`operations`: those that run in the selected steps and time, all without such a selection."""
         rows, named = self._named.shown_operations, self._named
         op = rows["op"]
-        projected = self.parts.projected
+        projected = self.prepared.trace.projected
         return self._who(rows).with_columns(
             duration_ns=_LENGTH,
             stream=named.streams("number", rows["stream"]),
             context=named.streams("context", rows["stream"]),
             name=named.operations(op),
-            axis=named.at(self.facts.axes, "axis", op),
+            axis=named.at(self.prepared.facts.axes, "axis", op),
             call=pl.when(pl.col("call") >= 0).then("call"),
             call_start_ns=named.call_starts(rows["call"]),
             path=named.paths(projected["range"].gather(op)),
@@ -287,10 +285,10 @@ class TableBuilder:
 
     def collectives(self) -> pl.DataFrame:
         """`collectives`: each operation that has an axis, known or not."""
-        named, facts = self._named, self.facts.collectives.drop("operation")
+        named, facts = self._named, self.prepared.facts.collectives.drop("operation")
         rows = (
             named.shown_operations.drop("bytes", "operation", strict=False)
-            .join(self.facts.axes, on="op", maintain_order="left")
+            .join(self.prepared.facts.axes, on="op", maintain_order="left")
             .join(facts, on="op", how="left", maintain_order="left")
         )
         communicator = rows["communicator"].to_list()
@@ -309,7 +307,7 @@ class TableBuilder:
             duration_ns=_LENGTH,
             pid=named.pids(rows["thread"]),
             tid=named.tids(rows["thread"]),
-            name=self.parts.capture.call_names["text"].gather(rows["name"]),
+            name=self.prepared.trace.capture.call_names["text"].gather(rows["name"]),
         )
 
     def ranges(self) -> pl.DataFrame:
@@ -319,7 +317,7 @@ class TableBuilder:
             duration_ns=_LENGTH,
             pid=named.pids(rows["thread"]),
             tid=named.tids(rows["thread"]),
-            name=self.parts.capture.range_names["text"].gather(rows["name"]),
+            name=self.prepared.trace.capture.range_names["text"].gather(rows["name"]),
             path=named.paths(rows["range"]),
             parent=pl.when(pl.col("parent") >= 0).then("parent"),
         )
@@ -372,7 +370,7 @@ _OF_PARTS: Mapping[str, Callable[[TableBuilder], pl.DataFrame]] = {
     "operations": TableBuilder.operations,
     "calls": TableBuilder.calls,
     "ranges": TableBuilder.ranges,
-    "range_work": lambda made: build_range_table(made.parts),
-    "kernels": lambda made: build_kernel_table(made.parts),
+    "range_work": lambda made: build_range_table(made.prepared.trace),
+    "kernels": lambda made: build_kernel_table(made.prepared.trace),
     "collectives": TableBuilder.collectives,
 }

@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
+from wallscope.attribution.prepared import Trace
 from wallscope.model.enums import LinkKind
 from wallscope.model.report import COUNTED, TRACED, Track
-from wallscope.summary.rank import Trace
 from wallscope.views.names import NameLookup
 
 _NO_FLOWS = {"flows_out": pl.lit(None, TRACED["flows_out"]), "flow_in": pl.lit(None, TRACED["flow_in"])}
