@@ -13,17 +13,16 @@ from operator import attrgetter
 import polars as pl
 
 from wallscope.advice.conditions import Clause, evaluate
+from wallscope.advice.published import nvlink_domain
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.communication import CommunicationOperation
 from wallscope.model.configuration import RunConfiguration, Value
-from wallscope.model.kinds import Axis, Backend, ComputeCategory, Precision
+from wallscope.model.kinds import LOW_PRECISIONS, Axis, Backend, ComputeCategory
 from wallscope.thresholds import FIXED_CAUSE_SHARE
 
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
-_LOW_PRECISIONS = {Precision.FP8, Precision.MXFP8, Precision.NVFP4}
-_RACK_GPUS = re.compile(r"\b(GB[23]00|VR200)\b")
 _MEGATRON = r"(?i)megatron|^nvte_|transformer_engine|hybrid[-_]ep|deep_ep::|^MFSDP |_row_id_map|kuserbuffers_"
 _PYTORCH = (
     r"at::native|\bc10::|^triton_(poi|red|per)_|aten::|autograd::|^Optimizer\.|^nccl:|DataLoader|^FSDP::"
@@ -140,13 +139,6 @@ def _architecture(run: MeasuredRun) -> str | None:
     return "ada" if known.groups() == ("8", "9") else _ARCHITECTURES.get(known[1])
 
 
-def _nvlink_domain(run: MeasuredRun) -> int | None:
-    """Return how many GPUs NVLink joins: those of a rack, else those of a node."""
-    if run.gpu is None or not run.gpu.name:
-        return None
-    return 72 if _RACK_GPUS.search(run.gpu.name) else 8
-
-
 def _graphed_share(run: MeasuredRun) -> float | None:
     """Return how much of the compute graphs launched: by time where they are opaque, else by count."""
     budget = run.rank.typical.budget
@@ -173,7 +165,7 @@ def _low_precision_share(run: MeasuredRun) -> float | None:
     details = run.rank.compute_details
     if details is None or not details.precisions:
         return None
-    return sum(entry.share for entry in details.precisions if entry.precision in _LOW_PRECISIONS)
+    return sum(entry.share for entry in details.precisions if entry.precision in LOW_PRECISIONS)
 
 
 def _pageable(run: MeasuredRun) -> tuple[str, ...]:
@@ -254,7 +246,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     ),
     "launch_gap_ns": _of_run("framework time for each launch call, in ns", _launch_gap_ns),
     "low_precision_share": _of_run("part of the multiplications in FP8 or FP4", _low_precision_share),
-    "nvlink_domain": _of_run("GPUs in one NVLink domain", _nvlink_domain),
+    "nvlink_domain": _of_run(
+        "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
+    ),
     "pageable": _of_run("directions of copies from or to pageable memory", _pageable),
     "permute_fused": _of_details("permutation of tokens runs as fused kernels", "permute_fused"),
     "precision": _of_run("precision of most multiplications", _precision),

@@ -215,3 +215,10 @@ class Precision(StrEnum):
     FP32 = "fp32"
     FP64 = "fp64"
     UNKNOWN = "unknown"
+
+
+LOW_PRECISIONS = frozenset({Precision.FP8, Precision.MXFP8, Precision.NVFP4})
+"""What settings of low-precision training make kernels multiply in: floating point of 8 bits or fewer.
+
+INT8 is not among them: inference and quantized optimizers multiply integers, and no such setting does.
+"""
