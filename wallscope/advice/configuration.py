@@ -134,7 +134,7 @@ def _value(name: str, value: object, *, is_text: bool, off: bool) -> Value:
 def _with_implied(written: str, name: str, value: Value) -> Iterator[tuple[str, Value]]:
     yield name, value
     leaf = written.lstrip("-").rpartition(".")[2].replace("-", "_")
-    if leaf.endswith("check_for_nan_in_loss_and_grad"):
+    if leaf.removeprefix("no_") == "check_for_nan_in_loss_and_grad":
         yield "check_for_nan_in_grad", value
 
 

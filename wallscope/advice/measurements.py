@@ -197,7 +197,7 @@ def _blocking_in_experts(run: MeasuredRun) -> bool | None:
         return None
     call = host.blocking_calls[0]
     return call.unit == "layer" or bool(
-        re.search(r"mlp|moe|dispatch|expert", (call.path or "").split(" / ")[-1])
+        re.search(r"(?<![a-z])(mlp|moe|dispatch|expert)", (call.path or "").split(" / ")[-1])
     )
 
 

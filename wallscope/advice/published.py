@@ -13,7 +13,7 @@ from wallscope.model.configuration import TraceFacts
 from wallscope.shipped import toml
 
 _IN_SLOTS = {"pcie", "nvl", "mig"}
-"""Words of device names of cards in PCIe slots, which a bridge may join to neighbors, and of parts of a GPU."""
+"""Words of the names of cards in PCIe slots, which a bridge may join to neighbors, and of parts of a GPU."""
 _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
 _PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}
 _MOST_NEAR = 3
