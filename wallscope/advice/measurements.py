@@ -18,7 +18,7 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.communication import CommunicationOperation
 from wallscope.model.configuration import RunConfiguration, Value
 from wallscope.model.kinds import LOW_PRECISIONS, Axis, Backend, ComputeCategory
-from wallscope.thresholds import FIXED_CAUSE_SHARE
+from wallscope.thresholds import MATERIAL_SHARE
 
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
@@ -80,7 +80,7 @@ class MeasuredRun:
     def material(self) -> tuple[str, ...]:
         """The causes that could win enough to be worth a fix, the weightiest first."""
         weights = {entry.cause: self.weight(entry.cause) for entry in self.rank.causes}
-        found = (cause for cause, weight in weights.items() if weight >= FIXED_CAUSE_SHARE)
+        found = (cause for cause, weight in weights.items() if weight >= MATERIAL_SHARE)
         return tuple(sorted(found, key=lambda cause: (-weights[cause], cause)))
 
     def weight(self, cause: str) -> float:
@@ -186,7 +186,7 @@ def _drained(run: MeasuredRun) -> bool:
     """Return whether calls that drain the queue matter, and take more than the launching between them."""
     owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
     draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
-    matters = any(run.weight(cause) >= FIXED_CAUSE_SHARE for cause in draining)
+    matters = any(run.weight(cause) >= MATERIAL_SHARE for cause in draining)
     return matters and sum(map(owned.__getitem__, draining)) > sum(owned.get(cause, 0) for cause in LAUNCHING)
 
 

@@ -32,7 +32,7 @@ from wallscope.ranks.match_collectives import gather_collectives, match_meetings
 from wallscope.ranks.step_sums import Steps, rows_in_steps, select_steps
 from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
 from wallscope.ranks.wait_split import find_stages, split_profile, split_rank, split_waits, summarize_pipeline
-from wallscope.thresholds import MATERIAL_KERNEL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
+from wallscope.thresholds import MATERIAL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
 from wallscope.timeline.spans import Times
 from wallscope.units import duration, percent, plural
 
@@ -333,7 +333,7 @@ def _fingerprint(profile: Profile, steps: Steps) -> object:
         .group_by("category", "name")
         .agg(pl.col("work_ns", "count").sum())
     )
-    material = sums.filter(pl.col("work_ns") >= MATERIAL_KERNEL_SHARE * max(int(sums["work_ns"].sum()), 1))
+    material = sums.filter(pl.col("work_ns") >= MATERIAL_SHARE * max(int(sums["work_ns"].sum()), 1))
     count = max(len(steps.deciding), 1)
     kernels = [(category, name, round(total / count)) for category, name, _, total in material.iter_rows()]
     return profile.header.work.gpu, profile.header.work.unit, tuple(sorted(kernels))

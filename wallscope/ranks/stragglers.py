@@ -23,8 +23,8 @@ from wallscope.thresholds import (
     FEWEST_LATE_STEPS_COUNT,
     LATE_IN_TURN_SHARE,
     LATE_OF_ALL_SHARE,
-    LATE_SHARE,
     LATE_STEPS_SHARE,
+    MATERIAL_SHARE,
     MOST_OF_LATENESS_SHARE,
     SAME_KERNEL_COUNT_SHARE,
     SLOWED_ALIKE_SHARE,
@@ -320,7 +320,7 @@ def _judge(ranks: JobRanks, place: int) -> Straggler | None:
     late_ns = table["late_ns"].fill_null(0).to_numpy()
     net_ns = late_ns - table["waits_ns"].fill_null(0).to_numpy()
     count, usual_ns = len(table), float(np.median(steps.length_ns)) if len(table) else 0.0
-    is_late = net_ns >= max(LATE_SHARE * usual_ns, ranks.noise_ns)
+    is_late = net_ns >= max(MATERIAL_SHARE * usual_ns, ranks.noise_ns)
     repeated = count >= FEWEST_LATE_STEPS_COUNT and is_late.sum() >= LATE_STEPS_SHARE * count
     if not repeated:
         is_late = net_ns >= max(LATE_IN_TURN_SHARE * usual_ns, ranks.noise_ns)

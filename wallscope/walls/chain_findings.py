@@ -3,7 +3,7 @@
 from wallscope.model.analysis import Anchor, Rank
 from wallscope.model.capture import Capture, Finding, Severity
 from wallscope.model.kinds import Wall
-from wallscope.thresholds import ASKED_CAUSE_SHARE, UNRESOLVED_SHARE
+from wallscope.thresholds import ASKED_CAUSE_SHARE, OVERTURNING_SHARE
 from wallscope.timeline.dependencies import Dependencies
 from wallscope.units import duration, percent, plural
 from wallscope.walls.accounting import Account, Divided
@@ -43,7 +43,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     return (
         Finding(
             "unresolved-waits",
-            Severity.WARNING if open_ns >= UNRESOLVED_SHARE * rank.typical.step_ns else Severity.INFO,
+            Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
             f"What {missing:,} of {plural(waits.waits_seen, 'wait')} waited for is not known{owns}.",
             cure,
             covers_ns=open_ns,
@@ -61,7 +61,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
     ]
     open_ns = sum(entry.typical_ns for entry in untold)
     step_ns = rank.typical.step_ns
-    if not step_ns or open_ns < UNRESOLVED_SHARE * step_ns:
+    if not step_ns or open_ns < OVERTURNING_SHARE * step_ns:
         return ()
     return (
         Finding(
@@ -78,7 +78,7 @@ def _one_rank(rank: Rank, divided: Divided, whole: str) -> tuple[Finding, ...]:
     """A collective ends when its last participant comes: one rank does not tell transfer from waiting."""
     capture, selection = divided.capture, divided.selection
     own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
-    if len(capture.ranks) > 1 or not step_ns or own_ns < UNRESOLVED_SHARE * step_ns:
+    if len(capture.ranks) > 1 or not step_ns or own_ns < OVERTURNING_SHARE * step_ns:
         return ()
     is_chosen = selection.rank is not None or selection.device is not None or divided.left_out > 0
     of_all = "" if capture.world_size is None or capture.world_size <= 1 else f" of {capture.world_size}"

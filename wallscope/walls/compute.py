@@ -6,7 +6,7 @@ import polars as pl
 from wallscope.arrays.groups import summed
 from wallscope.model.analysis import ComputeWork, KernelWork
 from wallscope.model.kinds import ComputeCategory, OperationClass
-from wallscope.thresholds import UNMATCHED_KERNEL_SHARE
+from wallscope.thresholds import MATERIAL_SHARE
 from wallscope.walls.typical import CATEGORIES, TypicalWork
 
 
@@ -41,6 +41,6 @@ def unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> t
     listed = [
         (-int(work_ns[place]), KernelWork(texts[place], work.mean(int(begun[place])), mean_ns, share))
         for place in np.flatnonzero(work_ns).tolist()
-        if (share := (mean_ns := work.mean(int(work_ns[place]))) / step_ns) > UNMATCHED_KERNEL_SHARE
+        if (share := (mean_ns := work.mean(int(work_ns[place]))) / step_ns) > MATERIAL_SHARE
     ]
     return tuple(kernel for _, kernel in sorted(listed, key=lambda entry: (entry[0], entry[1].name)))
