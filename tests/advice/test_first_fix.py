@@ -8,6 +8,7 @@ import pytest
 
 from tests.advice.runs import RANGES, run
 from wallscope.advice.advise import add_fixes
+from wallscope.advice.rules import fix_rules
 from wallscope.model.catalogue import CALL, catalogue
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 
@@ -33,6 +34,11 @@ def test_the_first_fix_is_the_right_one_and_the_wrong_ones_are_absent(story):
     assert {story.get("setting")} - {None} <= written
     assert story.get("unset") not in written
     assert not {fix.id for fix in found} & set(story.get("absent", ()))
+    assert {story.get("finds")} - {None} <= {fix.id for fix in found}
+
+
+def test_every_fix_is_found_in_a_story():
+    assert {fix.id for story in STORIES for fix in fixes_of(story)[1]} == {rule.id for rule in fix_rules()}
 
 
 def test_every_cause_has_a_story():

@@ -240,6 +240,7 @@ def test_what_the_trace_shows_is_added_with_its_source():
     assert {key: known.value for key, known in found.settings.items()} == {
         "moe_token_dispatcher_type": "flex",
         "moe_flex_dispatcher_backend": "deepep",
+        "deepep_installed": True,
         "moe_grouped_gemm": True,
         "fp8": "e4m3",
         "fp8_recipe": "mxfp8",

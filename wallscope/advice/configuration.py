@@ -1,7 +1,7 @@
 """How a run was configured, from a file that a user names."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,9 @@ _SECTIONS = (
     "rng",
 )
 """Where sections disagree about a setting, the first of these is heeded: later ones hold its default."""
+
+_MODEL_CLASS = "model._target_"
+"""Where a dump of Megatron Bridge names the class that builds the model."""
 
 _FEW_KEYS = 100
 
@@ -72,6 +75,7 @@ def read_configuration(path: Path) -> ConfigurationFile:
             entries = parse_arguments(path, text)
         case _:
             entries = parse_yaml(path, text)
+    entries = list(entries)
     known, unknown = _read_entries(path, entries, is_text=kind in {"log", "arguments"})
     if kind == "toml" and unknown:
         raise ConfigurationError(f"{path} — {unknown[0]} is no setting that is known{_suggest(unknown[0])}")
@@ -79,7 +83,7 @@ def read_configuration(path: Path) -> ConfigurationFile:
         raise ConfigurationError(
             f"{path} — holds no setting that is known — name a configuration or a log of one"
         )
-    settings, findings = _resolve(path, known)
+    settings, findings = _resolve(path, [*known, *_derive(entries, known)])
     _check_sizes(path, settings)
     odd = (*findings, *_unused(path, unknown, len(known)), *_former(path, known))
     return ConfigurationFile(RunConfiguration(complete_settings(settings)), odd)
@@ -102,6 +106,20 @@ def _read_entries(path: Path, entries: Iterable[Entry], *, is_text: bool) -> tup
             raise ConfigurationError(f"{path} — {written}: {shown[:60]} {error} — mend that value") from error
         known.extend(_Written(written, *pair) for pair in _with_implied(written, name, found))
     return known, unknown
+
+
+def _derive(entries: Sequence[Entry], known: Sequence[_Written]) -> Iterator[_Written]:
+    """Yield what the form of a file tells and no setting in it: whose settings these are, which model."""
+    stated = {each.name for each in known}
+    of_bridge = next((each.written for each in known if each.written.partition(".")[0] in _SECTIONS), None)
+    of_megatron = next((each.written for each in known if each.written.startswith("--")), None)
+    if "framework" not in stated and (of_bridge or of_megatron):
+        yield _Written(
+            of_bridge or str(of_megatron), "framework", "megatron-bridge" if of_bridge else "megatron-lm"
+        )
+    model = dict(entries).get(_MODEL_CLASS)
+    if "model_family" not in stated and isinstance(model, str):
+        yield _Written(_MODEL_CLASS, "model_family", model)
 
 
 def _find_name(written: str) -> tuple[str | None, bool]:

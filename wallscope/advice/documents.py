@@ -178,7 +178,9 @@ def _flatten(document: object, prefix: str) -> Iterator[Entry]:
 
 
 def _member(document: dict[object, object]) -> str | None:
-    """Return the last part of an object that a dump names; `None` of one called with a number."""
+    """Return the name of an object of a dump, else the end of its path; `None` of one with a number alone."""
+    if isinstance(document.get("_name_"), str):
+        return str(document["_name_"])
     if document.get("_call_") is not False or "_target_" not in document:
         return None
     return str(document["_target_"]).rpartition(".")[2]

@@ -26,6 +26,7 @@ _SIZES = {
 }
 _SPREAD = {**_SIZES, Axis.PP: "pipeline_model_parallel_size"}
 _BACKENDS = {Backend.DEEP_EP: "deepep", Backend.HYBRID_EP: "hybridep", Backend.NCCL_EP: "ncclep"}
+_PACKAGES = {"deepep": "deepep_installed", "hybridep": "hybridep_installed"}
 _AXES = tuple(Axis)
 
 
@@ -155,6 +156,8 @@ def _shown(trace: TraceFacts) -> Iterator[_Shown]:
     if len(dispatchers) == 1:
         yield _Shown("moe_token_dispatcher_type", "flex", f"kernels of {dispatchers[0]} ran")
         yield _Shown("moe_flex_dispatcher_backend", dispatchers[0], f"kernels of {dispatchers[0]} ran")
+        if dispatchers[0] in _PACKAGES:
+            yield _Shown(_PACKAGES[dispatchers[0]], True, f"kernels of {dispatchers[0]} ran")
     permutes = trace.permute_fused and Backend.HYBRID_EP not in trace.backends
     switches: Mapping[str, tuple[bool | None, str]] = {
         "overlap_moe_expert_parallel_comm": (trace.ep_overlap, "ranges of merged layers ran"),
