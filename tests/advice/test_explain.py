@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice.explain import explain_word, finding_notes, notes, reached_facts
+from wallscope.advice.explain import explain_word, finding_notes, index_facts, notes
 from wallscope.advice.rules import fix_rules
 from wallscope.errors import UnknownWordError
 from wallscope.model.catalogue import catalogue
@@ -57,7 +57,7 @@ def test_a_wall_lists_its_causes(wall):
 def test_every_fact_and_topic_is_explain_word():
     topics = {topic for note in notes() for topic in note.topics}
 
-    assert all(explain_word(fact).sections for fact in reached_facts())
+    assert all(explain_word(fact).sections for fact in index_facts())
     assert all(explain_word(topic).meaning for topic in topics if "/" not in topic)
 
 

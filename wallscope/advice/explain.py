@@ -271,7 +271,7 @@ def _rests_on(facts: tuple[str, ...]) -> tuple[ExplanationSection, ...]:
     return (ExplanationSection("Rests on", (", ".join(facts),)),) if facts else ()
 
 
-def reached_facts() -> Mapping[str, tuple[str, ...]]:
+def index_facts() -> Mapping[str, tuple[str, ...]]:
     """Return where each fact is reached, by id; ids and places in order."""
     places: dict[str, list[str]] = {}
     for path in sorted(path for folder in _FOLDERS for path in toml_paths(folder)):
@@ -320,7 +320,7 @@ def fixes_page() -> str:
     rules = fix_rules()
     walls = dict.fromkeys(sorted(rule.wall for rule in rules))
     parts = [_HEAD, *(_wall_table(wall, [rule for rule in rules if rule.wall == wall]) for wall in walls)]
-    lines = [f"| {fact} | {', '.join(places)} |" for fact, places in reached_facts().items()]
+    lines = [f"| {fact} | {', '.join(places)} |" for fact, places in index_facts().items()]
     return "\n".join([*parts, _COVERAGE_HEAD, "| fact | reached by |", "|---|---|", *lines]) + "\n"
 
 

@@ -216,7 +216,7 @@ def find_long_context(family: str, machine: Machine, seq_length: int) -> LongCon
     )
 
 
-def published_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:
+def find_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:
     """Return the throughput published for the family on the machine, for short or for long sequences."""
     found = [
         table

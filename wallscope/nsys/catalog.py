@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CatalogTable:
     """A table that is read: columns of integers, columns of text, columns that must be there if it is."""
 
     name: str
@@ -29,11 +29,11 @@ LAUNCH_SHAPE = (
     "staticSharedMemory",
     "dynamicSharedMemory",
 )
-KERNELS = Table(
+KERNELS = CatalogTable(
     "CUPTI_ACTIVITY_KIND_KERNEL",
     (*_WHERE_AND_WHEN, "demangledName", "shortName", "graphNodeId", *LAUNCH_SHAPE),
 )
-COPIES = Table(
+COPIES = CatalogTable(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     (
         *_WHERE_AND_WHEN,
@@ -46,11 +46,11 @@ COPIES = Table(
         "graphNodeId",
     ),
 )
-FILLS = Table("CUPTI_ACTIVITY_KIND_MEMSET", (*_WHERE_AND_WHEN, "bytes", "memKind", "graphNodeId"))
-GRAPHS = Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WHERE_AND_WHEN)
+FILLS = CatalogTable("CUPTI_ACTIVITY_KIND_MEMSET", (*_WHERE_AND_WHEN, "bytes", "memKind", "graphNodeId"))
+GRAPHS = CatalogTable("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WHERE_AND_WHEN)
 
-CALLS = Table("CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId"))
-RANGES = Table(
+CALLS = CatalogTable("CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId"))
+RANGES = CatalogTable(
     "NVTX_EVENTS",
     ("start", "end", "eventType", "rangeId", "textId", "domainId", "globalTid", "endGlobalTid"),
     texts=("text",),

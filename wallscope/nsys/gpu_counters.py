@@ -11,22 +11,22 @@ import polars as pl
 from wallscope.model.capture import Presence, Progress
 from wallscope.model.events import MEMORY, SAMPLES
 from wallscope.model.frames import NAMES
-from wallscope.nsys.catalog import Table
+from wallscope.nsys.catalog import CatalogTable
 from wallscope.nsys.id_tables import list_processes, number_texts
 from wallscope.nsys.tables import Database, read_table
 
-_NUMBERS = Table(
+_NUMBERS = CatalogTable(
     "GPU_METRICS",
     ("timestamp", "typeId", "metricId", "value"),
     required=("timestamp", "typeId", "metricId", "value"),
 )
-_METRICS = Table(
+_METRICS = CatalogTable(
     "TARGET_INFO_GPU_METRICS",
     ("typeId", "metricId"),
     texts=("metricName",),
     required=("typeId", "metricId", "metricName"),
 )
-_TEXTS = Table(
+_TEXTS = CatalogTable(
     "GENERIC_EVENTS", ("timestamp", "rawTimestamp", "typeId"), texts=("data",), required=("typeId",)
 )
 _IS_SAMPLE = r'(?i)"(GR|SMs?) Active'  # generic events hold other things too; every GPU has one of these
@@ -38,7 +38,7 @@ _SYNONYMS = (
     (r"\bthroughput\b", "bandwidth"),
     (r"\s+", " "),
 )
-_USAGE = Table(
+_USAGE = CatalogTable(
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     (
         "start",

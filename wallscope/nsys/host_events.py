@@ -8,18 +8,18 @@ import polars as pl
 from wallscope.model.capture import Progress
 from wallscope.model.events import CPU_SAMPLES, HOST_EVENTS, HostKind
 from wallscope.model.frames import NAMES, THREADS
-from wallscope.nsys.catalog import Table
+from wallscope.nsys.catalog import CatalogTable
 from wallscope.nsys.id_tables import NAMELESS, look_up_texts, number_texts
 from wallscope.nsys.tables import Database, read_table
 
 _WHAT_AND_WHEN = ("start", "end", "globalTid", "nameId")
-_OS_CALLS = Table("OSRT_API", _WHAT_AND_WHEN)
-PROFILER_OVERHEADS = Table("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
-CUDA_OVERHEADS = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
-SWITCHES = Table(
+_OS_CALLS = CatalogTable("OSRT_API", _WHAT_AND_WHEN)
+PROFILER_OVERHEADS = CatalogTable("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
+CUDA_OVERHEADS = CatalogTable("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
+SWITCHES = CatalogTable(
     "SCHED_EVENTS", ("start", "isSchedIn", "globalTid"), required=("start", "isSchedIn", "globalTid")
 )
-SAMPLES = Table(
+SAMPLES = CatalogTable(
     "COMPOSITE_EVENTS", ("start", "globalTid", "cpuCycles"), required=("start", "globalTid", "cpuCycles")
 )
 PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
@@ -78,7 +78,10 @@ def read_host_events(
 def read_host_thread_ids(source: Database, progress: Progress) -> pl.Series:
     """Global ids of the threads with calls or overheads, in no order, with repetitions."""
     tables = (_OS_CALLS, PROFILER_OVERHEADS, CUDA_OVERHEADS)
-    ids = [read_table(source, Table(table.name, ("globalTid",), required=()), progress) for table in tables]
+    ids = [
+        read_table(source, CatalogTable(table.name, ("globalTid",), required=()), progress)
+        for table in tables
+    ]
     return pl.concat(ids)["globalTid"].drop_nulls()
 
 

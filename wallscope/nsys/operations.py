@@ -142,7 +142,7 @@ def _gather(
     return rows.select(columns).with_columns(op=op).select(schema.names()).cast(schema)
 
 
-def _describe(table: catalog.Table, frame: pl.DataFrame) -> pl.DataFrame:
+def _describe(table: catalog.CatalogTable, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of one table with the columns that all have; those of kernels also have launch shapes."""
     kind = _FRAMES[table]
     common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}

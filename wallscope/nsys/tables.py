@@ -9,7 +9,7 @@ import polars as pl
 
 from wallscope.errors import InputError
 from wallscope.model.capture import Presence, Progress
-from wallscope.nsys.catalog import EXPORT_METADATA, STRINGS, Table
+from wallscope.nsys.catalog import EXPORT_METADATA, STRINGS, CatalogTable
 from wallscope.shipped import query
 
 _KNOWN = (STRINGS, *EXPORT_METADATA, "TARGET_INFO_SESSION_START_TIME")
@@ -103,7 +103,7 @@ def make_database(path: Path, tables: Tables) -> Database:
 
 
 def read_table(
-    source: Database, table: Table, progress: Progress, keys: pl.DataFrame | None = None
+    source: Database, table: CatalogTable, progress: Progress, keys: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """The declared columns of a table in row order, int64 or text; a column the export lacks is all null.
 

@@ -36,7 +36,7 @@ class Place(Protocol):
     def names(self, below: str) -> tuple[str, ...]:
         """The files below a folder, sorted."""
 
-    def written_s(self, name: str) -> float | None:
+    def mtime_s(self, name: str) -> float | None:
         """When a file was written; `None` where it is gone or nothing tells it."""
 
     def delete(self, name: str) -> None:

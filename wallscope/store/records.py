@@ -190,8 +190,8 @@ class Store:
         for path in paths:
             if not (is_leftover(path) or is_object(path)) or path in named:
                 continue
-            written_s = self.place.written_s(path)
-            if written_s is None or written_s >= time.time() - _GRACE_S:
+            mtime_s = self.place.mtime_s(path)
+            if mtime_s is None or mtime_s >= time.time() - _GRACE_S:
                 continue
             if is_object(path):
                 content = self.place.read_all((path,)).get(path)
