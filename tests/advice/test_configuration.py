@@ -145,6 +145,14 @@ def test_members_of_enumerations_in_a_dump_count_where_they_are_named(tmp_path):
     }
 
 
+def test_sections_that_do_not_decide_contradict_no_size(tmp_path):
+    text = "model: {transformer: {tensor_model_parallel_size: 8}}\ntokenizer: {tensor_model_parallel_size: 1}"
+    found = read(tmp_path, text)
+
+    assert found.configuration.get("tensor_model_parallel_size") == 8
+    assert "configuration-disputed" not in {finding.code for finding in found.findings}
+
+
 def test_a_dump_tells_the_class_that_builds_the_model(tmp_path):
     found = read(
         tmp_path, "model: {_target_: bridge.qwen_vl.qwen3_vl_provider.Qwen3VLMoEProvider, bf16: true}"

@@ -167,9 +167,12 @@ def _resolve(path: Path, known: list[_Written]) -> tuple[dict[str, KnownSetting]
         given = [each for each in same if each.value is not None] or same
         chosen = min(given, key=_precedence)
         others = [each for each in given if each.value != chosen.value]
-        if others and vocabulary().kinds[name] == "sizes":
+        rivals = [each for each in others if _precedence(each) < len(_SECTIONS)] or (
+            others if _precedence(chosen) == len(_SECTIONS) else []
+        )
+        if rivals and vocabulary().kinds[name] == "sizes":
             raise ConfigurationError(
-                f"{path} — {chosen.written} is {chosen.value} and {others[0].written} is {others[0].value}"
+                f"{path} — {chosen.written} is {chosen.value} and {rivals[0].written} is {rivals[0].value}"
                 " — keep the one that holds"
             )
         if others and _precedence(chosen) == _precedence(others[0]):
@@ -179,8 +182,11 @@ def _resolve(path: Path, known: list[_Written]) -> tuple[dict[str, KnownSetting]
 
 
 def _precedence(each: _Written) -> int:
-    section = each.written.rpartition(".")[0].rpartition(".")[2]
-    return _SECTIONS.index(section) if section in _SECTIONS else len(_SECTIONS)
+    """Return the rank of the innermost section that decides, as `model` in `model.transformer.seq_length`."""
+    for section in reversed(each.written.split(".")[:-1]):
+        if section in _SECTIONS:
+            return _SECTIONS.index(section)
+    return len(_SECTIONS)
 
 
 def _disputed(path: Path, one: _Written, other: _Written) -> Finding:
