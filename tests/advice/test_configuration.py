@@ -1,11 +1,12 @@
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wallscope.advice.configuration import read_configuration
-from wallscope.advice.preconditions import judge_preconditions
+from wallscope.advice.preconditions import check_configuration, judge_preconditions
 from wallscope.errors import ConfigurationError
 from wallscope.model.configuration import KnownSetting, RunConfiguration, TraceFacts
 
@@ -292,3 +293,23 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(tmp_path, text, name):
     with suppress(ConfigurationError):
         found = read(tmp_path, text, name)
         assert found.configuration.settings
+
+
+ACCEPTED = Path(__file__).resolve().parents[3] / "shared" / "configs"
+STOPPED = {
+    "nemotron_3_5_lightning_pretrain_8gpu_gb300_fp8mx_fsdp_config.yaml": {"FP8-10"},
+}
+"""What the framework accepts and a row stops: with FSDP there is no such buffer. The list only shrinks."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ACCEPTED.is_dir(), reason="no configurations here: ../shared/configs is absent")
+def test_presets_that_the_framework_accepts_are_read_and_not_stopped():
+    labels = (ACCEPTED / "labels.tsv").read_text(encoding="utf-8").splitlines()
+    files = [row[0] for row in (line.split("\t") for line in labels) if row[0].startswith("presets/")]
+    stops = {}
+    for file in files:
+        found = check_configuration(read_configuration(ACCEPTED / file).configuration, TraceFacts(), ())
+        stops[Path(file).name] = {row.precondition.id for row in found.stops}
+
+    assert {name: ids for name, ids in stops.items() if ids} == STOPPED
