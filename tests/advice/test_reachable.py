@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from itertools import combinations, islice, product
 from math import prod
+from pathlib import Path
 
 import pytest
 
@@ -141,6 +142,17 @@ def test_what_conditions_ask_of_machine_and_environment_is_told_by_captures():
         find_machine("h100").facts().settings()
     )
     assert variables | set_by_fixes <= set(_ALLOWED)
+
+
+def test_what_no_framework_writes_into_a_file_is_said_to_be_added():
+    told_by_forms = {"framework", "model_family"}  # tests/advice/test_configuration.py
+    told_by_machines = {"compute_capability", "gpu_name", "nvlink_domain"}
+    stated = {"torch_version", "transformer_engine_version", "deepep_installed", "hybridep_installed"}
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    asked = {key for row in ROWS.values() for key in row.keys()}  # noqa: SIM118  # no mapping
+
+    assert {name for name in stated if f"`{name}`" in readme} == stated
+    assert told_by_forms | told_by_machines | stated <= asked
 
 
 VALUES = {
