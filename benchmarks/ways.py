@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from wallscope.nsys.tables import CALLS, COPIES, FILLS, KERNELS, RANGES, Table
+from wallscope.nsys.tables import CALLS, COPIES, FILLS, KERNELS, RANGES, CatalogTable
 
 BESIDE = ((KERNELS, COPIES, FILLS), (CALLS, RANGES))  # as an analysis reads them, on two threads
 TABLES = (*BESIDE[0], *BESIDE[1])
@@ -51,7 +51,7 @@ def _scan(path: Path, columns: dict[str, tuple[str, ...]]) -> Callable[[], objec
     return work
 
 
-def _columns(table: Table) -> tuple[str, ...]:
+def _columns(table: CatalogTable) -> tuple[str, ...]:
     return (*table.columns, *table.texts)
 
 
@@ -77,7 +77,7 @@ def _tables(path: Path, reader: str) -> Callable[[], object]:
             first, second = (partial(read_all, source, own) for own in BESIDE)
             return run_both(first, second)
 
-    def read_all(source: Database, own: tuple[Table, ...]) -> object:
+    def read_all(source: Database, own: tuple[CatalogTable, ...]) -> object:
         return [read_table(source, table, lambda _: None) for table in own]
 
     return work

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.model.cause_catalogue import list_causes
+from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,7 +84,7 @@ def test_the_catalogue_of_causes_is_the_page_about_them():
         f"communication/{axis}/{part}": f"{axes[axis]}, {parts[part]}" for axis in axes for part in parts
     }
 
-    assert causes | spelled == dict(list_causes())
+    assert causes | spelled == dict(list_cause_meanings())
 
 
 def test_the_readme_names_every_option_of_analyze(wallscope):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from wallscope.advice.explain import finding_notes
-from wallscope.model.cause_catalogue import list_causes
+from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.views.glossary import write_glossary
 from wallscope.views.words import STATE_WORDS, WALL_WORDS
@@ -19,7 +19,9 @@ def test_the_glossary_is_made_from_the_texts_of_the_program(request):
 
 
 def test_every_wall_state_cause_and_finding_is_in_it():
-    words = [cause for cause, _ in list_causes()] + [entry.code for entry in finding_notes()] + list(Wall)
+    words = (
+        [cause for cause, _ in list_cause_meanings()] + [entry.code for entry in finding_notes()] + list(Wall)
+    )
 
     assert [word for word in words if f"\n| `{word}` | " not in write_glossary()] == []
     assert (set(WALL_WORDS), set(STATE_WORDS)) == (set(Wall), set(DeviceState))

@@ -187,7 +187,7 @@ class Cache:
                 os.fchmod(room, 0o700)
         return place
 
-    def mark_used(self, kind: EntryKind, name: str) -> None:
+    def touch(self, kind: EntryKind, name: str) -> None:
         """Note that an entry is of use, so that others go first."""
         with suppress(OSError), self._room(kind) as room:
             os.utime(name, dir_fd=room, follow_symlinks=False)

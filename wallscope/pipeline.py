@@ -139,7 +139,7 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
 
 def build_tables(found: AnalyzedCapture) -> TableBuilder:
     """Return the tables behind the answer, each made when it is asked for."""
-    return TableBuilder(found.analysis, found.prepared, found.replays.shown_path)
+    return TableBuilder(found.analysis, found.prepared, found.replays.path_to_show)
 
 
 def look_up_gaps(path: Path, options: Options, progress: Progress) -> GapLookup:
@@ -154,7 +154,7 @@ def look_up_gaps(path: Path, options: Options, progress: Progress) -> GapLookup:
     return GapLookup(trace.capture, trace.range_tree, trace.projected, prepared.slices())
 
 
-def list_steps(path: Path, options: Options, progress: Progress) -> pl.DataFrame:
+def tabulate_steps(path: Path, options: Options, progress: Progress) -> pl.DataFrame:
     """Read one export and list the steps of all ranks with their device budget and walls.
 
     Raises:
@@ -177,7 +177,7 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
     trace = prepared.trace
     progress("playing steps again")
     ranks = list_rank_windows(trace)
-    place = find_longest_waiting(ranks, trace.unmarked_places())
+    place = find_longest_waiting(ranks, trace.places_without_marker())
     own = trace.capture.ranks.row(place, named=True)
     work = measure_rank_work(trace, own["rank_id"])
     step_ns = round(float((work.steps.end_ns - work.steps.start_ns).mean()))
@@ -332,7 +332,7 @@ def _conclude(
     """Summarize the ranks, match them, and diagnose the one that stands for them."""
     trace = prepared.trace
     found, anchor = run_both(lambda: summarize_ranks(prepared), lambda: describe_anchor(trace))
-    place = find_least_computing(tuple(own.rank for own in found), trace.unmarked_places())
+    place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, findings)
     answer = diagnose_rank(found, place)
     profiles = build_profiles(answer, tuple(own.tables for own in found), options.step_facts, configuration)
@@ -354,7 +354,7 @@ def _conclude(
 def _can_represent(trace: Trace, ranks: tuple[Rank, ...], place: int) -> bool:
     """Whether a rank works, and by steps that are known."""
     is_working = any(ranks[place] is one for one in select_working_ranks(ranks))
-    return is_working and place not in trace.unmarked_places()
+    return is_working and place not in trace.places_without_marker()
 
 
 def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before

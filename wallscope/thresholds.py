@@ -179,32 +179,30 @@ TOLD_CAUSE_SHARE: Final = 0.1
 """Of the wall that a cause must own, to be named in the verdict. Chosen."""
 TOLD_CAUSES_COUNT: Final = 2
 """Causes that the verdict names, at most. Chosen."""
-TOLD_CEILING_PARTS_COUNT: Final = 100
-"""The verdict tells a ceiling if it wins at least one in so many parts of the step. Chosen: 1 %."""
 MOSTLY_WAITING_PARTS_COUNT: Final = 2
 """Communication is said to be waiting if that is at least one in so many parts of it. Chosen: half."""
 STALLED_STEP_RATIO: Final = 1.1
 """The longest steady step is told of if it takes longer than so many medians. Chosen."""
 
-# --- What is large enough: several values for one question, to be unified -------------------------------
+# --- What is large enough -------------------------------------------------------------------------------
 
-ASKED_CAUSE_SHARE: Final = 0.005
-"""Of the typical step that a cause must own, for a ceiling to be worked out. Chosen.
-`FIXED_CAUSE_SHARE` asks for 1 %, `UNRESOLVED_SHARE` for 3 %."""
+MATERIAL_SHARE: Final = 0.01
+"""What takes less is not acted on and not told: a cause by what it could win (no fix), a ceiling (not in
+the verdict), work run again, a late rank, kernels without a pattern, calls or operations that a finding is
+about, the profiler; of the typical step, or of all that the claim is about. A kernel below it does not
+decide whether ranks do the same work. Chosen; the README names it. Lists show more: `SHOWN_LOSS_SHARE`."""
+ASKED_CAUSE_SHARE: Final = MATERIAL_SHARE / 2
+"""Another question: of the typical step that a cause must take, for its ceiling to be worked out. A cause
+can win more than it takes, and whether that is material is known only then. Half is chosen, for the time."""
+OVERTURNING_SHARE: Final = DOMINANT_LEAD_SHARE
+"""Another question: time without an owner, or of one rank that others may explain, is warned of once it
+could overturn which wall leads. So it is as much as the lead that a wall must have."""
+AT_WORK_TO_THE_END_SHARE: Final = 0.01
+"""Of the capture, before its end, in which a stream must work, to be at work to the end. Chosen."""
 ASKED_CAUSES_COUNT: Final = 12
 """Causes for which a ceiling is worked out. Chosen, to bound the time."""
-FIXED_CAUSE_SHARE: Final = 0.01
-"""A cause that could not win this share of the typical step gets no fix. Chosen."""
-UNRESOLVED_SHARE: Final = 0.03
-"""Of the typical step without an owner, or of one rank that others may explain, that is warned of. Chosen."""
-UNMATCHED_KERNEL_SHARE: Final = 0.01
-"""Of the step; kernels that no pattern knows are told of above it. Chosen; the README names it."""
-MATERIAL_CALLS_SHARE: Final = 0.01
-"""Of operations, their time, launches or the capture that is affected, for a finding on calls. Chosen."""
-PROFILER_OVERHEAD_SHARE: Final = 0.01
-"""Of the window that the profiler took from one process, for `profiler-overhead` to be said. Chosen."""
 GRAVE_PROFILER_OVERHEAD_SHARE: Final = 0.05
-"""The same for it to be a warning. Chosen."""
+"""Of the window that the profiler took from one process, for `profiler-overhead` to be a warning. Chosen."""
 RANGES_A_LAUNCH_RATIO: Final = 3
 """Ranges of PyTorch operators by launches, from which on `emit-nvtx` is said. Chosen."""
 FEWEST_OPERATOR_RANGES_COUNT: Final = 10
@@ -215,8 +213,6 @@ ENDS_FAR_APART_NS: Final = 200_000
 """Ends of one collective so far apart on one clock are a finding. Chosen."""
 CAPTURES_APART_NS: Final = 600_000_000_000
 """Captures that began farther apart are not of one job: clocks and queues set apart minutes at most."""
-MATERIAL_KERNEL_SHARE: Final = 0.01
-"""Of a rank's compute that a kernel must take, to decide which ranks do the same work. Chosen."""
 
 # --- Memory ---------------------------------------------------------------------------------------------
 
@@ -226,8 +222,6 @@ NEAR_HEADROOM_SHARE: Final = 0.15
 """The same for near. Chosen."""
 AMPLE_HEADROOM_SHARE: Final = 0.3
 """With so much left, recomputation and offload are not taken for pressure. Chosen."""
-RECOMPUTED_WORK_SHARE: Final = 0.01
-"""Of compute work run again, from which on it tells of pressure. Chosen."""
 OFFLOADED_BYTES: Final = 1 << 26
 """Moved to the host and back in a step, from which on it tells of pressure. Chosen."""
 
@@ -290,10 +284,8 @@ ASKED_PLAYED_COUNT: Final = 160_000
 
 # --- Ranks ----------------------------------------------------------------------------------------------
 
-LATE_SHARE: Final = 0.01
-"""Of the step that a rank must be late, net, to hold the job up. Chosen."""
 LATE_IN_TURN_SHARE: Final = 0.05
-"""The same on some steps alone. Chosen."""
+"""Of the step that a rank must be late on some steps alone, net, to hold the job up in turn. Chosen."""
 LATE_STEPS_SHARE: Final = 2 / 3
 """Of the steps on which it must be late, to be so repeatedly. Chosen."""
 FEWEST_LATE_STEPS_COUNT: Final = 3

@@ -1,11 +1,14 @@
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wallscope.advice.configuration import read_configuration
+from wallscope.advice.preconditions import check_configuration, judge_preconditions
 from wallscope.errors import ConfigurationError
+from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 
 BRIDGE = """
 model:
@@ -57,6 +60,12 @@ def read(tmp_path, text, name="run.yaml"):
     return read_configuration(path)
 
 
+def status(row, configuration, **others):
+    added = {name: KnownSetting(value, "test") for name, value in others.items()}
+    full = RunConfiguration({**configuration.settings, **added})
+    return judge_preconditions([row], full, TraceFacts())[0].status
+
+
 def values(found, *names):
     return {name: found.configuration.get(name) for name in names}
 
@@ -77,6 +86,7 @@ def test_a_bridge_file_by_its_sections(tmp_path):
         "fp8": "e4m3",
         "fp8_recipe": "mxfp8",
         "fp4": None,
+        "framework": "megatron-bridge",
     }
     source = found.configuration.settings["overlap_moe_expert_parallel_comm"].source
     assert source == "run.yaml: comm_overlap.overlap_moe_expert_parallel_comm"
@@ -116,20 +126,43 @@ def test_a_command_line_with_its_exports(tmp_path):
         "check_for_nan_in_loss": False,
         "check_for_nan_in_grad": False,
         "delay_wgrad_compute": False,
+        "framework": "megatron-bridge",
     }
 
 
 def test_members_of_enumerations_in_a_dump_count_where_they_are_named(tmp_path):
     named = "{_target_: mcore.CudaGraphModule.attn, _call_: false}"
     numbered = "{_target_: mcore.AttnBackend, _call_: true, _args_: [2]}"
-    text = f"model: {{bf16: true, cuda_graph_modules: [{named}], attention_backend: {numbered}, fp8: null}}"
+    told = "{_target_: mcore.CudaGraphModule, _call_: true, _args_: [2], _name_: mlp}"
+    modules = f"cuda_graph_modules: [{named}, {told}]"
+    text = f"model: {{bf16: true, {modules}, attention_backend: {numbered}, fp8: null}}"
     found = read(tmp_path, text)
 
     assert values(found, *found.configuration.settings) == {
         "bf16": True,
-        "cuda_graph_modules": ("attn",),
+        "cuda_graph_modules": ("attn", "mlp"),
         "fp8": None,
+        "framework": "megatron-bridge",
     }
+
+
+def test_sections_that_do_not_decide_contradict_no_size(tmp_path):
+    text = "model: {transformer: {tensor_model_parallel_size: 8}}\ntokenizer: {tensor_model_parallel_size: 1}"
+    found = read(tmp_path, text)
+
+    assert found.configuration.get("tensor_model_parallel_size") == 8
+    assert "configuration-disputed" not in {finding.code for finding in found.findings}
+
+
+def test_a_dump_tells_the_class_that_builds_the_model(tmp_path):
+    found = read(
+        tmp_path, "model: {_target_: bridge.qwen_vl.qwen3_vl_provider.Qwen3VLMoEProvider, bf16: true}"
+    )
+
+    assert status("VLM-17", found.configuration, apply_rope_fusion=True) == "unmet"
+    assert status("CG-06", found.configuration, cuda_graph_modules=("attn",)) == "unmet"
+    of_arguments = read(tmp_path, "--bf16 --use-megatron-fsdp", "run.sh")
+    assert of_arguments.configuration.get("framework") == "megatron-lm"
 
 
 def test_whole_iterations_in_the_former_spelling(tmp_path):
@@ -260,3 +293,23 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(tmp_path, text, name):
     with suppress(ConfigurationError):
         found = read(tmp_path, text, name)
         assert found.configuration.settings
+
+
+ACCEPTED = Path(__file__).resolve().parents[3] / "shared" / "configs"
+STOPPED = {
+    "nemotron_3_5_lightning_pretrain_8gpu_gb300_fp8mx_fsdp_config.yaml": {"FP8-10"},
+}
+"""What the framework accepts and a row stops: with FSDP there is no such buffer. The list only shrinks."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ACCEPTED.is_dir(), reason="no configurations here: ../shared/configs is absent")
+def test_presets_that_the_framework_accepts_are_read_and_not_stopped():
+    labels = (ACCEPTED / "labels.tsv").read_text(encoding="utf-8").splitlines()
+    files = [row[0] for row in (line.split("\t") for line in labels) if row[0].startswith("presets/")]
+    stops = {}
+    for file in files:
+        found = check_configuration(read_configuration(ACCEPTED / file).configuration, TraceFacts(), ())
+        stops[Path(file).name] = {row.precondition.id for row in found.stops}
+
+    assert {name: ids for name, ids in stops.items() if ids} == STOPPED

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice.explain import cause_notes, fixes_page, notes, reached_facts
+from wallscope.advice.explain import cause_notes, fixes_page, index_facts, notes
 from wallscope.advice.rules import fix_rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ def known_facts():
 
 def test_every_fact_is_reached_and_none_is_made_up(known_facts):
     assert len(known_facts) == 570
-    assert set(reached_facts()) == known_facts
+    assert set(index_facts()) == known_facts
 
 
 def test_the_page_on_fixes_is_made_from_the_rules(request):

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice.explain import explain_word, finding_notes, notes, reached_facts
+from wallscope.advice.explain import explain_word, finding_notes, index_facts, notes
 from wallscope.advice.rules import fix_rules
 from wallscope.errors import UnknownWordError
-from wallscope.model.cause_catalogue import list_causes
+from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
@@ -16,12 +16,12 @@ def headings(word):
     return [section.heading for section in explain_word(word).sections]
 
 
-@pytest.mark.parametrize("cause", [cause for cause, _ in list_causes()])
+@pytest.mark.parametrize("cause", [cause for cause, _ in list_cause_meanings()])
 def test_every_cause_tells_meaning_computation_fixes_and_sql(cause):
     told = explain_word(cause)
 
     assert told.kind == "cause"
-    assert told.meaning == dict(list_causes())[cause]
+    assert told.meaning == dict(list_cause_meanings())[cause]
     assert "How it is computed" in headings(cause)
     assert "Fixes, where they fit" in headings(cause)
     assert any(heading.startswith("queries/") for heading in headings(cause))
@@ -51,13 +51,13 @@ def test_every_finding_of_the_code_is_explain_word():
 def test_a_wall_lists_its_causes(wall):
     (causes, *_) = explain_word(wall).sections
 
-    assert len(causes.lines) == sum(cause.startswith(f"{wall}/") for cause, _ in list_causes())
+    assert len(causes.lines) == sum(cause.startswith(f"{wall}/") for cause, _ in list_cause_meanings())
 
 
 def test_every_fact_and_topic_is_explain_word():
     topics = {topic for note in notes() for topic in note.topics}
 
-    assert all(explain_word(fact).sections for fact in reached_facts())
+    assert all(explain_word(fact).sections for fact in index_facts())
     assert all(explain_word(topic).meaning for topic in topics if "/" not in topic)
 
 

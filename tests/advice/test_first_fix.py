@@ -8,8 +8,9 @@ import pytest
 
 from tests.advice.runs import RANGES, run
 from wallscope.advice.advise import add_fixes
+from wallscope.advice.rules import fix_rules
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
-from wallscope.model.cause_catalogue import CALL, list_causes
+from wallscope.model.cause_catalogue import CALL, list_cause_meanings
 
 STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
 
@@ -33,11 +34,16 @@ def test_the_first_fix_is_the_right_one_and_the_wrong_ones_are_absent(story):
     assert {story.get("setting")} - {None} <= written
     assert story.get("unset") not in written
     assert not {fix.id for fix in found} & set(story.get("absent", ()))
+    assert {story.get("finds")} - {None} <= {fix.id for fix in found}
+
+
+def test_every_fix_is_found_in_a_story():
+    assert {fix.id for story in STORIES for fix in fixes_of(story)[1]} == {rule.id for rule in fix_rules()}
 
 
 def test_every_cause_has_a_story():
     told = {cause for story in STORIES for cause in story["causes"]}
-    wanted = {cause for cause, _ in list_causes() if CALL not in cause}
+    wanted = {cause for cause, _ in list_cause_meanings() if CALL not in cause}
 
     assert wanted - told == set()
     assert any(cause.startswith("host/queue-drained/") for cause in told)

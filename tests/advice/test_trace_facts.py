@@ -5,6 +5,8 @@ import pytest
 
 from fixtures.example import write_example
 from tests.advice.runs import run
+from wallscope.advice.measurements import MeasuredRun
+from wallscope.advice.published import find_machine
 from wallscope.advice.trace_facts import collect_trace_facts, communicator_sizes, merge_trace_facts
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.capture import GraphTracing
@@ -84,15 +86,42 @@ def test_who_communicates_along_an_axis_is_not_alone_on_it(axis, backend, operat
 
 @pytest.mark.parametrize(
     ("name", "domain"),
-    [("NVIDIA GB200", 72), ("NVIDIA H100 80GB HBM3", 8), ("NVIDIA A100-PCIE-40GB", None), ("Tesla T4", None)],
+    [
+        ("NVIDIA GB200", 72),
+        ("NVIDIA VR200", 72),
+        ("NVIDIA H100 80GB HBM3", 8),
+        ("A100-SXM4-40GB", 8),
+        ("NVIDIA A100-PCIE-40GB", None),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA A10", None),
+        ("NVIDIA GeForce RTX 4090", None),
+        ("Tesla T4", None),
+        (None, None),
+    ],
 )
-def test_nvlink_joins_what_the_gpu_is_sold_in(name, domain):
+def test_facts_measurements_and_plans_agree_on_the_nvlink_domain_of_a_gpu(name, domain):
     analysis = run({"host/lock": 20})
     (export,) = analysis.inputs
     gpu = replace(export.gpus[0], name=name)
     shown = replace(analysis, inputs=(replace(export, gpus=(gpu,)),))
+    names = pl.Series([], dtype=pl.String)
 
-    assert collect_trace_facts(shown, pl.Series([], dtype=pl.String), *frames()).nvlink_domain == domain
+    assert collect_trace_facts(shown, names, *frames()).nvlink_domain == domain
+    assert MeasuredRun(shown, RunConfiguration(), names).measure("nvlink_domain", ()) == domain
+    if name is not None and ("H100" in name or "A100" in name or "GB200" in name):
+        assert find_machine(name).facts().nvlink_domain == domain
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_facts_and_measurements_agree_on_what_is_low_precision(precision):
+    analysis = run({"host/lock": 20}, details={"precision": precision})
+    is_low = MeasuredRun(analysis, RunConfiguration(), pl.Series(["x"])).measure("low_precision_share", ())
+    _, findings = merge_trace_facts(configured(fp8="e4m3"), TraceFacts(precisions=(precision,)))
+
+    assert is_low == (precision in {"fp8", "mxfp8", "nvfp4"})
+    assert bool(findings) == (not is_low and precision is not Precision.UNKNOWN)
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.04, False), (0.05, True)])
@@ -211,6 +240,7 @@ def test_what_the_trace_shows_is_added_with_its_source():
     assert {key: known.value for key, known in found.settings.items()} == {
         "moe_token_dispatcher_type": "flex",
         "moe_flex_dispatcher_backend": "deepep",
+        "deepep_installed": True,
         "moe_grouped_gemm": True,
         "fp8": "e4m3",
         "fp8_recipe": "mxfp8",

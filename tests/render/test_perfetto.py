@@ -107,7 +107,7 @@ def _read_track(found, number, events, texts):
 def written(path, **selected):
     options = Options(step_range="train_step", selection=Selection(**selected))
     found = analyze_capture(path, options, lambda _: None)
-    traced = build_tables(found).traced()
+    traced = build_tables(found).build_tracks()
     return found, b"".join(perfetto(traced.tracks(), traced.earliest_ns()))
 
 
@@ -249,7 +249,7 @@ def test_of_real_exports_with_several_ranks_walls_and_arrows_are_right(name):
     if not path.exists():
         pytest.skip("no real exports here: ../shared/traces is absent")
     found = analyze_capture(path, Options(), lambda _: None)
-    traced = build_tables(found).traced()
+    traced = build_tables(found).build_tracks()
     trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
     bands = [number for number, track in trace.tracks.items() if track.name == "walls"]
 
@@ -307,7 +307,7 @@ def test_memory_and_samples_of_the_gpu_of_a_rank_are_counters(both):
     )
     traced = build_tables(
         replace(found, prepared=replace(found.prepared, trace=replace(found.prepared.trace, capture=told)))
-    ).traced()
+    ).build_tracks()
     trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
     counters = {trace.tracks[number].name: values for number, values in trace.counters.items()}
 

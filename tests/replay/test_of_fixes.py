@@ -10,7 +10,7 @@ from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
 from wallscope.advice.advise import replay_questions
 from wallscope.advice.rules import fix_rules, read_rules
-from wallscope.model.cause_catalogue import list_causes
+from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis, ComputeCategory
 from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
@@ -90,7 +90,7 @@ def test_all_launches_of_a_step_become_graphs(tmp_path):
 def test_rules_ask_for_what_a_replay_knows():
     scaled = {"launch", "think", "communication", "copies", "compute", "CAUSES"}
     scaled |= {f"communication:{axis}" for axis in Axis} | {f"category:{one}" for one in ComputeCategory}
-    scaled |= {cause for cause, _ in list_causes()}
+    scaled |= {cause for cause, _ in list_cause_meanings()}
     for rule in fix_rules():
         for question in rule.questions(("CAUSES",)):
             match question.kind:

@@ -62,4 +62,4 @@ def test_the_piece_at_a_moment(thread, at_ns, is_start, expected):
     ],
 )
 def test_pieces_that_go_on_after_those_of_another_thread(rows, processes, expected):
-    assert pieces(*rows, processes=processes).released(np.array([ISSUING])) == expected
+    assert pieces(*rows, processes=processes).find_releases(np.array([ISSUING])) == expected

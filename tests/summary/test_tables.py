@@ -11,7 +11,7 @@ import pytest
 from fixtures.example import write_example
 from fixtures.export import ExportWriter, global_pid
 from wallscope.model.options import Options
-from wallscope.pipeline import analyze, list_steps, read_trace
+from wallscope.pipeline import analyze, read_trace, tabulate_steps
 from wallscope.render import tables
 from wallscope.summary.rank import WALL_COLUMNS, build_kernel_table, build_range_table
 
@@ -100,7 +100,7 @@ def test_work_of_kernels_adds_up_to_that_of_the_answer(divided, example):
 
 def test_steps_are_those_of_the_answer(example):
     (rank,) = analyze(example, Options(), lambda _: None).ranks
-    table = list_steps(example, Options(), lambda _: None)
+    table = tabulate_steps(example, Options(), lambda _: None)
 
     assert table.select("step", "start_ns", "end_ns", "idle_ns", "steady").rows() == [
         (step.index, step.start_ns, step.end_ns, step.budget.idle, step.steady) for step in rank.steps

@@ -112,4 +112,4 @@ def test_operations_of_ordinary_launches_are_no_graph():
 def test_a_synchronisation_behind_a_graph_waits_for_all_branches():
     found = ordered(replay(50, *FORK), last=[("stream", 0)])
 
-    assert set(found.awaited_by(1)) == {0, 1}
+    assert set(found.list_awaited_by(1)) == {0, 1}

@@ -9,4 +9,4 @@ def producers(found, op):
 
 def awaited(found):
     """What each blocking call waited for."""
-    return {call: set(found.awaited_by(call)) for call in found.blocking.tolist()}
+    return {call: set(found.list_awaited_by(call)) for call in found.blocking.tolist()}

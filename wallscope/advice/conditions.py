@@ -13,6 +13,7 @@ from math import prod
 
 from wallscope.model.advice import Value
 
+_BETWEEN_WORDS = re.compile(r"[-_ ]")
 Outcome = bool | None
 Lookup = Callable[[str], tuple[bool, Value]]
 """Whether a key is known, and its value."""
@@ -35,9 +36,9 @@ _ONE: Mapping[str, Callable[[str, tuple[str, ...]], bool]] = {
     "!=": lambda value, words: value != words[0],
     "in": lambda value, words: value in words,
     "not-in": lambda value, words: value not in words,
-    "like": lambda value, words: any(word in value for word in words),
-    "not-like": lambda value, words: not any(word in value for word in words),
-    "starts": lambda value, words: any(value.startswith(word.replace("_", " ")) for word in words),
+    "like": lambda value, words: any(re.search(whole_words(word), value) for word in words),
+    "not-like": lambda value, words: not any(re.search(whole_words(word), value) for word in words),
+    "starts": lambda value, words: any(re.match(whole_words(word), value) for word in words),
     "unset": lambda value, _: value in {"none", "false", "0", ""},
 }
 _MANY: Mapping[str, Callable[[set[str], set[str]], bool]] = {
@@ -48,6 +49,18 @@ _MANY: Mapping[str, Callable[[set[str], set[str]], bool]] = {
     "empty": lambda values, _: not values,
     "not-empty": lambda values, _: bool(values),
 }
+
+
+def whole_words(written: str) -> str:
+    """Return a pattern of words that stand together in a text, joined by `-`, `_` or a blank.
+
+    >>> [bool(re.search(whole_words("qwen3_vl"), text)) for text in ("qwen/qwen3-vl-30b", "qwen3_vlm")]
+    [True, False]
+    """
+    words = map(re.escape, _BETWEEN_WORDS.split(written.lower()))
+    return rf"(?<![a-z0-9]){'[-_ ]'.join(words)}(?![a-z0-9])"
+
+
 _WITHOUT_WORDS = {"empty", "not-empty", "unset"}
 _WITH_SEVERAL_WORDS = {*_MANY, "in", "not-in", "like", "not-like", "starts"}
 

@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 import tomllib
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,7 +186,9 @@ def _flatten(document: object, prefix: str) -> Iterator[Entry]:
 
 
 def _member(document: dict[object, object]) -> str | None:
-    """Return the last part of an object that a dump names; `None` of one called with a number."""
+    """Return the name of an object of a dump, else the end of its path; `None` of one with a number alone."""
+    if isinstance(document.get("_name_"), str):
+        return str(document["_name_"])
     if document.get("_call_") is not False or "_target_" not in document:
         return None
     return str(document["_target_"]).rpartition(".")[2]
@@ -239,6 +241,9 @@ _SECTIONS = (
 )
 """Where sections disagree about a setting, the first of these is heeded: later ones hold its default."""
 
+_MODEL_CLASS = "model._target_"
+"""Where a dump of Megatron Bridge names the class that builds the model."""
+
 _FEW_KEYS = 100
 
 
@@ -278,6 +283,7 @@ def read_configuration(path: Path) -> ConfigurationFile:
             entries = parse_arguments(path, text)
         case _:
             entries = parse_yaml(path, text)
+    entries = list(entries)
     known, unknown = _read_entries(path, entries, is_text=kind in {"log", "arguments"})
     if kind == "toml" and unknown:
         raise ConfigurationError(f"{path} — {unknown[0]} is no setting that is known{_suggest(unknown[0])}")
@@ -285,7 +291,7 @@ def read_configuration(path: Path) -> ConfigurationFile:
         raise ConfigurationError(
             f"{path} — holds no setting that is known — name a configuration or a log of one"
         )
-    settings, findings = _resolve(path, known)
+    settings, findings = _resolve(path, [*known, *_derive(entries, known)])
     _check_sizes(path, settings)
     odd = (*findings, *_unused(path, unknown, len(known)), *_former(path, known))
     return ConfigurationFile(RunConfiguration(complete_settings(settings)), odd)
@@ -308,6 +314,20 @@ def _read_entries(path: Path, entries: Iterable[Entry], *, is_text: bool) -> tup
             raise ConfigurationError(f"{path} — {written}: {shown[:60]} {error} — mend that value") from error
         known.extend(_Written(written, *pair) for pair in _with_implied(written, name, found))
     return known, unknown
+
+
+def _derive(entries: Sequence[Entry], known: Sequence[_Written]) -> Iterator[_Written]:
+    """Yield what the form of a file tells and no setting in it: whose settings these are, which model."""
+    stated = {each.name for each in known}
+    of_bridge = next((each.written for each in known if each.written.partition(".")[0] in _SECTIONS), None)
+    of_megatron = next((each.written for each in known if each.written.startswith("--")), None)
+    if "framework" not in stated and (of_bridge or of_megatron):
+        yield _Written(
+            of_bridge or str(of_megatron), "framework", "megatron-bridge" if of_bridge else "megatron-lm"
+        )
+    model = dict(entries).get(_MODEL_CLASS)
+    if "model_family" not in stated and isinstance(model, str):
+        yield _Written(_MODEL_CLASS, "model_family", model)
 
 
 def _find_name(written: str) -> tuple[str | None, bool]:
@@ -340,7 +360,7 @@ def _value(name: str, value: object, *, is_text: bool, off: bool) -> Value:
 def _with_implied(written: str, name: str, value: Value) -> Iterator[tuple[str, Value]]:
     yield name, value
     leaf = written.lstrip("-").rpartition(".")[2].replace("-", "_")
-    if leaf.endswith("check_for_nan_in_loss_and_grad"):
+    if leaf.removeprefix("no_") == "check_for_nan_in_loss_and_grad":
         yield "check_for_nan_in_grad", value
 
 
@@ -355,9 +375,12 @@ def _resolve(path: Path, known: list[_Written]) -> tuple[dict[str, KnownSetting]
         given = [each for each in same if each.value is not None] or same
         chosen = min(given, key=_precedence)
         others = [each for each in given if each.value != chosen.value]
-        if others and vocabulary().kinds[name] == "sizes":
+        rivals = [each for each in others if _precedence(each) < len(_SECTIONS)] or (
+            others if _precedence(chosen) == len(_SECTIONS) else []
+        )
+        if rivals and vocabulary().kinds[name] == "sizes":
             raise ConfigurationError(
-                f"{path} — {chosen.written} is {chosen.value} and {others[0].written} is {others[0].value}"
+                f"{path} — {chosen.written} is {chosen.value} and {rivals[0].written} is {rivals[0].value}"
                 " — keep the one that holds"
             )
         if others and _precedence(chosen) == _precedence(others[0]):
@@ -367,8 +390,11 @@ def _resolve(path: Path, known: list[_Written]) -> tuple[dict[str, KnownSetting]
 
 
 def _precedence(each: _Written) -> int:
-    section = each.written.rpartition(".")[0].rpartition(".")[2]
-    return _SECTIONS.index(section) if section in _SECTIONS else len(_SECTIONS)
+    """Return the rank of the innermost section that decides, as `model` in `model.transformer.seq_length`."""
+    for section in reversed(each.written.split(".")[:-1]):
+        if section in _SECTIONS:
+            return _SECTIONS.index(section)
+    return len(_SECTIONS)
 
 
 def _disputed(path: Path, one: _Written, other: _Written) -> Finding:

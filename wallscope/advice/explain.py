@@ -18,8 +18,8 @@ from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
 from wallscope.errors import UnknownWordError
-from wallscope.model.advice import Explanation, ExplanationSection, Setting
-from wallscope.model.cause_catalogue import CALL, describe_cause, list_causes
+from wallscope.model.advice import ExplanationSection, Setting, WordExplanation
+from wallscope.model.cause_catalogue import CALL, describe_cause, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.resources import list_toml_paths, read_query, read_toml
 
@@ -107,13 +107,13 @@ def _note_tables(kind: str) -> list[dict[str, Any]]:
     return [table for path in list_toml_paths("advice/notes") for table in read_toml(path).get(kind, [])]
 
 
-def explain_word(word: str) -> Explanation:
+def explain_word(word: str) -> WordExplanation:
     """Return what a word means.
 
     Raises:
         UnknownWordError: nothing explains it; near words are named.
     """
-    causes = dict(list_causes())
+    causes = dict(list_cause_meanings())
     if rule := next((rule for rule in fix_rules() if rule.id == word), None):
         return _fix(rule)
     if word in causes or (word.startswith(_DRAINED) and word != _DRAINED):
@@ -123,11 +123,11 @@ def explain_word(word: str) -> Explanation:
     if finding := next((finding for finding in finding_notes() if finding.code == word), None):
         sections = [ExplanationSection("Told by", (finding.told_by,))]
         sections += [ExplanationSection("Cure", (finding.cure,))] if finding.cure else []
-        return Explanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
+        return WordExplanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
     if word.upper() in _facts():
         return _fact(word.upper())
     if found := [note for note in notes() if word in note.topics]:
-        return Explanation(word, "topic", found[0].text, _notes(found[1:]))
+        return WordExplanation(word, "topic", found[0].text, _notes(found[1:]))
     raise UnknownWordError(f"explain — knows no {word!r} — {_near(word, causes)}")
 
 
@@ -142,7 +142,7 @@ def _near(word: str, causes: Iterable[str]) -> str:
     return f"perhaps {', '.join(near[:_NEAR])}"
 
 
-def _cause(word: str) -> Explanation:
+def _cause(word: str) -> WordExplanation:
     known = word.replace(CALL, "cudaStreamSynchronize")
     note = next(note for note in cause_notes() if fnmatchcase(known, note.pattern))
     fixes = sorted((rule for rule in fix_rules() if rule.answers(known)), key=lambda rule: rule.order)
@@ -153,7 +153,7 @@ def _cause(word: str) -> Explanation:
         *_notes(related),
         *(_sql(name) for name in note.sql),
     ]
-    return Explanation(
+    return WordExplanation(
         word, "cause", describe_cause(word), tuple(section for section in sections if section.lines)
     )
 
@@ -167,10 +167,10 @@ def _is_of(topic: str, cause: str) -> bool:
     return "/" in topic and (cause == topic or cause.startswith(f"{topic}/"))
 
 
-def _wall(word: str, causes: dict[str, str]) -> Explanation:
+def _wall(word: str, causes: dict[str, str]) -> WordExplanation:
     own = tuple(f"{cause}: {text}" for cause, text in causes.items() if cause.split("/")[0] == word)
     related = [note for note in notes() if word in note.topics]
-    return Explanation(
+    return WordExplanation(
         word,
         "wall",
         "one of the five parts of a step that add up to it; its causes add up to it in turn",
@@ -178,7 +178,7 @@ def _wall(word: str, causes: dict[str, str]) -> Explanation:
     )
 
 
-def _fix(rule: Rule) -> Explanation:
+def _fix(rule: Rule) -> WordExplanation:
     sections = [
         ExplanationSection("Why", (rule.because,)),
         ExplanationSection("Answers", rule.causes),
@@ -195,7 +195,9 @@ def _fix(rule: Rule) -> Explanation:
         ExplanationSection("Source", (rule.source,)),
         *_rests_on(rule.facts),
     ]
-    return Explanation(rule.id, "fix", rule.title, tuple(section for section in sections if section.lines))
+    return WordExplanation(
+        rule.id, "fix", rule.title, tuple(section for section in sections if section.lines)
+    )
 
 
 def _needed(name: str) -> str:
@@ -207,7 +209,7 @@ def _settings(settings: tuple[Setting, ...]) -> list[ExplanationSection]:
     systems = dict.fromkeys(entry.system for entry in settings)
     return [
         ExplanationSection(
-            system, tuple(entry.written() for entry in settings if entry.system == system), verbatim=True
+            system, tuple(entry.write() for entry in settings if entry.system == system), verbatim=True
         )
         for system in systems
     ]
@@ -238,7 +240,7 @@ def _facts() -> set[str]:
     )
 
 
-def _fact(word: str) -> Explanation:
+def _fact(word: str) -> WordExplanation:
     """Return everything that rests on a fact."""
     related = [note for note in notes() if word in note.facts]
     rules = [rule for rule in fix_rules() if word in (*rule.facts, *rule.preconditions)]
@@ -255,7 +257,7 @@ def _fact(word: str) -> Explanation:
             *sections,
         ]
     kept = tuple(section for section in sections if section.lines)
-    return Explanation(word, "fact", "a fact of the knowledge base; this rests on it", kept)
+    return WordExplanation(word, "fact", "a fact of the knowledge base; this rests on it", kept)
 
 
 def _reasons(rule: Rule) -> tuple[str, ...]:
@@ -272,7 +274,7 @@ def _rests_on(facts: tuple[str, ...]) -> tuple[ExplanationSection, ...]:
     return (ExplanationSection("Rests on", (", ".join(facts),)),) if facts else ()
 
 
-def reached_facts() -> Mapping[str, tuple[str, ...]]:
+def index_facts() -> Mapping[str, tuple[str, ...]]:
     """Return where each fact is reached, by id; ids and places in order."""
     places: dict[str, list[str]] = {}
     for path in sorted(path for folder in _FOLDERS for path in list_toml_paths(folder)):
@@ -321,7 +323,7 @@ def fixes_page() -> str:
     rules = fix_rules()
     walls = dict.fromkeys(sorted(rule.wall for rule in rules))
     parts = [_HEAD, *(_wall_table(wall, [rule for rule in rules if rule.wall == wall]) for wall in walls)]
-    lines = [f"| {fact} | {', '.join(places)} |" for fact, places in reached_facts().items()]
+    lines = [f"| {fact} | {', '.join(places)} |" for fact, places in index_facts().items()]
     return "\n".join([*parts, _COVERAGE_HEAD, "| fact | reached by |", "|---|---|", *lines]) + "\n"
 
 

@@ -13,17 +13,16 @@ from operator import attrgetter
 import polars as pl
 
 from wallscope.advice.conditions import Clause, evaluate
+from wallscope.advice.published import nvlink_domain
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.enums import Axis, Backend, ComputeCategory, Precision
+from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory
 from wallscope.model.rank_summaries import CommunicationOperation
-from wallscope.thresholds import FIXED_CAUSE_SHARE
+from wallscope.thresholds import MATERIAL_SHARE
 
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
-_LOW_PRECISIONS = {Precision.FP8, Precision.MXFP8, Precision.NVFP4}
-_RACK_GPUS = re.compile(r"\b(GB[23]00|VR200)\b")
 _MEGATRON = r"(?i)megatron|^nvte_|transformer_engine|hybrid[-_]ep|deep_ep::|^MFSDP |_row_id_map|kuserbuffers_"
 _PYTORCH = (
     r"at::native|\bc10::|^triton_(poi|red|per)_|aten::|autograd::|^Optimizer\.|^nccl:|DataLoader|^FSDP::"
@@ -81,7 +80,7 @@ class MeasuredRun:
     def material(self) -> tuple[str, ...]:
         """The causes that could win enough to be worth a fix, the weightiest first."""
         weights = {entry.cause: self.weight(entry.cause) for entry in self.rank.causes}
-        found = (cause for cause, weight in weights.items() if weight >= FIXED_CAUSE_SHARE)
+        found = (cause for cause, weight in weights.items() if weight >= MATERIAL_SHARE)
         return tuple(sorted(found, key=lambda cause: (-weights[cause], cause)))
 
     def weight(self, cause: str) -> float:
@@ -140,13 +139,6 @@ def _architecture(run: MeasuredRun) -> str | None:
     return "ada" if known.groups() == ("8", "9") else _ARCHITECTURES.get(known[1])
 
 
-def _nvlink_domain(run: MeasuredRun) -> int | None:
-    """Return how many GPUs NVLink joins: those of a rack, else those of a node."""
-    if run.gpu is None or not run.gpu.name:
-        return None
-    return 72 if _RACK_GPUS.search(run.gpu.name) else 8
-
-
 def _graphed_share(run: MeasuredRun) -> float | None:
     """Return how much of the compute graphs launched: by time where they are opaque, else by count."""
     budget = run.rank.typical.budget
@@ -173,7 +165,7 @@ def _low_precision_share(run: MeasuredRun) -> float | None:
     details = run.rank.compute_details
     if details is None or not details.precisions:
         return None
-    return sum(entry.share for entry in details.precisions if entry.precision in _LOW_PRECISIONS)
+    return sum(entry.share for entry in details.precisions if entry.precision in LOW_PRECISIONS)
 
 
 def _pageable(run: MeasuredRun) -> tuple[str, ...]:
@@ -194,7 +186,7 @@ def _drained(run: MeasuredRun) -> bool:
     """Return whether calls that drain the queue matter, and take more than the launching between them."""
     owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
     draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
-    matters = any(run.weight(cause) >= FIXED_CAUSE_SHARE for cause in draining)
+    matters = any(run.weight(cause) >= MATERIAL_SHARE for cause in draining)
     return matters and sum(map(owned.__getitem__, draining)) > sum(owned.get(cause, 0) for cause in LAUNCHING)
 
 
@@ -205,7 +197,7 @@ def _blocking_in_experts(run: MeasuredRun) -> bool | None:
         return None
     call = host.blocking_calls[0]
     return call.unit == "layer" or bool(
-        re.search(r"mlp|moe|dispatch|expert", (call.path or "").split(" / ")[-1])
+        re.search(r"(?<![a-z])(mlp|moe|dispatch|expert)", (call.path or "").split(" / ")[-1])
     )
 
 
@@ -254,7 +246,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     ),
     "launch_gap_ns": _of_run("framework time for each launch call, in ns", _launch_gap_ns),
     "low_precision_share": _of_run("part of the multiplications in FP8 or FP4", _low_precision_share),
-    "nvlink_domain": _of_run("GPUs in one NVLink domain", _nvlink_domain),
+    "nvlink_domain": _of_run(
+        "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
+    ),
     "pageable": _of_run("directions of copies from or to pageable memory", _pageable),
     "permute_fused": _of_details("permutation of tokens runs as fused kernels", "permute_fused"),
     "precision": _of_run("precision of most multiplications", _precision),

@@ -44,7 +44,7 @@ def fold(sizes: Sizes, gpus: int, experts: int | None = None) -> Folding:
     return Folding(sizes, gpus, sizes.fewest_gpus, data, expert_data)
 
 
-def fold_configured(lookup: Lookup) -> Folding | None:
+def fold_configuration(lookup: Lookup) -> Folding | None:
     """Fold the sizes of a configuration; `None` where GPUs, TP or PP are unknown. What else is unset is 1.
 
     Raises:

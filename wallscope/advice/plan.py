@@ -16,9 +16,9 @@ from wallscope.advice.parallel_layout import (
 from wallscope.advice.published import (
     Machine,
     Model,
+    find_bands,
     find_long_context,
     nearest_presets,
-    published_bands,
 )
 from wallscope.errors import LayoutError, OptionError
 from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes, Value
@@ -87,7 +87,7 @@ def plan_run(wanted: PlanRequest) -> Advice:
         accumulation=accumulation,
         items=tuple(_items(wanted, chosen, layout, accumulation)),
         presets=near,
-        bands=published_bands(wanted.model.id, wanted.machine, is_long=is_long),
+        bands=find_bands(wanted.model.id, wanted.machine, is_long=is_long),
     )
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from wallscope.advice.conditions import LOWER_BOUND, Clause, Lookup, evaluate, parse_clause
-from wallscope.advice.parallel_layout import fold_configured
+from wallscope.advice.parallel_layout import fold_configuration
 from wallscope.advice.settings import check_value, vocabulary
 from wallscope.model.advice import (
     ConfigurationCheck,
@@ -142,7 +142,7 @@ def check_configuration(
     return ConfigurationCheck(
         "wallscope.check-config/1",
         tuple(_check_feature(feature, configuration, trace) for feature in features()),
-        fold_configured(lookup_in(configuration, trace)),
+        fold_configuration(lookup_in(configuration, trace)),
         findings,
     )
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import log2
 from typing import Any
@@ -11,6 +11,8 @@ from wallscope.errors import OptionError
 from wallscope.model.advice import Band, Preset, Sizes, TraceFacts
 from wallscope.resources import read_toml
 
+_IN_SLOTS = {"pcie", "nvl", "mig"}
+"""Words of the names of cards in PCIe slots, which a bridge may join to neighbors, and of parts of a GPU."""
 _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
 _PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}
 _MOST_NEAR = 3
@@ -18,17 +20,17 @@ _MOST_NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A kind of GPU server; `nvlink_domain` GPUs are joined by NVLink."""
+    """A kind of GPU server; NVLink joins `nvlink_domain` GPUs, `None` where that is unknown."""
 
     id: str
     name: str
     architecture: str
-    nvlink_domain: int
+    nvlink_domain: int | None
 
     @property
     def is_rack(self) -> bool:
         """Whether NVLink joins a whole rack."""
-        return self.nvlink_domain > 8
+        return is_rack(self.nvlink_domain)
 
     @property
     def has_fp8(self) -> bool:
@@ -73,8 +75,36 @@ def machines() -> dict[str, Machine]:
     """Return all machines by short name."""
     return {
         id_: Machine(id_, table["name"], table["architecture"], table["nvlink_domain"])
-        for id_, table in read_toml("advice/hardware.toml").items()
+        for id_, table in _hardware().items()
+        if "architecture" in table
     }
+
+
+def _hardware() -> Mapping[str, Mapping[str, Any]]:
+    return read_toml("advice/hardware.toml")
+
+
+def nvlink_domain(gpu: str | None) -> int | None:
+    """Return how many GPUs NVLink joins, by the device name of one; `None` where nothing tells.
+
+    >>> nvlink_domain("NVIDIA H100 80GB HBM3"), nvlink_domain("NVIDIA GB200")
+    (8, 72)
+    >>> nvlink_domain("NVIDIA H100 PCIe"), nvlink_domain("NVIDIA GeForce RTX 4090"), nvlink_domain(None)
+    (None, None, None)
+    """
+    words = _words(gpu or "")
+    if not _IN_SLOTS.isdisjoint(words):
+        return None
+    return next((_hardware()[word]["nvlink_domain"] for word in words if word in _hardware()), None)
+
+
+def is_rack(domain: int | None) -> bool:
+    """Return whether NVLink joins more GPUs than one node of eight has."""
+    return domain is not None and domain > 8
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.lower())
 
 
 def find_machine(name: str) -> Machine:
@@ -83,9 +113,9 @@ def find_machine(name: str) -> Machine:
     Raises:
         OptionError: there is none.
     """
-    for word in name.lower().replace("-", " ").split():
+    for word in _words(name):
         if word in machines():
-            return machines()[word]
+            return replace(machines()[word], nvlink_domain=nvlink_domain(name))
     raise OptionError(f"--hardware {name} — is not known — name one of {', '.join(machines())}")
 
 
@@ -157,7 +187,7 @@ def nearest_presets(family: str, machine: Machine, gpus: int, precision: str) ->
 
     def distance(each: Preset) -> tuple[bool, bool, float, bool, str]:
         far = abs(log2(each.gpus / gpus))
-        kin = machine.is_rack is not (each.machine in {"gb200", "gb300", "vr200"})
+        kin = machine.is_rack is not is_rack(nvlink_domain(each.machine))
         return each.machine != machine.id, kin, far, each.precision != precision, each.name
 
     return tuple(sorted(same, key=distance)[:_MOST_NEAR])
@@ -187,7 +217,7 @@ def find_long_context(family: str, machine: Machine, seq_length: int) -> LongCon
     )
 
 
-def published_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:
+def find_bands(family: str, machine: Machine, *, is_long: bool) -> tuple[Band, ...]:
     """Return the throughput published for the family on the machine, for short or for long sequences."""
     found = [
         table

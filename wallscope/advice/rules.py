@@ -20,7 +20,7 @@ from wallscope.advice.conditions import Clause, parse_clause
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.settings import vocabulary
 from wallscope.model.advice import ExpectedGain, Phase, Setting, System
-from wallscope.model.cause_catalogue import CALL, list_causes
+from wallscope.model.cause_catalogue import CALL, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question, QuestionKind
 from wallscope.resources import list_toml_paths, read_toml
@@ -159,7 +159,7 @@ def _reader() -> TypeAdapter[tuple[Rule, ...]]:
 
 @cache
 def _known_causes() -> tuple[str, ...]:
-    return (*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in list_causes()), PRESSURE)
+    return (*(cause.replace(CALL, "cudaStreamSynchronize") for cause, _ in list_cause_meanings()), PRESSURE)
 
 
 def _problems(rule: Rule) -> Iterator[str]:

@@ -185,10 +185,11 @@ def complete_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSe
 
 
 def _of_recipe(name: str, source: str) -> dict[str, KnownSetting]:
-    values: dict[str, Value] = {"bf16": "bf16" in name, "fp16": "fp16" in name and "bf16" not in name}
+    words = f"_{name}_".replace("-", "_")
+    values: dict[str, Value] = {kind: f"_{kind}_" in words for kind in ("bf16", "fp16")}
     values |= {"fp8": None, "fp4": None}
     for part, settings in _PRECISIONS.items():
-        if part in name:
+        if f"_{part}_" in words:
             values |= settings
     return {key: KnownSetting(value, source) for key, value in values.items()}
 

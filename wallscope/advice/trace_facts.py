@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from wallscope.advice.published import find_machine
+from wallscope.advice.published import nvlink_domain
 from wallscope.columns import as_integers, find_places
-from wallscope.errors import OptionError
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts, Value
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Finding, GraphTracing, Severity
-from wallscope.model.enums import Axis, Backend, Collective, Precision
+from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, Collective, Precision
 from wallscope.model.rank_summaries import CommunicationOperation, ComputeDetails
 from wallscope.thresholds import UNKNOWN_PRECISION_SHARE
 
@@ -25,8 +24,8 @@ _SIZES = {
 }
 _SPREAD = {**_SIZES, Axis.PP: "pipeline_model_parallel_size"}
 _BACKENDS = {Backend.DEEP_EP: "deepep", Backend.HYBRID_EP: "hybridep", Backend.NCCL_EP: "ncclep"}
+_PACKAGES = {"deepep": "deepep_installed", "hybridep": "hybridep_installed"}
 _AXES = tuple(Axis)
-_LOW = {Precision.FP8, Precision.MXFP8, Precision.NVFP4, Precision.INT8}
 
 
 def collect_trace_facts(
@@ -41,7 +40,7 @@ def collect_trace_facts(
     return TraceFacts(
         architecture=None if gpu is None else gpu.architecture,
         gpu=None if gpu is None else gpu.name,
-        nvlink_domain=_nvlink_domain(None if gpu is None else gpu.name),
+        nvlink_domain=nvlink_domain(None if gpu is None else gpu.name),
         world_size=analysis.capture.world_size,
         backends=tuple(sorted({entry.backend for rank in ranks for entry in rank.communication.operations})),
         communicator_sizes=communicator_sizes(axes, collectives),
@@ -84,16 +83,6 @@ def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Ax
         if number >= 0 and ranks >= 0:
             sizes.setdefault(_AXES[number], set()).add(ranks)
     return {each: tuple(sorted(sizes[each])) for each in sorted(sizes) if each is not Axis.UNKNOWN}
-
-
-def _nvlink_domain(name: str | None) -> int | None:
-    """Return how many GPUs NVLink joins; cards in PCIe slots have none, or a bridge to their neighbour."""
-    if name is None or "pcie" in name.lower():
-        return None
-    try:
-        return find_machine(name).nvlink_domain
-    except OptionError:
-        return None
 
 
 def _precisions(details: ComputeDetails) -> Iterator[Precision]:
@@ -168,6 +157,8 @@ def _shown(trace: TraceFacts) -> Iterator[_Shown]:
     if len(dispatchers) == 1:
         yield _Shown("moe_token_dispatcher_type", "flex", f"kernels of {dispatchers[0]} ran")
         yield _Shown("moe_flex_dispatcher_backend", dispatchers[0], f"kernels of {dispatchers[0]} ran")
+        if dispatchers[0] in _PACKAGES:
+            yield _Shown(_PACKAGES[dispatchers[0]], True, f"kernels of {dispatchers[0]} ran")
     permutes = trace.permute_fused and Backend.HYBRID_EP not in trace.backends
     switches: Mapping[str, tuple[bool | None, str]] = {
         "overlap_moe_expert_parallel_comm": (trace.ep_overlap, "ranges of merged layers ran"),
@@ -203,7 +194,7 @@ def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Find
         yield _contradiction(
             configuration.settings["moe_flex_dispatcher_backend"], f"no kernel of {backend} ran"
         )
-    none_is_low = trace.precisions and not {*_LOW, Precision.UNKNOWN} & set(trace.precisions)
+    none_is_low = trace.precisions and not {*LOW_PRECISIONS, Precision.UNKNOWN} & set(trace.precisions)
     for key in ("fp8", "fp4"):
         if none_is_low and configuration.get(key) is not None:
             yield _contradiction(configuration.settings[key], "no matrix multiplication in low precision ran")

@@ -219,7 +219,7 @@ class HostActivity:
         """
         return {thread: self._moments_of(thread, issuing, between_ns) for thread in threads}
 
-    def covered(self, thread: int, kind: HostKind) -> Spans:
+    def spans_of(self, thread: int, kind: HostKind) -> Spans:
         """When a thread was in waits of a kind."""
         return self._spans(self._rows(thread, [kind]))
 
@@ -322,7 +322,7 @@ def assign_host_causes(
         told[is_queue] = queue[is_queue] + len(texts)
         texts += names
         cause[rows[outside]] = told
-        is_profiled = is_inside(activity.covered(thread, HostKind.PROFILER), at_ns)
+        is_profiled = is_inside(activity.spans_of(thread, HostKind.PROFILER), at_ns)
         is_profiled &= kind[rows] != encode_member(LinkKind.ALLOCATION)
         cause[rows[is_profiled]] = CAUSES.index(PROFILER)
     return found, cause, texts
@@ -347,10 +347,10 @@ def _outside_calls(
     told = np.full(at_ns.size, CAUSES.index(FRAMEWORK))
     for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
         told[is_inside(waited, at_ns)] = CAUSES.index(cause)
-    locked = is_inside(activity.covered(thread, HostKind.LOCK), at_ns)
+    locked = is_inside(activity.spans_of(thread, HostKind.LOCK), at_ns)
     for other in drained.threads:
         if other != thread and locked.any():  # while another one works, that work is the cause
-            locked &= is_inside(activity.covered(other, HostKind.LOCK), at_ns)
+            locked &= is_inside(activity.spans_of(other, HostKind.LOCK), at_ns)
     told[locked] = CAUSES.index(_LOCK)
     by_range = activity.causes_of_ranges[open_range]
     told = np.where(by_range >= 0, by_range, told)

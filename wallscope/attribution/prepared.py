@@ -35,7 +35,7 @@ class Trace:
     selection: Selection
     left_out: int
 
-    def unmarked_places(self) -> frozenset[int]:
+    def places_without_marker(self) -> frozenset[int]:
         """The places of ranks without what marks the steps of the others, from 0 among `capture.ranks`."""
         numbers = enumerate(self.capture.ranks["rank_id"])
         return frozenset(place for place, number in numbers if number in self.steps.unmarked)

@@ -325,7 +325,7 @@ class Outputs:
                 write_folder(folder, writer, partial(_is_ours, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
-            traced = tables.traced()
+            traced = tables.build_tracks()
             self._write_trace(traced.tracks(), traced.earliest_ns())
 
     def write_parts_of_job(self, job: "JobAnswer", progress: "Progress") -> str | None:

@@ -71,14 +71,14 @@ def steps(  # noqa: PLR0913  # options are parameters
     CSV and JSON also hold the device budget of each step.
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.pipeline import list_steps  # noqa: PLC0415  # keeps --help fast
+    from wallscope.pipeline import tabulate_steps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.tables import STEPS, table  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, make_selection(rank, device, steps, time))
     with report_progress() as progress:
-        frame = list_steps(file, options, progress)
+        frame = tabulate_steps(file, options, progress)
     write_table(frame, (csv, json), table(frame, STEPS))
 
 

@@ -255,7 +255,7 @@ def _with_hint(
     failed: Sequence[tuple[Source, WallscopeError]], count: int, *, keep_going: bool
 ) -> WallscopeError:
     path, first = failed[0]
-    named = str(first) if str(first).startswith(str(path)) else f"{path} — {first}"
+    named = str(first) if str(first).startswith((f"{path} ", f"{path}/")) else f"{path} — {first}"
     more = f"; {plural(len(failed) - 1, 'more export')} of {count} too" if len(failed) > 1 else ""
     hint = "" if keep_going else "; --keep-going analyses the others"
     return InputError(f"{named}{more}{hint}")

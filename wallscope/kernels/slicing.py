@@ -79,7 +79,7 @@ def find_owners(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def pass_ended(end_ns: cython.const[i64][::1], place: i64, at_ns: i64) -> i64:
+def skip_ends(end_ns: cython.const[i64][::1], place: i64, at_ns: i64) -> i64:
     """Return the first place from one on whose span ends behind a moment."""
     while place < end_ns.shape[0] and end_ns[place] <= at_ns:
         place += 1
@@ -193,13 +193,13 @@ def cut_slices(
                 count = -1
                 break
             while at_ns < until_ns:
-                in_window = pass_ended(window_end_ns, in_window, at_ns)
+                in_window = skip_ends(window_end_ns, in_window, at_ns)
                 next_ns = min(until_ns, next_bound(window_start_ns, window_end_ns, in_window, at_ns))
                 if in_window == window_start_ns.shape[0] or window_start_ns[in_window] > at_ns:
                     at_ns = next_ns
                     continue
-                in_cover = pass_ended(cover_end_ns, in_cover, at_ns)
-                in_other = pass_ended(other_cover_end_ns, in_other, at_ns)
+                in_cover = skip_ends(cover_end_ns, in_cover, at_ns)
+                in_other = skip_ends(other_cover_end_ns, in_other, at_ns)
                 next_ns = min(next_ns, next_bound(cover_start_ns, cover_end_ns, in_cover, at_ns))
                 next_ns = min(next_ns, next_bound(other_cover_start_ns, other_cover_end_ns, in_other, at_ns))
                 if thread >= 0:

@@ -192,7 +192,7 @@ class Streams:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def given_before(self, stream: i64, at_ns: i64) -> i64:
+    def find_given_before(self, stream: i64, at_ns: i64) -> i64:
         """Return the row behind the last operation that a stream was given before a moment."""
         low: i64 = self.given_ptr[stream]
         high: i64 = self.given_ptr[stream + 1]
@@ -244,7 +244,7 @@ class Streams:
     @cython.exceptval(check=False)
     def add_tail_at(self, stream: i64, at_ns: i64) -> cython.void:
         """Add the tail of a stream at a moment."""
-        self.add_tail(stream, self.given_before(stream, at_ns), self.waits_before(stream, at_ns))
+        self.add_tail(stream, self.find_given_before(stream, at_ns), self.waits_before(stream, at_ns))
 
     @cython.cfunc
     @cython.nogil
@@ -272,12 +272,12 @@ class Streams:
         """
         stream: i64 = self.wait_stream[wait]
         record: i64 = self.wait_record[wait]
-        following: i64 = self.given_before(stream, self.wait_ns[wait])
+        following: i64 = self.find_given_before(stream, self.wait_ns[wait])
         row: i64
         is_known: cython.bint = record != UNKNOWN
         self.next_op[wait] = self.given[following] if following < self.given_ptr[stream + 1] else -1
         self.first = self.count
-        self.add_tail(stream, self.given_before(stream, self.wait_ns[wait] + 1), wait)
+        self.add_tail(stream, self.find_given_before(stream, self.wait_ns[wait] + 1), wait)
         if record == UNKNOWN:
             self.add(-1)
         elif record != NOTHING:
@@ -418,7 +418,7 @@ def pair_streams(
         for place in range(earlier.shape[0]):
             given = streams.given_ptr[earlier[place]] + streams.wait_ptr[earlier[place]]
             for row in range(streams.given_ptr[later[place]], streams.given_ptr[later[place] + 1]):
-                behind_op = streams.given_before(earlier[place], streams.issued_ns[streams.given[row]])
+                behind_op = streams.find_given_before(earlier[place], streams.issued_ns[streams.given[row]])
                 behind_wait = streams.waits_before(earlier[place], streams.issued_ns[streams.given[row]])
                 if behind_op + behind_wait == given:
                     continue

@@ -27,12 +27,12 @@ class Setting:
     key: str
     value: str
 
-    def written(self) -> str:
+    def write(self) -> str:
         """The setting as its system has it.
 
-        >>> Setting("megatron-lm", "--moe-token-dispatcher-type", "flex").written()
+        >>> Setting("megatron-lm", "--moe-token-dispatcher-type", "flex").write()
         '--moe-token-dispatcher-type flex'
-        >>> Setting("nsys", "--sample", "none").written(), Setting("megatron-lm", "--bf16", "").written()
+        >>> Setting("nsys", "--sample", "none").write(), Setting("megatron-lm", "--bf16", "").write()
         ('--sample=none', '--bf16')
         """
         if not self.value:
@@ -331,7 +331,7 @@ class ExplanationSection:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class WordExplanation:
     """A word, what kind of word it is, what it means in a sentence, and the rest."""
 
     word: str

@@ -78,7 +78,7 @@ CALL = "<call>"
 """Stands for the name of a call in the catalogue."""
 
 
-def list_causes() -> tuple[tuple[str, str], ...]:
+def list_cause_meanings() -> tuple[tuple[str, str], ...]:
     """Every cause with its meaning, in the order of its id."""
     causes = [*_MEANINGS, f"host/queue-drained/{CALL}"]
     causes += [f"communication/{axis}/{qualifier}" for axis in Axis for qualifier in _QUALIFIERS]

@@ -222,3 +222,10 @@ class Reader(StrEnum):
 
     PAGES = "pages"
     SQLITE = "sqlite"
+
+
+LOW_PRECISIONS = frozenset({Precision.FP8, Precision.MXFP8, Precision.NVFP4})
+"""What settings of low-precision training make kernels multiply in: floating point of 8 bits or fewer.
+
+INT8 is not among them: inference and quantized optimizers multiply integers, and no such setting does.
+"""

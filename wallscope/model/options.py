@@ -24,10 +24,10 @@ class Selection:
     steps: tuple[int, int] | None = None
     time_ns: tuple[int, int] | None = None
 
-    def spelled(self, *names: str) -> str:
+    def spell(self, *names: str) -> str:
         """Some of its options as a user writes them; empty where none of them is set.
 
-        >>> Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)).spelled("steps", "time")
+        >>> Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)).spell("steps", "time")
         '--steps 3 --time 1.500000000-2.000000000'
         """
         steps = None if self.steps is None else has_time_limits(*self.steps)

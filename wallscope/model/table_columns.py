@@ -15,7 +15,7 @@ _TEXT, _YES = pl.String(), pl.Boolean()
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column: its name, its type, and what stands in it."""
 
     name: str
@@ -29,7 +29,7 @@ class Table:
 
     name: str
     row_is: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
 
     @property
     def schema(self) -> pl.Schema:
@@ -37,9 +37,9 @@ class Table:
         return pl.Schema({column.name: column.kind for column in self.columns})
 
 
-def find_table_columns(kind: pl.DataType, /, **meanings: str) -> tuple[Column, ...]:
+def find_table_columns(kind: pl.DataType, /, **meanings: str) -> tuple[TableColumn, ...]:
     """Columns of one type, and what stands in each."""
-    return tuple(Column(name, kind, meaning) for name, meaning in meanings.items())
+    return tuple(TableColumn(name, kind, meaning) for name, meaning in meanings.items())
 
 
 _WHO = find_table_columns(
@@ -52,7 +52,7 @@ _SPAN = find_table_columns(_I64, start_ns="begin", end_ns="end", duration_ns="en
 _STEP = find_table_columns(_I64, step="number of the step")
 _WALL = find_table_columns(_TEXT, wall="who pays", cause="wall/cause[/detail]; docs/causes.md tells each")
 _OP = find_table_columns(_I64, op="number of the device operation, as in `operations`")
-_WALL_TIMES = tuple(Column(f"{wall}_wall_ns", _I64, f"what {wall} pays for") for wall in Wall)
+_WALL_TIMES = tuple(TableColumn(f"{wall}_wall_ns", _I64, f"what {wall} pays for") for wall in Wall)
 _BUDGET = find_table_columns(
     _I64,
     compute_ns="compute ran",
@@ -390,7 +390,7 @@ _RANK = (
     *find_table_columns(_I64, place="of the rank in `ranks` of the answer, from 0"),
     *find_table_columns(_I32, rank="its number in the job"),
 )
-_CALLED: tuple[Column, ...] = find_table_columns(_TEXT, name="what it is called")
+_CALLED: tuple[TableColumn, ...] = find_table_columns(_TEXT, name="what it is called")
 
 JOB_TABLES = (
     Table(

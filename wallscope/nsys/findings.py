@@ -14,10 +14,10 @@ from wallscope.nsys.host_events import CUDA_OVERHEADS, PROFILER_OVERHEADS, PROFI
 from wallscope.nsys.identity import ExportFacts, look_up_texts, read_capture_options
 from wallscope.nsys.tables import Database, read_table
 from wallscope.thresholds import (
+    AT_WORK_TO_THE_END_SHARE,
     FEWEST_OPERATOR_RANGES_COUNT,
     GRAVE_PROFILER_OVERHEAD_SHARE,
-    MATERIAL_CALLS_SHARE,
-    PROFILER_OVERHEAD_SHARE,
+    MATERIAL_SHARE,
     RANGES_A_LAUNCH_RATIO,
 )
 from wallscope.trace.intervals import covered_ns, length_ns, make_spans, order_spans, union
@@ -209,8 +209,7 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
         return ()
     covers_ns, all_ns = _busy_ns(orphans), _busy_ns(capture.operations)
     is_material = (
-        len(orphans) >= MATERIAL_CALLS_SHARE * len(capture.operations)
-        or covers_ns >= MATERIAL_CALLS_SHARE * all_ns
+        len(orphans) >= MATERIAL_SHARE * len(capture.operations) or covers_ns >= MATERIAL_SHARE * all_ns
     )
     if len(early) == len(orphans) and not is_material:
         return ()
@@ -255,7 +254,7 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
     )
     begins, ends = (calls.filter(_named(capture, what)) for what in (_CAPTURE_BEGINS, _CAPTURE_ENDS))
     count = len(_drop_captured(missing, begins, ends))
-    if count == 0 or count < MATERIAL_CALLS_SHARE * len(launches):
+    if count == 0 or count < MATERIAL_SHARE * len(launches):
         return ()
     return (
         Finding(
@@ -287,7 +286,7 @@ def _find_queue_ends(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:
     )
     reach_ns = pl.col("end_ns").max().over("process")
     span_ns = reach_ns - pl.col("start_ns").min().over("process")
-    at_work = streams.filter(pl.col("end_ns") >= reach_ns - MATERIAL_CALLS_SHARE * span_ns)
+    at_work = streams.filter(pl.col("end_ns") >= reach_ns - AT_WORK_TO_THE_END_SHARE * span_ns)
     return at_work.group_by("process").agg(drained_ns=pl.col("issued_ns").min())
 
 
@@ -478,7 +477,7 @@ def check_overhead(
         for own in overheads.drop_nulls().join(tids, on="globalTid", how="semi").partition_by("globalTid")
     ]
     longest_ns, window_ns = max(held_ns, default=0), end_ns - start_ns
-    if longest_ns == 0 or longest_ns < PROFILER_OVERHEAD_SHARE * window_ns:
+    if longest_ns == 0 or longest_ns < MATERIAL_SHARE * window_ns:
         return ()
     return (
         Finding(

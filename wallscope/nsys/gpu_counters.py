@@ -11,20 +11,20 @@ import polars as pl
 from wallscope.model.capture import Presence, Progress
 from wallscope.model.schemas import MEMORY_EVENTS, NAMES, SAMPLES
 from wallscope.nsys.identity import list_processes, number_texts
-from wallscope.nsys.tables import Database, Table, read_table
+from wallscope.nsys.tables import CatalogTable, Database, read_table
 
-_NUMBERS = Table(
+_NUMBERS = CatalogTable(
     "GPU_METRICS",
     ("timestamp", "typeId", "metricId", "value"),
     required=("timestamp", "typeId", "metricId", "value"),
 )
-_METRICS = Table(
+_METRICS = CatalogTable(
     "TARGET_INFO_GPU_METRICS",
     ("typeId", "metricId"),
     texts=("metricName",),
     required=("typeId", "metricId", "metricName"),
 )
-_TEXTS = Table(
+_TEXTS = CatalogTable(
     "GENERIC_EVENTS", ("timestamp", "rawTimestamp", "typeId"), texts=("data",), required=("typeId",)
 )
 _IS_SAMPLE = r'(?i)"(GR|SMs?) Active'  # generic events hold other things too; every GPU has one of these
@@ -36,7 +36,7 @@ _SYNONYMS = (
     (r"\bthroughput\b", "bandwidth"),
     (r"\s+", " "),
 )
-_USAGE = Table(
+_USAGE = CatalogTable(
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     (
         "start",

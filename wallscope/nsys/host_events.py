@@ -5,7 +5,7 @@ import polars as pl
 from wallscope.model.capture import Progress
 from wallscope.model.schemas import CPU_SAMPLES, HOST_EVENTS, NAMES, RANGES, THREADS, HostKind
 from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts, read_duration_ns
-from wallscope.nsys.tables import Database, Table, read_table
+from wallscope.nsys.tables import CatalogTable, Database, read_table
 from wallscope.trace.names import normalize_names
 
 PUSH_POP, START_END = 59, 60
@@ -92,13 +92,13 @@ def _capture_end_ns(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> 
 
 
 _WHAT_AND_WHEN = ("start", "end", "globalTid", "nameId")
-_OS_CALLS = Table("OSRT_API", _WHAT_AND_WHEN)
-PROFILER_OVERHEADS = Table("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
-CUDA_OVERHEADS = Table("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
-SWITCHES = Table(
+_OS_CALLS = CatalogTable("OSRT_API", _WHAT_AND_WHEN)
+PROFILER_OVERHEADS = CatalogTable("PROFILER_OVERHEAD", _WHAT_AND_WHEN)
+CUDA_OVERHEADS = CatalogTable("CUPTI_ACTIVITY_KIND_OVERHEAD", (*_WHAT_AND_WHEN, "overheadType"))
+SWITCHES = CatalogTable(
     "SCHED_EVENTS", ("start", "isSchedIn", "globalTid"), required=("start", "isSchedIn", "globalTid")
 )
-SAMPLES = Table(
+SAMPLES = CatalogTable(
     "COMPOSITE_EVENTS", ("start", "globalTid", "cpuCycles"), required=("start", "globalTid", "cpuCycles")
 )
 PROFILER_TYPES = (3, 4, 5)  # buffer flush, instrumentation, resource; the others are costs of CUDA itself
@@ -157,7 +157,10 @@ def read_host_events(
 def read_host_thread_ids(source: Database, progress: Progress) -> pl.Series:
     """Global ids of the threads with calls or overheads, in no order, with repetitions."""
     tables = (_OS_CALLS, PROFILER_OVERHEADS, CUDA_OVERHEADS)
-    ids = [read_table(source, Table(table.name, ("globalTid",), required=()), progress) for table in tables]
+    ids = [
+        read_table(source, CatalogTable(table.name, ("globalTid",), required=()), progress)
+        for table in tables
+    ]
     return pl.concat(ids)["globalTid"].drop_nulls()
 
 

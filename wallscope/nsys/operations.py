@@ -141,7 +141,7 @@ def _gather(
     return rows.select(columns).with_columns(op=op).select(schema.names()).cast(schema)
 
 
-def _describe(table: tables.Table, frame: pl.DataFrame) -> pl.DataFrame:
+def _describe(table: tables.CatalogTable, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of one table with the columns that all have; those of kernels also have launch shapes."""
     kind = _FRAMES[table]
     common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}

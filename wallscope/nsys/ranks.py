@@ -28,9 +28,13 @@ _SHORT_RANK = re.compile(
 _WORD_BEFORE = re.compile(r"([a-z]+)[._-]?$")
 _RANKS_INSIDE = {
     *("local", "node", "group", "tp", "pp", "dp", "ep", "cp", "sp", "mp", "etp", "edp", "vpp"),
-    *("tensor", "pipeline", "data", "expert", "context", "sequence", "model", "parallel", "stage", "low"),
+    *("tensor", "pipeline", "data", "expert", "context", "sequence", "model", "parallel", "stage"),
+    "low",
 }
-"""Words before "rank" that make it a rank inside a node or a group, or one of a matrix."""
+"""Words before "rank" that make it a rank inside a node or a group, or (`low`) one of a matrix."""
+_RANK_WORD = re.compile(rf"(?<![a-z])(?:{'|'.join(sorted(_RANKS_INSIDE))})?ranks?(?![a-z])")
+_MATRIX_RANK_WORD = re.compile(r"(?<![a-z])q?lora(?![a-z])")
+"""Anywhere in a name: its ranks are those of matrices. `exploration` is another word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +205,9 @@ def _rank_in(name: str) -> int | None:
     while ending := _ENDING.search(stem):
         stem = stem[: ending.start()]
     found = {int(match[1]) for match in _RANK.finditer(stem) if _is_of_job(stem[: match.start()])}
-    if not found and "rank" not in stem and (short := _SHORT_RANK.fullmatch(stem)):
+    if not found and not _RANK_WORD.search(stem) and (short := _SHORT_RANK.fullmatch(stem)):
         found = {int(short[1])}
-    return found.pop() if len(found) == 1 and "lora" not in stem else None
+    return found.pop() if len(found) == 1 and not _MATRIX_RANK_WORD.search(stem) else None
 
 
 def _is_of_job(before: str) -> bool:

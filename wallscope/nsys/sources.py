@@ -353,7 +353,7 @@ def resolve_export(path: Path, progress: Progress) -> Path:
         raise InputError(
             f"{path} — cannot be exported aside: {error.strerror} — export it: nsys export --type sqlite"
         ) from error
-    cache.mark_used(EntryKind.EXPORTS, name)
+    cache.touch(EntryKind.EXPORTS, name)
     return kept
 
 

@@ -8,9 +8,9 @@ from wallscope.model.capture import Progress
 from wallscope.model.schemas import DEVICE_STREAMS, EVENTS, STREAMS, SYNCS, StreamFlag, SyncKind
 from wallscope.nsys.calls import Calls
 from wallscope.nsys.identity import ExportFacts, list_processes
-from wallscope.nsys.tables import Database, Table, read_table
+from wallscope.nsys.tables import CatalogTable, Database, read_table
 
-_SYNCS = Table(
+_SYNCS = CatalogTable(
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
     (
         "start",
@@ -24,15 +24,19 @@ _SYNCS = Table(
         "eventSyncId",
     ),
 )
-_EVENTS = Table(
+_EVENTS = CatalogTable(
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
     ("timestamp", "contextId", "streamId", "correlationId", "globalPid", "eventId", "eventSyncId"),
     required=(),
 )
 _OWNER = ("hwId", "vmId", "processId", "contextId")
-_STREAMS = Table("TARGET_INFO_CUDA_STREAM", (*_OWNER, "streamId", "priority", "flag"), required=("streamId",))
-_CONTEXTS = Table("TARGET_INFO_CUDA_CONTEXT_INFO", (*_OWNER, "nullStreamId"), required=("nullStreamId",))
-_NULL_STREAMS = Table("TARGET_INFO_CUDA_NULL_STREAM", (*_OWNER, "streamId"), required=("streamId",))
+_STREAMS = CatalogTable(
+    "TARGET_INFO_CUDA_STREAM", (*_OWNER, "streamId", "priority", "flag"), required=("streamId",)
+)
+_CONTEXTS = CatalogTable(
+    "TARGET_INFO_CUDA_CONTEXT_INFO", (*_OWNER, "nullStreamId"), required=("nullStreamId",)
+)
+_NULL_STREAMS = CatalogTable("TARGET_INFO_CUDA_NULL_STREAM", (*_OWNER, "streamId"), required=("streamId",))
 _NOBODY = (4_294_967_295, -1)  # "no stream", "no event"
 _KIND_BY_NAME = {
     SyncKind.WAIT: r"StreamWaitEvent",

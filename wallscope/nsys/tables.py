@@ -13,7 +13,7 @@ from wallscope.resources import read_query
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CatalogTable:
     """A table that is read: columns of integers, columns of text, columns that must be there if it is."""
 
     name: str
@@ -35,11 +35,11 @@ LAUNCH_SHAPE = (
     "staticSharedMemory",
     "dynamicSharedMemory",
 )
-KERNELS = Table(
+KERNELS = CatalogTable(
     "CUPTI_ACTIVITY_KIND_KERNEL",
     (*_WHERE_AND_WHEN, "demangledName", "shortName", "graphNodeId", *LAUNCH_SHAPE),
 )
-COPIES = Table(
+COPIES = CatalogTable(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     (
         *_WHERE_AND_WHEN,
@@ -52,11 +52,11 @@ COPIES = Table(
         "graphNodeId",
     ),
 )
-FILLS = Table("CUPTI_ACTIVITY_KIND_MEMSET", (*_WHERE_AND_WHEN, "bytes", "memKind", "graphNodeId"))
-GRAPHS = Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WHERE_AND_WHEN)
+FILLS = CatalogTable("CUPTI_ACTIVITY_KIND_MEMSET", (*_WHERE_AND_WHEN, "bytes", "memKind", "graphNodeId"))
+GRAPHS = CatalogTable("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WHERE_AND_WHEN)
 
-CALLS = Table("CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId"))
-RANGES = Table(
+CALLS = CatalogTable("CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId"))
+RANGES = CatalogTable(
     "NVTX_EVENTS",
     ("start", "end", "eventType", "rangeId", "textId", "domainId", "globalTid", "endGlobalTid"),
     texts=("text",),
@@ -191,7 +191,7 @@ def make_database(path: Path, tables: Tables) -> Database:
 
 
 def read_table(
-    source: Database, table: Table, progress: Progress, keys: pl.DataFrame | None = None
+    source: Database, table: CatalogTable, progress: Progress, keys: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """The declared columns of a table in row order, int64 or text; a column the export lacks is all null.
 

@@ -203,7 +203,7 @@ class ProfileTables:
         )
 
 
-def build_tables(
+def build_profile_tables(
     operations: pl.DataFrame, windows: pl.DataFrame, slices: pl.DataFrame, described: OperationDescriptions
 ) -> ProfileTables:
     """Build the tables of a rank from its `CLASSIFIED` operations, windows (`STEPS`, `BUDGETS`) and `SLICES`.

@@ -28,7 +28,7 @@ from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.match_collectives import gather_collectives, match_meetings
 from wallscope.ranks.stragglers import JobRanks, charge_lateness, find_slow_stages, find_stragglers
 from wallscope.ranks.wait_split import (
-    Steps,
+    StepSums,
     find_stages,
     rows_in_steps,
     select_steps,
@@ -37,7 +37,7 @@ from wallscope.ranks.wait_split import (
     split_waits,
     summarize_pipeline,
 )
-from wallscope.thresholds import MATERIAL_KERNEL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
+from wallscope.thresholds import MATERIAL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent, plural
 
@@ -58,7 +58,7 @@ class MatchedJob:
     job: Job
     profiles: tuple[Profile, ...]
     rows: pl.DataFrame
-    steps: tuple[Steps, ...]
+    steps: tuple[StepSums, ...]
 
     def split_ranks(self, ranks: Sequence[Rank], counts: Sequence[int]) -> tuple[Rank, ...]:
         """Return the ranks with the causes of their profiles; `counts` are of the ranks read together."""
@@ -249,7 +249,7 @@ def _mean_walls(charged: Sequence[Times]) -> Walls:
 
 
 def _summarize_collectives(
-    rows: pl.DataFrame, steps: Sequence[Steps], members: tuple[RankWaits, ...]
+    rows: pl.DataFrame, steps: Sequence[StepSums], members: tuple[RankWaits, ...]
 ) -> JobCollectives:
     whole = rows.filter("is_whole")
     partial = rows.filter(pl.col("meeting").is_not_null() & ~pl.col("is_whole"))
@@ -265,7 +265,7 @@ def _summarize_collectives(
     )
 
 
-def _summarize_kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[CollectiveWaits, ...]:
+def _summarize_kinds(whole: pl.DataFrame, steps: Sequence[StepSums]) -> tuple[CollectiveWaits, ...]:
     ordinary = [
         own.ordinary.with_columns(pl.lit(member, pl.UInt32).alias("member"))
         for member, own in enumerate(steps)
@@ -303,7 +303,7 @@ def _summarize_kinds(whole: pl.DataFrame, steps: Sequence[Steps]) -> tuple[Colle
 _COMPUTE = [str(category) for category in ComputeCategory]
 
 
-def group_ranks(profiles: Sequence[Profile], steps: Sequence[Steps]) -> tuple[RankGroup, ...]:
+def group_ranks(profiles: Sequence[Profile], steps: Sequence[StepSums]) -> tuple[RankGroup, ...]:
     """Group the ranks by what they compute: kernels that matter, and how often a step runs each."""
     alike: dict[object, list[int]] = {}
     for place, (profile, own) in enumerate(zip(profiles, steps, strict=True)):
@@ -311,7 +311,7 @@ def group_ranks(profiles: Sequence[Profile], steps: Sequence[Steps]) -> tuple[Ra
     return tuple(_group(places, profiles, steps) for places in alike.values())
 
 
-def _group(places: list[int], profiles: Sequence[Profile], steps: Sequence[Steps]) -> RankGroup:
+def _group(places: list[int], profiles: Sequence[Profile], steps: Sequence[StepSums]) -> RankGroup:
     known = {place: median for place in places if (median := steps[place].median_ns) is not None}
     middle = round(float(np.median(list(known.values())))) if known else None
     return RankGroup(
@@ -325,7 +325,7 @@ def _group(places: list[int], profiles: Sequence[Profile], steps: Sequence[Steps
     )
 
 
-def _fingerprint(profile: Profile, steps: Steps) -> object:
+def _fingerprint(profile: Profile, steps: StepSums) -> object:
     """Return GPU, unit of work, and the kernels over 1 % of what a rank computes with counts per step."""
     ran = profile.work["key", "work_ns", "count"][rows_in_steps(steps.deciding, profile.work)]
     key = ran["key"].to_numpy()
@@ -339,7 +339,7 @@ def _fingerprint(profile: Profile, steps: Steps) -> object:
         .group_by("category", "name")
         .agg(pl.col("work_ns", "count").sum())
     )
-    material = sums.filter(pl.col("work_ns") >= MATERIAL_KERNEL_SHARE * max(int(sums["work_ns"].sum()), 1))
+    material = sums.filter(pl.col("work_ns") >= MATERIAL_SHARE * max(int(sums["work_ns"].sum()), 1))
     count = max(len(steps.deciding), 1)
     kernels = [(category, name, round(total / count)) for category, name, _, total in material.iter_rows()]
     return profile.header.work.gpu, profile.header.work.unit, tuple(sorted(kernels))

@@ -17,14 +17,14 @@ from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.job import PipelineStage, RankGroup, Reason, Straggler
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
-from wallscope.ranks.wait_split import Steps
+from wallscope.ranks.wait_split import StepSums
 from wallscope.thresholds import (
     COMPARED_PEERS_COUNT,
     FEWEST_LATE_STEPS_COUNT,
     LATE_IN_TURN_SHARE,
     LATE_OF_ALL_SHARE,
-    LATE_SHARE,
     LATE_STEPS_SHARE,
+    MATERIAL_SHARE,
     MOST_OF_LATENESS_SHARE,
     SAME_KERNEL_COUNT_SHARE,
     SLOWED_ALIKE_SHARE,
@@ -283,7 +283,7 @@ class JobRanks:
     """
 
     profiles: Sequence[Profile]
-    steps: Sequence[Steps]
+    steps: Sequence[StepSums]
     groups: tuple[RankGroup, ...]
     met: Mapping[int, frozenset[int]]
     charges: pl.DataFrame
@@ -320,7 +320,7 @@ def _judge(ranks: JobRanks, place: int) -> Straggler | None:
     late_ns = table["late_ns"].fill_null(0).to_numpy()
     net_ns = late_ns - table["waits_ns"].fill_null(0).to_numpy()
     count, usual_ns = len(table), float(np.median(steps.length_ns)) if len(table) else 0.0
-    is_late = net_ns >= max(LATE_SHARE * usual_ns, ranks.noise_ns)
+    is_late = net_ns >= max(MATERIAL_SHARE * usual_ns, ranks.noise_ns)
     repeated = count >= FEWEST_LATE_STEPS_COUNT and is_late.sum() >= LATE_STEPS_SHARE * count
     if not repeated:
         is_late = net_ns >= max(LATE_IN_TURN_SHARE * usual_ns, ranks.noise_ns)

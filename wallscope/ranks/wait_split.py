@@ -36,7 +36,7 @@ _OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved")
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepSums:
     """The steps of a rank (`input`, `step`): `deciding` are the steady ones, all if none is.
 
     `ordinary` are those of them that make its typical step; `length_ns` and `walls` (a column a wall) are
@@ -75,13 +75,13 @@ class Steps:
         return Walls(*(round(Fraction(int(own[name].sum()), max(len(own), 1))) for name in _WALLS))
 
 
-def select_steps(profile: Profile) -> Steps:
+def select_steps(profile: Profile) -> StepSums:
     """Return the steps of a profile that count."""
     steady = profile.steps.filter("steady")
     counts = profile.steps if steady.is_empty() else steady
     length_ns = (counts["end_ns"] - counts["start_ns"]).to_numpy()
     ordinary = counts if steady.is_empty() else counts.filter(pl.Series(is_ordinary(length_ns)))
-    return Steps(
+    return StepSums(
         counts.select("input", "step"),
         ordinary.select("input", "step"),
         length_ns,
@@ -272,7 +272,7 @@ def _until(laid: Times, taken_ns: Times) -> Times:
     return np.stack(found, axis=1)
 
 
-def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: Steps, *, is_alone: bool) -> Rank:
+def split_rank(rank: Rank, profile: Profile, rows: pl.DataFrame, steps: StepSums, *, is_alone: bool) -> Rank:
     """Return the rank with the causes of its profile; the parts of one operation add up to what it had.
 
     What a part could win is at most what the whole could, and at most what all such parts take. `is_alone`
@@ -322,7 +322,7 @@ def _split_cause(whole: CauseTime, sums: dict[str, int], step_ns: int) -> list[C
     return [replace(whole, cause=cause, typical_ns=ns, share=ns / step_ns) for cause, ns in typical.items()]
 
 
-def _bounds(rows: pl.DataFrame, steps: Steps) -> dict[str, int]:
+def _bounds(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
     """Return how long collectives last in the typical step by cause, in ns, whether they block or not."""
     whole = rows.filter("is_whole")
     found = {}
@@ -380,7 +380,7 @@ def _begin_ns(rows: pl.DataFrame, member: int, profile: Profile, step: int) -> f
 
 
 def summarize_pipeline(
-    rows: pl.DataFrame, stage_of: dict[int, int], profiles: Sequence[Profile], steps: Sequence[Steps]
+    rows: pl.DataFrame, stage_of: dict[int, int], profiles: Sequence[Profile], steps: Sequence[StepSums]
 ) -> tuple[PipelineStage, ...]:
     """Return what each stage computes and how long its chains wait for the pipeline, means of its ranks."""
     waits = rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))

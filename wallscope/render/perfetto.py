@@ -25,7 +25,7 @@ from wallscope.render.protobuf import (
     same,
     spread,
 )
-from wallscope.trace.intervals import lay_nested, lay_side_by_side, list_edges
+from wallscope.trace.intervals import lay_inside, lay_side_by_side, list_edges
 
 _EVENTS_A_PIECE = 65_536
 _LONGEST_NAME = 400
@@ -86,7 +86,7 @@ class _Writer:
     def _lanes(self, track: Track, slices: pl.DataFrame, parent: int | None, place: int) -> Iterator[bytes]:
         start_ns, end_ns = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
         if track.nesting == "nested":
-            lanes, depths = lay_nested(start_ns, end_ns)
+            lanes, depths = lay_inside(start_ns, end_ns)
         else:
             lanes = lay_side_by_side(start_ns, end_ns)
             depths = np.zeros_like(lanes)

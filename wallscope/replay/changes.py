@@ -179,7 +179,7 @@ class Changes:
         """The names that ranges go by: folded, and as they are."""
         return [*dict.fromkeys(self._folded.values()), *self._folded]
 
-    def known(self, question: Question) -> Question:
+    def resolve(self, question: Question) -> Question:
         """The question with its target spelled as it is known.
 
         Raises:

@@ -181,7 +181,7 @@ def build_graph(
     behind, role, gap_ns = before.copy(), np.zeros(segments, np.int8), np.zeros(segments, np.int64)
     role[blocked.row] = np.where(blocked.is_releasing, Role.RELEASING, Role.BLOCKING)
     gap_ns[blocked.row] = np.where(blocked.is_idle & ~blocked.is_releasing, 0, blocked.return_ns)
-    for row, (other, since_ns) in pieces.released(operations["call"].to_numpy()).items():
+    for row, (other, since_ns) in pieces.find_releases(operations["call"].to_numpy()).items():
         behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
     is_idle, awaited_count = np.zeros(segments, np.bool_), np.zeros(segments, np.int64)
     is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count
@@ -330,7 +330,9 @@ def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int
     found, awaited = [], []
     for one, end_ns in zip(call[rows].tolist(), np.asarray(pieces.end_ns)[rows].tolist(), strict=True):
         is_releasing = one in releasing
-        ops = [op for op in (releasing[one] if is_releasing else waits.awaited_by(one)) if op != UNRESOLVED]
+        ops = [
+            op for op in (releasing[one] if is_releasing else waits.list_awaited_by(one)) if op != UNRESOLVED
+        ]
         done_ns = max((waits.end_ns[op] for op in ops), default=BEFORE_ALL)
         entered_ns = int(waits.calls.start_ns[one])
         return_ns = end_ns - (max(done_ns, entered_ns) if is_releasing else done_ns)

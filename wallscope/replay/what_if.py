@@ -90,8 +90,8 @@ def answer_questions(
             " steps that are alike with --steps, or take it as it is with --accept-error"
         )
     changes = player.changes
-    questions = tuple(changes.known(one) for one in asked.questions)
-    sweep = tuple(changes.known(one) for one in asked.sweep)
+    questions = tuple(changes.resolve(one) for one in asked.questions)
+    sweep = tuple(changes.resolve(one) for one in asked.sweep)
     is_open = not questions and not sweep
     alone = [player.answer((one,)) for one in (_usual(changes) if is_open else questions)]
     if is_open:
@@ -310,7 +310,7 @@ class RankReplays:
         steps = player.path.with_columns(pl.col("bound").cast(pl.String), wall=wall)
         return PlayedPath(told, player.check, steps.select(SHOWN_PATH.names()).cast(SHOWN_PATH))
 
-    def shown_path(self) -> tuple[int, pl.DataFrame]:
+    def path_to_show(self) -> tuple[int, pl.DataFrame]:
         """The rank that is played, and `SHOWN_PATH` of its steps; empty where they are not."""
         path = self.path
         steps = SHOWN_PATH.to_frame() if isinstance(path, str) else path.steps

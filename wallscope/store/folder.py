@@ -226,7 +226,7 @@ class Folder:
                         found.append(f"{name}/")
         return tuple(sorted(found))
 
-    def written_s(self, name: str) -> float | None:
+    def mtime_s(self, name: str) -> float | None:
         """When a file was written, in seconds of the clock; `None` where it is gone."""
         try:
             with self._opened(name.rpartition("/")[0]) as folder:

@@ -83,7 +83,7 @@ class Place(Protocol):
     def names(self, below: str) -> tuple[str, ...]:
         """The files below a folder, sorted."""
 
-    def written_s(self, name: str) -> float | None:
+    def mtime_s(self, name: str) -> float | None:
         """When a file was written; `None` where it is gone or nothing tells it."""
 
     def delete(self, name: str) -> None:
@@ -260,8 +260,8 @@ class Store:
         for path in paths:
             if not (is_leftover(path) or is_object(path)) or path in named:
                 continue
-            written_s = self.place.written_s(path)
-            if written_s is None or written_s >= time.time() - _GRACE_S:
+            mtime_s = self.place.mtime_s(path)
+            if mtime_s is None or mtime_s >= time.time() - _GRACE_S:
                 continue
             if is_object(path):
                 content = self.place.read_all((path,)).get(path)

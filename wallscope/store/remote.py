@@ -130,7 +130,7 @@ class Remote:
                 raise self._link(name)
         return tuple(sorted(names))
 
-    def written_s(self, name: str) -> float | None:
+    def mtime_s(self, name: str) -> float | None:
         """When an object was written, in seconds of the clock; `None` where it is gone or nothing tells it.
 
         Raises:

@@ -23,8 +23,8 @@ from wallscope.thresholds import (
     FEWEST_SMALL_RUN_COUNT,
     KNOWN_PRECISION_SHARE,
     LOW_OCCUPANCY_SHARE,
+    MATERIAL_SHARE,
     SMALL_GEMM_NS,
-    UNMATCHED_KERNEL_SHARE,
 )
 from wallscope.trace.gpu_limits import estimate_occupancy, find_peak
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
@@ -63,7 +63,7 @@ def find_unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int)
     listed = [
         (-int(work_ns[place]), KernelWork(texts[place], work.mean(int(begun[place])), mean_ns, share))
         for place in np.flatnonzero(work_ns).tolist()
-        if (share := (mean_ns := work.mean(int(work_ns[place]))) / step_ns) > UNMATCHED_KERNEL_SHARE
+        if (share := (mean_ns := work.mean(int(work_ns[place]))) / step_ns) > MATERIAL_SHARE
     ]
     return tuple(kernel for _, kernel in sorted(listed, key=lambda entry: (entry[0], entry[1].name)))
 

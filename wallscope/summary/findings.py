@@ -14,7 +14,7 @@ from wallscope.thresholds import (
     ANCHOR_AGREEMENT_SHARE,
     ASKED_CAUSE_SHARE,
     ENOUGH_STEPS_COUNT,
-    UNRESOLVED_SHARE,
+    OVERTURNING_SHARE,
 )
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.repeat_unit import find_repeat_unit
@@ -68,7 +68,7 @@ def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace
     `ranks` are the summaries of what was divided, in the order of its ranks. What the user's own selection
     left out is said, and no other capture is asked for then.
     """
-    unmarked = trace.unmarked_places()
+    unmarked = trace.places_without_marker()
     marked = tuple(rank for place, rank in enumerate(ranks) if place not in unmarked)
     return (
         *_opaque_graphs(ranks),
@@ -109,11 +109,11 @@ def _steps(
 
 
 def _no_steps(ranks: tuple[Rank, ...], selection: Selection) -> tuple[Finding, ...]:
-    where = "" if _is_all_ranks(selection) else f" on the ranks of {selection.spelled('rank', 'device')}"
+    where = "" if _is_all_ranks(selection) else f" on the ranks of {selection.spell('rank', 'device')}"
     if selection.time_ns is None:
         window = "the whole capture is one window, start-up and what lies between steps included"
     else:
-        window = f"the time of {selection.spelled('time')} is one window"
+        window = f"the time of {selection.spell('time')} is one window"
     return (
         Finding(
             "no-steps",
@@ -183,7 +183,7 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
     steady = min(sum(step.steady for step in rank.steps) for rank in select_working_ranks(ranks))
     if steady >= ENOUGH_STEPS_COUNT:
         return ()
-    chosen = selection.spelled("steps", "time")
+    chosen = selection.spell("steps", "time")
     among = f" of {chosen}" if chosen else ""
     standing = "those that are not stand in" if chosen else "all of them stand in"
     counted = f"Only {plural(steady, 'steady window')}{among}"
@@ -231,7 +231,7 @@ def _left_out(trace: Trace) -> tuple[Finding, ...]:
             "ranks-left-out",
             Severity.INFO,
             f"{plural(trace.left_out, 'rank')} left out: no window of"
-            f" {trace.selection.spelled('steps', 'time')} there.",
+            f" {trace.selection.spell('steps', 'time')} there.",
         ),
     )
 
@@ -287,7 +287,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     return (
         Finding(
             "unresolved-waits",
-            Severity.WARNING if open_ns >= UNRESOLVED_SHARE * rank.typical.step_ns else Severity.INFO,
+            Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
             f"What {missing:,} of {plural(waits.waits_seen, 'wait')} waited for is not known{owns}.",
             cure,
             covers_ns=open_ns,
@@ -305,7 +305,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
     ]
     open_ns = sum(entry.typical_ns for entry in untold)
     step_ns = rank.typical.step_ns
-    if not step_ns or open_ns < UNRESOLVED_SHARE * step_ns:
+    if not step_ns or open_ns < OVERTURNING_SHARE * step_ns:
         return ()
     return (
         Finding(
@@ -322,7 +322,7 @@ def _one_rank(rank: Rank, trace: Trace, whole: str) -> tuple[Finding, ...]:
     """A collective ends when its last participant comes: one rank does not tell transfer from waiting."""
     capture, selection = trace.capture, trace.selection
     own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
-    if len(capture.ranks) > 1 or not step_ns or own_ns < UNRESOLVED_SHARE * step_ns:
+    if len(capture.ranks) > 1 or not step_ns or own_ns < OVERTURNING_SHARE * step_ns:
         return ()
     is_chosen = selection.rank is not None or selection.device is not None or trace.left_out > 0
     of_all = "" if capture.world_size is None or capture.world_size <= 1 else f" of {capture.world_size}"

@@ -30,9 +30,9 @@ from wallscope.thresholds import (
     AMPLE_HEADROOM_SHARE,
     BULK_COPY_BYTES,
     HIGH_HEADROOM_SHARE,
+    MATERIAL_SHARE,
     NEAR_HEADROOM_SHARE,
     OFFLOADED_BYTES,
-    RECOMPUTED_WORK_SHARE,
 )
 from wallscope.trace.intervals import Spans, common, covered_ns, is_inside, order_spans, union
 from wallscope.trace.names import TextMemo
@@ -276,7 +276,7 @@ def judge_memory_pressure(
     share = _headroom_share(memory)
     is_ample = share is not None and share >= AMPLE_HEADROOM_SHARE
     traded: Pressure = "unknown" if is_ample else "near"
-    if recomputed is not None and recomputed[0] >= RECOMPUTED_WORK_SHARE:
+    if recomputed is not None and recomputed[0] >= MATERIAL_SHARE:
         at_least = "at least " if recomputed[1] else ""
         found.append((traded, f"forward work runs again: {at_least}{percent(recomputed[0])} of compute work"))
     offload = memory.offload

@@ -31,7 +31,7 @@ from wallscope.model.enums import OperationKind, Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.parallel import Once, run_side_by_side
 from wallscope.process_tuning import release_memory
-from wallscope.profile.build import ProfileTables, build_tables
+from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
 from wallscope.summary.communication import CommunicationSummary, measure_blocking, summarize_communication
@@ -158,7 +158,7 @@ def _summarize_rank(
             measure_recomputed_share(work, facts.recomputed),
             count_allocator_retries(windows, capture, rank["process"]),
         ),
-        tables=build_tables(operations, windows, slices, described()),
+        tables=build_profile_tables(operations, windows, slices, described()),
     )
 
 

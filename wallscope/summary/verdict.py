@@ -12,11 +12,11 @@ from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_next_wall, measure_wall_shares
 from wallscope.summary.rank import RankSummary
 from wallscope.thresholds import (
+    MATERIAL_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
     STALLED_STEP_RATIO,
     TOLD_CAUSE_SHARE,
     TOLD_CAUSES_COUNT,
-    TOLD_CEILING_PARTS_COUNT,
     WORKING_RANK_PARTS_COUNT,
 )
 from wallscope.units import duration, percent
@@ -165,7 +165,7 @@ def _ceiling(
     if not opportunities or decision.dominant == "unknown":
         return
     first = opportunities[0]
-    if first.recoverable_ns * TOLD_CEILING_PARTS_COUNT < rank.typical.step_ns:
+    if first.recoverable_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return
     then = f"; then {next_wall} is next" if next_wall is not None else ""
     yield (

@@ -169,7 +169,7 @@ class Dependencies:
         is_other = np.flatnonzero(producer != op[position])
         return position[is_other], producer[is_other]
 
-    def awaited_by(self, call: int) -> Tail:
+    def list_awaited_by(self, call: int) -> Tail:
         """Return what a blocking call waited for."""
         return self.awaited.of(int(self.blocked[call]))
 
@@ -227,12 +227,12 @@ def _ordered(
     order = order_by(waits)
     recording = RecordingStreams(order, waits, operations, times)
     for _ in range(EXPLAINED_ROUNDS_COUNT):
-        told = recording.found()
+        told = recording.resolve()
         if told is waits:
             break
         waits, order = told, order_by(told)
         recording = RecordingStreams(order, waits, operations, times)
-    ops, calls = recording.unexplained()
+    ops, calls = recording.find_unclear()
     order.doubt(ops)
     return order, waits, calls
 

@@ -190,7 +190,7 @@ def lay_side_by_side(start_ns: Times, end_ns: Times) -> Rows:
     return lanes
 
 
-def lay_nested(start_ns: Times, end_ns: Times) -> tuple[Rows, Rows]:
+def lay_inside(start_ns: Times, end_ns: Times) -> tuple[Rows, Rows]:
     """Lane and depth of each slice, sorted by start, longest first: in a lane slices nest or lie apart.
 
     >>> lanes, depths = nested_lanes(np.array([0, 2, 5, 8]), np.array([9, 6, 7, 9]))

@@ -114,7 +114,7 @@ class RecordingStreams:
         }
         self._waiters = self._alone(list(self._waiting())) if self._guessed else []
 
-    def found(self) -> Waits:
+    def resolve(self) -> Waits:
         """The waits, with the streams of records as far as another than the last one explains them better."""
         if not self._waiters:
             return self._waits
@@ -127,7 +127,7 @@ class RecordingStreams:
         told = self._told(chosen)
         return self._waits if told.equals(self._waits.records) else Waits(told, self._waits.waits)
 
-    def unexplained(self) -> tuple[set[int], set[int]]:
+    def find_unclear(self) -> tuple[set[int], set[int]]:
         """Operations and calls that waited for a record without a stream, and why they went on is unclear."""
         late = [waiter for waiter in self._waiters if self._is_unexplained(waiter)]
         return {one.op for one in late if one.op >= 0}, {one.call for one in late if one.call >= 0}

@@ -179,7 +179,7 @@ class ThreadSegments:
         """The pieces that lie in some calls."""
         return np.flatnonzero(are_among(np.asarray(self.call), np.fromiter(calls, np.int64)))
 
-    def released(self, issuing: Rows) -> dict[int, tuple[int, int]]:
+    def find_releases(self, issuing: Rows) -> dict[int, tuple[int, int]]:
         """Pieces in which a thread outside calls went on after another: its last piece, and the time since.
 
         The thread waited for the other one of its process, which issued meanwhile and may have gone on after

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from wallscope.advice.explain import CauseNote, cause_notes, finding_notes
-from wallscope.model.cause_catalogue import CALL, list_causes
+from wallscope.model.cause_catalogue import CALL, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.trace.kernel_classes import load_shipped_kernel_rules
 from wallscope.views.sections.walls import STATE_NAMES
@@ -45,7 +45,7 @@ def _table(title: str, header: tuple[str, str], rows: Mapping[str, str]) -> Iter
 
 def _causes(wall: Wall) -> Iterator[str]:
     """The causes of a wall, and how each kind of them is computed."""
-    own = {cause: said for cause, said in list_causes() if cause.startswith(f"{wall}/")}
+    own = {cause: said for cause, said in list_cause_meanings() if cause.startswith(f"{wall}/")}
     rows = {f"`{cause}`": said for cause, said in own.items()}
     yield from _table(f"Causes of {wall}", ("cause", "meaning"), rows)
     told: dict[CauseNote, list[str]] = {}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from wallscope import units
-from wallscope.model.advice import Explanation
+from wallscope.model.advice import WordExplanation
 from wallscope.model.capture import Contents, Gpu
 from wallscope.model.enums import Wall
 from wallscope.model.record import Record
@@ -38,7 +38,7 @@ HISTORY = pl.Schema(
 )
 
 
-def build_explanation(found: Explanation) -> Iterator[Section]:
+def build_explanation(found: WordExplanation) -> Iterator[Section]:
     """Make the word and its meaning; a section each for the rest."""
     head = (Span(visible(found.word), "strong"), f" ({found.kind}): {found.meaning}")
     yield Section("head", "", "", (Lines((head,)),))

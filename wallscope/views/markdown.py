@@ -99,7 +99,7 @@ def _fix(fix: Fix) -> Iterator[str]:
     if fix.recoverable_ns is not None:
         ceiling += f", {units.milliseconds(fix.recoverable_ns)}"
     yield f"**{escaped(fix.title)}** ({fix.wall}; {ceiling})"
-    settings = [f"{entry.system}: {code(entry.written(), 200)}" for entry in fix.settings]
+    settings = [f"{entry.system}: {code(entry.write(), 200)}" for entry in fix.settings]
     for line in settings[:_MOST_SETTINGS]:
         yield f"   - {line}"
     if len(settings) > _MOST_SETTINGS:

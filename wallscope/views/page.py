@@ -127,7 +127,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
     return {
         "fix": fix,
         "settings": [
-            (system, [one.written() for one in fix.settings if one.system == system]) for system in systems
+            (system, [one.write() for one in fix.settings if one.system == system]) for system in systems
         ],
         "unknown": [needed for needed in fix.preconditions if needed.status == "unknown"],
         "unmet": [needed for needed in fix.preconditions if needed.status == "unmet"],

@@ -223,7 +223,7 @@ class TableBuilder:
         chosen = self.prepared.trace.windows.filter(pl.col("selected")).select("rank_id", "step")
         return found.join(chosen, on=["rank_id", "step"], how="semi").sort("rank_id", "start_ns")
 
-    def traced(self) -> TrackBuilder:
+    def build_tracks(self) -> TrackBuilder:
         """The same as tracks of a trace."""
         path = None if self.path is None else self.path()
         return TrackBuilder(self.prepared.trace, self._slices, self._named, path)

@@ -72,7 +72,7 @@ def _list_settings(settings: tuple[Setting, ...]) -> str:
     first = settings[0].system
     own = [entry for entry in settings if entry.system == first]
     others = [entry for entry in settings if entry.system != first and entry.system in _ALSO_SHOWN]
-    lines = [entry.written() for entry in (*own, *others)]
+    lines = [entry.write() for entry in (*own, *others)]
     more = f" and {units.number(len(lines) - _MOST_SETTINGS)} more" if len(lines) > _MOST_SETTINGS else ""
     return " · ".join(lines[:_MOST_SETTINGS]) + more
 
