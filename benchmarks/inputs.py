@@ -19,7 +19,7 @@ from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed
 from wallscope.pipeline import analyze
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 from wallscope.store import Store, object_name
 
 PROGRAMS = ((3, "3.25.0"), (5, "3.28.1"), (6, "3.24.0"))
@@ -65,7 +65,7 @@ def good_inputs(folder: Path) -> dict[str, list[Path]]:
     next(one for one in scenarios() if one.name == "dispatcher").write(small)
     answers = [folder / "run0.json", folder / "run1.json"]
     for export, answer in zip(exports, answers, strict=False):
-        answer.write_text(document(analyze(export, Options(), lambda _: None)), encoding="utf-8")
+        answer.write_text(write_json(analyze(export, Options(), lambda _: None)), encoding="utf-8")
     configurations = [folder / name for name in CONFIGURATIONS]
     for path in configurations:
         path.write_text(CONFIGURATIONS[path.name], encoding="utf-8")

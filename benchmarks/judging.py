@@ -31,7 +31,7 @@ from wallscope.errors import WallscopeError
 from wallscope.model.capture import Capture, Progress
 from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture
-from wallscope.render import offline
+from wallscope.render import html
 
 BASE, HEAD = "a" * 40, "b" * 40
 """The commits that a store is given."""
@@ -81,8 +81,8 @@ def judged(path: Path, subject: str, turn: int) -> Outcome:
 
 def make_shipped_parts_once() -> None:
     """Compress plotly and compile templates once for all pages of this process: no input changes them."""
-    offline._deflated = cache(offline._deflated)  # noqa: SLF001  # a page of a fresh process does it anew
-    offline._environment = cache(offline._environment)  # noqa: SLF001
+    html._deflate = cache(html._deflate)  # noqa: SLF001  # a page of a fresh process does it anew
+    html._make_environment = cache(html._make_environment)  # noqa: SLF001
 
 
 def _contents(path: Path) -> Mapping[str, str]:

@@ -16,8 +16,8 @@ from wallscope.compare.gates import parse_gate
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.resolve_runs import resolve_runs
-from wallscope.views.comparison import comparison_page
-from wallscope.views.page import page
+from wallscope.views.analysis import write_analysis_page
+from wallscope.views.comparison import write_comparison_page
 
 _WIDTH, _HEIGHT = 1200, 780
 _SLOWER_READ_NS = 300_000
@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
         example.COUNTS_READ_NS = usual_ns
         options = Options()
         pages = {
-            "report": page(build_report(analyze_capture(base, options, _nothing), _nothing)),
+            "report": write_analysis_page(build_report(analyze_capture(base, options, _nothing), _nothing)),
             "diff": _comparison(base, head, options),
         }
         for name, text in pages.items():
@@ -45,7 +45,9 @@ def main(folder: Path) -> None:
 def _comparison(base: Path, head: Path, options: Options) -> str:
     before, after = (Side(path.stem, resolve_runs((path,), options, _nothing)) for path in (base, head))
     asked = CompareOptions(gates=(parse_gate("step>3%"), parse_gate("communication>5%")))
-    return comparison_page(comparison_report(compare_sides(before, after, asked), before, after, asked.rank))
+    return write_comparison_page(
+        comparison_report(compare_sides(before, after, asked), before, after, asked.rank)
+    )
 
 
 def _pictures(pages: Path, folder: Path) -> None:

@@ -18,8 +18,7 @@ from fixtures.export import ExportWriter
 from wallscope.errors import OutputError
 from wallscope.model.enums import Wall
 from wallscope.model.table_columns import TABLES
-from wallscope.render.document import document
-from wallscope.render.exported import write_tables
+from wallscope.render.data import write_json, write_tables
 
 HOSTILE = "<script>alert(1)</script>\u202e"
 TUTORIAL = Path(__file__).resolve().parents[1] / "docs" / "notebook.md"
@@ -81,7 +80,7 @@ def test_pandas_has_the_same_values(result, name):
 
 
 def test_the_json_is_that_of_the_command(result):
-    assert result.to_json() == document(result.analysis)
+    assert result.to_json() == write_json(result.analysis)
     assert json.loads(result.to_json())["diagnosis"]["verdict"] == result.verdict
 
 

@@ -13,7 +13,7 @@ from benchmarks.inputs import Input, good_inputs, inputs
 from benchmarks.judging import Ending, Outcome, judged
 from fixtures.mutation import MUTATIONS
 from fixtures.mutation.file_bytes import BYTE_MUTATIONS
-from wallscope.render.markdown import code, escaped
+from wallscope.render.markdown import code, escape
 
 QUICK = [
     *(
@@ -157,7 +157,7 @@ def test_what_acts_is_found(name, text, tmp_path):
 
 def test_what_markdown_parts_from_its_sign_is_no_fault(tmp_path):
     path = tmp_path / "page.md"
-    shown = escaped("@all ::error:: $x https://x.invalid <script>"), code("`<img src=x>`")
+    shown = escape("@all ::error:: $x https://x.invalid <script>"), code("`<img src=x>`")
     path.write_text("\n".join(shown), encoding="utf-8")
 
     published.check_markdown(path)

@@ -6,7 +6,7 @@ from wallscope.advice.explain import finding_notes
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.views.glossary import write_glossary
-from wallscope.views.words import STATE_WORDS, WALL_WORDS
+from wallscope.views.sections.words import STATE_WORDS, WALL_WORDS
 
 PATH = Path(__file__).resolve().parent.parent / "docs" / "glossary.md"
 

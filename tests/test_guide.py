@@ -9,8 +9,9 @@ from rich.console import Console
 from fixtures.example import write_example
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
-from wallscope.views.capture_help import capture_help
-from wallscope.views.summary import summary
+from wallscope.render.terminal import render_sections
+from wallscope.views.analysis import render_analysis
+from wallscope.views.capture_help import build_capture_help
 
 GUIDE = Path(__file__).resolve().parent.parent / "docs" / "guide.md"
 
@@ -28,14 +29,14 @@ def verdict(tmp_path_factory):
     """The first screen of the example: all that stands before the budget."""
     path = tmp_path_factory.mktemp("guide") / "run.sqlite"
     write_example(path)
-    shown = printed(summary(analyze(path, Options(), lambda _: None)))
+    shown = printed(render_analysis(analyze(path, Options(), lambda _: None)))
     return shown.partition("\n\nWhat the device did")[0]
 
 
 def test_the_guide_quotes_what_the_commands_print(verdict, request):
     text = GUIDE.read_text(encoding="utf-8")
     quoted = text
-    for name, block in (("verdict", verdict), ("capture", printed(capture_help()))):
+    for name, block in (("verdict", verdict), ("capture", printed(render_sections(build_capture_help())))):
         quoted = re.sub(
             rf"<!-- {name} -->\n.*?<!-- end of {name} -->",
             lambda _, name=name, block=block: f"<!-- {name} -->\n```\n{block}\n```\n<!-- end of {name} -->",

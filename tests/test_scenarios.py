@@ -7,7 +7,7 @@ from fixtures.scenario import Scenario, scenarios
 from wallscope.cache.answers import decode_analysis
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 
 ALWAYS = {"no-steps", "few-steps", "gpu-unknown", "loss-unknown", "one-rank"}
 LEFT_OUT = {"call": "no-api-calls", "range": "no-nvtx"}
@@ -22,7 +22,7 @@ def answer(scenario: Scenario, folder: Path) -> dict:
     path = folder / f"{scenario.name}.sqlite"
     scenario.write(path)
     found = analyze(path, Options(), lambda _: None)
-    text = document(found)
+    text = write_json(found)
     assert decode_analysis(text) == found
     return json.loads(text)
 

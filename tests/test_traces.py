@@ -14,7 +14,7 @@ from wallscope.model.options import Options
 from wallscope.model.schemas import NAMES
 from wallscope.nsys import read_contents
 from wallscope.pipeline import analyze
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 from wallscope.resources import read_query
 from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
 
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../sh
 @cache
 def told(path: Path) -> str:
     """The answer as JSON: several tests ask for it, and it takes long."""
-    return document(analyze(path, Options(), lambda _: None))
+    return write_json(analyze(path, Options(), lambda _: None))
 
 
 def answer(path: Path) -> dict:

@@ -25,11 +25,11 @@ from wallscope.model.diagnosis import StepFacts
 from wallscope.model.options import Options, Selection
 from wallscope.model.table_columns import TABLES
 from wallscope.output_files import write_chunks
-from wallscope.render.document import document
+from wallscope.render.data import write_json
+from wallscope.render.figures import FIGURES
 from wallscope.resolve_runs import find_captures, resolve_runs
 from wallscope.thresholds import MARGIN_SHARE
 from wallscope.trace.parallel_axes import parse_stream_axes
-from wallscope.views.notebook import FIGURES, card, comparison_card
 from wallscope.views.tables import ANSWER_TABLES, build_answer_table
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ class Result:
     @cached_property
     def report(self) -> str:
         """The whole report as one page of HTML that works offline; of a job without timelines and gaps."""
-        from wallscope.views.page import page  # noqa: PLC0415  # jinja2 is for this alone
+        from wallscope.views.analysis import write_analysis_page  # noqa: PLC0415  # jinja2 is for this alone
 
         if self._found is None:
-            return page(job_report(self.analysis, rematch_ranks(self.analysis)))
-        return page(pipeline.build_report(self._found, lambda _: None))
+            return write_analysis_page(job_report(self.analysis, rematch_ranks(self.analysis)))
+        return write_analysis_page(pipeline.build_report(self._found, lambda _: None))
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report.
@@ -121,20 +121,22 @@ class Result:
 
     def to_json(self) -> str:
         """The answer as JSON text, by the published schema."""
-        return document(self.analysis)
+        return write_json(self.analysis)
 
     def to_markdown(self) -> str:
         """The answer as Markdown, for a pull request."""
-        from wallscope.views.markdown import markdown  # noqa: PLC0415  # only when asked for
+        from wallscope.views.analysis import write_analysis_markdown  # noqa: PLC0415  # only when asked for
 
-        return markdown(self.analysis)
+        return write_analysis_markdown(self.analysis)
 
     @cached_property
     def _tables(self) -> "TableBuilder | None":
         return None if self._found is None else pipeline.build_tables(self._found)
 
     def _repr_html_(self) -> str:
-        return card(self.analysis)
+        from wallscope.views.analysis import write_analysis_card  # noqa: PLC0415  # same
+
+        return write_analysis_card(self.analysis)
 
     def __repr__(self) -> str:
         names = [export.name for export in self.analysis.inputs]
@@ -158,9 +160,9 @@ class ComparisonResult:
     @cached_property
     def report(self) -> str:
         """The comparison as one page of HTML that works offline."""
-        from wallscope.views.comparison import comparison_page  # noqa: PLC0415  # as above
+        from wallscope.views.comparison import write_comparison_page  # noqa: PLC0415  # as above
 
-        return comparison_page(comparison_report(self.comparison, *self._sides, self._rank))
+        return write_comparison_page(comparison_report(self.comparison, *self._sides, self._rank))
 
     def to_html(self, path: AnyPath) -> None:
         """Write the page.
@@ -172,16 +174,18 @@ class ComparisonResult:
 
     def to_json(self) -> str:
         """The comparison as JSON text, by the published schema."""
-        return document(self.comparison)
+        return write_json(self.comparison)
 
     def to_markdown(self) -> str:
         """The comparison as Markdown, for a pull request."""
-        from wallscope.views.comparison import comparison_markdown  # noqa: PLC0415  # same
+        from wallscope.views.comparison import write_comparison_markdown  # noqa: PLC0415  # same
 
-        return comparison_markdown(self.comparison)
+        return write_comparison_markdown(self.comparison)
 
     def _repr_html_(self) -> str:
-        return comparison_card(self.comparison)
+        from wallscope.views.comparison import write_comparison_card  # noqa: PLC0415  # same
+
+        return write_comparison_card(self.comparison)
 
     def __repr__(self) -> str:
         sides = f"{self.comparison.base.name!r} → {self.comparison.head.name!r}"

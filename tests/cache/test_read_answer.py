@@ -10,7 +10,7 @@ from wallscope.errors import InputError, WallscopeError
 from wallscope.jobs.merge import run_job
 from wallscope.model.options import Options, Selection
 from wallscope.pipeline import analyze
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 
 
 def silent(_):
@@ -27,18 +27,18 @@ def export(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(export):
     path = export.with_suffix(".json")
-    path.write_text(document(analyze(export, Options(), silent)))
+    path.write_text(write_json(analyze(export, Options(), silent)))
     return path
 
 
 def test_an_answer_is_read_as_it_was_written(written):
-    assert document(read_answer(written)) == written.read_text()
+    assert write_json(read_answer(written)) == written.read_text()
 
 
 def test_a_job_of_answers_is_that_of_their_exports(export, written):
     jobs = [run_job([path], Options(), silent).analysis for path in (export, written)]
 
-    assert document(jobs[0]) == document(jobs[1])
+    assert write_json(jobs[0]) == write_json(jobs[1])
 
 
 def without(key):

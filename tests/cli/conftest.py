@@ -11,7 +11,7 @@ from wallscope.model.capture import GraphTracing
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.profile.codec import pack_profile
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 
 
 @pytest.fixture(scope="module")
@@ -31,5 +31,5 @@ def answers(tmp_path_factory):
     ):
         stored = pack_profile(profile_of(name, steps(20, factor, seed), of))
         answer = replace(bare, ranks=(replace(bare.ranks[0], profile=stored),))
-        (folder / f"{name}.json").write_text(document(answer), encoding="utf-8")
+        (folder / f"{name}.json").write_text(write_json(answer), encoding="utf-8")
     return folder

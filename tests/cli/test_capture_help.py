@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from fixtures.export import ExportWriter
 from wallscope.cli.advise import capture_help
 from wallscope.model.capture import Finding, Severity
-from wallscope.views import capture_help as help_module
+from wallscope.views.capture_help import CURED, build_capture_help
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 NOT_BY_CAPTURE = {
@@ -141,9 +141,9 @@ def test_an_export_without_device_operations_gets_its_command_too(tmp_path):
 
 
 def test_a_capture_without_limits_is_said_to_have_none():
-    (first, *_) = help_module._parts("run.sqlite", (Finding("anchors-disagree", Severity.WARNING, "x", "y"),))
+    limits = build_capture_help("run.sqlite", (Finding("anchors-disagree", Severity.WARNING, "x", "y"),))
 
-    assert first.plain == "run.sqlite: nothing that another capture would cure"
+    assert next(limits).blocks[0].lines[0][0].text == "run.sqlite: nothing that another capture would cure"
 
 
 def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():
@@ -153,5 +153,5 @@ def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():
         for code in re.findall(r"Finding\(\s*\"([a-z-]+)\"", path.read_text(encoding="utf-8"))
     }
 
-    assert raised == help_module._CURED | NOT_BY_CAPTURE
-    assert help_module._CURED.isdisjoint(NOT_BY_CAPTURE)
+    assert raised == CURED | NOT_BY_CAPTURE
+    assert CURED.isdisjoint(NOT_BY_CAPTURE)

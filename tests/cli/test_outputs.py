@@ -10,7 +10,7 @@ from fixtures.export import ExportWriter
 from wallscope.cli.output import write_folder
 from wallscope.errors import OutputError
 from wallscope.model.table_columns import JOB_TABLES, TABLES
-from wallscope.render import exported
+from wallscope.render import data
 
 FORMULA = '=HYPERLINK("https://x.invalid")'
 
@@ -36,7 +36,7 @@ def test_both_kinds_of_folder_hold_the_same_tables_as_their_manifest_says(called
         parquet = pl.read_parquet(tmp_path / "parquet" / f"{table.name}.parquet")
         csv = pl.read_csv(tmp_path / "csv" / f"{table.name}.csv", schema=table.schema)
         assert parquet.schema == table.schema
-        assert csv.equals(exported.guarded(parquet))
+        assert csv.equals(data._guard(parquet))
     for kind in ("csv", "parquet"):
         folder = tmp_path / kind
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -166,7 +166,7 @@ def test_what_comes_while_tables_are_written_is_left_alone(called, export, tmp_p
     if kind == "a file in our folder":
         called("analyze", export, "--csv", target)
     before = contents(target) if target.exists() else {}
-    write = exported.columns_as_markdown
+    write = data.describe_columns
 
     def interrupted(*arguments):
         if kind != "a file instead":
@@ -174,7 +174,7 @@ def test_what_comes_while_tables_are_written_is_left_alone(called, export, tmp_p
         (target if kind == "a file instead" else target / "mine.xlsx").write_text("mine")
         return write(*arguments)
 
-    monkeypatch.setattr(exported, "columns_as_markdown", interrupted)
+    monkeypatch.setattr(data, "describe_columns", interrupted)
     ran = called("analyze", export, "--csv", target)
 
     assert (ran.code, ran.err.count("\n")) == (2, 1)
@@ -211,7 +211,7 @@ def test_a_failure_half_way_leaves_what_was_there(called, export, tmp_path, monk
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(exported, "columns_as_markdown", full)
+    monkeypatch.setattr(data, "describe_columns", full)
     ran = called("analyze", export, "--csv", tmp_path / "tables")
 
     assert ran.code == 2
@@ -248,7 +248,7 @@ def test_a_trace_that_fails_half_way_leaves_nothing(called, export, tmp_path, mo
         yield b"half"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wallscope.render.perfetto.perfetto", interrupted)
+    monkeypatch.setattr("wallscope.render.perfetto.write_trace", interrupted)
     ran = called("analyze", export, "--perfetto", tmp_path / "t.pftrace")
 
     assert ran.code == 130
@@ -258,4 +258,4 @@ def test_a_trace_that_fails_half_way_leaves_nothing(called, export, tmp_path, mo
 def test_the_page_about_columns_is_what_a_folder_tells():
     page = Path(__file__).parents[2] / "docs" / "tables.md"
 
-    assert page.read_text(encoding="utf-8") == exported.columns_as_markdown((*TABLES, *JOB_TABLES))
+    assert page.read_text(encoding="utf-8") == data.describe_columns((*TABLES, *JOB_TABLES))

@@ -11,7 +11,7 @@ from fixtures.simulation.story import US, alone, gemm
 from fixtures.simulation.writing import write_run
 from tests.render.test_document import bare
 from wallscope.model.whatif import WhatIf
-from wallscope.render.document import json_schema
+from wallscope.render.data import make_json_schema
 from wallscope.resources import read_report
 
 STORIES = {story.name: story.program for story in stories()}
@@ -104,10 +104,10 @@ def test_an_export_without_steps_is_told_so(called, tmp_path):
 def test_the_published_schema_is_that_of_the_nouns(request):
     if request.config.getoption("--golden"):
         (request.config.rootpath / "reports" / "whatif.schema.json").write_text(
-            json.dumps(json_schema(WhatIf), indent=1) + "\n", encoding="utf-8"
+            json.dumps(make_json_schema(WhatIf), indent=1) + "\n", encoding="utf-8"
         )
 
-    assert bare(json_schema(WhatIf)) == bare(json.loads(read_report("whatif.schema.json")))
+    assert bare(make_json_schema(WhatIf)) == bare(json.loads(read_report("whatif.schema.json")))
 
 
 def test_the_page_is_written_beside_the_terminal_or_to_standard_output(called, export, tmp_path):

@@ -23,7 +23,7 @@ from wallscope.model.options import Options, Selection
 from wallscope.pipeline import analyze_capture
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.tables import collective_lanes, earliest_ns, job_table, job_tracks
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_an_export_of_many_ranks_is_kept_before_one_that_tells_one_of_them(job_f
 
 def test_most_ranks_tell_which_job_it_is_not_most_exports(whole, tmp_path):
     other = write_job(tmp_path / "b", ranks=2)
-    answer = json.loads(document(analyze([whole])))
+    answer = json.loads(write_json(analyze([whole])))
     answer["capture"]["world_size"] = RANKS
     (tmp_path / "all.json").write_text(json.dumps(answer))
     found = analyze([*find_exports([other]), tmp_path / "all.json"])
@@ -149,7 +149,7 @@ def test_keep_going_leaves_it_out_and_says_so(damaged):
 
 
 def test_processes_give_the_same_bytes(job_folder, answer):
-    assert document(analyze(find_exports([job_folder]), jobs=2)) == document(answer)
+    assert write_json(analyze(find_exports([job_folder]), jobs=2)) == write_json(answer)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_is_done_is_in_the_cache(job_folder, answer, tmp_path, monkeypatch)
     found = analyze(exports, cache=cache)
 
     assert worked_out == ["run_rank3.sqlite"]
-    assert document(found) == document(answer)
+    assert write_json(found) == write_json(answer)
 
 
 def test_the_command_line_tells_the_job(job_folder, called, tmp_path):

@@ -16,7 +16,7 @@ from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import run_job
 from wallscope.jobs.run import analyze_on_cluster
 from wallscope.model.options import Options
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 
 
 def silent(_):
@@ -45,12 +45,12 @@ def exports(job_folder):
 
 @pytest.fixture(scope="module")
 def expected(exports):
-    return document(run_job(exports, Options(), silent).analysis)
+    return write_json(run_job(exports, Options(), silent).analysis)
 
 
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(address, exports, expected):
-    assert document(run_job(exports, Options(), silent, dask=address).analysis) == expected
+    assert write_json(run_job(exports, Options(), silent, dask=address).analysis) == expected
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_what_cannot_be_analysed_is_said_in_the_same_words(address, job_folder, 
         run_job(exports, Options(), silent, dask=dask, keep_going=True).analysis for dask in (None, address)
     )
 
-    assert document(one) == document(other)
+    assert write_json(one) == write_json(other)
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_so_it_does_when_a_worker_is_killed(address, exports, expected):
         found = run_job(exports, Options(), kill_one, dask=address).analysis
 
     assert killed
-    assert document(found) == expected
+    assert write_json(found) == expected
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was(address, exports, expec
     assert len(before) >= 2
     assert before.items() <= kept().items()
     assert len(kept()) == RANKS
-    assert document(found) == expected
+    assert write_json(found) == expected
 
 
 @pytest.mark.slow

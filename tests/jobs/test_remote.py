@@ -17,7 +17,7 @@ from wallscope.jobs import inputs
 from wallscope.jobs.inputs import Url, fetch_source, find_exports, is_many, parse_source
 from wallscope.jobs.merge import run_job
 from wallscope.model.options import Options
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 
 
 def silent(_):
@@ -45,7 +45,7 @@ def memory(job_folder):
 
 @pytest.fixture(scope="module")
 def expected(job_folder):
-    return document(run_job(find_exports([job_folder]), Options(), silent).analysis)
+    return write_json(run_job(find_exports([job_folder]), Options(), silent).analysis)
 
 
 @pytest.mark.parametrize("named", ["memory://runs", "memory://runs/", "memory://runs/run_rank*.sqlite"])
@@ -67,7 +67,7 @@ def test_a_job_behind_urls_has_the_same_bytes_and_leaves_nothing(expected, scrat
 
     found = run_job(find_exports([Url("memory://runs")]), Options(), watched).analysis
 
-    assert document(found) == expected
+    assert write_json(found) == expected
     assert list(scratch.iterdir()) == []
     assert max(sizes) == 0
 
@@ -77,7 +77,7 @@ def test_processes_fetch_for_themselves(job_folder, expected):
         find_exports([Url(f"simplecache::file://{job_folder}")]), Options(), silent, jobs=2
     ).analysis
 
-    assert document(found) == expected
+    assert write_json(found) == expected
 
 
 def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_what_is_done_is_not_fetched_again(memory, expected, tmp_path, monkeypat
     found = run_job(exports, Options(), silent, cache=cache).analysis
 
     assert copied == ["run_rank3.sqlite"]
-    assert document(found) == expected
+    assert write_json(found) == expected
 
 
 def test_another_content_is_fetched_again(memory):

@@ -10,10 +10,9 @@ from tests.compare.test_compare import steps
 from tests.profile.random_profiles import OPERATIONS, profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.compare.gates import parse_gate
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 from wallscope.resources import read_report
-from wallscope.views.comparison import comparison_markdown, comparison_summary
-from wallscope.views.junit import junit
+from wallscope.views.comparison import render_comparison, write_comparison_junit, write_comparison_markdown
 
 HOSTILE = "kern</details>|<img src=x>@all\x1b[31m`"
 
@@ -41,7 +40,7 @@ def unlike():
 def shown(comparison, columns):
     console = Console(width=columns, file=None, highlight=False, color_system=None)
     with console.capture() as page:
-        console.print(comparison_summary(comparison))
+        console.print(render_comparison(comparison))
     return "\n".join(line.rstrip() for line in page.get().split("\n"))
 
 
@@ -56,7 +55,7 @@ def test_the_first_line_after_the_names_is_the_verdict(slower, unlike):
 
 
 def test_markdown_is_that_of_the_comparison_and_holds_no_foreign_markup(slower, golden):
-    text = comparison_markdown(slower)
+    text = write_comparison_markdown(slower)
 
     golden("comparison.md", text)
     assert not re.search(r"(?<!\\)<(?!/?(details|summary)>)", text)
@@ -66,17 +65,17 @@ def test_markdown_is_that_of_the_comparison_and_holds_no_foreign_markup(slower, 
 
 
 def test_junit_has_a_case_a_gate(slower, unlike):
-    suite = ET.fromstring(junit(slower))
+    suite = ET.fromstring(write_comparison_junit(slower))
 
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert suite.find("testcase/failure").get("message").startswith("step 100")
     assert [case.get("name") for case in suite] == ["step>3%", "communication>50%"]
-    assert ET.fromstring(junit(unlike)).get("failures") == "1"
+    assert ET.fromstring(write_comparison_junit(unlike)).get("failures") == "1"
 
 
 def test_the_json_follows_the_published_schema(slower, unlike):
     schema = json.loads(read_report("comparison.schema.json"))
     for comparison in (slower, unlike):
-        text = document(comparison)
+        text = write_json(comparison)
         jsonschema.validate(json.loads(text), schema)
         assert text.isascii()

@@ -14,8 +14,8 @@ from wallscope import units
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
 from wallscope.compare.gates import parse_gate
 from wallscope.model.enums import Wall
-from wallscope.render.document import document
-from wallscope.views.comparison import comparison_page
+from wallscope.render.data import write_json
+from wallscope.views.comparison import write_comparison_page
 
 GATES = (parse_gate("step>3%"), parse_gate("communication>50%"))
 
@@ -57,8 +57,8 @@ def charts(text):
 
 
 def test_the_first_screen_has_the_verdict_the_gates_and_both_sides_of_each_wall(slower):
-    text = comparison_page(slower)
-    found = json.loads(document(slower.comparison))
+    text = write_comparison_page(slower)
+    found = json.loads(write_json(slower.comparison))
     table = text.partition('class="sides"')[2].partition("</table>")[0]
     walls = re.findall(r"</span>(\w+)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", table)
     gates = re.findall(r"<li><b class=\"(\w+)\">.*?<code>(.*?)</code> (.*?)</li>", text)
@@ -80,8 +80,8 @@ def test_the_first_screen_has_the_verdict_the_gates_and_both_sides_of_each_wall(
 
 
 def test_tables_hold_the_numbers_of_the_json(slower):
-    text = comparison_page(slower)
-    found = json.loads(document(slower.comparison))
+    text = write_comparison_page(slower)
+    found = json.loads(write_json(slower.comparison))
     causes = rows(text, "Causes that changed")
     operations = rows(text, "Operations by what their change makes")
     communication = rows(text, "Communication by axis")
@@ -104,7 +104,7 @@ def test_tables_hold_the_numbers_of_the_json(slower):
 
 
 def test_the_way_from_base_to_head_adds_up_to_the_nanosecond(slower):
-    way = charts(comparison_page(slower))["way"]
+    way = charts(write_comparison_page(slower))["way"]
     step = slower.comparison.step
     times = {
         name: time_ns
@@ -141,7 +141,7 @@ def test_steps_are_scaled_where_tokens_differ():
     assert report.head.steps["length_ns"].median() == pytest.approx(
         report.comparison.step.head_median_ns, abs=5
     )
-    assert "scaled to tokens" in comparison_page(report)
+    assert "scaled to tokens" in write_comparison_page(report)
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_steps_are_scaled_where_tokens_differ():
 )
 def test_each_outcome_says_what_it_is(base, head, said):
     report = reported(base, head)
-    text = unescape(re.sub(r"<[^>]+>", " ", comparison_page(report)))
+    text = unescape(re.sub(r"<[^>]+>", " ", write_comparison_page(report)))
 
     assert [part for part in said if part.lower() not in text.lower()] == []
 
 
 def test_a_capture_beside_itself_has_no_way_and_no_operations():
-    text = comparison_page(reported(one("a", steps(20)), one("a", steps(20))))
+    text = write_comparison_page(reported(one("a", steps(20)), one("a", steps(20))))
 
     assert set(charts(text)) == {"both-steps"}
     assert "No cause changed." in text
@@ -196,7 +196,7 @@ def test_a_capture_beside_itself_has_no_way_and_no_operations():
 
 def test_runs_are_told_apart_in_the_steps():
     base = tuple(one(f"a{run}", steps(9, seed=run))[0] for run in range(3))
-    text = comparison_page(reported(base, one("b", steps(9))))
+    text = write_comparison_page(reported(base, one("b", steps(9))))
     (trace, *_) = charts(text)["both-steps"]["traces"]
 
     assert {said.partition(", step")[0] for _, said in trace["customdata"]} == {
@@ -218,7 +218,7 @@ def test_other_ranks_are_listed():
         return (tuple(ranks),)
 
     report = reported(run("a", 1.0, 1), run("b", 1.1, 5))
-    (row,) = rows(comparison_page(report), "Typical step of the other ranks")
+    (row,) = rows(write_comparison_page(report), "Typical step of the other ranks")
     (told,) = report.comparison.ranks
 
     assert row == [
@@ -230,7 +230,7 @@ def test_other_ranks_are_listed():
 
 
 def test_hostile_names_stay_text(hostile, slower):
-    text, plain = comparison_page(hostile), comparison_page(slower)
+    text, plain = write_comparison_page(hostile), write_comparison_page(slower)
     scripts, others = (
         [attributes for tag, attributes in elements(page) if tag == "script"] for page in (text, plain)
     )
@@ -243,7 +243,7 @@ def test_hostile_names_stay_text(hostile, slower):
 
 
 def test_the_page_is_the_same_bytes_twice_and_asks_for_nothing(slower):
-    text = comparison_page(slower)
+    text = write_comparison_page(slower)
     loading = [
         value
         for _, attributes in elements(text)
@@ -251,7 +251,7 @@ def test_the_page_is_the_same_bytes_twice_and_asks_for_nothing(slower):
         if name in {"src", "href", "srcset", "action", "poster"} and not value.startswith(("#", "data:"))
     ]
 
-    assert text == comparison_page(slower)
+    assert text == write_comparison_page(slower)
     assert loading == []
     assert "default-src 'none'" in unescape(text)
     assert 'id="timelines"' not in text

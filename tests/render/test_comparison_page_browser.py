@@ -6,7 +6,7 @@ from tests.profile.random_profiles import OPERATIONS
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from tests.render.test_comparison_page import GATES, HOSTILE, one, reported, steps
 from wallscope.compare.compare import CompareOptions
-from wallscope.views.comparison import comparison_page
+from wallscope.views.comparison import write_comparison_page
 
 pytestmark = needs_chromium
 
@@ -18,7 +18,7 @@ def file(tmp_path_factory):
     head = one("b", steps(20, 1.1, seed=2), operations=named)
     path = tmp_path_factory.mktemp("browser") / "diff.html"
     report = reported(one("a", steps(20)), head, CompareOptions(gates=GATES), (name, "head.json"))
-    path.write_text(comparison_page(report), encoding="utf-8")
+    path.write_text(write_comparison_page(report), encoding="utf-8")
     return path
 
 

@@ -9,7 +9,7 @@ from wallscope.model.analysis import Analysis
 from wallscope.model.comparison import Comparison
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
-from wallscope.render.document import document, json_schema
+from wallscope.render.data import make_json_schema, write_json
 from wallscope.resources import read_report
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(read_report("analysis.schema.json")))
@@ -35,10 +35,10 @@ def test_the_published_schema_is_that_of_the_nouns(name, noun, request):
     file = f"{name}.schema.json"
     if request.config.getoption("--golden"):
         (request.config.rootpath / "reports" / file).write_text(
-            json.dumps(json_schema(noun), indent=1) + "\n", encoding="utf-8"
+            json.dumps(make_json_schema(noun), indent=1) + "\n", encoding="utf-8"
         )
 
-    assert bare(json_schema(noun)) == bare(json.loads(read_report(file)))
+    assert bare(make_json_schema(noun)) == bare(json.loads(read_report(file)))
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
@@ -46,7 +46,7 @@ def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
     path = tmp_path / "run.sqlite"
     scenario.write(path)
 
-    text = document(analyze(path, Options(), lambda _: None))
+    text = write_json(analyze(path, Options(), lambda _: None))
 
     SCHEMA.validate(json.loads(text))
     assert text.isascii()
@@ -102,7 +102,7 @@ def test_every_answer_follows_the_schema_and_is_ascii(scenario, tmp_path):
 def test_the_keys_of_the_contract_are_there(where, keys, tmp_path):
     path = tmp_path / "run.sqlite"
     next(scenario for scenario in scenarios() if scenario.name == "communication-partly-hidden").write(path)
-    found = json.loads(document(analyze(path, Options(), lambda _: None)))
+    found = json.loads(write_json(analyze(path, Options(), lambda _: None)))
 
     for key in where:
         found = found[key]

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from wallscope.model.advice import Fix, Precondition, Setting
 from wallscope.model.enums import Wall
-from wallscope.render.grids import render_section
+from wallscope.render.terminal import render_section
 from wallscope.views.sections.fixes import build_fixes
 
 

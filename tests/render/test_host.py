@@ -18,7 +18,7 @@ from wallscope.model.rank_summaries import (
     MetricMean,
     Serialisation,
 )
-from wallscope.render.grids import render_section
+from wallscope.render.terminal import render_section
 from wallscope.views.sections.depth import build_details, build_host, tabulate_metrics
 
 STEP_NS = 50_000_000

@@ -8,10 +8,10 @@ from rich.console import Console, Group
 
 from tests.ranks.simulated import MS, US, Host, Meet, Work, played, profiles
 from wallscope.ranks.job import match_ranks
-from wallscope.render.grids import render_section, write_line
+from wallscope.render.terminal import render_section, write_line
 from wallscope.summary.diagnosis import decide_wall
+from wallscope.views.analysis import stress_first
 from wallscope.views.sections.job import build_job_details
-from wallscope.views.summary import stress_first
 
 STAGES, REPLICAS, MICRO_BATCHES, STEPS = 2, 8, 4, 8
 HOSTS = ("node-0", "node-1")

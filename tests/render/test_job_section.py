@@ -8,8 +8,8 @@ from fixtures.simulation.story import COMMUNICATION, STEPS, all_to_all, behind_c
 from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
-from wallscope.render.offline import lay_out
-from wallscope.views.page import page
+from wallscope.render.html import lay_out
+from wallscope.views.analysis import write_analysis_page
 from wallscope.views.sections.job import build_job
 
 
@@ -35,13 +35,13 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
     heat, met = (block for block in section.blocks if block.kind == "figure")
 
     assert section.answer.startswith("Device 1 is late on 5 of 5 steps, by 100.0 µs")
-    assert [cell["text"] for cell in late[0][:4]] == [
+    assert [cell.value for cell in late[0][:4]] == [
         "device 1",
         "5 of 5",
         "0.1 ms",
         "same kernels, slower",
     ]
-    assert [row[3]["text"] for row in waits] == ["0.1 ms", "0.0 ms"]
+    assert [row[3].value for row in waits] == ["0.1 ms", "0.0 ms"]
     (trace,) = heat.traces
     assert (len(trace["z"]), len(trace["z"][0])) == (2, STEPS)
     assert [(one["name"], set(one["y"])) for one in met.traces[1:]] == [
@@ -52,7 +52,7 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
 
 
 def test_the_page_has_it(report):
-    written = page(report)
+    written = write_analysis_page(report)
 
     assert "Which rank is late, and why?" in written
     assert "which waits least for others, of 2 ranks" in written

@@ -13,8 +13,8 @@ from wallscope.model.capture import Finding, Severity
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
-from wallscope.render.markdown import code, escaped
-from wallscope.views.markdown import MOST_BYTES, markdown
+from wallscope.render.markdown import MOST_BYTES, code, escape
+from wallscope.views.analysis import write_analysis_markdown
 
 HOSTILE = (
     "\n::set-output name=x::y\r\n# h | `a` **b** <img src=x onerror=alert(1)> [l](https://x.invalid)"
@@ -60,7 +60,7 @@ def hostile_fix(number):
 
 
 def test_it_has_the_walls_and_the_causes_of_the_answer(analysis):
-    text = markdown(analysis)
+    text = write_analysis_markdown(analysis)
     typical = analysis.ranks[0].typical
 
     for wall, time_ns in zip(Wall, typical.walls.parts(), strict=True):
@@ -73,7 +73,7 @@ def test_it_has_the_walls_and_the_causes_of_the_answer(analysis):
 
 
 def test_names_make_no_line_no_markup_and_no_command(analysis):
-    text = markdown(analysis)
+    text = write_analysis_markdown(analysis)
 
     assert "::" not in text
     assert "<img" not in text.replace("\\<img", "")
@@ -94,7 +94,7 @@ def test_it_stays_under_60_kilobytes_and_says_what_it_leaves_out(analysis):
         capture=replace(analysis.capture, findings=(found,) * 40),
         diagnosis=replace(analysis.diagnosis, verdict="é. " + "\u202e🙂" * 9_000),
     )
-    text = markdown(large)
+    text = write_analysis_markdown(large)
 
     assert len(text.encode()) < MOST_BYTES
     assert "#### First fixes" in text
@@ -111,7 +111,7 @@ def test_it_stays_under_60_kilobytes_and_says_what_it_leaves_out(analysis):
     ],
 )
 def test_prose_is_letters_alone(text, shown):
-    assert escaped(text) == shown
+    assert escape(text) == shown
 
 
 def test_code_can_not_be_left():

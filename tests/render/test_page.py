@@ -18,8 +18,8 @@ from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
-from wallscope.render.timeline_pack import pack
-from wallscope.views.page import page
+from wallscope.render.timeline_pack import pack_timelines
+from wallscope.views.analysis import write_analysis_page
 
 HOSTILE = (
     "evil</script><script>alert(1)</script>\x1b[31m\r\n::set-output name=x::y\u202e\u2028"
@@ -57,7 +57,7 @@ def report(tmp_path_factory):
 def hostile(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "run.sqlite"
     write(path, HOSTILE, f"train_step {HOSTILE}")
-    return page(reported(path, "train_step"))
+    return write_analysis_page(reported(path, "train_step"))
 
 
 def elements(text):
@@ -78,13 +78,13 @@ def unpacked(text):
 
 
 def test_the_page_is_the_same_bytes_twice(report):
-    assert page(report) == page(report)
+    assert write_analysis_page(report) == write_analysis_page(report)
 
 
 def test_numbers_of_the_first_screen_are_those_of_the_answer(report):
     analysis = report.analysis
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    first = page(report).partition('id="verdict"')[2].partition("</table>")[0]
+    first = write_analysis_page(report).partition('id="verdict"')[2].partition("</table>")[0]
     rows = re.findall(r"<tr.*?</span>(\w+).*?</th><td>(.*?)</td><td>(.*?)</td>", first)
 
     assert [(wall, unescape(time), unescape(share)) for wall, time, share in rows] == [
@@ -94,7 +94,9 @@ def test_numbers_of_the_first_screen_are_those_of_the_answer(report):
 
 
 def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(report):
-    sections = [attributes["id"] for tag, attributes in elements(page(report)) if tag == "section"]
+    sections = [
+        attributes["id"] for tag, attributes in elements(write_analysis_page(report)) if tag == "section"
+    ]
 
     assert sections[:5] == ["verdict", "steps", "causes", "path", "timeline"]
     assert sections[5] == report.analysis.diagnosis.dominant_wall
@@ -104,7 +106,7 @@ def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(r
 
 def told_by(report, **changed):
     analysis = replace(report.analysis, diagnosis=replace(report.analysis.diagnosis, **changed))
-    text = unescape(re.sub(r"<[^>]+>", " ", page(replace(report, analysis=analysis))))
+    text = unescape(re.sub(r"<[^>]+>", " ", write_analysis_page(replace(report, analysis=analysis))))
     return re.sub(r"\s+", " ", text)
 
 
@@ -138,20 +140,23 @@ def test_a_step_that_lost_more_to_memory_than_the_typical_one_is_named(report):
     lost = replace(step, walls=replace(step.walls, memory=2_400_000))
     shown = replace(report, analysis=replace(report.analysis, ranks=(replace(rank, steps=(lost, *others)),)))
 
-    assert f"Memory owns 2.4 ms of step {step.index}, the most of steady ones; 0 ns of" in page(shown)
-    assert "Memory owns" not in page(report)
+    assert (
+        f"Memory owns 2.4 ms of step {step.index}, the most of steady ones; 0 ns of"
+        in write_analysis_page(shown)
+    )
+    assert "Memory owns" not in write_analysis_page(report)
 
 
 def test_nothing_on_the_page_asks_for_another_file(report):
     loading = [
         value
-        for _, attributes in elements(page(report))
+        for _, attributes in elements(write_analysis_page(report))
         for name, value in attributes.items()
         if name in {"src", "href", "srcset", "action", "poster"} and not value.startswith(("#", "data:"))
     ]
 
     assert loading == []
-    assert "default-src 'none'" in unescape(page(report))
+    assert "default-src 'none'" in unescape(write_analysis_page(report))
 
 
 def test_hostile_names_stay_text(hostile, report):
@@ -159,9 +164,9 @@ def test_hostile_names_stay_text(hostile, report):
         return {tag for tag, _ in elements(text)}
 
     scripts = [attributes for tag, attributes in elements(hostile) if tag == "script"]
-    others = [attributes for tag, attributes in elements(page(report)) if tag == "script"]
+    others = [attributes for tag, attributes in elements(write_analysis_page(report)) if tag == "script"]
 
-    assert shape(hostile) <= shape(page(report))
+    assert shape(hostile) <= shape(write_analysis_page(report))
     assert scripts == others
     assert not any(name.startswith("on") for _, attributes in elements(hostile) for name in attributes)
     assert "&lt;script&gt;" in hostile
@@ -177,7 +182,7 @@ def test_figures_hold_no_markup_of_names(hostile):
 
 
 def test_slices_of_a_timeline_tile_its_step_and_add_up_to_its_walls(report):
-    head, columns = unpacked(pack(report.timelines).base64)
+    head, columns = unpacked(pack_timelines(report.timelines).base64)
     step = head["steps"][0]
     start, length, wall = columns[5 * len(step["lanes"]) :][:3]
     (told,) = (entry for entry in report.analysis.ranks[0].steps if entry.index == step["step"])
@@ -187,7 +192,7 @@ def test_slices_of_a_timeline_tile_its_step_and_add_up_to_its_walls(report):
 
 
 def test_the_critical_path_tiles_its_step_in_its_lane(report):
-    head, columns = unpacked(pack(report.timelines).base64)
+    head, columns = unpacked(pack_timelines(report.timelines).base64)
     step = head["steps"][0]
     assert (step["lanes"][0]["kind"], step["lanes"][0]["lane"]) == ("path", "critical path")
     start, length, _, _, wall = columns[:5]
@@ -199,7 +204,7 @@ def test_the_critical_path_tiles_its_step_in_its_lane(report):
 
 
 def test_each_bar_of_the_path_is_the_step(report):
-    (spec,) = re.findall(r'data-chart="chart-path">(.*?)</script>', page(report), re.DOTALL)
+    (spec,) = re.findall(r'data-chart="chart-path">(.*?)</script>', write_analysis_page(report), re.DOTALL)
     for kind in ("walls", "causes", "ranges", "operations"):
         parts_ms = [trace["x"][0] for trace in json.loads(spec)["traces"] if trace["y"] == [kind]]
         assert sum(parts_ms) == pytest.approx(report.path.told.step_ns / 1e6)
@@ -213,7 +218,7 @@ def test_each_bar_of_the_path_is_the_step(report):
     ],
 )
 def test_a_path_that_is_not_known_says_why(report, path, said):
-    text = page(replace(report, path=path))
+    text = write_analysis_page(replace(report, path=path))
 
     assert ('<section id="path">' in text) is (said is not None)
     assert said is None or said in text
@@ -221,7 +226,7 @@ def test_a_path_that_is_not_known_says_why(report, path, said):
 
 def test_a_timeline_with_too_much_detail_is_merged_and_says_so(report, monkeypatch):
     monkeypatch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 6)
-    packed = pack(report.timelines)
+    packed = pack_timelines(report.timelines)
     head, columns = unpacked(packed.base64)
 
     assert any("merged" in note for note in packed.notes)
@@ -247,7 +252,7 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
         source="docs",
     )
     advised = replace(report, analysis=replace(report.analysis, fixes=(fix,)))
-    told = unescape(re.sub(r"<[^>]+>", " ", page(advised).partition("What to do first")[2]))
+    told = unescape(re.sub(r"<[^>]+>", " ", write_analysis_page(advised).partition("What to do first")[2]))
 
     assert re.sub(r"\s+", " ", told).startswith(
         " Overlap the exchange blocked at most 1.25x, if all of its cause goes"
@@ -260,4 +265,4 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
 def unpacked_whole(report):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 1_000_000)
-        return unpacked(pack(report.timelines).base64)[1]
+        return unpacked(pack_timelines(report.timelines).base64)[1]

@@ -14,7 +14,7 @@ from wallscope import units
 from wallscope.model.options import Options
 from wallscope.model.report import SHOWN_OPERATIONS
 from wallscope.pipeline import analyze_capture, build_report
-from wallscope.views.page import page
+from wallscope.views.analysis import write_analysis_page
 
 _ZOOMED = """async () => {
   const canvas = document.getElementById("canvas"), frames = [];
@@ -59,7 +59,7 @@ def report(tmp_path_factory):
 @pytest.fixture(scope="module")
 def file(report, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("browser") / "run.html"
-    path.write_text(page(report), encoding="utf-8")
+    path.write_text(write_analysis_page(report), encoding="utf-8")
     return path
 
 
@@ -200,7 +200,7 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
         slices=told.slices.head(1).with_columns(start_ns=0, end_ns=many * length_ns),
     )
     path = tmp_path / "large.html"
-    path.write_text(page(replace(report, timelines=(timeline,))), encoding="utf-8")
+    path.write_text(write_analysis_page(replace(report, timelines=(timeline,))), encoding="utf-8")
     opened = Opened(browser, path, 1280, "light")
     frames = opened.tab.evaluate(_ZOOMED)
     opened.context.close()

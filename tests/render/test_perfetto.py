@@ -19,7 +19,7 @@ from wallscope.model.options import Options, Selection
 from wallscope.model.report import TRACED, Track
 from wallscope.model.schemas import MEMORY_EVENTS, NAMES, SAMPLES
 from wallscope.pipeline import analyze_capture, build_tables
-from wallscope.render.perfetto import perfetto
+from wallscope.render.perfetto import write_trace
 
 HOSTILE = "evil</script>\x1b[31m\n\u202e" + "x" * 5_000
 
@@ -108,7 +108,7 @@ def written(path, **selected):
     options = Options(step_range="train_step", selection=Selection(**selected))
     found = analyze_capture(path, options, lambda _: None)
     traced = build_tables(found).build_tracks()
-    return found, b"".join(perfetto(traced.tracks(), traced.earliest_ns()))
+    return found, b"".join(write_trace(traced.tracks(), traced.earliest_ns()))
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +250,7 @@ def test_of_real_exports_with_several_ranks_walls_and_arrows_are_right(name):
         pytest.skip("no real exports here: ../shared/traces is absent")
     found = analyze_capture(path, Options(), lambda _: None)
     traced = build_tables(found).build_tracks()
-    trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
+    trace = read(b"".join(write_trace(traced.tracks(), traced.earliest_ns())))
     bands = [number for number, track in trace.tracks.items() if track.name == "walls"]
 
     assert trace.out == trace.into
@@ -285,7 +285,7 @@ def tracks(spans, nesting):
 )
 def test_slices_that_overlap_in_any_way_are_all_there_and_nest(nesting, spans):
     earliest_ns = min(start for start, _ in spans)
-    trace = read(b"".join(perfetto(tracks(spans, nesting), earliest_ns)))
+    trace = read(b"".join(write_trace(tracks(spans, nesting), earliest_ns)))
     later_ns = max(-earliest_ns, 0)
     found = trace.named("all")
 
@@ -308,7 +308,7 @@ def test_memory_and_samples_of_the_gpu_of_a_rank_are_counters(both):
     traced = build_tables(
         replace(found, prepared=replace(found.prepared, trace=replace(found.prepared.trace, capture=told)))
     ).build_tracks()
-    trace = read(b"".join(perfetto(traced.tracks(), traced.earliest_ns())))
+    trace = read(b"".join(write_trace(traced.tracks(), traced.earliest_ns())))
     counters = {trace.tracks[number].name: values for number, values in trace.counters.items()}
 
     assert counters == {"memory in use": [(5, 100.0)], "SMs Active": [(5, 1.5), (9, 2.5)]}
@@ -316,7 +316,7 @@ def test_memory_and_samples_of_the_gpu_of_a_rank_are_counters(both):
 
 def test_counters_are_real_numbers():
     counter = pl.DataFrame({"at_ns": [5, 2**40], "value": [0.5, 2.0**60]})
-    trace = read(b"".join(perfetto([Track("memory", None, counter=counter, unit="bytes")], 0)))
+    trace = read(b"".join(write_trace([Track("memory", None, counter=counter, unit="bytes")], 0)))
 
     assert trace.counters == {1: [(5, 0.5), (2**40, 2.0**60)]}
     assert trace.tracks[1].counter.unit_name == "bytes"
@@ -326,9 +326,9 @@ def test_counters_are_real_numbers():
 def test_integers_of_every_size_are_written_as_protobuf_does(values):
     from google.protobuf.internal.encoder import _VarintBytes
 
-    from wallscope.render.protobuf import joined, number, numbers, same
+    from wallscope.render.protobuf import join, repeat, write_number, write_numbers
 
-    found = joined(same(b"", len(values)), numbers(1, np.array(values, np.int64)))
+    found = join(repeat(b"", len(values)), write_numbers(1, np.array(values, np.int64)))
 
     assert found.flat.tobytes() == b"".join(b"\x08" + _VarintBytes(value) for value in values)
-    assert found.flat.tobytes() == b"".join(number(1, value) for value in values)
+    assert found.flat.tobytes() == b"".join(write_number(1, value) for value in values)

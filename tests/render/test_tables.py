@@ -5,14 +5,16 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from wallscope.render.tables import KERNELS, RANGES, Column, Cut, _placed, table
+from wallscope.render.terminal import KERNELS, RANGES, Cut, FrameColumn, fit_text, render_frame
 
 WIDE = "日本語のカーネル名" * 12
 
 
-def printed(frame: pl.DataFrame, columns: tuple[Column, ...], width: int) -> list[str]:
+def printed(frame: pl.DataFrame, columns: tuple[FrameColumn, ...], width: int) -> list[str]:
     page = io.StringIO()
-    Console(file=page, width=width, markup=False, highlight=False, emoji=False).print(table(frame, columns))
+    Console(file=page, width=width, markup=False, highlight=False, emoji=False).print(
+        render_frame(frame, columns)
+    )
     return page.getvalue().rstrip("\n").split("\n")
 
 
@@ -36,12 +38,12 @@ def test_names_of_wide_letters_keep_each_row_on_its_line(columns, text, width):
 @pytest.mark.parametrize("text", [WIDE, f"a{WIDE}", "plain letters alone, many of them"])
 @pytest.mark.parametrize("width", [14, 15])
 def test_text_that_is_cut_is_as_wide_as_its_column(cut, text, width):
-    column = Column("name", "name", is_text=True, cut=cut)
+    column = FrameColumn("name", "name", is_text=True, cut=cut)
 
-    assert cell_len(_placed(column, text, width)) == width
+    assert cell_len(fit_text(column, text, width)) == width
 
 
 def test_text_that_is_cut_keeps_as_much_as_fits():
-    shown = [_placed(Column("name", "name", is_text=True, cut=cut), "abcdefgh", 5) for cut in Cut]
+    shown = [fit_text(FrameColumn("name", "name", is_text=True, cut=cut), "abcdefgh", 5) for cut in Cut]
 
     assert shown == ["…efgh", "ab…gh", "abcd…"]

@@ -11,9 +11,9 @@ from wallscope.model.capture import Finding, Severity
 from wallscope.model.options import Options
 from wallscope.nsys import read_contents
 from wallscope.pipeline import analyze
-from wallscope.render.grids import render_sections
+from wallscope.render.terminal import render_sections
+from wallscope.views.analysis import render_analysis
 from wallscope.views.listings import build_contents
-from wallscope.views.summary import summary
 
 HOSTILE = "evil\x1b[31mred\r\n::set-output name=x::y\u202e[bold]markup[/bold]<script>" + "x" * 100_000
 
@@ -25,7 +25,7 @@ def printed(answer, columns: int) -> str:
 
 
 def answered(path):
-    return summary(analyze(path, Options(), lambda _: None))
+    return render_analysis(analyze(path, Options(), lambda _: None))
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -87,7 +87,7 @@ def test_names_of_calls_in_causes_and_findings_are_not_obeyed(tmp_path, capsys):
         capture=replace(found.capture, findings=(finding,)),
     )
 
-    print_out(summary(told))
+    print_out(render_analysis(told))
 
     shown = capsys.readouterr().out
     assert not {"\u202e", "\x1b"} & set(shown)

@@ -7,7 +7,7 @@ from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
-from wallscope.views.whatif import whatif_summary
+from wallscope.views.whatif import render_whatif
 
 STORIES = {story.name: story.program for story in stories()}
 QUESTIONS = (Question("scale", "communication", 0.0), Question("scale", "think", 0.5))
@@ -25,7 +25,7 @@ def found(tmp_path_factory):
 def test_answers_on_a_terminal(found, columns, golden):
     console = Console(width=columns, file=None, highlight=False, color_system=None)
     with console.capture() as page:
-        console.print(whatif_summary(found))
+        console.print(render_whatif(found))
     text = "\n".join(line.rstrip() for line in page.get().split("\n"))
 
     golden(f"whatif-{columns}.txt", text)

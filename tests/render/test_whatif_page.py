@@ -17,7 +17,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
-from wallscope.views.whatif import whatif_page
+from wallscope.views.whatif import write_whatif_page
 
 STORY = "late host beside a long all-to-all"
 QUESTIONS = (Question("scale", "communication", 0.0), Question("scale", "think", 0.5), Question("graph", "*"))
@@ -49,7 +49,7 @@ def hostile(found):
 
 
 def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
-    text = unescape(whatif_page(found))
+    text = unescape(write_whatif_page(found))
     told = re.findall(r'<li><b class="amount">(.*?)</b> <code>(.*?)</code>: (.*?), (.*?); then', text)
     best = sorted(found.answers, key=lambda answer: -answer.won_ns)
 
@@ -69,7 +69,7 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     ("caption", "name"), [("with each change", "answers"), ("with each degree", "sweep")]
 )
 def test_tables_and_figures_hold_each_answer(found, caption, name):
-    text, answers = whatif_page(found), getattr(found, name)
+    text, answers = write_whatif_page(found), getattr(found, name)
     chart = charts(text)["changes" if name == "answers" else "sweep"]
 
     assert [(row[1], row[2], row[4]) for row in rows(text, f"The typical {found.unit} {caption}")] == [
@@ -87,7 +87,7 @@ def test_tables_and_figures_hold_each_answer(found, caption, name):
 
 
 def test_without_an_answer_it_is_said(found):
-    text = whatif_page(replace(found, answers=(), sweep=()))
+    text = write_whatif_page(replace(found, answers=(), sweep=()))
 
     assert text.count("No usual change wins a thousandth of it.") == 2
     assert 'id="sweep"' not in text
@@ -95,18 +95,18 @@ def test_without_an_answer_it_is_said(found):
 
 def test_what_is_unknown_of_the_replay_is_said_as_unknown(found):
     check = replace(found.check, error_median=None, error_p90=None, unresolved_wait_share=None)
-    shown = dict(rows(whatif_page(replace(found, check=check, overlap_tax=None)), "What was played"))
+    shown = dict(rows(write_whatif_page(replace(found, check=check, overlap_tax=None)), "What was played"))
 
     assert sum(value == "unknown" for value in shown.values()) == 4
 
 
 def test_hostile_names_stay_text(hostile, found):
-    text, plain = whatif_page(hostile), whatif_page(found)
+    text, plain = write_whatif_page(hostile), write_whatif_page(found)
 
     assert {tag for tag, _ in elements(text)} <= {tag for tag, _ in elements(plain)}
     assert not any(name.startswith("on") for _, attributes in elements(text) for name in attributes)
     assert not set("\x1b\u202e\u2028\r") & set(text)
-    assert text == whatif_page(hostile)
+    assert text == write_whatif_page(hostile)
     assert "default-src 'none'" in unescape(text)
 
 
@@ -116,7 +116,7 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(
     browser, hostile, tmp_path, width, scheme
 ):
     file = tmp_path / "whatif.html"
-    file.write_text(whatif_page(hostile), encoding="utf-8")
+    file.write_text(write_whatif_page(hostile), encoding="utf-8")
     opened = Opened(browser, file, width, scheme)
     opened.unfold()
     is_whole = opened.is_quiet_and_whole(file)
@@ -132,7 +132,7 @@ def test_the_page_complains_of_nothing_fetches_nothing_and_shows_all(
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_nothing_stands_in_the_way_of_a_screen_reader(browser, found, tmp_path, width, scheme):
     file = tmp_path / "whatif.html"
-    file.write_text(whatif_page(found), encoding="utf-8")
+    file.write_text(write_whatif_page(found), encoding="utf-8")
     opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
     opened.unfold()
     violations = opened.violations()

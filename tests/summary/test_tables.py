@@ -12,7 +12,7 @@ from fixtures.example import write_example
 from fixtures.export import ExportWriter, global_pid
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze, read_trace, tabulate_steps
-from wallscope.render import tables
+from wallscope.render.data import write_csv
 from wallscope.summary.rank import WALL_COLUMNS, build_kernel_table, build_range_table
 
 
@@ -131,7 +131,7 @@ def test_tables_are_written_as_csv_and_json_with_the_same_rows(command, heads, w
 def test_text_that_a_spreadsheet_would_run_is_quoted():
     frame = pl.DataFrame({"name": ["=1+1", "-2", "@x", "plain", None], "count": [1, -2, 3, 4, 5]})
 
-    assert tables.csv(frame) == "name,count\n'=1+1,1\n'-2,-2\n'@x,3\nplain,4\n,5\n"
+    assert write_csv(frame) == "name,count\n'=1+1,1\n'-2,-2\n'@x,3\nplain,4\n,5\n"
 
 
 def test_an_export_without_ranges_lists_none(wallscope, tmp_path):

@@ -17,7 +17,7 @@ from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
 from wallscope.profile.codec import unpack_profile
-from wallscope.render.document import document
+from wallscope.render.data import write_json
 
 if TYPE_CHECKING:
     from wallscope.pipeline import AnalyzedCapture
@@ -164,13 +164,13 @@ def _analyze(path: Path, options: Options, progress: Progress, *, with_page: boo
 
 def build_answer(made: "AnalyzedCapture", progress: Progress, *, with_page: bool) -> RenderedAnalysis:
     """Return the answer that was worked out, with its page where one is asked for."""
-    text = document(made.analysis)
+    text = write_json(made.analysis)
     if not with_page:
         return RenderedAnalysis(made.analysis, text)
     from wallscope.pipeline import build_report  # noqa: PLC0415  # only the page needs it
-    from wallscope.views.page import page  # noqa: PLC0415  # same
+    from wallscope.views.analysis import write_analysis_page  # noqa: PLC0415  # same
 
-    return RenderedAnalysis(made.analysis, text, page(build_report(made, progress)))
+    return RenderedAnalysis(made.analysis, text, write_analysis_page(build_report(made, progress)))
 
 
 ANSWER_SUFFIX = ".json"

@@ -21,7 +21,7 @@ from wallscope.cli.tables import at, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
 from wallscope.process_tuning import tune_process
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 
 USAGE, INTERNAL = 2, 70
 _TRACKER = "https://github.com/wallscope/wallscope/issues"

@@ -42,9 +42,9 @@ def advise(  # noqa: PLR0913  # options are parameters
     from wallscope.advice.plan import PRECISIONS, PlanRequest, plan_run  # noqa: PLC0415
     from wallscope.advice.published import find_machine, find_model  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.render.grids import render_sections  # noqa: PLC0415
-    from wallscope.views.plans import build_advice  # noqa: PLC0415
+    from wallscope.render.data import write_json  # noqa: PLC0415
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415
+    from wallscope.views.listings import build_advice  # noqa: PLC0415
 
     check_output(json, inputs=())
     if precision not in PRECISIONS:
@@ -62,7 +62,7 @@ def advise(  # noqa: PLR0913  # options are parameters
         )
     )
     if json is not None:
-        write_file(json, document(plan))
+        write_file(json, write_json(plan))
     if json is None or str(json) != "-":
         print_out(render_sections(build_advice(plan)))
 
@@ -92,16 +92,16 @@ def check_config(
     from wallscope.advice.preconditions import check_configuration  # noqa: PLC0415
     from wallscope.advice.published import find_machine  # noqa: PLC0415
     from wallscope.model.advice import TraceFacts  # noqa: PLC0415
-    from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.render.grids import render_sections  # noqa: PLC0415
-    from wallscope.views.plans import build_check  # noqa: PLC0415
+    from wallscope.render.data import write_json  # noqa: PLC0415
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415
+    from wallscope.views.listings import build_check  # noqa: PLC0415
 
     check_output(json, inputs=(file,))
     machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()
     read = read_configuration(file)
     found = check_configuration(read.configuration, machine_facts, read.findings)
     if json is not None:
-        write_file(json, document(found))
+        write_file(json, write_json(found))
     if json is None or str(json) != "-":
         print_out(render_sections(build_check(found, file.name)))
     if found.stops:
@@ -118,7 +118,7 @@ def explain(
 ) -> None:
     """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
     from wallscope.advice.explain import explain_word  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_explanation  # noqa: PLC0415
 
     print_out(render_sections(build_explanation(explain_word(word))))
@@ -136,15 +136,16 @@ def capture_help(
     verbose: Verbose = False,
 ) -> None:
     """Show how to capture: the command of nsys and the settings of the framework."""
-    from wallscope.views.capture_help import capture_help as shown  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415  # keeps --help fast
+    from wallscope.views.capture_help import build_capture_help  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     if file is None:
-        print_out(shown())
+        print_out(render_sections(build_capture_help()))
         return
     with report_progress() as progress:
         findings = _findings(file, progress, open_cache(refused=no_cache))
-    print_out(shown(file.name, findings))
+    print_out(render_sections(build_capture_help(file.name, findings)))
 
 
 def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":

@@ -61,8 +61,7 @@ KeepGoing = Annotated[
     bool, typer.Option("--keep-going", help="Leave out exports that cannot be analysed, and say which.")
 ]
 Jobs = Annotated[
-    int,
-    typer.Option("--jobs", "-j", metavar="N", min=1, help="How many exports are analysed side by side."),
+    int, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many exports are analysed side by side.")
 ]
 Dask = Annotated[
     str | None,
@@ -109,16 +108,16 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     from wallscope.cache.answers import RenderedAnalysis  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.merge import run_job  # noqa: PLC0415
-    from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.views.summary import summary  # noqa: PLC0415
+    from wallscope.render.data import write_json  # noqa: PLC0415
+    from wallscope.views.analysis import render_analysis  # noqa: PLC0415
 
     with report_progress() as progress:
         exports = find_exports(files)
         job = run_job(exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache)
         page = outputs.write_parts_of_job(job, progress)
-    outputs.write(RenderedAnalysis(job.analysis, document(job.analysis), page))
+    outputs.write(RenderedAnalysis(job.analysis, write_json(job.analysis), page))
     if not outputs.takes_standard_output:
-        print_out(summary(job.analysis))
+        print_out(render_analysis(job.analysis))
     return job.analysis
 
 
@@ -154,7 +153,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     from wallscope.cache.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import fetch_source, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
-    from wallscope.views.summary import summary  # noqa: PLC0415
+    from wallscope.views.analysis import render_analysis  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
@@ -192,5 +191,5 @@ def analyze(  # noqa: PLR0913  # options are parameters
             found = load_or_analyze_source(source, options, progress, cache, with_page=html is not None)
     outputs.write(found)
     if not outputs.takes_standard_output:
-        print_out(summary(found.analysis))
+        print_out(render_analysis(found.analysis))
     judge(limits, found.analysis)

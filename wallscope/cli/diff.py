@@ -29,7 +29,7 @@ from wallscope.cli.store_options import (
     parse_labels,
 )
 from wallscope.errors import OptionError
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 
 if TYPE_CHECKING:
     from wallscope.compare.gates import Gate
@@ -138,10 +138,9 @@ def diff(  # noqa: PLR0913  # options are parameters
     """Compare two sides: is the step slower, how sure is that, and what changed in it."""
     from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
-    from wallscope.render import document  # noqa: PLC0415
+    from wallscope.render.data import write_json  # noqa: PLC0415
     from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
-    from wallscope.views import junit as xml  # noqa: PLC0415
-    from wallscope.views.comparison import comparison_markdown, comparison_summary  # noqa: PLC0415
+    from wallscope.views import comparison as views  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     asked = CompareOptions(
@@ -174,18 +173,17 @@ def diff(  # noqa: PLR0913  # options are parameters
             sides = (read[0], read[1])
         found = compare_sides(*sides, asked)
     if json is not None:
-        write_file(json, document.document(found))
+        write_file(json, write_json(found))
     if markdown is not None:
-        write_file(markdown, comparison_markdown(found))
+        write_file(markdown, views.write_comparison_markdown(found))
     if html is not None:
         from wallscope.compare.compare import comparison_report  # noqa: PLC0415  # only the page needs it
-        from wallscope.views.comparison import comparison_page  # noqa: PLC0415
 
-        write_file(html, comparison_page(comparison_report(found, *sides, asked.rank)))
+        write_file(html, views.write_comparison_page(comparison_report(found, *sides, asked.rank)))
     if junit is not None:
-        write_file(junit, xml.junit(found))
+        write_file(junit, views.write_comparison_junit(found))
     if "-" not in {str(json), str(markdown), str(html), str(junit)}:
-        print_out(comparison_summary(found))
+        print_out(views.render_comparison(found))
     require_comparable(found, asked.gates)
     fail(found.gates)
 

@@ -30,7 +30,7 @@ from wallscope.cli.store_options import (
 )
 from wallscope.cli.tables import Csv, Json, check_targets, write_table
 from wallscope.errors import OptionError, StoreError
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 from wallscope.units import duration, plural
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def history(  # options are parameters
 ) -> None:
     """List a time of the typical step by commit, in the order of recording."""
     from wallscope.model.enums import Wall  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_history, list_times  # noqa: PLC0415
 
     if metric != "step" and metric.partition("/")[0] not in set(Wall):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 from wallscope.units import plural, size
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def install_recipe(
         print_out,  # same
         write_folder,
     )
-    from wallscope.render.foreign import visible  # noqa: PLC0415  # same
+    from wallscope.render.texts import visible  # noqa: PLC0415  # same
 
     place = folder / RECIPE
     check_folder(place, (), _is_ours)

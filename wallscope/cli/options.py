@@ -63,7 +63,7 @@ ReadBy = Annotated[
     Reader,
     typer.Option(
         help="How a .sqlite export is read: pages is fast and leaves what is unusual to SQLite, sqlite is the"
-        " plain way.",
+        " plain way."
     ),
 ]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wallscope.model.capture import Progress
     from wallscope.model.report import Track
     from wallscope.pipeline import AnalyzedCapture
-    from wallscope.render.exported import Format
+    from wallscope.render.data import Format
 
 
 _STANDARD_OUTPUT = "-"
@@ -35,7 +35,7 @@ def print_out(answer: "RenderableType") -> None:
     from rich.console import Console  # noqa: PLC0415  # keeps --help fast
     from rich.segment import SegmentLines  # noqa: PLC0415
 
-    from wallscope.render.foreign import spelled  # noqa: PLC0415
+    from wallscope.render.texts import spell_out  # noqa: PLC0415
 
     page = io.StringIO()
     console = Console(
@@ -47,7 +47,7 @@ def print_out(answer: "RenderableType") -> None:
         soft_wrap=False,
     )
     lines = [
-        [segment._replace(text=spelled(segment.text)) for segment in line]
+        [segment._replace(text=spell_out(segment.text)) for segment in line]
         for line in console.render_lines(answer, pad=False)
     ]
     console.print(SegmentLines(lines, new_lines=True))
@@ -302,9 +302,9 @@ class Outputs:
         if self.html is not None and found.page is not None:
             write_file(self.html, found.page)
         if self.markdown is not None:
-            from wallscope.views.markdown import markdown  # noqa: PLC0415  # only when asked for
+            from wallscope.views.analysis import write_analysis_markdown  # noqa: PLC0415  # only when asked for
 
-            write_file(self.markdown, markdown(found.analysis))
+            write_file(self.markdown, write_analysis_markdown(found.analysis))
 
     def write_parts(self, found: "AnalyzedCapture", progress: "Progress") -> None:
         """Write what is made from more than the answer.
@@ -313,7 +313,7 @@ class Outputs:
             OutputError: a file cannot be written.
         """
         from wallscope.pipeline import build_tables  # noqa: PLC0415  # only when asked for
-        from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
+        from wallscope.render.data import write_tables  # noqa: PLC0415  # same
 
         wanted: tuple[tuple[Format, Path | None], ...] = (("csv", self.csv), ("parquet", self.parquet))
         tables = build_tables(found)
@@ -340,8 +340,8 @@ class Outputs:
             return None
         from wallscope.jobs.merge import job_report, list_job_tables  # noqa: PLC0415  # when asked for
         from wallscope.ranks.tables import earliest_ns, job_tracks  # noqa: PLC0415  # same
-        from wallscope.render.exported import write_tables  # noqa: PLC0415  # same
-        from wallscope.views.page import page  # noqa: PLC0415  # same
+        from wallscope.render.data import write_tables  # noqa: PLC0415  # same
+        from wallscope.views.analysis import write_analysis_page  # noqa: PLC0415  # same
 
         tables, frame = list_job_tables(job.analysis, job.known)
         source = f"{len(job.analysis.inputs)} exports"
@@ -355,21 +355,21 @@ class Outputs:
             progress(f"writing {self.perfetto.name}")
             drawn = job_tracks(job.known)
             self._write_trace(drawn, earliest_ns(drawn))
-        return None if self.html is None else page(job_report(job.analysis, job.known))
+        return None if self.html is None else write_analysis_page(job_report(job.analysis, job.known))
 
     def _write_trace(self, job_tracks: "Iterable[Track]", earliest_ns: int) -> None:
-        from wallscope.render.perfetto import gzipped, perfetto  # noqa: PLC0415  # only when asked for
+        from wallscope.render.perfetto import compress, write_trace  # noqa: PLC0415  # only when asked for
 
         if self.perfetto is not None:
-            pieces = perfetto(job_tracks, earliest_ns)
-            write_chunks(self.perfetto, gzipped(pieces) if self.perfetto.suffix == ".gz" else pieces)
+            pieces = write_trace(job_tracks, earliest_ns)
+            write_chunks(self.perfetto, compress(pieces) if self.perfetto.suffix == ".gz" else pieces)
 
 
 def _is_ours(folder: Path, kind: "Format") -> bool:
     """Whether a folder holds tables of that kind and nothing else, so that it may be replaced."""
-    from wallscope.render import exported  # noqa: PLC0415  # only for a folder that is there
+    from wallscope.render import data  # noqa: PLC0415  # only for a folder that is there
 
-    manifest = folder / exported.MANIFEST
-    if not holds_only(folder, exported.files(kind)) or not manifest.is_file():
+    manifest = folder / data.MANIFEST
+    if not holds_only(folder, data.list_files(kind)) or not manifest.is_file():
         return False
-    return exported.is_ours(manifest.read_text(encoding="utf-8", errors="replace"), kind)
+    return data.is_ours(manifest.read_text(encoding="utf-8", errors="replace"), kind)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.errors import OptionError, StoreError
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 
 if TYPE_CHECKING:
     from wallscope.compare.compare import Side

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from wallscope.attribution.prepared import Trace
     from wallscope.model.options import Options  # keeps --help fast
-    from wallscope.render.tables import Column
+    from wallscope.render.terminal import FrameColumn
 
 
 def info(file: Export, *, verbose: Verbose = False) -> None:
     """Show what an export holds: versions, machine, tables, limits."""
     from wallscope.nsys import read_contents  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.grids import render_sections  # noqa: PLC0415
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
@@ -72,14 +72,14 @@ def steps(  # noqa: PLR0913  # options are parameters
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import tabulate_steps  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.tables import STEPS, table  # noqa: PLC0415
+    from wallscope.render.terminal import STEPS, render_frame  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, make_selection(rank, device, steps, time))
     with report_progress() as progress:
         frame = tabulate_steps(file, options, progress)
-    write_table(frame, (csv, json), table(frame, STEPS))
+    write_table(frame, (csv, json), render_frame(frame, STEPS))
 
 
 def kernels(  # noqa: PLR0913  # options are parameters
@@ -100,7 +100,7 @@ def kernels(  # noqa: PLR0913  # options are parameters
     Counts and work are of what begins and what lies inside the step; median and longest are of whole kernels.
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.tables import KERNELS  # noqa: PLC0415
+    from wallscope.render.terminal import KERNELS  # noqa: PLC0415
     from wallscope.summary.rank import build_kernel_table  # noqa: PLC0415
 
     options = Options(kernels, step_range, make_selection(rank, device, steps, time))
@@ -124,7 +124,7 @@ def ranges(  # noqa: PLR0913  # options are parameters
     Host columns are of the ranges that begin in the host's time for the step; with --time they end with it.
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.tables import RANGES  # noqa: PLC0415
+    from wallscope.render.terminal import RANGES  # noqa: PLC0415
     from wallscope.summary.rank import build_range_table  # noqa: PLC0415
 
     options = Options(None, step_range, make_selection(rank, device, steps, time))
@@ -135,20 +135,20 @@ def _show(  # noqa: PLR0913  # what two commands share
     file: Path,
     options: "Options",
     made: "Callable[[Trace], pl.DataFrame]",
-    columns: "tuple[Column, ...]",
+    columns: "tuple[FrameColumn, ...]",
     targets: tuple[Path | None, Path | None],
     *,
     verbose: bool,
 ) -> None:
     from wallscope.pipeline import read_trace  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render import tables  # noqa: PLC0415
+    from wallscope.render import terminal  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     check_targets(targets, inputs=(file, options.kernels))
     with report_progress() as progress:
         divided = read_trace(file, options, progress)
         frame = made(divided)
-    write_table(frame, targets, tables.table(frame, columns))
+    write_table(frame, targets, terminal.render_frame(frame, columns))
 
 
 def check_targets(targets: tuple[Path | None, Path | None], inputs: tuple[Path | None, ...]) -> None:
@@ -166,13 +166,13 @@ def write_table(
     frame: "pl.DataFrame", targets: tuple[Path | None, Path | None], shown: "RenderableType"
 ) -> None:
     """Write a table as CSV and as JSON where asked for, and show it unless standard output is taken."""
-    from wallscope.render import tables  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render import data  # noqa: PLC0415  # keeps --help fast
 
     csv, json = targets
     if csv is not None:
-        write_file(csv, tables.csv(frame))
+        write_file(csv, data.write_csv(frame))
     if json is not None:
-        write_file(json, tables.rows_as_json(frame))
+        write_file(json, data.write_rows_json(frame))
     if "-" not in {str(csv), str(json)}:
         print_out(shown)
 
@@ -203,8 +203,8 @@ def gaps(  # noqa: PLR0913  # options are parameters
     """List the longest gaps without compute: what bound each, what ended it, where to find it in Nsight."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.grids import render_sections  # noqa: PLC0415
-    from wallscope.views.sections.timeline import build_gaps, frame_gaps  # noqa: PLC0415
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415
+    from wallscope.views.sections.steps import build_gaps, frame_gaps  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     check_targets((csv, json), inputs=(file,))
@@ -227,8 +227,8 @@ def at(  # noqa: PLR0913  # options are parameters
     """Tell what every rank did at one moment, who pays for it, and the chain that it is part of."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.grids import render_section  # noqa: PLC0415
-    from wallscope.views.sections.timeline import build_moments  # noqa: PLC0415
+    from wallscope.render.terminal import render_section  # noqa: PLC0415
+    from wallscope.views.sections.steps import build_moments  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     at_ns = parse_moment(time)

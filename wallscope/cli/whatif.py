@@ -75,8 +75,7 @@ Overlap = Annotated[
     ),
 ]
 Sweep = Annotated[
-    str | None,
-    typer.Option("--sweep", metavar="TARGET=K,K,…", help="Ask --scale for several K, each alone."),
+    str | None, typer.Option("--sweep", metavar="TARGET=K,K,…", help="Ask --scale for several K, each alone.")
 ]
 
 
@@ -129,8 +128,8 @@ def whatif(  # noqa: PLR0913  # options are parameters
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.whatif import Asked  # noqa: PLC0415
     from wallscope.pipeline import ask_what_if  # noqa: PLC0415  # keeps --help fast
-    from wallscope.render.document import document  # noqa: PLC0415
-    from wallscope.views.whatif import whatif_summary  # noqa: PLC0415
+    from wallscope.render.data import write_json  # noqa: PLC0415
+    from wallscope.views.whatif import render_whatif  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     for target in (json, html):
@@ -154,13 +153,13 @@ def whatif(  # noqa: PLR0913  # options are parameters
     with report_progress() as progress:
         found = ask_what_if(file, options, asked, progress)
     if json is not None:
-        write_file(json, document(found))
+        write_file(json, write_json(found))
     if html is not None:
-        from wallscope.views.whatif import whatif_page  # noqa: PLC0415  # keeps the others fast
+        from wallscope.views.whatif import write_whatif_page  # noqa: PLC0415  # keeps the others fast
 
-        write_file(html, whatif_page(found))
+        write_file(html, write_whatif_page(found))
     if "-" not in {str(json), str(html)}:
-        print_out(whatif_summary(found))
+        print_out(render_whatif(found))
 
 
 def _named(kind: "QuestionKind", targets: list[str] | None) -> "Iterator[Question]":

@@ -1,9 +1,9 @@
 """Figures as plotly reads them: plain traces and layouts, times in milliseconds, harmless names."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -11,15 +11,14 @@ from wallscope import units
 from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.comparison import CauseDelta, Comparison
+from wallscope.model.comparison import Comparison
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Wall
 from wallscope.model.job import Job
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import Figure
 from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
-from wallscope.render.colours import WALL_COLOURS
-from wallscope.render.foreign import shorten_path, visible
+from wallscope.render.texts import WALL_COLOURS, shorten_path, visible
 
 _MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
 _MOST_CAUSES, _MOST_RANGES, _MOST_CELLS = 14, 150, 40_000
@@ -34,8 +33,6 @@ _PATTERNS = dict(zip(Wall, ("", "/", "x", ".", "-"), strict=True))
 """Patterns of the five walls in their order: color alone does not mark a wall."""
 _STRIPES, _DARK_STRIPES = "rgba(255,255,255,0.55)", "rgba(90,60,0,0.55)"
 _WAITING, _UNMATCHED, _NO_WALL = "#F6D58A", "rgba(128,128,128,0.45)", "rgba(128,128,128,0.35)"
-_ON_WALL = {Wall.COMPUTE: "#fff"}
-"""Colours of letters on a wall's colour; black where none is named."""
 _LEGEND = {"orientation": "h", "y": 1.12, "x": 0, "traceorder": "normal"}
 _MS, _ROWS = {"text": "ms"}, {"autorange": "reversed", "automargin": True, "showgrid": False}
 
@@ -56,7 +53,10 @@ def _mark(wall: Wall | None) -> dict[str, Any]:
 def _stack(
     wall: Wall, parts_ns: Sequence[int], steps: Sequence[tuple[float, bool, tuple[str, ...]]], hover: str
 ) -> dict[str, Any]:
-    """Make the part of a wall of upright bars: of steps by place, whether they count, and notes."""
+    """Make the part of a wall of upright bars: of steps by place, whether they count, and notes.
+
+    `WALL` stands for its name in what is shown over a bar.
+    """
     parts = zip(parts_ns, steps, strict=True)
     return {
         "type": "bar",
@@ -64,19 +64,14 @@ def _stack(
         "x": [place for place, _, _ in steps],
         "y": [time_ns / 1e6 for time_ns in parts_ns],
         "customdata": [[units.milliseconds(time_ns), *notes] for time_ns, (_, _, notes) in parts],
-        "hovertemplate": f"{hover}<extra></extra>",
+        "hovertemplate": f"{hover.replace('WALL', wall)}<extra></extra>",
         "marker": {**_mark(wall), "opacity": [1.0 if counts else 0.35 for _, counts, _ in steps]},
     }
 
 
 def _stacked_layout(xaxis: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "barmode": "stack",
-        "bargap": 0.15,
-        "xaxis": xaxis,
-        "yaxis": {"title": _MS, "rangemode": "tozero"},
-        "legend": _LEGEND,
-    }
+    yaxis = {"title": _MS, "rangemode": "tozero"}
+    return {"barmode": "stack", "bargap": 0.15, "xaxis": xaxis, "yaxis": yaxis, "legend": _LEGEND}
 
 
 def draw_steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figure:
@@ -86,11 +81,9 @@ def draw_steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figu
         (step.index, step.steady, (units.duration(step.end_ns - step.start_ns), step.reason or "counts"))
         for step in listed
     ]
-    hover = (
-        f"{unit} %{{{{x}}}}: {{}} %{{{{customdata[0]}}}} of %{{{{customdata[1]}}}}<br>%{{{{customdata[2]}}}}"
-    )
+    hover = "%{x}: WALL %{customdata[0]} of %{customdata[1]}<br>%{customdata[2]}"
     traces = tuple(
-        _stack(wall, [getattr(step.walls, wall) for step in listed], described, hover.format(wall))
+        _stack(wall, [getattr(step.walls, wall) for step in listed], described, f"{unit} {hover}")
         for wall in Wall
     )
     axis = {"title": {"text": unit}, "dtick": None if len(listed) > 24 else 1, "type": "linear"}
@@ -110,10 +103,8 @@ def draw_both_steps(report: ComparisonReport) -> Figure:
         (place, row["counts"], (_describe_step(row, unit),))
         for place, row in zip(places, both.iter_rows(named=True), strict=True)
     ]
-    hover = "%{{customdata[1]}}<br>{} %{{customdata[0]}}"
-    traces = tuple(
-        _stack(wall, both[f"{wall}_wall_ns"].to_list(), described, hover.format(wall)) for wall in Wall
-    )
+    hover = "%{customdata[1]}<br>WALL %{customdata[0]}"
+    traces = tuple(_stack(wall, both[f"{wall}_wall_ns"].to_list(), described, hover) for wall in Wall)
     axis = {
         "tickmode": "array",
         "tickvals": [(len(base) - 1) / 2, len(base) + _SPACE + (len(head) - 1) / 2],
@@ -147,9 +138,8 @@ class _Bar(NamedTuple):
 
 def _fall(bars: Sequence[_Bar], wall: Wall | None) -> dict[str, Any]:
     """Make the bars of one wall; where they have hints, these are shown over them."""
-    hinted = (
-        {"customdata": [[bar.hint, bar.length_ns] for bar in bars]} if any(bar.hint for bar in bars) else {}
-    )
+    has_hints = any(bar.hint for bar in bars)
+    hinted = {"customdata": [[bar.hint, bar.length_ns] for bar in bars]} if has_hints else {}
     return {
         "type": "bar",
         "orientation": "h",
@@ -214,33 +204,33 @@ def draw_way(comparison: Comparison) -> Figure:
 def _list_changes(comparison: Comparison) -> list[_Bar]:
     step, causes = comparison.step, comparison.deltas.causes
     at_ns = step.base_typical_ns
-    bars = [_draw_whole(f"base {comparison.window}", at_ns)]
+    ends = [
+        _Bar(f"{side} {comparison.window}", 0, time_ns, None, *[units.milliseconds(time_ns)] * 2)
+        for side, time_ns in (("base", step.base_typical_ns), ("head", step.head_typical_ns))
+    ]
+    bars = ends[:1]
     for row in causes[:_MOST_CAUSES]:
+        both = f"{units.milliseconds(row.base_ns)} → {units.milliseconds(row.head_ns)}"
+        hint = f"{label(describe_cause(row.cause))}: {both}"
         text = units.signed_milliseconds(row.delta_ns)
-        bars.append(_Bar(row.cause, at_ns, row.delta_ns, row.wall, text, _hint(row)))
+        bars.append(_Bar(row.cause, at_ns, row.delta_ns, row.wall, text, hint))
         at_ns += row.delta_ns
     if rest := causes[_MOST_CAUSES:]:
         left_ns = sum(row.delta_ns for row in rest)
         text = units.signed_milliseconds(left_ns)
         bars.append(_Bar(units.plural(len(rest), "smaller cause"), at_ns, left_ns, None, text, text))
-    return [*bars, _draw_whole(f"head {comparison.window}", step.head_typical_ns)]
-
-
-def _draw_whole(name: str, time_ns: int) -> _Bar:
-    text = units.milliseconds(time_ns)
-    return _Bar(name, 0, time_ns, None, text, text)
-
-
-def _hint(row: CauseDelta) -> str:
-    change = f"{units.milliseconds(row.base_ns)} → {units.milliseconds(row.head_ns)}"
-    return f"{label(describe_cause(row.cause))}: {change}"
+    return [*bars, *ends[1:]]
 
 
 def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
     """Draw ranges inside ranges, as wide as the work they issued; coloured by the wall that owns most."""
     listed = [entry for entry in ranges[:_MOST_RANGES] if entry.work_ns > 0]
     known = {entry.path for entry in listed}
-    parents = [_find_parent(entry) for entry in listed]
+    parents = [
+        entry.path[: -len(entry.name) - 3] if entry.path.endswith(f" / {entry.name}") else ""
+        for entry in listed
+    ]
+    walls = [_find_wall(entry) for entry in listed]
     top_ns = sum(entry.work_ns for entry, parent in zip(listed, parents, strict=True) if parent not in known)
     trace = {
         "type": "icicle",
@@ -252,13 +242,8 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
         "customdata": [
             [units.milliseconds(top_ns), "work: durations added up", "", "all ranges"],
             *(
-                [
-                    units.milliseconds(entry.work_ns),
-                    _list_walls(entry),
-                    str(_find_wall(entry)),
-                    label(entry.name),
-                ]
-                for entry in listed
+                [units.milliseconds(entry.work_ns), _list_walls(entry), str(wall), label(entry.name)]
+                for entry, wall in zip(listed, walls, strict=True)
             ),
         ],
         "hovertemplate": "%{customdata[3]}<br>work %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
@@ -267,10 +252,7 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
         "leaf": {"opacity": 1},
         "tiling": {"orientation": "v"},
         "pathbar": {"visible": True},
-        "marker": {
-            "colors": ["#d5d9dd", *(WALL_COLOURS[_find_wall(entry)] for entry in listed)],
-            "line": {"width": 1},
-        },
+        "marker": {"colors": ["#d5d9dd", *(WALL_COLOURS[wall] for wall in walls)], "line": {"width": 1}},
         "maxdepth": 6,
     }
     caption = (
@@ -291,10 +273,6 @@ def _shorten(name: str) -> str:
     return label(tail if len(name) > _SHORT_NAME else name, _SHORT_NAME)
 
 
-def _find_parent(entry: RangeWork) -> str:
-    return entry.path[: -len(entry.name) - 3] if entry.path.endswith(f" / {entry.name}") else ""
-
-
 def _find_wall(entry: RangeWork) -> Wall:
     """Find the wall that owns most of a range."""
     if entry.walls is None:
@@ -311,13 +289,8 @@ def _list_walls(entry: RangeWork) -> str:
 
 def draw_path(path: CriticalPath, whole: str) -> Figure:
     """Draw the path four times, a bar each: by wall, cause, range, operation; each sums to the step."""
-    kinds = {
-        "walls": path.walls,
-        "causes": path.causes,
-        "ranges": path.ranges,
-        "operations": path.operations,
-    }
-    traces = tuple(_draw_part(kind, part) for kind, parts in kinds.items() for part in parts)
+    kinds = ("walls", "causes", "ranges", "operations")
+    traces = tuple(_draw_part(kind, part) for kind in kinds for part in getattr(path, kind))
     layout = {
         "barmode": "stack",
         "bargap": 0.25,
@@ -332,8 +305,10 @@ def draw_path(path: CriticalPath, whole: str) -> Figure:
 
 def _draw_part(kind: str, part: PathPart) -> dict[str, Any]:
     name = label(shorten_path(part.name) or "no range or call")
-    colour = {"color": _UNMATCHED} if part.wall is None else _mark(part.wall)
-    letters = {} if part.wall is None else {"insidetextfont": {"color": _ON_WALL.get(part.wall, "#000")}}
+    colour, letters = {"color": _UNMATCHED}, {}
+    if part.wall is not None:
+        colour = _mark(part.wall)
+        letters = {"insidetextfont": {"color": "#fff" if part.wall is Wall.COMPUTE else "#000"}}
     return {
         "type": "bar",
         "orientation": "h",
@@ -478,20 +453,24 @@ def _draw_lanes(
         "y": [label(job.members[row["member"]].name, 20) for row in listed],
         "base": [round(row["start_ns"] / 1e6, 4) for row in listed],
         "x": [round(row["width"] / 1e6, 4) for row in listed],
-        "customdata": [
-            [_name_collective(row), _name_last(row, job), units.duration(row["width"])] for row in listed
-        ],
+        "customdata": [[*_describe_lane(row, job), units.duration(row["width"])] for row in listed],
         "hovertemplate": f"%{{y}}: %{{customdata[0]}}<br>{name} %{{customdata[2]}}%{{customdata[1]}}"
         "<extra></extra>",
         "marker": mark,
     }
 
 
-def _name_collective(row: Mapping[str, Any]) -> str:
+def _describe_lane(row: Mapping[str, Any], job: Job) -> tuple[str, str]:
+    """Name a collective, and who came last."""
     axis = "" if row["axis"] == "unknown" else f"{row['axis']} "
     ranks = "" if row["ranks"] is None else f" of {units.plural(row['ranks'], 'rank')}"
-    return f"{axis}{row['operation']}{ranks}"
+    last = "" if row["last"] is None else f"<br>last to come: {label(job.members[row['last']].name, 20)}"
+    return f"{axis}{row['operation']}{ranks}", last
 
 
-def _name_last(row: Mapping[str, Any], job: Job) -> str:
-    return "" if row["last"] is None else f"<br>last to come: {label(job.members[row['last']].name, 20)}"
+FIGURES: Final[Mapping[str, Callable[[Analysis, Rank], Figure]]] = {
+    "steps": lambda analysis, rank: draw_steps(rank.steps, analysis.anchor.window),
+    "waterfall": lambda analysis, rank: draw_waterfall(rank, analysis.anchor.typical),
+    "phases": lambda _, rank: draw_phases(rank.ranges),
+}
+"""Figures of one rank by name."""

@@ -1,11 +1,11 @@
-"""Markdown as GitHub and GitLab read it, with foreign text that can make nothing but letters."""
+"""Markdown as GitHub and GitLab read it: under 60 kB, and foreign text can make nothing but letters."""
 
 from collections.abc import Iterable
 
 from wallscope.model.section import Cell, Column, Grid, Value
-from wallscope.render.foreign import visible
-from wallscope.render.texts import as_cell, select_columns, select_rows, write_value
+from wallscope.render.texts import as_cell, select_columns, select_rows, visible, write_value
 
+MOST_BYTES = 60_000
 _NOTHING = "\u200b"  # a space without width: GitHub mentions, links and runs nothing across it
 _SPECIAL = str.maketrans(
     {letter: f"\\{letter}" for letter in "\\`*_{}[]<>#|!~&"}
@@ -13,17 +13,17 @@ _SPECIAL = str.maketrans(
 )
 
 
-def escaped(text: str, most: int = 500) -> str:
-    r"""Prose with foreign names in it: no markup, link, mention or workflow command comes of it.
+def escape(text: str, most: int = 500) -> str:
+    r"""Escape prose with foreign names in it: no markup, link, mention or workflow command comes of it.
 
-    >>> escaped("a|b `c` <i>"), escaped("https://x.invalid").startswith("https:\u200b//")
+    >>> escape("a|b `c` <i>"), escape("https://x.invalid").startswith("https:\u200b//")
     ('a\\|b \\`c\\` \\<i\\>', True)
     """
     return visible(text, most).translate(_SPECIAL).replace(f":{_NOTHING} ", ": ")
 
 
 def code(text: str, most: int = 120) -> str:
-    """A name as code, in tables too."""
+    """Write a name as code, in tables too."""
     shown = visible(text, most).replace("`", "'").replace("|", "\\|")
     return f"`{shown}`" if shown.strip() else "` `"
 
@@ -46,9 +46,21 @@ def _write_cell(value: Value | Cell, column: Column) -> str:
     if column.unit == "code" and cell.tone is None:
         text = code(text, column.most)
     elif column.unit == "text":
-        text = escaped(text, column.most)
+        text = escape(text, column.most)
     return f"**{text}**" if cell.tone == "strong" else text
 
 
 def _write_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def join_blocks(blocks: Iterable[list[str]], left_out: str) -> str:
+    """Join blocks of lines as long as they fit into `MOST_BYTES`; where one does not, `left_out` says so."""
+    kept: list[str] = []
+    left_bytes = MOST_BYTES - len(left_out.encode()) - 3
+    for block in ("\n".join(lines).strip("\n") for lines in blocks if lines):
+        left_bytes -= len(block.encode()) + 2
+        if left_bytes < 0:
+            return "\n\n".join([*kept, left_out]) + "\n"
+        kept.append(block)
+    return "\n\n".join(kept) + "\n"

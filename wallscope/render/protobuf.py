@@ -26,27 +26,27 @@ class Ragged:
     sizes: Counts
 
 
-def number(field: int, value: int) -> bytes:
-    """A field that is an integer; negative ones as two's complement.
+def write_number(field: int, value: int) -> bytes:
+    """Write a field that is an integer; negative ones as two's complement.
 
-    >>> number(1, 300).hex()
+    >>> write_number(1, 300).hex()
     '08ac02'
     """
-    return _key(field, _VARINT) + varint(value)
+    return _write_key(field, _VARINT) + write_varint(value)
 
 
-def message(field: int, body: bytes | str) -> bytes:
-    """A field that is a message, bytes or text.
+def write_message(field: int, body: bytes | str) -> bytes:
+    """Write a field that is a message, bytes or text.
 
-    >>> message(2, "ab").hex()
+    >>> write_message(2, "ab").hex()
     '12026162'
     """
     encoded = body.encode() if isinstance(body, str) else body
-    return _key(field, _DELIMITED) + varint(len(encoded)) + encoded
+    return _write_key(field, _DELIMITED) + write_varint(len(encoded)) + encoded
 
 
-def varint(value: int) -> bytes:
-    """An integer, seven bits a byte, the lowest first."""
+def write_varint(value: int) -> bytes:
+    """Write an integer, seven bits a byte, the lowest first."""
     value &= 2**64 - 1
     out = bytearray()
     while value > 127:
@@ -55,44 +55,46 @@ def varint(value: int) -> bytes:
     return bytes((*out, value))
 
 
-def same(text: bytes, rows: int) -> Ragged:
-    """The same bytes in every row."""
+def repeat(text: bytes, rows: int) -> Ragged:
+    """Repeat the same bytes in every row."""
     return Ragged(np.tile(np.frombuffer(text, np.uint8), rows), np.full(rows, len(text)))
 
 
-def numbers(field: int, values: npt.NDArray[np.integer]) -> Ragged:
-    """A field that is an integer in every row."""
-    return joined(same(_key(field, _VARINT), values.size), _varints(values))
+def write_numbers(field: int, values: npt.NDArray[np.integer]) -> Ragged:
+    """Write a field that is an integer in every row."""
+    return join(repeat(_write_key(field, _VARINT), values.size), _write_varints(values))
 
 
-def fixed64(field: int, values: npt.NDArray[np.uint64], counts: Counts) -> Ragged:
-    """A repeated field of eight bytes: so many of the values in each row."""
-    key = np.frombuffer(_key(field, _FIXED64), np.uint8)
+def write_fixed64(field: int, values: npt.NDArray[np.uint64], counts: Counts) -> Ragged:
+    """Write a repeated field of eight bytes: so many of the values in each row."""
+    key = np.frombuffer(_write_key(field, _FIXED64), np.uint8)
     eight = np.ascontiguousarray(values, "<u8").view(np.uint8).reshape(-1, 8)
     flat = np.concatenate([np.tile(key, (values.size, 1)), eight], axis=1).ravel()
     return Ragged(flat, counts * (key.size + 8))
 
 
-def doubles(field: int, values: npt.NDArray[np.float64]) -> Ragged:
-    """A field that is a real number in every row."""
-    return fixed64(field, np.ascontiguousarray(values, "<f8").view("<u8"), np.ones(values.size, np.int64))
+def write_doubles(field: int, values: npt.NDArray[np.float64]) -> Ragged:
+    """Write a field that is a real number in every row."""
+    return write_fixed64(
+        field, np.ascontiguousarray(values, "<f8").view("<u8"), np.ones(values.size, np.int64)
+    )
 
 
-def messages(field: int, *parts: Ragged) -> Ragged:
-    """A field that is a message in every row, made of the parts."""
-    body = joined(*parts)
-    return joined(same(_key(field, _DELIMITED), body.sizes.size), _varints(body.sizes), body)
+def write_messages(field: int, *parts: Ragged) -> Ragged:
+    """Write a field that is a message in every row, made of the parts."""
+    body = join(*parts)
+    return join(repeat(_write_key(field, _DELIMITED), body.sizes.size), _write_varints(body.sizes), body)
 
 
 def spread(rows: Ragged, among: Flags) -> Ragged:
-    """The rows at the places that are true; the others are empty."""
+    """Put the rows at the places that are true; the others are empty."""
     sizes = np.zeros(among.size, np.int64)
     sizes[among] = rows.sizes
     return Ragged(rows.flat, sizes)
 
 
-def joined(*parts: Ragged) -> Ragged:
-    """The parts of each row behind one another."""
+def join(*parts: Ragged) -> Ragged:
+    """Put the parts of each row behind one another."""
     if len(parts) == 1:
         return parts[0]
     sizes = np.sum([part.sizes for part in parts], axis=0)
@@ -116,7 +118,7 @@ def _place(part: Ragged, begins: Counts, flat: Bytes) -> None:
     flat[np.arange(part.flat.size) + np.repeat(begins - own, part.sizes)] = part.flat
 
 
-def _varints(values: npt.NDArray[np.integer]) -> Ragged:
+def _write_varints(values: npt.NDArray[np.integer]) -> Ragged:
     rest = values.astype(np.int64).view(np.uint64)
     sizes = np.ones(rest.size, np.int64)
     for bits_below in range(7, 64, 7):
@@ -130,5 +132,5 @@ def _varints(values: npt.NDArray[np.integer]) -> Ragged:
     return Ragged(flat, sizes)
 
 
-def _key(field: int, wire: int) -> bytes:
-    return varint(field << 3 | wire)
+def _write_key(field: int, wire: int) -> bytes:
+    return write_varint(field << 3 | wire)

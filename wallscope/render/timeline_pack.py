@@ -18,7 +18,7 @@ import polars as pl
 from wallscope import units
 from wallscope.model.enums import Wall
 from wallscope.model.report import StepTimeline
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 
 _MOST_ROWS = 200_000
 _MOST_CHARACTERS = 2_600_000
@@ -38,81 +38,62 @@ class Pack:
     notes: tuple[str, ...]
 
 
-class _Texts:
-    """Texts, each once, by number."""
-
-    def __init__(self) -> None:
-        self.listed: list[str] = [""]
-        self._number: dict[str, int] = {"": 0}
-
-    def numbers(self, column: pl.Series) -> Numbers:
-        distinct = column.unique(maintain_order=True)
-        number = {text: self._of(text) for text in distinct.to_list()}
-        return np.array([number[text] for text in column.to_list()], np.uint32)
-
-    def _of(self, text: str | None) -> int:
-        if text is None:
-            return 0
-        shown = visible(text, most=_LONGEST_TEXT)
-        if shown not in self._number:
-            self._number[shown] = len(self.listed)
-            self.listed.append(shown)
-        return self._number[shown]
-
-
-def pack(timelines: Sequence[StepTimeline]) -> Pack:
-    """As much detail as the page has room for; what is too small to see is merged with its neighbours."""
+def pack_timelines(timelines: Sequence[StepTimeline]) -> Pack:
+    """Pack as much detail as the page has room for; what is too small to see is merged with others."""
     if not timelines:
         return Pack("", ())
     most_rows = _MOST_ROWS
-    while True:
-        packed = _packed(timelines, most_rows)
-        if len(packed.base64) <= _MOST_CHARACTERS:
-            return packed
+    while len((packed := _pack(timelines, most_rows)).base64) > _MOST_CHARACTERS:
         most_rows //= 2
+    return packed
 
 
-def _packed(timelines: Sequence[StepTimeline], most_rows: int) -> Pack:
+def _pack(timelines: Sequence[StepTimeline], most_rows: int) -> Pack:
     packer = _Packer()
-    room = most_rows // len(timelines)
-    heads = [packer.step(timeline, room) for timeline in timelines]
-    lists = [np.asarray(column).astype("<u4") for column in packer.columns]
-    told = {"steps": heads, "texts": packer.texts.listed, "lengths": [len(part) for part in lists]}
-    head = json.dumps(told).encode()
+    steps = [packer.add_step(timeline, most_rows // len(timelines)) for timeline in timelines]
+    columns = [np.asarray(column).astype("<u4") for column in packer.columns]
+    texts, lengths = list(packer.texts), [len(column) for column in columns]
+    head = json.dumps({"steps": steps, "texts": texts, "lengths": lengths}).encode()
     head += b" " * (-len(head) % 4)
-    raw = len(head).to_bytes(4, "little") + head + b"".join(part.tobytes() for part in lists)
+    raw = len(head).to_bytes(4, "little") + head + b"".join(column.tobytes() for column in columns)
     return Pack(b64encode(zlib.compress(raw, _EFFORT)).decode("ascii"), tuple(packer.notes))
 
 
 class _Packer:
-    """Gathers columns, their texts, and what is said about them."""
+    """Gathers columns, their texts by number, and what is said about them."""
 
     def __init__(self) -> None:
-        self.texts = _Texts()
+        self.texts = {"": 0}
         self.columns: list[Numbers] = []
         self.notes: list[str] = []
 
-    def step(self, timeline: StepTimeline, room: int) -> dict[str, Any]:
-        """The head of one step, whose columns are added: of each row of the timeline, then of the slices."""
+    def add_step(self, timeline: StepTimeline, room: int) -> dict[str, Any]:
+        """Add the columns of one step, of each row of the timeline, then of the slices; return its head."""
         length_ns = timeline.end_ns - timeline.start_ns
         tick_ns = max(1, -(-length_ns // (2**32 - 1)))
         lanes: list[dict[str, Any]] = []
         hidden, merged_below_ns = 0, 0
-        for kind, rows in _lanes(timeline):
+        for kind, rows in _list_lanes(timeline):
             order = {lane: place for place, lane in enumerate(rows["lane"].unique(maintain_order=True))}
-            kept, grain_ns = _coarse(_clipped(rows, timeline, order), room // 2, length_ns)
+            kept, grain_ns = _coarsen(_clip(rows, timeline, order), room // 2, length_ns)
             merged_below_ns = max(merged_below_ns, grain_ns)
             for (_, lane, depth), own in kept.group_by("place", "lane", "depth", maintain_order=True):
                 if len(lanes) == _MOST_LANES:
                     hidden += 1
                     continue
                 lanes.append({"kind": kind, "lane": visible(str(lane), most=60), "depth": depth})
-                self.columns += _times(own, timeline.start_ns, tick_ns)
-                self.columns += [self.texts.numbers(own[name]) for name in ("name", "what")]
+                self.columns += _list_times(own, timeline.start_ns, tick_ns)
+                self.columns += [self._number(own[name]) for name in ("name", "what")]
                 self.columns.append(own["wall"].to_numpy())
-        slices, grain_ns = _coarse_slices(timeline.slices, room // 2, length_ns)
-        self._slices(slices, timeline.start_ns, tick_ns)
-        self.notes += _notes(timeline, max(merged_below_ns, grain_ns), hidden)
+        slices, grain_ns = _coarsen_slices(timeline.slices, room // 2, length_ns)
+        self.columns += _list_times(slices, timeline.start_ns, tick_ns)
+        self.columns.append(slices["wall"].cast(pl.Enum(Wall)).to_physical().to_numpy())
+        self.columns += [
+            self._number(slices[name]) for name in ("cause", "what", "ended_by", "path", "state")
+        ]
+        slack_ns = slices["slack_ns"].fill_null(-1).to_numpy()
+        self.columns.append(np.clip(slack_ns // tick_ns, -1, 2**32 - 2) + 1)
+        self.notes += _note_losses(timeline, max(merged_below_ns, grain_ns), hidden)
         return {
             "step": timeline.step,
             "start": str(timeline.start_ns),
@@ -121,49 +102,38 @@ class _Packer:
             "lanes": lanes,
         }
 
-    def _slices(self, slices: pl.DataFrame, from_ns: int, tick_ns: int) -> None:
-        self.columns += _times(slices, from_ns, tick_ns)
-        self.columns.append(slices["wall"].cast(pl.Enum(Wall)).to_physical().to_numpy())
-        told = ("cause", "what", "ended_by", "path", "state")
-        self.columns += [self.texts.numbers(slices[name]) for name in told]
-        slack_ns = slices["slack_ns"].fill_null(-1).to_numpy()
-        self.columns.append(np.clip(slack_ns // tick_ns, -1, 2**32 - 2) + 1)
+    def _number(self, column: pl.Series) -> Numbers:
+        number = {
+            text: self.texts.setdefault(visible(text or "", most=_LONGEST_TEXT), len(self.texts))
+            for text in column.unique(maintain_order=True).to_list()
+        }
+        return np.array([number[text] for text in column.to_list()], np.uint32)
 
 
-def _lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
-    """The rows of all lanes by their kind, in order: the critical path, streams, threads."""
-    return ("path", _path(timeline)), ("stream", _operations(timeline)), ("host", _host(timeline))
+def _list_lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
+    """List the rows of all lanes by their kind, in order: the critical path, streams, threads.
 
-
-def _path(timeline: StepTimeline) -> pl.DataFrame:
-    """The stretches of the path by what they are, else by their causes."""
+    A stretch of the path is named by what it is, else by its cause. Calls of threads have depth -1.
+    """
+    wall, surface = pl.col("wall").to_physical().cast(pl.UInt32), pl.lit(0, pl.Int32)
     name = pl.when(pl.col("name") == "").then("cause").otherwise("name")
-    return timeline.path.select(
-        "start_ns",
-        "end_ns",
-        name=name,
-        what="cause",
-        wall=pl.col("wall").to_physical().cast(pl.UInt32),
-        lane=pl.lit("critical path"),
-        depth=pl.lit(0, pl.Int32),
+    lane = pl.lit("critical path")
+    path = timeline.path.select(
+        "start_ns", "end_ns", name=name, what="cause", wall=wall, lane=lane, depth=surface
+    )
+    calls = timeline.calls.with_columns(depth=pl.lit(-1, pl.Int32))
+    threads = pl.concat([calls, timeline.ranges.cast({"depth": pl.Int32})])
+    return (
+        ("path", path),
+        ("stream", timeline.operations.with_columns(wall, depth=surface)),
+        ("host", threads),
     )
 
 
-def _host(timeline: StepTimeline) -> pl.DataFrame:
-    """Calls, at depth -1, and ranges, thread by thread."""
-    calls = timeline.calls.with_columns(depth=pl.lit(-1, pl.Int32))
-    return pl.concat([calls, timeline.ranges.cast({"depth": pl.Int32})])
-
-
-def _operations(timeline: StepTimeline) -> pl.DataFrame:
-    wall = pl.col("wall").to_physical().cast(pl.UInt32)
-    return timeline.operations.with_columns(wall, depth=pl.lit(0, pl.Int32))
-
-
-def _clipped(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int]) -> pl.DataFrame:
-    """The rows inside the step alone, with the columns that all lanes have and the place of each lane."""
-    missing = {"what": pl.lit(""), "wall": pl.lit(0, pl.UInt32)}
-    added = [value.alias(name) for name, value in missing.items() if name not in rows.columns]
+def _clip(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int]) -> pl.DataFrame:
+    """Cut rows to the step, with the columns that all lanes have and the place of each lane."""
+    missing = (pl.lit("").alias("what"), pl.lit(0, pl.UInt32).alias("wall"))
+    added = [column for column in missing if column.meta.output_name() not in rows.columns]
     return rows.with_columns(
         *added,
         place=pl.col("lane").replace_strict(order, return_dtype=pl.Int64),
@@ -172,29 +142,29 @@ def _clipped(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int
     ).select("place", "lane", "depth", "start_ns", "end_ns", "name", "what", "wall")
 
 
-def _coarse(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
-    """Rows shorter than a grain, merged where they begin in the same grain; the grain in ns, 0 without."""
+def _coarsen(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
+    """Merge rows shorter than a grain that begin in the same one; return the grain too, in ns, 0 without."""
     grain_ns, kept = 0, rows
     while len(kept) > most:
         grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
-        kept = _merged(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall"])
+        kept = _merge(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall"])
         if grain_ns > length_ns:
             break
     return kept.sort("place", "depth", "start_ns", "end_ns", "name", maintain_order=True), grain_ns
 
 
-def _coarse_slices(slices: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
+def _coarsen_slices(slices: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
     plain = slices.with_columns(pl.col("wall", "state").cast(pl.String))
     grain_ns, kept = 0, plain
     while len(kept) > most and grain_ns <= length_ns:
         grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
-        told = ["state", "wall", "cause", "what", "ended_by", "path", "slack_ns"]
-        kept = _merged(plain, [], grain_ns, told)
+        columns = ["state", "wall", "cause", "what", "ended_by", "path", "slack_ns"]
+        kept = _merge(plain, [], grain_ns, columns)
     return kept.sort("start_ns"), grain_ns
 
 
-def _merged(rows: pl.DataFrame, by: list[str], grain_ns: int, told: list[str]) -> pl.DataFrame:
-    """Short rows of one grain as one row, which is told of as the longest of them is."""
+def _merge(rows: pl.DataFrame, by: list[str], grain_ns: int, kept: list[str]) -> pl.DataFrame:
+    """Merge short rows of one grain to one row, with the columns `kept` of the longest of them."""
     length = pl.col("end_ns") - pl.col("start_ns")
     is_short = length < grain_ns
     order = pl.col("start_ns").rank("ordinal").cast(pl.Int64)
@@ -203,19 +173,19 @@ def _merged(rows: pl.DataFrame, by: list[str], grain_ns: int, told: list[str]) -
         rows.with_columns(bucket=bucket, length=length)
         .sort("length", "start_ns", descending=[True, False])
         .group_by(*by, "bucket", maintain_order=True)
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col(told).first())
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col(kept).first())
         .drop("bucket")
     )
 
 
-def _times(rows: pl.DataFrame, from_ns: int, tick_ns: int) -> list[Numbers]:
-    """Differences of starts, and lengths, in ticks."""
+def _list_times(rows: pl.DataFrame, from_ns: int, tick_ns: int) -> list[Numbers]:
+    """List differences of starts, and lengths, in ticks."""
     start = (rows["start_ns"].to_numpy() - from_ns) // tick_ns
     length = (rows["end_ns"].to_numpy() - rows["start_ns"].to_numpy()) // tick_ns
     return [np.diff(start, prepend=0), length]
 
 
-def _notes(timeline: StepTimeline, merged_below_ns: int, hidden_lanes: int) -> list[str]:
+def _note_losses(timeline: StepTimeline, merged_below_ns: int, hidden_lanes: int) -> list[str]:
     notes = []
     if merged_below_ns:
         below = units.duration(merged_below_ns)

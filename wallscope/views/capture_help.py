@@ -3,16 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from wallscope.model.capture import Finding
-from wallscope.render.foreign import visible
+from wallscope.model.section import Items, Line, Lines, Section, Span
+from wallscope.render.texts import visible
 
 _MARK = "*"
-_STEPS = "steps"
-_RANGES = "ranges"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +45,7 @@ _PROFILE = (
         "which stream waited for what; costs overhead at every event",
         ("no-cuda-events", "unresolved-waits"),
     ),
-    _Flag(
-        "--cuda-memory-usage=true",
-        "device memory over time; costs much in programs that allocate often",
-    ),
+    _Flag("--cuda-memory-usage=true", "device memory over time; costs much in programs that allocate often"),
 )
 _ON_LOSS = _Flag(
     "--cuda-flush-interval=100",
@@ -68,10 +60,8 @@ _EXPORT = (
         ("payloads-not-exported",),
     ),
 )
-_SETTINGS = {
-    _STEPS: ("few-steps",),
-    _RANGES: ("no-steps", "unmarked-steps", "ranks-without-steps", "no-nvtx", "throughput-unknown"),
-}
+_STEPS_CURE = ("few-steps",)
+_RANGES_CURE = ("no-steps", "unmarked-steps", "ranks-without-steps", "no-nvtx", "throughput-unknown")
 _OTHERWISE = (
     "clipped-ranges",
     "clocks-apart",
@@ -86,21 +76,35 @@ _OTHERWISE = (
     "untimed-operations",
 )
 """Findings that another capture or export cures, though no flag that is shown does."""
-_CURED = {
+CURED = {
     *_OTHERWISE,
-    *(code for codes in _SETTINGS.values() for code in codes),
+    *_STEPS_CURE,
+    *_RANGES_CURE,
     *(code for flag in (*_PROFILE, _ON_LOSS, *_EXPORT) for code in flag.cures),
 }
-_BRIDGE = """\
+_FRAMEWORKS = """\
+Megatron Bridge (steps count from 0, the end is left out, no ranks means all):
+
 profiling.use_nsys_profiler=true
 profiling.profile_step_start=10
 profiling.profile_step_end=20
 profiling.profile_ranks=[0]
-profiling.nvtx_ranges=true"""
-_MEGATRON_LM = """\
+profiling.nvtx_ranges=true
+
+It marks every PyTorch operator while the capture runs, which slows the host. \
+The launcher of NeMo-Run sets --cuda-event-trace=false unless told otherwise.
+
+Megatron-LM (no range marks a step; --record-shapes would slow the host):
+
 --profile --profile-step-start 10 --profile-step-end 20 \\
-    --profile-ranks 0 --nvtx-ranges"""
-_PYTORCH = """\
+    --profile-ranks 0 --nvtx-ranges
+
+Transformer Engine, for either, names its phases with:
+
+export NVTE_NVTX_ENABLED=1
+
+Plain PyTorch, without torch.autograd.profiler.emit_nvtx:
+
 for step, batch in enumerate(loader):
     if step == 10:
         torch.cuda.synchronize()
@@ -113,101 +117,55 @@ for step, batch in enumerate(loader):
         break"""
 
 
-def capture_help(name: str | None = None, findings: tuple[Finding, ...] = ()) -> RenderableType:
-    """The recommended command, and with the `name` of an export what another capture of it would cure."""
-    return Group(*_parts(name, findings))
-
-
-def _parts(name: str | None, findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
-    curable = tuple(finding for finding in findings if finding.code in _CURED)
+def build_capture_help(name: str | None = None, findings: tuple[Finding, ...] = ()) -> Iterator[Section]:
+    """Make the recommended command; with the `name` of an export what another capture of it cures first."""
+    curable = tuple(finding for finding in findings if finding.code in CURED)
     codes = {finding.code for finding in curable}
     if name is not None:
-        yield from _limits(name, curable)
+        yield _build_limits(visible(name, most=60), curable)
     flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
-    yield Text("Capture", style="bold")
-    yield Text()
-    yield _verbatim(_command("nsys profile", flags, "python train.py"))
-    yield Text()
-    yield _reasons(flags, codes)
-    yield Text()
-    yield Text("Several ranks: torchrun --nproc-per-node=8 --no-python nsys profile ...")
-    yield Text()
-    yield Text("Export", style="bold")
-    yield Text()
-    yield _verbatim(_command("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"))
-    yield Text()
-    yield _reasons(_EXPORT, codes)
-    yield Text()
-    yield from _frameworks(codes)
+    yield _write((Span("Capture", "strong"),))
+    yield _write(*_write_command("nsys profile", flags, "python train.py"))
+    yield _list_reasons(flags, codes)
+    yield _write("Several ranks: torchrun --nproc-per-node=8 --no-python nsys profile ...")
+    yield _write((Span("Export", "strong"),))
+    yield _write(*_write_command("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"))
+    yield _list_reasons(_EXPORT, codes)
+    steps, ranges = (" " if codes.isdisjoint(cured) else _MARK for cured in (_STEPS_CURE, _RANGES_CURE))
+    yield _write(
+        (Span("The program starts and stops the capture, and marks its steps", "strong"),),
+        f"{steps} 10 steps after warm-up: fewer do not tell what varies from step to step.",
+        f"{ranges} Ranges around steps and phases: without them steps are guessed from kernels.",
+    )
+    yield from (_write(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
 
 
-def _limits(name: str, curable: tuple[Finding, ...]) -> Iterator[RenderableType]:
-    shown = visible(name, most=60)
-    if not curable:
-        yield Text(f"{shown}: nothing that another capture would cure", style="bold")
-    else:
-        yield Text(f"{shown}: what another capture would cure", style="bold")
-        table = _grid()
-        for finding in curable:
-            table.add_row("•", finding.message)
-            if finding.code in _OTHERWISE and finding.cure:
-                table.add_row("", Text(f"→ {finding.cure}", style="dim"))
-        yield table
-        if any(finding.code not in _OTHERWISE for finding in curable):
-            yield Text(f"Below, {_MARK} marks what cures the others.", style="dim")
-    yield Text()
+def _write(*lines: Line) -> Section:
+    return Section("lines", "", "", (Lines(lines),))
 
 
-def _command(start: str, flags: tuple[_Flag, ...], end: str) -> str:
-    """One command over several lines, a flag each."""
-    return " \\\n    ".join((start, *(flag.text for flag in flags), end))
+def _build_limits(name: str, curable: tuple[Finding, ...]) -> Section:
+    what = "what another capture would cure" if curable else "nothing that another capture would cure"
+    head = Lines(((Span(f"{name}: {what}", "strong"),),))
+    rows: list[tuple[Line, ...]] = []
+    for finding in curable:
+        rows.append(("•", finding.message))
+        if finding.code in _OTHERWISE and finding.cure:
+            rows.append(("", (Span(f"→ {finding.cure}", "dim"),)))
+    is_marked = any(finding.code not in _OTHERWISE for finding in curable)
+    note = Lines((f"Below, {_MARK} marks what cures the others.",) if is_marked else (), "dim")
+    return Section("limits", "", "", (head, *((Items(tuple(rows)),) if rows else ()), note))
 
 
-def _verbatim(text: str) -> Text:
-    """Text to be pasted: its lines are short, and none is cut."""
-    return Text(text, overflow="fold")
+def _write_command(start: str, flags: tuple[_Flag, ...], end: str) -> list[str]:
+    """Write one command over several lines, a flag each."""
+    return " \\\n    ".join((start, *(flag.text for flag in flags), end)).split("\n")
 
 
-def _reasons(flags: tuple[_Flag, ...], codes: set[str]) -> Table:
-    table = _grid(no_wrap=True)
+def _list_reasons(flags: tuple[_Flag, ...], codes: set[str]) -> Section:
+    rows = []
     for flag in flags:
         is_cure = not codes.isdisjoint(flag.cures)
-        table.add_row(
-            _MARK if is_cure else " ", Text(flag.text, style="bold" if is_cure else ""), flag.reason
-        )
-    return table
-
-
-def _grid(*, no_wrap: bool = False) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=no_wrap)
-    return table
-
-
-def _frameworks(codes: set[str]) -> Iterator[RenderableType]:
-    steps, ranges = (" " if codes.isdisjoint(_SETTINGS[what]) else _MARK for what in (_STEPS, _RANGES))
-    yield Text("The program starts and stops the capture, and marks its steps", style="bold")
-    yield Text(f"{steps} 10 steps after warm-up: fewer do not tell what varies from step to step.")
-    yield Text(f"{ranges} Ranges around steps and phases: without them steps are guessed from kernels.")
-    yield Text()
-    yield Text("Megatron Bridge (steps count from 0, the end is left out, no ranks means all):")
-    yield Text()
-    yield _verbatim(_BRIDGE)
-    yield Text()
-    yield Text(
-        "It marks every PyTorch operator while the capture runs, which slows the host. The launcher of"
-        " NeMo-Run sets --cuda-event-trace=false unless told otherwise."
-    )
-    yield Text()
-    yield Text("Megatron-LM (no range marks a step; --record-shapes would slow the host):")
-    yield Text()
-    yield _verbatim(_MEGATRON_LM)
-    yield Text()
-    yield Text("Transformer Engine, for either, names its phases with:")
-    yield Text()
-    yield _verbatim("export NVTE_NVTX_ENABLED=1")
-    yield Text()
-    yield Text("Plain PyTorch, without torch.autograd.profiler.emit_nvtx:")
-    yield Text()
-    yield _verbatim(_PYTORCH)
+        text = Span(flag.text, "strong" if is_cure else None)
+        rows.append((_MARK if is_cure else " ", (text,), flag.reason))
+    return Section("reasons", "", "", (Items(tuple(rows), ("mark", "mark", "text")),))

@@ -8,7 +8,7 @@ from wallscope.model.cause_catalogue import CALL, list_cause_meanings
 from wallscope.model.enums import Wall
 from wallscope.trace.kernel_classes import load_shipped_kernel_rules
 from wallscope.views.sections.walls import STATE_NAMES
-from wallscope.views.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS
+from wallscope.views.sections.words import COMPARISON_WORDS, STATE_WORDS, WALL_WORDS, WORDS
 
 _HEAD = """# Glossary
 

@@ -1,28 +1,41 @@
-"""What an export holds, what a word means, and how a time went from commit to commit, on a terminal."""
+"""What an export holds, what a word means, how a time went, a plan, a checked configuration, as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import polars as pl
 
 from wallscope import units
-from wallscope.model.advice import WordExplanation
-from wallscope.model.capture import Contents, Gpu
+from wallscope.model.advice import (
+    Advice,
+    ConfigurationCheck,
+    FeatureCheck,
+    Folding,
+    Item,
+    Preset,
+    WordExplanation,
+)
+from wallscope.model.capture import Contents, Finding, Gpu, Severity
 from wallscope.model.enums import Wall
 from wallscope.model.record import Record
 from wallscope.model.section import (
     Cell,
     Column,
     Grid,
+    Items,
+    Line,
     Lines,
     Row,
     Section,
     Span,
+    Tone,
     on_terminal,
     tabulate,
 )
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 from wallscope.views.sections.findings import build_findings
 
+_MOST_MISSING = 6
 _UNKNOWN = "unknown"
 HISTORY = pl.Schema(
     {
@@ -40,8 +53,7 @@ HISTORY = pl.Schema(
 
 def build_explanation(found: WordExplanation) -> Iterator[Section]:
     """Make the word and its meaning; a section each for the rest."""
-    head = (Span(visible(found.word), "strong"), f" ({found.kind}): {found.meaning}")
-    yield Section("head", "", "", (Lines((head,)),))
+    yield _head((Span(visible(found.word), "strong"), f" ({found.kind}): {found.meaning}"))
     yield from (Section("part", one.heading, "", (Lines(one.lines),)) for one in found.sections)
 
 
@@ -63,8 +75,10 @@ def _list_facts(contents: Contents) -> Iterator[Row]:
     yield "traced", ", ".join(contents.traced) or _UNKNOWN
     yield "CUDA graphs", f"traced by {contents.graph_mode}" if contents.graph_mode else _UNKNOWN
     calling = contents.processes
-    count = _UNKNOWN if calling is None else f"{units.plural(calling, 'process')} with CUDA calls"
-    yield "processes", count
+    yield (
+        "processes",
+        f"{units.plural(calling, 'process')} with CUDA calls" if calling is not None else _UNKNOWN,
+    )
     yield "GPUs", tuple(_describe_gpu(gpu) for gpu in export.gpus) or _UNKNOWN
     environment = tuple(f"{name}={value}" for name, value in export.environment.items())
     yield "environment", environment or "none of the variables that are read"
@@ -94,8 +108,8 @@ def build_history(frame: pl.DataFrame, metric: str) -> Iterator[Section]:
     """Make the rows testbed by testbed, with a bar each, or the origin of what is no reference."""
     longest_ns = max(int(frame["median_ns"].to_numpy().max()), 1)
 
-    def share(row: dict[str, int]) -> Cell:
-        return Cell(row["median_ns"] / longest_ns, Wall.COMPUTE)
+    def share(row: dict[str, int]) -> Cell | str | int:
+        return row["origin"] or Cell(row["median_ns"] / longest_ns, Wall.COMPUTE)
 
     columns = (
         on_terminal("commit", "commit", value=lambda row: row["commit"][:12]),
@@ -103,15 +117,7 @@ def build_history(frame: pl.DataFrame, metric: str) -> Iterator[Section]:
         on_terminal("runs", "runs", "count", "", lambda row: row["runs"]),
         on_terminal("time", "time", "ms", "", lambda row: row["median_ns"]),
         on_terminal("change", "change", "signed_percent", "", lambda row: row["change"], none=""),
-        on_terminal(
-            "bar",
-            "",
-            "bar",
-            "",
-            lambda row: share(row) if row["origin"] is None else row["origin"],
-            most=200,
-            is_right=True,
-        ),
+        on_terminal("bar", "", "bar", "", share, most=200, is_right=True),
     )
     for own in frame.partition_by("testbed", maintain_order=True):
         title = f"{visible(metric)} · {visible(own['testbed'][0])}"
@@ -124,36 +130,137 @@ def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
 
     Changes are against the reference before: a pull request's runs are measured, and measure nothing.
     """
-    listed = pl.DataFrame(
-        [
-            (
-                str(entry.testbed),
-                entry.commit,
-                entry.recorded_utc_ns,
-                entry.metric_ns(metric),
-                entry.speaking.steps,
-                entry.origin,
-            )
-            for entry in records
-        ],
-        schema={
-            "testbed": pl.String,
-            "commit": pl.String,
-            "recorded_utc_ns": pl.Int64,
-            "ns": pl.Int64,
-            "steps": pl.Int64,
-            "origin": pl.String,
-        },
-        orient="row",
-    )
+    columns = ("testbed", "commit", "recorded_utc_ns", "median_ns", "steps", "origin")
+    rows = [
+        (
+            str(one.testbed),
+            one.commit,
+            one.recorded_utc_ns,
+            one.metric_ns(metric),
+            one.speaking.steps,
+            one.origin,
+        )
+        for one in records
+    ]
+    listed = pl.DataFrame(rows, schema={name: HISTORY[name] for name in columns}, orient="row")
     by_commit = listed.group_by("testbed", "commit", "origin").agg(
         pl.col("recorded_utc_ns").min(),
         runs=pl.len(),
         steps=pl.col("steps").sum(),
-        median_ns=pl.col("ns").median().round(0),
+        median_ns=pl.col("median_ns").median().round(0),
     )
     ordered = by_commit.sort("testbed", "recorded_utc_ns", "commit", "origin")
     references_ns = pl.when(pl.col("origin").is_null()).then(pl.col("median_ns"))
     before = references_ns.shift(1).forward_fill().over("testbed")
     change = pl.when(before > 0).then(pl.col("median_ns") / before - 1)
     return ordered.with_columns(change=change).select(HISTORY.names()).cast(HISTORY)
+
+
+def build_advice(advice: Advice) -> Iterator[Section]:
+    """Make the layout, the checklist in the order of work, and what was published nearby."""
+    layout = advice.layout
+    run = (f"{layout.gpus:,} x {advice.machine}", f"sequence {advice.seq_length:,}", advice.precision)
+    yield _head((Span(" · ".join((advice.model, *run)), "strong"),))
+    virtual = f", VPP{advice.virtual_pipeline}" if advice.virtual_pipeline else ""
+    source = f"from {advice.layout_source}{virtual}; EP could be up to {advice.largest_expert}"
+    yield _build_layout(layout, (Span(source, "dim"),))
+    for phase, items in groupby(advice.items, key=lambda item: item.phase):
+        yield Section(phase, phase.capitalize(), "", (Items(tuple(_list_items(items))),))
+    if advice.presets:
+        presets = tuple(_describe_preset(preset) for preset in advice.presets)
+        yield Section("presets", "Presets nearby, to start from", "", presets)
+    if advice.bands:
+        places = (
+            f"{f'{band.gpus:,} GPUs' if band.gpus else ''} {band.precision or ''}".strip() or "any"
+            for band in advice.bands
+        )
+        bands = Items(tuple(zip(places, (band.text for band in advice.bands), strict=True)))
+        yield Section("bands", "Published TFLOP/s per GPU, never promised", "", (bands,))
+
+
+def _head(*lines: Line) -> Section:
+    return Section("head", "", "", (Lines(lines),))
+
+
+def _list_items(items: Iterable[Item]) -> Iterator[tuple[Line, ...]]:
+    for item in items:
+        yield "□", (item.text, Span(f" [{item.facts[0]}]", "dim"))
+        yield from (("", (Span(str(setting), "setting"), "")) for setting in item.settings)
+
+
+def _describe_preset(preset: Preset) -> Section:
+    sizes = preset.sizes
+    virtual = f" VPP{preset.virtual_pipeline}" if preset.virtual_pipeline else ""
+    parts = [
+        f"TP{sizes.tensor} PP{sizes.pipeline}{virtual} CP{sizes.context} EP{sizes.expert}",
+        f"dispatcher {_name_inherited(preset.dispatcher)}",
+        f"graphs {_name_inherited(preset.cuda_graphs)}",
+        f"recompute {_name_inherited(preset.recompute)}",
+    ]
+    if sizes.fewest_gpus > preset.gpus:
+        parts.append(f"as published its sizes need {sizes.fewest_gpus:,} GPUs")
+    return Section("preset", (preset.name,), "", (Lines((" · ".join(parts),), "dim"),))
+
+
+def _name_inherited(word: str) -> str:
+    """Name a published value; `base` says that it comes from the recipe below."""
+    return "inherited" if word == "base" else word.replace("(base)", " (inherited)")
+
+
+def _build_layout(layout: Folding, *more: Line) -> Section:
+    """Make both meshes and the fewest GPUs."""
+    sizes, pipeline = layout.sizes, f"PP{layout.sizes.pipeline}"
+    lines = (
+        f"attention  TP{sizes.tensor} x CP{sizes.context} x DP{layout.data} x {pipeline}",
+        f"experts    ETP{sizes.expert_tensor} x EP{sizes.expert} x EDP{layout.expert_data} x {pipeline}",
+        f"needs {units.plural(layout.fewest_gpus, 'GPU')}, has {layout.gpus:,}",
+    )
+    return Section("layout", "Layout", "", (Lines((*lines, *more)),))
+
+
+def build_check(check: ConfigurationCheck, name: str) -> Iterator[Section]:
+    """Make what stops the run, then features that are on with all that is not met, then the others."""
+    stops, verdict = len(check.stops), "nothing known stops the run"
+    if stops:
+        verdict = f"{units.plural(stops, 'check')} failed that will stop the run"
+    head = Span(f"{visible(name, most=60)} · {verdict}", "bad" if stops else "strong")
+    yield _head((head,), *map(_describe_finding, check.findings))
+    if check.layout is not None:
+        yield _build_layout(check.layout)
+    for feature in check.features:
+        if feature.on and feature.rows:
+            yield Section("feature", feature.title, "", (Items(tuple(_list_rows(feature))),))
+    off = [one for one in check.features if one.on is False or (one.on is None and one.unmet())]
+    if off:
+        title = "Off, or not told; what would be in the way"
+        yield Section("off", title, "", tuple(map(_describe_off, off)))
+
+
+def _describe_finding(finding: Finding) -> Line:
+    cure = f"; {finding.cure}" if finding.cure else ""
+    tone: Tone = "warning" if finding.severity is not Severity.INFO else "dim"
+    return (Span(visible(f"{finding.message}{cure}", most=400), tone),)
+
+
+def _list_rows(feature: FeatureCheck) -> Iterator[tuple[Line, ...]]:
+    """List rows that are unmet, what the others would have to be told, and how many are met."""
+    for row in feature.unmet():
+        known = row.precondition
+        yield (Span("✗", "bad"),), (Span(f"{known.id} ", "dim"), Span(known.text, "faint"))
+        level = "error" if row.level == "error" else "warning"
+        yield "", (Span("", "dim"), Span(f"{level}: {known.unblock}", "wrong"))
+    unknown = [row for row in feature.rows if row.precondition.status == "unknown"]
+    if unknown:
+        names = sorted({name for row in unknown for name in row.missing})
+        more = f" and {len(names) - _MOST_MISSING} more" if len(names) > _MOST_MISSING else ""
+        missing = Span(", ".join(names[:_MOST_MISSING]) + more, "dim")
+        counted = f"{len(unknown)} of {len(feature.rows)} cannot be judged; not told: "
+        yield (Span("?", "warning"),), (Span(counted, "dim"), missing)
+    met = sum(row.precondition.status == "met" for row in feature.rows)
+    yield (Span("✓", "good"),), (Span(f"{met} of {len(feature.rows)} met", "dim"),)
+
+
+def _describe_off(feature: FeatureCheck) -> Section:
+    unmet = [row.precondition for row in feature.unmet()]
+    lines = tuple((Span(f"{one.id} ", "dim"), Span(one.unblock or one.text, "faint")) for one in unmet)
+    return Section("off", (f"{feature.title}: {'' if unmet else 'nothing known'}",), "", (Lines(lines),))

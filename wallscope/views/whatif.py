@@ -1,26 +1,39 @@
-"""Answers to what-if questions on a terminal and as a page: how good they are, what each wins, the path."""
+"""What would a step take with changes, and how well does the replay tell it? On a terminal and as a page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import RenderableType
 
 from wallscope import units
 from wallscope.model.enums import Wall
-from wallscope.model.section import Cell, Column, Grid, Lines, Section, Span
-from wallscope.model.whatif import WhatIf
-from wallscope.render.figures import name_changes
-from wallscope.render.foreign import visible
-from wallscope.render.grids import render_sections
-from wallscope.render.offline import offline
-from wallscope.views.sections import whatif as sections
-from wallscope.views.sections.path import list_parts, list_slack
-from wallscope.views.words import WALL_WORDS
+from wallscope.model.section import (
+    Block,
+    Cell,
+    Column,
+    Grid,
+    Lines,
+    Section,
+    Span,
+    on_page,
+    on_terminal,
+    tabulate,
+)
+from wallscope.model.whatif import Answer, WhatIf
+from wallscope.render import figures
+from wallscope.render.html import render_page
+from wallscope.render.terminal import render_sections
+from wallscope.render.texts import visible
+from wallscope.views.sections.path import build_path_blocks, describe_path, list_parts, list_slack
+from wallscope.views.sections.words import WALL_WORDS
 
 _MOST_ANSWERS = 6
+_NOTHING = "No usual change wins a thousandth of it."
+_WIDE = 120
 
 
-def whatif_summary(found: WhatIf) -> RenderableType:
+def render_whatif(found: WhatIf) -> RenderableType:
     """Render all of it for a terminal."""
     return render_sections(_build_summary(found))
 
@@ -33,34 +46,31 @@ def _build_summary(found: WhatIf) -> Iterator[Section | Grid]:
     head = (
         f"{name}{rank} · {played}, {units.number(found.played_operations)} operations",
         (step, ", bound by ", Span(str(found.wall), found.wall)),
-        (Span(sections.describe_check(found), "dim"),),
+        (Span(_describe_check(found), "dim"),),
     )
     yield Section("head", "", "", (Lines(head),))
     if found.answers:
-        notes = tuple(f"  {asked}: {note}" for asked, note in sections.list_notes(found.answers))
-        table = sections.tabulate_answers(found, found.answers, "If …")
+        notes = tuple(f"  {asked}: {note}" for asked, note in _list_notes(found.answers))
+        table = _tabulate_answers(found, found.answers, "If …")
         yield Section("answers", "If …", "", (table, Lines(notes, "dim", is_set_in=False)))
     else:
-        yield Section("answers", "", "", (Lines((sections.NOTHING,)),))
+        yield Section("answers", "", "", (Lines((_NOTHING,)),))
     if found.sweep:
-        yield sections.tabulate_answers(found, found.sweep, "In degrees")
+        yield _tabulate_answers(found, found.sweep, "In degrees")
     yield list_parts(found.path)
     slack = list_slack(found.path)
     if slack is not None:
         yield slack
 
 
-def whatif_page(found: WhatIf) -> str:
-    """Render the whole page."""
-    name = visible(found.inputs[0].name)
-    shown = (
-        sections.build_changes(found),
-        sections.build_sweep(found),
-        sections.build_bounds(found),
-        sections.build_sureness(found),
-    )
+def write_whatif_page(found: WhatIf) -> str:
+    """Write all of it as one HTML file."""
+    name, whole = visible(found.inputs[0].name), f"typical {found.unit}"
+    blocks = build_path_blocks(found.path, whole, found.unit, is_drawn=False)
+    path = Section("path", "What bounds it?", describe_path(found.path, whole), tuple(blocks))
+    shown = (_build_changes(found), _build_sweep(found), path, _build_sureness(found))
     first = _build_first_screen(found, name)
-    return offline("whatif.html.j2", f"{name}: what if", shown, found=found, first=first)
+    return render_page("whatif.html.j2", f"{name}: what if", shown, found=found, first=first)
 
 
 def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
@@ -71,8 +81,8 @@ def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
     return {
         "origin": " · ".join((name, *rank, captured)),
         "headline": f"The typical {found.unit} takes {units.duration(found.step_ns)}, bound by {found.wall}",
-        "checked": sections.describe_check(found),
-        "answers": [(name_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
+        "checked": _describe_check(found),
+        "answers": [(figures.name_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
         "more": max(len(best) - _MOST_ANSWERS, 0),
         "walls": _tabulate_walls(found),
     }
@@ -89,3 +99,99 @@ def _tabulate_walls(found: WhatIf) -> Grid:
         for wall, part_ns in zip(Wall, found.walls.parts(), strict=True)
     )
     return Grid("Who pays for it now", columns, rows)
+
+
+def _build_changes(found: WhatIf) -> Section:
+    """Make each change alone, and all together."""
+    title = "What would it take?"
+    if not found.answers:
+        return Section("changes", title, _NOTHING, ())
+    best = max(found.answers, key=lambda answer: answer.won_ns)
+    taken = f"{units.duration(best.step_ns)} with {figures.name_changes(best)}"
+    answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall} is the wall."
+    notes = tuple(f"{asked}: {note}" for asked, note in _list_notes(found.answers))
+    blocks: tuple[Block, ...] = (
+        figures.draw_changes(found, found.answers, "changes"),
+        _tabulate_answers(found, found.answers, f"The typical {found.unit} with each change"),
+        *((Lines(notes),) if notes else ()),
+    )
+    return Section("changes", title, answer, blocks)
+
+
+def _build_sweep(found: WhatIf) -> Section | None:
+    """Make one change in degrees; `None` where none was asked for."""
+    if not found.sweep:
+        return None
+    least, most = (pick(found.sweep, key=lambda one: one.step_ns) for pick in (min, max))
+    start = f"From {units.duration(least.step_ns)} with {figures.name_changes(least)}"
+    answer = f"{start} to {units.duration(most.step_ns)}."
+    table = _tabulate_answers(found, found.sweep, f"The typical {found.unit} with each degree")
+    figure = figures.draw_changes(found, found.sweep, "sweep")
+    return Section("sweep", "And in degrees?", answer, (figure, table))
+
+
+def _build_sureness(found: WhatIf) -> Section:
+    """Make what was played, and how far it is off."""
+    check, ranks = found.check, units.plural(found.played_ranks, "rank")
+    tax = "unknown" if found.overlap_tax is None else f"{found.overlap_tax:.2f}"
+    rows = {
+        "played": f"{units.plural(found.played_steps, found.unit)} of {ranks}",
+        "operations": units.number(found.played_operations),
+        "error, told of the other steps alone": units.percent(check.error_median),
+        "the same at p90": units.percent(check.error_p90),
+        "error, told of the very steps": units.percent(check.own_error),
+        "lags and time outside calls, of the path": units.percent(check.slack_share),
+        "lags without their like in another step": units.percent(check.unmatched_share),
+        "waits that stay as they were, unresolved": units.percent(check.unresolved_wait_share),
+        "compute beside communication, times as long": tax,
+    }
+    columns = (Column("what", "what"), Column("value", "value", "plain"))
+    table = Grid("What was played, and how far off it is", columns, tuple(rows.items()))
+    return Section("sureness", "How sure is that?", _describe_check(found), (table,))
+
+
+def _describe_check(found: WhatIf) -> str:
+    """Say how well the replay does."""
+    check = found.check
+    slack = f"{units.percent(check.slack_share)} of the path is lags and time outside calls"
+    if check.error_median is None or check.error_p90 is None:
+        return f"Not checked: one {found.unit} alone tells nothing of others; {slack}."
+    return (
+        f"Told of the other {found.unit}s alone, the replay is {units.percent(check.error_median)} off"
+        f" (p90 {units.percent(check.error_p90)}, {units.plural(check.steps, found.unit)}); {slack}."
+    )
+
+
+def _list_notes(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:
+    """List what was changed and assumed, each once, with the question that it is of."""
+    first = {note: answer.questions[0].text for answer in reversed(answers) for note in answer.notes}
+    for note in dict.fromkeys(note for answer in answers for note in answer.notes):
+        yield visible(first[note], most=40), visible(note)
+
+
+def _tabulate_answers(found: WhatIf, answers: Sequence[Answer], title: str, brief: str = "") -> Grid:
+    """Make what each change wins, and what comes next; the walls after it where there is room."""
+
+    def part_ns(one: Answer, wall: Wall) -> int:
+        time_ns: int = getattr(one.walls, wall)
+        return time_ns
+
+    wide = (_WIDE, 1 << 30)
+    columns = (
+        on_terminal("change", "", value=figures.name_changes, most=36, widths=(0, _WIDE)),
+        on_terminal("change", "", value=figures.name_changes, most=60, widths=wide),
+        on_page("change", "change", value=figures.name_changes, most=120),
+        on_terminal("step_ns", "step", "duration"),
+        on_page("step_ns", found.unit, "ms"),
+        on_terminal("won_ns", "change", "signed_duration", "", lambda one: -one.won_ns),
+        on_page("won_ns", "change of it", "signed_ms", "", lambda one: -one.won_ns),
+        Column("speedup", "speedup", "exact_speedup", "as captured over changed"),
+        Column("next_wall", "then the wall is", value=lambda one: Cell(str(one.next_wall), one.next_wall)),
+        on_page("next_cause", "by", "text", "its largest cause"),
+        *(on_terminal(wall, wall, "duration", "", partial(part_ns, wall=wall), widths=wide) for wall in Wall),
+        *(
+            on_page(wall, wall, "ms", f"of the {found.unit} then", partial(part_ns, wall=wall))
+            for wall in Wall
+        ),
+    )
+    return tabulate(title, columns, answers, brief=brief, is_wordy=True)

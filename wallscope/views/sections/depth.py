@@ -14,7 +14,6 @@ from wallscope.model.rank_summaries import (
     GpuMetrics,
     HostDetails,
     LaunchShapes,
-    Serialisation,
 )
 from wallscope.model.section import (
     Block,
@@ -28,7 +27,7 @@ from wallscope.model.section import (
     on_terminal,
     tabulate,
 )
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 from wallscope.thresholds import (
     SHOWN_COMPUTE_SHARE,
     SHOWN_COPY_BYTES,
@@ -36,6 +35,10 @@ from wallscope.thresholds import (
     SHOWN_OVERLAP_TAX_SHARE,
 )
 
+_COUNTED = "as NCCL counts them; of all-gather and reduce-scatter one rank's part"
+_BUS_RATE = "over the duration on this rank, which includes waiting for peers"
+_HOST_MEMORY = "pinned or pageable, where host memory takes part"
+_BULK_RATE = "of copies of 64 KiB and more, while they ran"
 _ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row"), "page": Limit(40)}
 _ALL_ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row")}
 _MOST_CALLS, _MOST_ON_PAGE = 4, 30
@@ -52,27 +55,23 @@ _PINNED = {True: "pinned", False: "pageable", None: ""}
 def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     """Make a section of each wall, the largest loss first; the dominant one is open."""
     dominant, whole = analysis.diagnosis.dominant_wall, analysis.anchor.typical
-    share = dict(zip(Wall, rank.typical.walls.parts(), strict=True))
+    own_ns = dict(zip(Wall, rank.typical.walls.parts(), strict=True))
     blocks = {
         Wall.COMMUNICATION: _communication_in_depth(rank, whole),
         Wall.MEMORY: _memory_in_depth(analysis, rank),
         Wall.HOST: _host_in_depth(rank, whole),
         Wall.COMPUTE: tuple(_compute_in_depth(rank, whole)),
     }
-    order = sorted(blocks, key=lambda wall: (wall != dominant, wall == Wall.COMPUTE, -share[wall]))
-    step_ns = rank.typical.step_ns
-    return tuple(
-        Section(
-            str(wall),
-            f"{str(wall).capitalize()} in depth",
-            f"Owns {units.milliseconds(share[wall])} of the {whole},"
-            f" {units.percent(share[wall] / step_ns if step_ns else 0.0)}.",
-            blocks[wall] or (Lines(("Nothing of it in this capture.",)),),
-            is_open=wall == dominant,
-            wall=wall,
-        )
-        for wall in order
-    )
+    order = sorted(blocks, key=lambda wall: (wall != dominant, wall == Wall.COMPUTE, -own_ns[wall]))
+    step_ns, nothing = rank.typical.step_ns, (Lines(("Nothing of it in this capture.",)),)
+    sections = []
+    for wall in order:
+        share = units.percent(own_ns[wall] / step_ns if step_ns else 0.0)
+        title = f"{str(wall).capitalize()} in depth"
+        answer = f"Owns {units.milliseconds(own_ns[wall])} of the {whole}, {share}."
+        shown = blocks[wall] or nothing
+        sections.append(Section(str(wall), title, answer, shown, is_open=wall == dominant, wall=wall))
+    return tuple(sections)
 
 
 def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
@@ -80,17 +79,15 @@ def build_details(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     whole = analysis.anchor.typical
     communication, metrics, details = rank.communication, rank.gpu_metrics, rank.compute_details
     if communication.operations:
-        title = (
-            f"Communication ran {units.milliseconds(communication.union_ns)},"
-            f" {units.percent(communication.hidden_share)} of it hidden behind compute"
-        )
+        ran, hidden = units.milliseconds(communication.union_ns), units.percent(communication.hidden_share)
+        title = f"Communication ran {ran}, {hidden} of it hidden behind compute"
         lines = Lines(tuple(describe_communication(communication)))
         yield Section("communication", title, "", (_tabulate_communication(communication, whole), lines))
     if rank.compute:
         is_asked = analysis.diagnosis.dominant_wall == "compute" and details is not None
-        said = tuple(describe_compute(details)) if is_asked and details is not None else ()
+        lines = Lines(tuple(describe_compute(details)) if is_asked and details is not None else ())
         title = "Compute kernels (work: durations added up)"
-        yield Section("compute", title, "", (_tabulate_compute(rank), Lines(said)))
+        yield Section("compute", title, "", (_tabulate_compute(rank), lines))
     if metrics is not None and metrics.means:
         yield tabulate_metrics(metrics, whole)
     if rank.memory.copies:
@@ -106,10 +103,8 @@ def _communication_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
     found = rank.communication
     if not found.operations:
         return ()
-    ran = (
-        f"Communication ran {units.milliseconds(found.union_ns)} of the {whole},"
-        f" {units.percent(found.hidden_share)} of it hidden behind compute."
-    )
+    ran, hidden = units.milliseconds(found.union_ns), units.percent(found.hidden_share)
+    ran = f"Communication ran {ran} of the {whole}, {hidden} of it hidden behind compute."
     return Lines((ran, *describe_communication(found))), _tabulate_communication(found, whole)
 
 
@@ -124,14 +119,12 @@ def _tabulate_communication(found: Communication, whole: str) -> Grid:
         Column("count", "count", "count", f"operations that begin in the {whole}"),
         Column("exposed_ns", "exposed", "ms", "time in which one of them ran and no compute did"),
         Column("work_ns", "work", "ms", _WORK),
-        Column(
-            "bytes", "bytes", "size", "as NCCL counts them; of all-gather and reduce-scatter one rank's part"
-        ),
+        Column("bytes", "bytes", "size", _COUNTED),
         Column(
             "bus_bandwidth_bytes_per_s",
             "bus rate",
             "rate",
-            "over the duration on this rank, which includes waiting for peers",
+            _BUS_RATE,
             media=("page", "terminal") if has_rate else ("page",),
         ),
     )
@@ -154,24 +147,19 @@ def describe_communication(communication: Communication) -> Iterator[str]:
             f"Exposed {units.milliseconds(communication.exposed_ns)};"
             f" {units.milliseconds(communication.blocking_ns)} of all is on the chain that binds the step."
         )
-    tax = communication.overlap_tax
-    if tax is not None and abs(tax.ratio - 1) < SHOWN_OVERLAP_TAX_SHARE:
-        yield f"Kernels take as long beside communication as alone ({tax.kernels:,} compared)."
-    elif tax is not None:
+    tax, work = communication.overlap_tax, communication.dispatcher
+    if tax is not None:
+        times, slowed = "", ""
+        if abs(tax.ratio - 1) >= SHOWN_OVERLAP_TAX_SHARE:
+            times, slowed = f"{tax.ratio:.2f}x ", f": {units.duration(tax.slowed_ns)} of work a step"
         yield (
-            f"Kernels take {tax.ratio:.2f}x as long beside communication as alone:"
-            f" {units.duration(tax.slowed_ns)} of work a step ({tax.kernels:,} compared)."
+            f"Kernels take {times}as long beside communication as alone{slowed} ({tax.kernels:,} compared)."
         )
-    work = communication.dispatcher
     if work is not None:
-        parts = {
-            "pack": work.pack_ns,
-            "synchronise": work.synchronise_ns,
-            "transport": work.transport_ns,
-            "unpack": work.unpack_ns,
-            "route": work.routing_ns,
-        }
-        listed = ", ".join(f"{name} {units.duration(time_ns)}" for name, time_ns in parts.items() if time_ns)
+        names = ("pack", "synchronise", "transport", "unpack", "route")
+        spent_ns = (work.pack_ns, work.synchronise_ns, work.transport_ns, work.unpack_ns, work.routing_ns)
+        parts = zip(names, spent_ns, strict=True)
+        listed = ", ".join(f"{name} {units.duration(time_ns)}" for name, time_ns in parts if time_ns)
         yield f"Token dispatcher, work: {listed or 'none'}."
 
 
@@ -196,53 +184,35 @@ def _describe_memory(analysis: Analysis, rank: Rank) -> Iterator[str]:
     if memory.allocator_calls is not None:
         calls, spent = units.number(memory.allocator_calls), units.duration(memory.allocator_ns)
         yield f"Allocator calls in the {analysis.anchor.typical}: {calls}, {spent} on the host."
-    yield from _describe_worst_step(rank, analysis.anchor.unit)
+    steady = [step for step in rank.steps if step.steady]
+    worst, usual_ns = max(steady, key=lambda step: step.walls.memory, default=None), rank.typical.walls.memory
+    if worst is not None and worst.walls.memory >= _TELLING_TIMES * max(usual_ns, 1):
+        most = f"{units.duration(worst.walls.memory)} of {analysis.anchor.unit} {worst.index}"
+        yield f"Memory owns {most}, the most of steady ones; {units.duration(usual_ns)} of the typical one."
     if memory.offload is not None:
         there, back = units.size(memory.offload.to_host_bytes), units.size(memory.offload.to_device_bytes)
         work = units.milliseconds(memory.offload.work_ns)
         yield f"Offload: {there} to the host, {back} back, work {work}."
 
 
-def _describe_worst_step(rank: Rank, unit: str) -> Iterator[str]:
-    """Name the steady step that lost most to memory, where that is more than in the typical one."""
-    steady = [step for step in rank.steps if step.steady]
-    worst = max(steady, key=lambda step: step.walls.memory, default=None)
-    usual_ns = rank.typical.walls.memory
-    if worst is not None and worst.walls.memory >= _TELLING_TIMES * max(usual_ns, 1):
-        most = f"{units.duration(worst.walls.memory)} of {unit} {worst.index}"
-        yield f"Memory owns {most}, the most of steady ones; {units.duration(usual_ns)} of the typical one."
-
-
 def _tabulate_copies(rank: Rank, whole: str) -> Grid:
     columns = (
         on_terminal("direction", "copies and fills", value=_name_copy),
         on_page("direction", "direction"),
-        on_page(
-            "pinned",
-            "host memory",
-            "text",
-            "pinned or pageable, where host memory takes part",
-            value=lambda entry: _PINNED[entry.pinned],
-        ),
+        on_page("pinned", "host memory", "text", _HOST_MEMORY, lambda entry: _PINNED[entry.pinned]),
         Column("count", "count", "count"),
         Column("bytes", "bytes", "size"),
         Column("work_ns", "work", "ms", _WORK),
         Column("exposed_ns", "alone", "ms", "time in which nothing else ran"),
         on_terminal("rate", "rate", "rate", value=_achieved_rate, none=""),
-        on_page(
-            "bulk_bandwidth_bytes_per_s",
-            "rate",
-            "rate",
-            "of copies of 64 KiB and more, while they ran",
-            none="",
-        ),
+        on_page("bulk_bandwidth_bytes_per_s", "rate", "rate", _BULK_RATE, none=""),
     )
     brief = "Memory traffic (alone: nothing else ran)"
     return tabulate(f"Memory traffic of the {whole}", columns, rank.memory.copies, brief=brief, limits=_ROWS)
 
 
 def _name_copy(entry: CopyWork) -> str:
-    return f"{entry.direction}{', ' if _PINNED[entry.pinned] else ''}{_PINNED[entry.pinned]}"
+    return ", ".join(filter(None, (str(entry.direction), _PINNED[entry.pinned])))
 
 
 def _achieved_rate(entry: CopyWork) -> float | None:
@@ -257,7 +227,7 @@ def _host_in_depth(rank: Rank, whole: str) -> tuple[Block, ...]:
         return (Lines(("No call of the host is known: what it did can not be told.",)),)
     lines = tuple(describe_host(details, rank.typical.step_ns))
     calls = details.blocking_calls[:_MOST_ON_PAGE]
-    return (*((Lines(lines),) if lines else ()), *((_tabulate_calls(calls, whole),) if calls else ()))
+    return (*([Lines(lines)] if lines else ()), *([_tabulate_calls(calls, whole)] if calls else ()))
 
 
 def build_host(rank: Rank) -> Section | None:
@@ -277,12 +247,7 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
         on_page("name", "call"),
         on_page("path", "in", "text", "the commonest path of ranges around it", none=""),
         Column("count", "times", "plain", f"calls that end in the {whole}", _count_calls, brief="a step"),
-        Column(
-            "waited_ns",
-            "waited",
-            "ms",
-            "how long the host stood in them: no cost by itself, the device worked",
-        ),
+        Column("waited_ns", "waited", "ms", _WAITED),
         Column("drained_ns", "cost", "ms", _REFILLED),
     )
     title = "Calls that waited until the device had nothing left to do"
@@ -292,18 +257,15 @@ def _tabulate_calls(calls: Sequence[BlockingCall], whole: str) -> Grid:
 def _place_call(call: BlockingCall) -> str:
     """Name the call and the innermost range that it is mostly made in."""
     name = visible(call.name, most=40)
-    if not call.path:
-        return name
-    innermost = call.path.rsplit(" / ", 1)[-1]
+    innermost = (call.path or "").rsplit(" / ", 1)[-1]
     cut = innermost if len(innermost) <= _LONGEST_RANGE else f"…{innermost[1 - _LONGEST_RANGE :]}"
-    return f"{name} in {visible(cut)}"
+    return f"{name} in {visible(cut)}" if call.path else name
 
 
 def _count_calls(call: BlockingCall) -> str:
     """Say how many of a call a step holds, and a layer or microbatch."""
-    if call.unit is None or call.per_unit is None:
-        return f"{call.count:,.1f}"
-    return f"{call.count:,.1f}, {call.per_unit:,.1f} a {call.unit}"
+    is_known = call.unit is not None and call.per_unit is not None
+    return f"{call.count:,.1f}" + (f", {call.per_unit:,.1f} a {call.unit}" if is_known else "")
 
 
 def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
@@ -326,34 +288,26 @@ def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
         yield f"The launching thread was on a CPU for {units.percent(cpu.share)} of the step ({source})."
     serial = details.serialisation
     if serial is not None and serial.held_ns >= SHOWN_HOST_SHARE * step_ns:
-        yield _describe_serialisation(serial)
-
-
-def _describe_serialisation(serial: Serialisation) -> str:
-    limit = serial.max_connections
-    connections = "" if limit is None else f"; CUDA_DEVICE_MAX_CONNECTIONS is {limit}"
-    return (
-        f"{serial.count:,.1f} kernels a step stood ready behind one of another stream that nothing puts"
-        f" before them, {units.duration(serial.held_ns)} in all:"
-        f" a shared work queue, or a full GPU{connections}."
-    )
+        limit = serial.max_connections
+        connections = "" if limit is None else f"; CUDA_DEVICE_MAX_CONNECTIONS is {limit}"
+        yield (
+            f"{serial.count:,.1f} kernels a step stood ready behind one of another stream that nothing puts"
+            f" before them, {units.duration(serial.held_ns)} in all:"
+            f" a shared work queue, or a full GPU{connections}."
+        )
 
 
 def _compute_in_depth(rank: Rank, whole: str) -> Iterator[Block]:
     """Make categories, precisions, launch shapes, sampled metrics, unknown kernels."""
     details, metrics = rank.compute_details, rank.gpu_metrics
-    if details is not None:
-        lines = (*describe_compute(details), *_describe_shapes(details.launch_shapes))
-        if lines:
-            yield Lines(lines)
+    lines = () if details is None else (*describe_compute(details), *_describe_shapes(details.launch_shapes))
+    if lines:
+        yield Lines(lines)
     if rank.compute:
         yield _tabulate_compute(rank)
     if details is not None and details.precisions:
-        yield tabulate(
-            "Matrix multiplications by precision, as names of kernels tell",
-            _work_columns("precision", "share of these"),
-            details.precisions,
-        )
+        title = "Matrix multiplications by precision, as names of kernels tell"
+        yield tabulate(title, _work_columns("precision", "share of these"), details.precisions)
     if metrics is not None and metrics.means:
         yield tabulate_metrics(metrics, whole)
     if rank.unmatched_kernels:
@@ -380,11 +334,8 @@ def tabulate_metrics(metrics: GpuMetrics, whole: str) -> Grid:
     if metrics.exclusive_share is not None:
         share = units.percent(metrics.exclusive_share)
         note = f"Of the whole GPU; in {share} of the samples no other rank of the export ran on it."
-    columns = (
-        Column("metric", "metric"),
-        Column("mean_share", "mean of peak", "percent"),
-        Column("samples", "samples", "count"),
-    )
+    means = Column("mean_share", "mean of peak", "percent")
+    columns = (Column("metric", "metric"), means, Column("samples", "samples", "count"))
     title, brief = f"GPU metrics, sampled in the {whole}", "GPU metrics, sampled in the step"
     return tabulate(title, columns, metrics.means, brief=brief, notes=(note,))
 
@@ -407,30 +358,29 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
         shown = details.precisions[:_MOST_PRECISIONS]
         listed = ", ".join(f"{entry.precision} {units.percent(entry.share)}" for entry in shown)
         yield f"Matrix multiplications by precision, as names tell: {listed}."
-    shapes, small = details.launch_shapes, details.small_multiplications
+    shapes = details.launch_shapes
     shares = {
         "single elementwise operations": details.unfused_elementwise_share,
         "casts between formats": details.cast_share,
         "quantisation": details.quantize_share,
-        "runs of small multiplications": small.share,
+        "runs of small multiplications": details.small_multiplications.share,
         "grids smaller than the GPU": shapes.small_grid_share,
         "low occupancy": shapes.low_occupancy_share,
         "idle places in last waves": shapes.tail_share,
     }
-    large = {
-        name: share for name, share in shares.items() if share is not None and share >= SHOWN_COMPUTE_SHARE
-    }
+    large = [
+        f"{name} {units.percent(share)}"
+        for name, share in shares.items()
+        if share is not None and share >= SHOWN_COMPUTE_SHARE
+    ]
     if large:
-        listed = ", ".join(f"{name} {units.percent(share)}" for name, share in large.items())
-        yield f"Of the work: {listed}."
+        yield f"Of the work: {', '.join(large)}."
 
 
 def _describe_shapes(shapes: LaunchShapes) -> Iterator[str]:
     if shapes.occupancy is not None:
-        yield (
-            f"Theoretical occupancy {units.percent(shapes.occupancy)}, mean by work, without matrix"
-            " multiplications and attention."
-        )
+        occupancy = f"Theoretical occupancy {units.percent(shapes.occupancy)}, mean by work"
+        yield f"{occupancy}, without matrix multiplications and attention."
     if shapes.small_grid_kernels:
         small = units.plural(shapes.small_grid_kernels, "kernel")
         yield f"{small} with fewer blocks than the GPU has multiprocessors."

@@ -1,9 +1,12 @@
 """What limits this? And how is each number computed?"""
 
+from collections.abc import Iterable
+
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding, Severity
 from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
     Block,
     Cell,
@@ -20,7 +23,7 @@ from wallscope.model.section import (
 )
 from wallscope.resources import read_query
 from wallscope.views.sections.walls import tabulate_budget
-from wallscope.views.words import WORDS
+from wallscope.views.sections.words import COMPARISON_WORDS, WORDS
 
 _QUERIES = {
     "device_busy": "Time in which the device did anything",
@@ -36,6 +39,15 @@ _TONES: dict[Severity, Tone | None] = {
     Severity.ERROR: "bad",
     Severity.WARNING: "warning",
     Severity.INFO: None,
+}
+
+
+_REPLICATION = {
+    "runs": "Runs were taken as what varies: Student's interval on the logarithms of their typical steps.",
+    "steps": "One run a side: blocks of consecutive steps were drawn again and again, from a seed made of the"
+    " lengths of the steps, so that the same captures give the same interval. What runs differ by is added.",
+    "same": "Both sides are the same capture: nothing varies.",
+    "none": "Too few steps or nothing that varies: there is no interval.",
 }
 
 
@@ -61,14 +73,14 @@ def build_findings(findings: tuple[Finding, ...], most: int | None = None) -> Se
 
 def build_limits(findings: tuple[Finding, ...]) -> Section:
     """Make what the export lacks, what that forbids to claim, and how the next capture avoids it."""
+    if not findings:
+        return Section("limits", "What limits this?", "Nothing was found that limits this.", ())
     columns = (
         Column("severity", "gravity"),
         Column("message", "finding"),
         Column("cure", "cure", none=""),
         Column("covers_ns", "covers", "duration", "time concerned", none=""),
     )
-    if not findings:
-        return Section("limits", "What limits this?", "Nothing was found that limits this.", ())
     caption = "Findings about the capture, the gravest first"
     table = tabulate(caption, columns, sort_findings(findings), is_wordy=True)
     return Section("limits", "What limits this?", f"{units.plural(len(findings), 'finding')}.", (table,))
@@ -89,20 +101,82 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
         "launches found": units.percent(capture.launch_correlation_share),
         "waits resolved": units.percent(capture.resolved_dependency_share),
     }
-    words = tuple((Cell(word, anchor=_ANCHORS.get(word, "")), said) for word, said in WORDS.items())
-    causes = tuple((Cell(entry.cause, entry.wall), describe_cause(entry.cause)) for entry in rank.causes)
+    words = ((Cell(word, anchor=_ANCHORS.get(word, "")), text) for word, text in WORDS.items())
+    causes = ((Cell(entry.cause, entry.wall), describe_cause(entry.cause)) for entry in rank.causes)
     blocks: tuple[Block, ...] = (
         list_pairs("Words", ("word", "what it means"), words),
         tabulate_budget(analysis, rank),
         list_pairs("Causes of this capture", ("cause", "what it means"), causes),
         Lines((_SQL,)),
         *(Code(caption, read_query(name)) for name, caption in _QUERIES.items()),
-        list_pairs("Versions", ("of", "is"), tuple(versions.items())),
+        list_pairs("Versions", ("of", "is"), versions.items()),
     )
     title = "How is each number computed?"
     return Section("computed", title, "Definitions, SQL, versions.", blocks, is_open=False)
 
 
-def list_pairs(title: str, names: tuple[str, ...], rows: tuple[tuple[str | Cell, ...], ...]) -> Grid:
+def list_pairs(title: str, names: tuple[str, ...], rows: Iterable[tuple[str | Cell, ...]]) -> Grid:
     """Make a table of texts."""
-    return Grid(title, tuple(Column(name, name) for name in names), rows)
+    return Grid(title, tuple(Column(name, name) for name in names), tuple(rows))
+
+
+def build_comparison_methods(report: ComparisonReport) -> Section:
+    """Make definitions, what the interval rests on, captures and versions."""
+    comparison, step = report.comparison, report.comparison.step
+    least, noise = step.minimum_detectable_ratio, "unknown"
+    if step.run_noise is not None:
+        noise = f"{units.percent(step.run_noise)}, {step.run_noise_source or 'unknown whence'}"
+    rests = {
+        "confidence": units.percent(step.confidence),
+        "margin": f"{units.percent(step.margin_ratio)} and {units.duration(step.margin_ns)}",
+        "ratio, head over base": f"{step.ratio:.4f}",
+        "its interval": _write_ratios(step.ratio_low, step.ratio_high),
+        "could be told": "unknown" if least is None else f"a change of {units.percent(least - 1)}",
+        "the steps of this pair alone": _write_ratios(step.pair_ratio_low, step.pair_ratio_high),
+        "deviation between runs": noise,
+        "scaled to tokens": "no" if step.tokens is None else units.number(step.tokens),
+        "drawn again": _REPLICATION[step.replication],
+    }
+    versions = (("wallscope", comparison.wallscope_version), ("comparison", comparison.schema))
+    blocks: tuple[Block, ...] = (
+        list_pairs("Words", ("word", "what it means"), COMPARISON_WORDS.items()),
+        list_pairs("What the verdict rests on", ("of", "is"), rests.items()),
+        _tabulate_captures(report),
+        list_pairs("Versions", ("of", "is"), versions),
+    )
+    answer = "Definitions, intervals, captures, versions."
+    return Section("computed", "How is each number computed?", answer, blocks, is_open=False)
+
+
+def _write_ratios(low: float | None, high: float | None) -> str:
+    return "none" if low is None or high is None else f"{low:.4f} … {high:.4f}"
+
+
+def _tabulate_captures(report: ComparisonReport) -> Grid:
+    columns = (
+        Column("side", "side"),
+        Column("name", "capture"),
+        Column("taken", "taken"),
+        Column("nsys_version", "nsys"),
+        Column("hostname", "host"),
+        Column("fingerprint", "fingerprint", "text", "of its content"),
+        Column("findings", "findings", "text", "codes of what limits it: wallscope explain CODE"),
+        Column("steps", "steps", "count", "that are listed above, counting or not"),
+    )
+    rows = []
+    for name, side in (("base", report.base), ("head", report.head)):
+        counts = dict(side.steps["run"].value_counts().iter_rows())
+        rows += [
+            (
+                name,
+                entry.name,
+                units.utc(entry.session_start_utc_ns),
+                entry.nsys_version or "unknown",
+                entry.hostname or "unknown",
+                entry.fingerprint,
+                ", ".join(entry.findings) or "none",
+                counts.get(run),
+            )
+            for run, entry in enumerate(side.inputs)
+        ]
+    return Grid("Captures", columns, tuple(rows), is_wordy=True)

@@ -21,16 +21,16 @@ def build_fixes(found: tuple[Fix, ...], unit: str, replay: Replay | None = None)
     `replay` is what was played again to tell what they would win; `None` where nothing was.
     """
     title = f"Do, by what the {unit} could win at most; ceilings do not add up"
-    return Section("fixes", title, "", (Items(tuple(_rows(found, replay)), ("mark", "fold", "right")),))
+    return Section("fixes", title, "", (Items(tuple(_list_rows(found, replay)), ("mark", "fold", "right")),))
 
 
-def _rows(found: tuple[Fix, ...], replay: Replay | None) -> Iterator[tuple[Line, ...]]:
+def _list_rows(found: tuple[Fix, ...], replay: Replay | None) -> Iterator[tuple[Line, ...]]:
     shown = select_first_fixes(found)
     for number, fix in enumerate(shown, start=1):
         worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
         yield f"{number}", (Span(fix.title, fix.wall),), worth
         yield from (("", line, "") for line in _describe(fix))
-    for fix in _held_back(shown, found):
+    for fix in _find_blocked(shown, found):
         yield "-", (Span(f"Held back: {fix.title}", fix.wall),), ""
         yield from (("", line, "") for line in _describe_obstacles(fix))
     if replay is not None:
@@ -39,7 +39,7 @@ def _rows(found: tuple[Fix, ...], replay: Replay | None) -> Iterator[tuple[Line,
         yield "", (Span(f"{left} more in the JSON; wallscope explain {shown[0].id}", "dim"),), ""
 
 
-def _held_back(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
+def _find_blocked(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
     """Find the first blocked fix that would win as much as any that is shown."""
     most_ns = max((fix.recoverable_ns or 0 for fix in shown), default=0)
     hidden = [fix for fix in found if fix.blocked and fix not in shown]

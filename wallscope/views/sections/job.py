@@ -25,16 +25,23 @@ from wallscope.model.section import (
     Grid,
     Limit,
     Lines,
+    Medium,
     Section,
     on_page,
     on_terminal,
     tabulate,
 )
 from wallscope.render.figures import draw_heat, draw_meeting
-from wallscope.render.foreign import visible
+from wallscope.render.texts import visible
 
 MOST_RANKS = 64
 _MOST_WAITS, _MOST_LATE = 12, 6
+_LATE_ON = "steps on which others wait for it more than it waits itself"
+_RESIDENCE = "residence of its collectives in the typical step: durations added up"
+_SPEAKS = "the rank whose step is nearest to the median"
+_A_STEP = "how many of them a rank takes part in"
+_BUS_RATE = "what a link carries, over the time in which bytes move"
+_OFFSET = "of its clock at its first collective, against the clock of reference"
 _WALLS = [wall for wall in Wall if wall is not Wall.UNATTRIBUTED]
 _SHORT = {Wall.COMMUNICATION: "comm"}
 _REASONS = {
@@ -113,26 +120,14 @@ def _tabulate_late(job: Job) -> Grid:
     columns = (
         on_terminal("name", "rank", value=_shorten_name, most=20),
         on_page("name", "rank", most=40),
-        Column(
-            "late",
-            "late on",
-            "plain",
-            "steps on which others wait for it more than it waits itself",
-            lambda one: f"{one.late_steps} of {one.steps}",
-        ),
+        Column("late", "late on", "plain", _LATE_ON, lambda one: f"{one.late_steps} of {one.steps}"),
         Column("late_ns_median", "by", "ms", "what others wait for it, the median over those steps"),
         on_terminal("reason", "reason", value=lambda one: Cell(_explain(one), one.cause_wall), most=48),
         on_page("reason", "reason", value=_explain),
         on_page("why", "what it did longer", most=200),
     )
-    return tabulate(
-        "Late ranks",
-        columns,
-        job.stragglers,
-        brief="Late ranks (by: what others wait for them, median)",
-        limits={"terminal": Limit(_MOST_LATE), "page": Limit(32, "more rank", " in the JSON answer.")},
-        is_wordy=True,
-    )
+    brief, limits = "Late ranks (by: what others wait for them, median)", _limit(32, "more rank")
+    return tabulate("Late ranks", columns, job.stragglers, brief=brief, limits=limits, is_wordy=True)
 
 
 def _explain(one: Straggler) -> str:
@@ -149,12 +144,7 @@ def _tabulate_waits(members: Sequence[RankWaits], rest: str) -> Grid:
         on_terminal("name", "rank", value=_shorten_name, most=20),
         on_page("name", "rank", most=40),
         on_terminal("step_median_ns", "step", "ms"),
-        Column(
-            "residence_ns",
-            "in collectives",
-            "ms",
-            "residence of its collectives in the typical step: durations added up",
-        ),
+        Column("residence_ns", "in collectives", "ms", _RESIDENCE),
         Column("transfer_ns", "moving", "ms", "bytes move: the shortest residence of the participants"),
         Column("peer_wait_ns", "for peers", "ms", "waiting for participants that came later"),
         Column("pipeline_wait_ns", "pipeline", "ms", "waiting for other pipeline stages"),
@@ -179,14 +169,14 @@ def build_survey(analysis: Analysis) -> Section | None:
 
 
 def _tabulate_groups(job: Job) -> Grid:
-    def representative(group: RankGroup) -> RankWaits:
+    def speaker(group: RankGroup) -> RankWaits:
         return job.members[group.representative]
 
     def ranks(group: RankGroup) -> str:
-        return list_ranks(group.ranks, group.places)
+        return _list_ranks(group.ranks, group.places)
 
     def share(group: RankGroup, wall: Wall) -> float:
-        walls = representative(group).walls
+        walls = speaker(group).walls
         step_ns = sum(walls.parts())
         return getattr(walls, wall) / step_ns if step_ns else 0.0
 
@@ -197,38 +187,26 @@ def _tabulate_groups(job: Job) -> Grid:
         on_page("count", "count", "count", value=lambda group: len(group.places)),
         Column("step_median_ns", "step", "ms", "median over the ranks of their median step"),
         Column("spread", "spread", "percent", "longest less shortest, of the median"),
-        on_terminal(
-            "name", "speaks", "plain", value=lambda group: _shorten_name(representative(group)), most=20
-        ),
-        on_page(
-            "name",
-            "speaks for them",
-            "text",
-            "the rank whose step is nearest to the median",
-            lambda group: representative(group).name,
-            most=40,
-        ),
+        on_terminal("name", "speaks", "plain", value=lambda group: _shorten_name(speaker(group)), most=20),
+        on_page("name", "speaks for them", "text", _SPEAKS, lambda group: speaker(group).name, most=40),
         *(
             Column(wall, str(wall), "percent", says, partial(share, wall=wall), brief=_SHORT.get(wall))
             for wall in _WALLS
         ),
     )
-    return tabulate(
-        "Groups of like ranks",
-        columns,
-        job.groups,
-        brief="Ranks that do the same work",
-        limits={
-            "terminal": Limit(_MOST_LATE),
-            "page": Limit(MOST_RANKS, "more group", " in the JSON answer."),
-        },
-    )
+    limits = _limit(MOST_RANKS, "more group")
+    brief = "Ranks that do the same work"
+    return tabulate("Groups of like ranks", columns, job.groups, brief=brief, limits=limits)
 
 
-def list_ranks(ranks: Sequence[int | None], places: Sequence[int]) -> str:
+def _limit(most: int, noun: str) -> dict[Medium, Limit]:
+    return {"terminal": Limit(_MOST_LATE), "page": Limit(most, noun, " in the JSON answer.")}
+
+
+def _list_ranks(ranks: Sequence[int | None], places: Sequence[int]) -> str:
     """Write ranks as runs: 0-7, 12; by their places where not all numbers are known.
 
-    >>> list_ranks((0, 1, 2, 5), (0, 1, 2, 3)), list_ranks((None, None), (0, 1))
+    >>> _list_ranks((0, 1, 2, 5), (0, 1, 2, 3)), _list_ranks((None, None), (0, 1))
     ('0-2, 5', '#0-1')
     """
     known = [rank for rank in ranks if rank is not None]
@@ -243,7 +221,7 @@ def list_ranks(ranks: Sequence[int | None], places: Sequence[int]) -> str:
 
 
 def _list_places(job: Job, places: Sequence[int]) -> str:
-    return list_ranks(tuple(job.members[place].rank for place in places), places)
+    return _list_ranks(tuple(job.members[place].rank for place in places), places)
 
 
 def _tabulate_stages(job: Job) -> Grid:
@@ -264,31 +242,24 @@ def _tabulate_stages(job: Job) -> Grid:
 def _tabulate_kinds(job: Job) -> Grid:
     """Make kinds of collectives, the longest first."""
     own = job.collectives
-    brief = f"Matched collectives: {units.number(own.matched)}"
-    brief += f"; {units.number(own.unmatched)} operations without a partner" if own.unmatched else ""
-    brief += f"; {units.number(own.partial)} lack a participant" if own.partial else ""
+    brief = f"Matched collectives: {units.number(own.matched)}{_count_unmatched(job, ';')}"
     columns = (
         Column("operation", "collective", value=_name_kind),
         Column("participants", "ranks", "plain", "that take part in one"),
-        Column(
-            "count",
-            "a step",
-            "plain",
-            "how many of them a rank takes part in",
-            lambda kind: f"{kind.count:.0f}",
-        ),
+        Column("count", "a step", "plain", _A_STEP, lambda kind: f"{kind.count:.0f}"),
         Column("transfer_ns", "moving", "ms", "of the typical step, mean over the ranks: durations added up"),
         Column("wait_ns", "waiting", "ms", "for ranks that came later"),
-        Column(
-            "bus_bandwidth_bytes_per_s",
-            "bus bandwidth",
-            "rate",
-            "what a link carries, over the time in which bytes move",
-        ),
+        Column("bus_bandwidth_bytes_per_s", "bus bandwidth", "rate", _BUS_RATE),
     )
     kinds = sorted(own.kinds, key=lambda kind: -(kind.transfer_ns + kind.wait_ns))
     title = "Matched collectives, of the typical step"
     return tabulate(title, columns, kinds, brief=brief, limits={"terminal": Limit(_MOST_LATE)})
+
+
+def _count_unmatched(job: Job, mark: str, that: str = "") -> str:
+    own = job.collectives
+    text = f"{mark} {units.number(own.unmatched)} operations without a partner" if own.unmatched else ""
+    return text + (f"{mark} {units.number(own.partial)} {that}lack a participant" if own.partial else "")
 
 
 def _name_kind(kind: CollectiveWaits) -> str:
@@ -300,17 +271,13 @@ def build_clocks(analysis: Analysis) -> Section | None:
     job = analysis.job
     if job is None or not job.collectives.matched:
         return None
-    own = job.collectives
-    answer = f"{units.number(own.matched)} collectives matched"
-    answer += f", {units.number(own.unmatched)} operations without a partner" if own.unmatched else ""
-    answer += f", {units.number(own.partial)} that lack a participant" if own.partial else ""
-    lines = (
-        _describe_method(job.clock),
-        "An earlier start is no lateness; differences within that are not claimed.",
-    )
+    matched = f"{units.number(job.collectives.matched)} collectives matched"
+    answer = f"{matched}{_count_unmatched(job, ',', 'that ')}."
+    claim = "An earlier start is no lateness; differences within that are not claimed."
+    lines = (_describe_method(job.clock), claim)
     hosts = (_tabulate_hosts(job),) if len(job.clock.hosts) > 1 else ()
     blocks = (_tabulate_kinds(job), Lines(lines), *hosts)
-    return Section("clocks", "How do they meet, and by which clock?", f"{answer}.", blocks, is_open=False)
+    return Section("clocks", "How do they meet, and by which clock?", answer, blocks, is_open=False)
 
 
 def _describe_method(clock: Clocks) -> str:
@@ -343,15 +310,8 @@ def _tabulate_hosts(job: Job) -> Grid:
     columns = (
         Column("hostname", "host", value=lambda host: host.hostname or "unknown host", most=60),
         Column("ranks", "ranks", value=lambda host: _list_places(job, host.ranks), most=80),
-        Column(
-            "offset_ns",
-            "offset",
-            "signed_duration",
-            "of its clock at its first collective, against the clock of reference",
-            none="nothing ties it",
-        ),
+        Column("offset_ns", "offset", "signed_duration", _OFFSET, none="nothing ties it"),
         Column("drift_ppm", "drift", "plain", "how much faster its clock runs", _describe_drift),
         Column("matched", "matched", "count", "collectives that tell it"),
     )
-    limits = {"page": Limit(MOST_RANKS, "more host", " in the JSON answer.")}
-    return tabulate("Clocks of hosts", columns, job.clock.hosts, limits=limits)
+    return tabulate("Clocks of hosts", columns, job.clock.hosts, limits=_limit(MOST_RANKS, "more host"))

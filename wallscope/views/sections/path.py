@@ -20,7 +20,7 @@ from wallscope.model.section import (
 )
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
 from wallscope.render import figures
-from wallscope.render.foreign import shorten_path, visible
+from wallscope.render.texts import shorten_path, visible
 from wallscope.views.sections.fixes import describe_replay
 
 _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
@@ -72,15 +72,17 @@ def build_path_blocks(path: CriticalPath, whole: str, unit: str, *, is_drawn: bo
 def list_parts(path: CriticalPath) -> Grid:
     """Make what a terminal shows of the path: its walls with bars, and its largest causes."""
 
-    def part(one: PathPart) -> Cell:
-        name = one.name if one in path.walls else visible(one.name, most=44)
-        return Cell(name, one.wall, tone=None if one.wall else "dim")
+    def mark(value: Value, one: PathPart) -> Cell:
+        return Cell(value, one.wall, tone=None if one.wall else "dim")
+
+    def name(one: PathPart) -> Cell:
+        return mark(one.name if one in path.walls else visible(one.name, most=44), one)
 
     def bar(one: PathPart) -> Value | Cell:
-        return Cell(one.share, one.wall, tone=None if one.wall else "dim") if one in path.walls else ""
+        return mark(one.share, one) if one in path.walls else ""
 
     columns = (
-        on_terminal("name", "", value=part),
+        on_terminal("name", "", value=name),
         on_terminal("bar", "", "bar", "", bar),
         on_terminal("share", "share", "percent"),
         on_terminal("time_ns", "time", "duration"),

@@ -25,13 +25,18 @@ from wallscope.model.section import (
 )
 from wallscope.render import figures
 from wallscope.thresholds import SHOWN_LOSS_SHARE
-from wallscope.views.phrases import explain_choice, name_process, name_rank
 from wallscope.views.sections.job import MOST_RANKS, say_left_out, shown_places
-from wallscope.views.words import STATE_WORDS, WALL_WORDS, explain_cause
+from wallscope.views.sections.words import (
+    STATE_WORDS,
+    WALL_WORDS,
+    explain_cause,
+    explain_choice,
+    name_process,
+    name_rank,
+)
 
 _MOST_LOSSES, _MOST_IN_MARKDOWN, _MOST_RANKS = 5, 10, 16
 _WIDE = (110, 1 << 30)
-_WIDE_PART, _BROAD_PART = 0.08, 0.3
 _SHORT = {Wall.COMMUNICATION: "comm", Wall.UNATTRIBUTED: "unknown"}
 STATE_NAMES = {
     DeviceState.COMPUTE: "compute",
@@ -63,7 +68,6 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
     """Make a table of the walls of the typical step, each nanosecond once; Markdown adds their sum."""
     step_ns, whole = rank.typical.step_ns, analysis.anchor.typical
     rows = [_describe_wall(analysis, rank, wall) for wall in Wall]
-    has_spread = any(row["spread"] for row in rows)
     columns: tuple[Column, ...] = (
         on_terminal("wall", ""),
         on_terminal("bar", "", "bar"),
@@ -80,7 +84,7 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
         on_page("median", "median", "percent", _MEDIAN, widths=(1, 1), none=""),
         on_page("spread", "p10 to p90", "plain", "spread of its share over the steady steps"),
     )
-    columns = columns if has_spread else columns[:-2]
+    columns = columns if any(row["spread"] for row in rows) else columns[:-2]
     title = f"Who pays for the {whole} of {units.milliseconds(step_ns)}, each nanosecond once"
     cells = tuple(tuple(row[column.key] for column in columns) for row in rows)
     return Grid(title, columns, cells, has_header=False)
@@ -89,12 +93,12 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
 def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Value | Cell]:
     """Describe a wall of the typical step, with its share of the steady steps where that is known."""
     time_ns, step_ns = getattr(rank.typical.walls, wall), rank.typical.step_ns
-    told = None if analysis.diagnosis.walls is None else getattr(analysis.diagnosis.walls, wall)
+    steady = None if analysis.diagnosis.walls is None else getattr(analysis.diagnosis.walls, wall)
     share = time_ns / step_ns if step_ns else None
     is_dominant = wall == analysis.diagnosis.dominant_wall
     low = high = ""
-    if told is not None and told.p10 is not None and told.p90 is not None:
-        low, high = units.percent(told.p10), units.percent(told.p90)
+    if steady is not None and steady.p10 is not None and steady.p90 is not None:
+        low, high = units.percent(steady.p10), units.percent(steady.p90)
     return {
         "wall": str(wall),
         "name": Cell(str(wall), wall, WALL_WORDS[wall], tone="strong" if is_dominant else None),
@@ -103,30 +107,23 @@ def _describe_wall(analysis: Analysis, rank: Rank, wall: Wall) -> dict[str, Valu
         "part": share or 0.0,
         "bar": Cell(share or 0.0, wall),
         "mark": "◀" if is_dominant else "",
-        "median": told.share if told is not None and low else None,
+        "median": steady.share if steady is not None and low else None,
         "range": f"{low} to {high}" if low else "",
         "spread": f"{low.removesuffix(' %')} to {high}" if low else "",
-    }
-
-
-def build_bar_part(wall: Wall, share: float, text: str) -> dict[str, Any]:
-    """Make a part of the bar of a page; its text is shown where it fits on a screen, and on a phone."""
-    return {
-        "wall": str(wall),
-        "text": text,
-        "width": f"{100 * share:.4f}",
-        "is_wide": share >= _WIDE_PART,
-        "is_broad": share >= _BROAD_PART,
     }
 
 
 def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime], **settings: Any) -> Grid:
     """Make a table of causes with what each owns, what it means, and what the step would win without it."""
     ceilings = {entry.cause: entry.speedup_ceiling for entry in analysis.opportunities}
-    media: tuple[Medium, ...] = ("page", "markdown")
-    if any(entry.cause in ceilings for entry in causes):
-        media = MEDIA
-    whole = analysis.anchor.typical
+    has_ceiling, whole = any(entry.cause in ceilings for entry in causes), analysis.anchor.typical
+    media: tuple[Medium, ...] = MEDIA if has_ceiling else ("page", "markdown")
+
+    def explain(entry: CauseTime) -> Cell:
+        return Cell(entry.cause, entry.wall, explain_cause(entry.cause))
+
+    def describe(entry: CauseTime) -> str:
+        return describe_cause(entry.cause)
 
     def ceiling(entry: CauseTime) -> float | None:
         return ceilings.get(entry.cause)
@@ -136,41 +133,31 @@ def tabulate_causes(analysis: Analysis, title: str, causes: Sequence[CauseTime],
 
     columns = (
         on_terminal("cause", "cause", value=lambda entry: Cell(entry.cause, entry.wall), most=60),
-        on_page("cause", "cause", "text", "wall/cause[/detail]", _explain),
+        on_page("cause", "cause", "text", "wall/cause[/detail]", explain),
         on_markdown("cause", "cause", "code", most=120),
-        on_page("meaning", "what it is", value=_meaning),
+        on_page("meaning", "what it is", value=describe),
         on_terminal("typical_ns", "owns", "ms"),
         on_page("typical_ns", "owns", "ms", f"time of the {whole} that bound it for this reason"),
         on_markdown("typical_ns", "time", "ms"),
         Column("share", "share", "percent", f"of the {whole}"),
         on_page("recoverable_ns", "without it", "plain", _WITHOUT, recoverable),
         Column("ceiling", "ceiling", "speedup", _CEILING, ceiling, none="", media=media),
-        on_terminal("meaning", "what it is", value=_meaning, widths=_WIDE),
-        on_markdown("meaning", "what it is", value=_meaning, most=300),
+        on_terminal("meaning", "what it is", value=describe, widths=_WIDE),
+        on_markdown("meaning", "what it is", value=describe, most=300),
         on_page("unresolved_ns", "unresolved", "ms", _UNRESOLVED, lambda entry: entry.unresolved_ns or ""),
     )
     return tabulate(title, columns, causes, is_wordy=True, **settings)
 
 
-def _explain(entry: CauseTime) -> Cell:
-    return Cell(entry.cause, entry.wall, explain_cause(entry.cause))
-
-
-def _meaning(entry: CauseTime) -> str:
-    return describe_cause(entry.cause)
-
-
 def build_causes(analysis: Analysis, rank: Rank) -> Section:
     """Make every cause with what it owns, and the way from compute alone to the measured step."""
-    whole = analysis.anchor.typical
-    lost_ns = rank.typical.step_ns - rank.typical.walls.compute
+    whole, compute_ns = analysis.anchor.typical, rank.typical.walls.compute
+    lost = units.milliseconds(rank.typical.step_ns - compute_ns)
     answer = (
-        f"Compute alone owns {units.milliseconds(rank.typical.walls.compute)} of the {whole};"
-        f" the other causes add {units.milliseconds(lost_ns)}."
+        f"Compute alone owns {units.milliseconds(compute_ns)} of the {whole}; the other causes add {lost}."
     )
-    table = tabulate_causes(
-        analysis, f"Causes of the {whole}; they add up to it", rank.causes, notes=(_NOTE,)
-    )
+    title = f"Causes of the {whole}; they add up to it"
+    table = tabulate_causes(analysis, title, rank.causes, notes=(_NOTE,))
     return Section("causes", "What exactly?", answer, (figures.draw_waterfall(rank, whole), table))
 
 

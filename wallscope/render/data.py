@@ -1,0 +1,179 @@
+"""What programs read: JSON by the published schema, CSV, folders of tables, JUnit XML."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+from xml.etree import ElementTree as ET
+
+import polars as pl
+
+from wallscope._version import __version__
+from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
+from wallscope.render.texts import visible
+
+if TYPE_CHECKING:
+    from wallscope.model.advice import Advice, ConfigurationCheck
+    from wallscope.model.analysis import Analysis
+    from wallscope.model.comparison import Comparison
+    from wallscope.model.whatif import WhatIf
+
+    Answer = Analysis | Comparison | Advice | ConfigurationCheck | WhatIf
+
+Format = Literal["csv", "parquet"]
+MANIFEST: Final = "manifest.json"
+_TABLES_SCHEMA: Final = "wallscope.tables/1"
+_ABOUT: Final = "README.md"
+_ROWS_A_GROUP = 262_144
+_FORMULA_STARTS = ("=", "+", "-", "@")
+_INVISIBLE = r"[\p{C}\p{Zl}\p{Zp}]"  # what `visible` spells out, tabs and line ends too
+
+
+def write_json(answer: "Answer") -> str:
+    """Write the answer as JSON: keys in the contract's order, ASCII alone, a newline at the end."""
+    return _dump(_unpack(answer))
+
+
+def write_rows_json(frame: pl.DataFrame) -> str:
+    """Write the whole table as a JSON list of objects, ASCII alone."""
+    return _dump(frame.to_dicts())
+
+
+def _dump(plain: Any) -> str:
+    return json.dumps(plain, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _unpack(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _unpack(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [_unpack(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {key: _unpack(entry) for key, entry in value.items()}
+    return value
+
+
+def make_json_schema(answer: "type[Answer]") -> dict[str, Any]:
+    """Make the JSON Schema of an answer from its model; every key is always there."""
+    from pydantic import TypeAdapter  # noqa: PLC0415  # heavy, and only the published file needs it
+
+    schema = TypeAdapter(answer).json_schema(mode="serialization")
+    for part in (schema, *schema["$defs"].values()):
+        if "properties" in part:
+            part["required"] = list(part["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def write_csv(frame: pl.DataFrame) -> str:
+    """Write the whole table as CSV, harmless in a spreadsheet."""
+    return _guard(frame).write_csv()
+
+
+def _guard(frame: pl.DataFrame) -> pl.DataFrame:
+    """Put a quote before text like a formula, and spell out letters that can not be seen."""
+    spelled = [_spell_out(column) if column.dtype == pl.String else column for column in frame]
+    return pl.DataFrame(spelled).with_columns(
+        pl.when(pl.any_horizontal(pl.col(name).str.starts_with(start) for start in _FORMULA_STARTS))
+        .then(pl.concat_str(pl.lit("'"), pl.col(name)))
+        .otherwise(pl.col(name))
+        .alias(name)
+        for name, kind in frame.schema.items()
+        if kind == pl.String
+    )
+
+
+def _spell_out(texts: pl.Series) -> pl.Series:
+    unsafe = texts.filter(texts.str.contains(_INVISIBLE)).unique()
+    if unsafe.is_empty():
+        return texts
+    return texts.replace(unsafe, [visible(text, most=len(text)) for text in unsafe.to_list()])
+
+
+def list_files(kind: Format) -> frozenset[str]:
+    """List the names of all files that a folder of tables holds."""
+    return frozenset({MANIFEST, _ABOUT, *(f"{table.name}.{kind}" for table in (*TABLES, *JOB_TABLES))})
+
+
+def is_ours(manifest: str, kind: Format) -> bool:
+    """Whether a manifest is that of a folder of that kind."""
+    try:
+        read = json.loads(manifest)
+    except ValueError:
+        return False
+    return isinstance(read, dict) and read.get("schema") == _TABLES_SCHEMA and read.get("format") == kind
+
+
+def write_tables(
+    folder: Path,
+    kind: Format,
+    source: str,
+    frame: Callable[[str], pl.DataFrame],
+    tables: Sequence[Table] = TABLES,
+) -> None:
+    """Write tables into an empty folder, one by one; with a manifest and a page that tell their columns.
+
+    Args:
+        folder: where to.
+        kind: of the files.
+        source: name of the export.
+        frame: makes the table of a name.
+        tables: which, and what their columns mean.
+    """
+    listed = []
+    for table in tables:
+        made = frame(table.name)
+        path = folder / f"{table.name}.{kind}"
+        if kind == "csv":
+            _guard(made).write_csv(path)
+        else:
+            made.write_parquet(path, compression="zstd", row_group_size=_ROWS_A_GROUP)
+        columns = [{"name": one.name, "type": str(one.kind), "meaning": one.meaning} for one in table.columns]
+        listed.append(
+            {"name": table.name, "file": path.name, "row_is": table.row_is, "rows": len(made)}
+            | {"columns": columns}
+        )
+    about = {"schema": _TABLES_SCHEMA, "format": kind, "wallscope_version": __version__, "source": source}
+    (folder / MANIFEST).write_text(
+        json.dumps({**about, "tables": listed}, indent=1, ensure_ascii=True) + "\n", encoding="utf-8"
+    )
+    (folder / _ABOUT).write_text(describe_columns(tables), encoding="utf-8")
+
+
+def describe_columns(tables: Iterable[Table]) -> str:
+    """Say what the columns of the tables mean, as Markdown."""
+    lines = [
+        "# Tables",
+        "",
+        "Times are integer nanoseconds of session time, spans are half-open, shares are 0 to 1; an empty",
+        "cell is unknown or does not apply. In CSV a quote stands before text that is like a formula, and",
+        "letters that can not be seen are spelled out; Parquet has all text as it is.",
+    ]
+    for table in tables:
+        lines += ["", f"## {table.name}", "", f"One row: {table.row_is}.", "", "| column | type | meaning |"]
+        lines.append("| --- | --- | --- |")
+        lines += [f"| `{one.name}` | {one.kind} | {one.meaning} |" for one in table.columns]
+    return "\n".join(lines) + "\n"
+
+
+def write_junit(suite: str, cases: Sequence[tuple[str, bool, str]], failure: str) -> str:
+    """Write checks as JUnit XML, which CI systems show as tests.
+
+    Args:
+        suite: name of the command that checks.
+        cases: name of each, whether it held, and the evidence.
+        failure: the text of each that failed.
+    """
+    failed = sum(not held for _, held, _ in cases)
+    root = ET.Element(
+        "testsuite", name=f"wallscope {suite}", tests=str(len(cases)), failures=str(failed), errors="0"
+    )
+    for name, held, evidence in cases:
+        case = ET.SubElement(root, "testcase", classname=f"wallscope.{suite}", name=visible(name))
+        text = visible(evidence, most=500)
+        if held:
+            ET.SubElement(case, "system-out").text = text
+        else:
+            ET.SubElement(case, "failure", message=text).text = visible(failure, most=1_000)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

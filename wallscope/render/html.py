@@ -1,0 +1,163 @@
+"""One HTML file that asks for nothing: no request leaves it, the same input makes the same bytes."""
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from html import escape as escape_quotes
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from wallscope import units
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.enums import Wall
+from wallscope.model.section import Cell, Column, Figure, Grid, Section, Value
+from wallscope.render.texts import WALL_COLOURS, as_cell, select_columns, select_rows, visible, write_value
+from wallscope.resources import read_report as shipped
+
+_LONGEST_TEXT, _LONGEST_IN_CARD = 2_000, 1_500
+_MANY_ROWS = 24
+"""A table of more scrolls in its place."""
+_CARD = "font-family:sans-serif;max-width:60em;line-height:1.4"
+_BAR = "display:flex;height:1.2em;margin:.4em 0;border-radius:3px;overflow:hidden"
+_DOT = "display:inline-block;width:.8em;height:.8em;margin-right:.4em"
+
+
+def render_page(
+    template: str, title: str, sections: Iterable[Section | None], timelines: str = "", **values: Any
+) -> str:
+    """Fill in a template of `reports/`, with style, scripts and plotly inside.
+
+    Args:
+        template: its file name; it extends `frame.html.j2`.
+        title: what stands in the browser's tab.
+        sections: the questions, in order; those that are not asked here are `None`.
+        timelines: a pack of timelines in base64, empty without any.
+        values: what else the template reads.
+    """
+    names = ("timeline_data.js", "timeline.js", "page.js") if timelines else ("page.js",)
+    scripts = [shipped(name) for name in names]
+    # The library as plotly ships it; the package itself is heavy to import and not needed.
+    plotly = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    return (
+        _make_environment()
+        .get_template(template)
+        .render(
+            title=title,
+            policy=_write_policy([*scripts, plotly]),
+            style=Markup(shipped("page.css")),  # noqa: S704  # our own file
+            scripts=[Markup(script) for script in scripts],  # noqa: S704  # our own files
+            plotly=_deflate(plotly),
+            timelines=Markup(timelines),  # noqa: S704  # base64
+            sections=tuple(section for section in sections if section is not None),
+            **values,
+        )
+    )
+
+
+def _make_environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(shipped),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_spell_out,
+    )
+    environment.globals["units"] = units
+    environment.filters |= {
+        "spec": _write_figure,
+        "written": lambda cell: _write_cell(cell, Column("text", "")),
+        "laid_out": lay_out,
+        "meaning": describe_cause,
+        "verbatim": lambda text: Markup(escape(text)),  # noqa: S704  # escaped here
+    }
+    return environment
+
+
+def _spell_out(value: Any) -> Any:
+    """Spell out letters of a text that can not be seen; escaping follows."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value, _LONGEST_TEXT)
+
+
+def lay_out(grid: Grid) -> dict[str, Any]:
+    """Lay a table out as the template writes it: columns and cells of a page alone, in text."""
+    columns = select_columns(grid, "page")
+    rows, rest = select_rows(grid, "page")
+    return {
+        "columns": [column for _, column in columns],
+        "rows": [[_write_cell(row[place], column) for place, column in columns] for row in rows],
+        "note": " ".join((*grid.notes, *([rest] if rest else []))),
+        "is_long": len(rows) > _MANY_ROWS,
+    }
+
+
+def _write_cell(value: Value | Cell, column: Column) -> Cell:
+    cell = as_cell(value)
+    return replace(cell, value=Markup(escape(write_value(cell.value, column))))  # noqa: S704  # escaped here
+
+
+def _write_figure(figure: Figure) -> Markup:
+    """Write a figure as JSON that can stand in a script element."""
+    text = json.dumps({"traces": figure.traces, "layout": figure.layout}, ensure_ascii=True, allow_nan=False)
+    safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(safe)  # noqa: S704  # no letter of it means anything in HTML
+
+
+def _deflate(text: str) -> Markup:
+    return Markup(b64encode(zlib.compress(text.encode(), 9)).decode("ascii"))  # noqa: S704  # base64
+
+
+def _write_policy(scripts: list[str]) -> str:
+    """Write that nothing may be fetched, and no script may run but these."""
+    digests = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts)
+    return (
+        f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data: blob:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def write_card(origin: str, verdict: str, grid: Grid, parts: Mapping[Wall, int], items: Iterable[str]) -> str:
+    """Write a small answer as a notebook shows it, without script.
+
+    Args:
+        origin: what was analysed.
+        verdict: sentences, of which the first is stressed.
+        grid: the walls; the name of a wall stands to the left.
+        parts: the walls as one bar, in any unit; empty without one.
+        items: a list below, empty without one.
+    """
+    lead, _, rest = verdict.partition(". ")
+    bar = "".join(
+        f'<span style="flex:{size};background:{WALL_COLOURS[wall]}" title="{wall}"></span>'
+        for wall, size in parts.items()
+    )
+    heads = "".join(f"<th>{column.title}</th>" for column in grid.columns)
+    rows = "".join(
+        f"<tr>{''.join(_write_card_cell(*one) for one in zip(row, grid.columns, strict=True))}</tr>"
+        for row in grid.rows
+    )
+    listed = "".join(f"<li>{_escape(item)}</li>" for item in items)
+    drawn = f'<div style="{_BAR}">{bar}</div>' if bar else ""
+    return (
+        f'<div style="{_CARD}"><div>{_escape(origin)}</div>'
+        f"<div><b>{_escape(lead.rstrip('.'))}.</b> {_escape(rest)}</div>"
+        f"{drawn}<table><tr>{heads}</tr>{rows}</table>{f'<ol>{listed}</ol>' if listed else ''}</div>"
+    )
+
+
+def _write_card_cell(value: Value | Cell, column: Column) -> str:
+    cell, text = as_cell(value), write_value(as_cell(value).value, column)
+    if column.unit != "text" or cell.tone == "dim":
+        return f"<td>{text}</td>"
+    dot = "" if cell.wall is None else f'<span style="{_DOT};background:{WALL_COLOURS[cell.wall]}"></span>'
+    return f'<td style="text-align:left">{dot}{text}</td>'
+
+
+def _escape(text: str) -> str:
+    return escape_quotes(visible(text, _LONGEST_IN_CARD))

@@ -1,0 +1,287 @@
+"""Sections and tables on a terminal: what has no room is left out, wrapped or cut, numbers never."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import polars as pl
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from wallscope import units
+from wallscope.model.enums import Wall
+from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, Tone, Value
+from wallscope.render.texts import (
+    WALL_COLOURS,
+    as_cell,
+    select_columns,
+    select_rows,
+    spell_out,
+    visible,
+    write_value,
+)
+
+_BAR_CELLS = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_MOST_ROWS = 40
+_NARROW_TEXT = 14
+_BETWEEN = "  "
+
+_STYLES: Mapping[str | None, str] = {
+    None: "",
+    "strong": "bold",
+    "dim": "dim",
+    "faint": "dim default",
+    "wrong": "dim red",
+    "good": "green",
+    "best": "bold green",
+    "doubt": "bold yellow",
+    "warning": "yellow",
+    "bad": "bold red",
+    "setting": "cyan",
+    **{str(wall): colour for wall, colour in WALL_COLOURS.items()},
+}
+
+
+def render_sections(parts: Iterable[Section | Grid]) -> Group:
+    """Render sections and tables, each with its title, and an empty line between them."""
+    shown = [line for part in parts for line in (Text(), render_section(part))]
+    return Group(*shown[1:])
+
+
+def render_section(part: Section | Grid) -> Group:
+    """Render a title with what it is of, set in; without a title all stands at the margin."""
+    if isinstance(part, Grid):
+        part = Section("", part.brief or part.title, "", (part,))
+    beneath = [block for block in part.blocks if isinstance(block, Lines) and not block.is_set_in]
+    body = Group(*(shown for block in part.blocks if block not in beneath for shown in _draw(block)))
+    if part.title:
+        head = Text(part.title, style="bold") if isinstance(part.title, str) else write_line(part.title)
+        body = Group(head, Padding(body, (0, 0, 0, 2)))
+    return Group(body, *(shown for block in beneath for shown in _draw(block))) if beneath else body
+
+
+def _draw(block: object) -> Iterator[RenderableType]:
+    match block:
+        case Section():
+            yield render_section(block)
+        case Grid():
+            yield _FittedGrid(block)
+        case Items():
+            yield _draw_items(block)
+        case Lines():
+            yield from (write_line(line, block.tone) for line in block.lines)
+
+
+def _draw_items(items: Items) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+    for shape in items.shape:
+        table.add_column(
+            justify="right" if shape == "right" else "left",
+            no_wrap=shape in {"mark", "right"},
+            overflow="fold" if shape == "fold" else "ellipsis",
+        )
+    for row in items.rows:
+        table.add_row(*map(write_line, row))
+    return table
+
+
+def write_line(line: Line, tone: Tone | None = None) -> Text:
+    """Write a line with its tone and those of its parts; no letter of it is obeyed."""
+    listed = (line,) if isinstance(line, str) else line
+    parts = [part if isinstance(part, Span) else Span(part) for part in listed]
+    if len(parts) == 1:
+        return Text(spell_out(parts[0].text), style=_STYLES[parts[0].tone or tone])
+    whole = "dim" if parts[0].tone == "dim" else tone
+    return Text.assemble(
+        *((spell_out(part.text), _STYLES[part.tone]) for part in parts), style=_STYLES[whole]
+    )
+
+
+class _FittedGrid:
+    """A table whose columns are those for which there is room."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid, width = self.grid, options.max_width
+        columns = [
+            (place, column)
+            for place, column in select_columns(grid, "terminal")
+            if column.widths[0] <= width < column.widths[1]
+        ]
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.show_header = grid.has_header
+        for index, (_, column) in enumerate(columns):
+            is_first = index == 0 and not column.is_right
+            is_left = is_first or column.is_text or (column.unit == "bar" and not column.is_right)
+            table.add_column(
+                column.title if column.brief is None else column.brief,
+                justify="left" if is_left else "right",
+                no_wrap=(column.wrap or ("fixed" if index or not grid.has_header else "words")) == "fixed",
+                overflow="fold" if column.wrap == "fold" else "ellipsis",
+                style=_STYLES[column.tone],
+            )
+        rows, rest = select_rows(grid, "terminal")
+        for row in rows:
+            table.add_row(*(_draw_cell(row[place], column) for place, column in columns))
+        yield table
+        yield from map(Text, grid.notes)
+        if rest:
+            yield Text(rest, style="dim")
+
+
+def _draw_cell(value: Value | Cell, column: Column) -> Text:
+    cell = as_cell(value)
+    style = _STYLES[cell.wall if cell.tone is None else cell.tone]
+    if column.unit == "bar" and isinstance(cell.value, float):
+        return _draw_bar(cell.value, style or "default")
+    shown = Text(write_value(cell.value, column), style=style)
+    if column.wrap == "cut":
+        shown.overflow, shown.no_wrap = "ellipsis", True
+    return shown
+
+
+def _draw_bar(share: float, style: str) -> Text:
+    """Draw a bar of eighths of a cell; any share above 0 shows."""
+    eighths = max(round(share * _BAR_CELLS * 8), 1 if share > 0 else 0)
+    cells = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    return Text(cells.ljust(_BAR_CELLS), style=style)
+
+
+class Cut(Enum):
+    """Where text that does not fit is cut."""
+
+    BEGINNING = "beginning"
+    MIDDLE = "middle"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumn:
+    """A column of a frame: heading, how a value reads, and where text is cut; numbers never are."""
+
+    name: str
+    heading: str
+    write: Callable[[Any], str] = visible
+    is_text: bool = False
+    cut: Cut = Cut.END
+
+
+def _write_count(value: float) -> str:
+    return units.number(round(value)) if value >= 10 or value == round(value) else f"{value:.1f}"
+
+
+def _write_milliseconds(time_ns: int) -> str:
+    return units.milliseconds(time_ns).removesuffix(" ms")
+
+
+STEPS = (
+    FrameColumn("step", "step", units.number),
+    FrameColumn("start_ns", "start s", units.seconds),
+    FrameColumn("duration_ns", "ms", _write_milliseconds),
+    *(
+        FrameColumn(
+            f"{wall}_wall_ns",
+            {"communication": "comm", "unattributed": "unknown"}.get(wall, wall),
+            _write_milliseconds,
+        )
+        for wall in Wall
+    ),
+    FrameColumn("steady", "counts", lambda steady: "yes" if steady else "no", is_text=True),
+)
+KERNELS = (
+    FrameColumn("category", "category", is_text=True),
+    FrameColumn("count", "a step", _write_count),
+    FrameColumn("work_ns", "work ms", _write_milliseconds),
+    FrameColumn("step_share", "of step", units.percent),
+    FrameColumn("median_ns", "median", units.duration),
+    FrameColumn("most_ns", "longest", units.duration),
+    FrameColumn("name", "kernel", is_text=True, cut=Cut.MIDDLE),
+)
+RANGES = (
+    FrameColumn("count", "a step", units.number),
+    FrameColumn("host_ns", "host ms", _write_milliseconds),
+    FrameColumn("gpu_ns", "device ms", _write_milliseconds),
+    FrameColumn("own_gpu_ns", "own ms", _write_milliseconds),
+    FrameColumn("operations", "ops", units.number),
+    FrameColumn("path", "range", is_text=True, cut=Cut.BEGINNING),
+)
+
+
+def render_frame(frame: pl.DataFrame, columns: tuple[FrameColumn, ...]) -> RenderableType:
+    """Render the first rows of each rank, one block a rank; what is left out is said.
+
+    Args:
+        frame: `rank`, `pid`, `device`, what the columns name, and `reason` where steps do not count.
+        columns: in order.
+    """
+    blocks: list[RenderableType] = []
+    for (rank, pid, device), rows in frame.group_by("rank", "pid", "device", maintain_order=True):
+        place = f"process {_or_unknown(pid)}, device {_or_unknown(device)}"
+        blocks += [Text()] if blocks else []
+        blocks.append(Text(place if rank is None else f"rank {rank} ({place})", style="bold"))
+        shown = rows.head(_MOST_ROWS)
+        cells = [
+            ["" if value is None else column.write(value) for value in shown[column.name].to_list()]
+            for column in columns
+        ]
+        blocks.append(_FittedRows(columns, tuple(zip(*cells, strict=True))))
+        if "reason" in rows.columns:
+            reasons = shown.drop_nulls("reason").group_by("reason", maintain_order=True)
+            blocks += [
+                Text(f"{', '.join(map(str, steps['step']))}: {reason}", style="dim")
+                for (reason,), steps in reasons
+            ]
+        if len(rows) > _MOST_ROWS:
+            left_out = units.plural(len(rows) - _MOST_ROWS, "more row")
+            blocks.append(Text(f"{left_out}: --csv FILE writes all", style="dim"))
+    return Group(*blocks) if blocks else Text("nothing to list")
+
+
+def _or_unknown(value: object) -> object:
+    return "unknown" if value is None else value
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedRows:
+    """Rows in columns: numbers keep their width, the last column of text gets what is left of the line."""
+
+    columns: tuple[FrameColumn, ...]
+    cells: tuple[tuple[str, ...], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = self._fit_widths(options.max_width)
+        yield Text(self._join([column.heading for column in self.columns], widths), style="dim")
+        yield from (Text(self._join(row, widths)) for row in self.cells)
+
+    def _fit_widths(self, line: int) -> list[int]:
+        by_column = zip(self.columns, zip(*self.cells, strict=True), strict=True)
+        widths = [max(cell_len(text) for text in (column.heading, *texts)) for column, texts in by_column]
+        *others, last = (index for index, column in enumerate(self.columns) if column.is_text)
+        for index in others:
+            widths[index] = min(widths[index], _NARROW_TEXT)
+        rest = line - sum(widths) - len(_BETWEEN) * (len(widths) - 1) + widths[last]
+        widths[last] = max(min(widths[last], rest), _NARROW_TEXT)
+        return widths
+
+    def _join(self, row: Iterable[str], widths: list[int]) -> str:
+        return _BETWEEN.join(map(fit_text, self.columns, row, widths)).rstrip()
+
+
+def fit_text(column: FrameColumn, text: str, width: int) -> str:
+    """Make the text as wide as its column: numbers to the right; text cut at its end, or where it begins."""
+    length = cell_len(text)
+    if length <= width:
+        padding = " " * (width - length)
+        return text + padding if column.is_text else padding + text
+    head = {Cut.BEGINNING: 0, Cut.MIDDLE: width // 2, Cut.END: width - 1}[column.cut]
+    room = width - 1 - head
+    tail = next(text[at:] for at in range(len(text) + 1) if cell_len(text[at:]) <= room)
+    # A wide letter that would not fit whole leaves a space.
+    return set_cell_size(text, head) + "…" + " " * (room - cell_len(tail)) + tail

@@ -1,0 +1,279 @@
+"""The answer of an analysis in every medium: what is wrong and what to do come first, then the details."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+
+from wallscope import units
+from wallscope.model.advice import Fix, select_first_fixes
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.capture import Finding
+from wallscope.model.enums import Wall
+from wallscope.model.report import Report
+from wallscope.model.section import Cell, Column, Grid, Line, Lines, Row, Section, Span, Tone, append_row
+from wallscope.render.html import render_page, write_card
+from wallscope.render.markdown import code, escape, join_blocks, render_table
+from wallscope.render.terminal import render_sections
+from wallscope.render.timeline_pack import pack_timelines
+from wallscope.views.sections.depth import build_details, build_walls_in_depth
+from wallscope.views.sections.findings import build_findings, build_limits, build_methods, sort_findings
+from wallscope.views.sections.fixes import build_fixes, count_preconditions, describe_answer, describe_replay
+from wallscope.views.sections.job import build_clocks, build_job, build_job_details, build_survey
+from wallscope.views.sections.path import build_path
+from wallscope.views.sections.steps import build_phases, build_steps, build_timeline
+from wallscope.views.sections.walls import (
+    build_causes,
+    build_losses,
+    build_ranks,
+    tabulate_budget,
+    tabulate_losses,
+    tabulate_ranks,
+    tabulate_walls,
+)
+from wallscope.views.sections.words import (
+    count_exports,
+    describe_capture,
+    describe_steps,
+    describe_throughput,
+    explain_choice,
+    name_rank,
+)
+
+_MOST_LIMITS = 3
+_MOST_OPPORTUNITIES = 4
+_MOST_FIXES = 3
+_MOST_SETTINGS, _MOST_UNMET, _MOST_UNKNOWN = 8, 6, 3
+_MOST_FINDINGS = 12
+_LONGEST_VERDICT = 1_500
+
+
+def render_analysis(analysis: Analysis) -> RenderableType:
+    """Render the whole answer for a terminal; details are those of the rank that the diagnosis is about."""
+    return render_sections(_build_summary(analysis, _find_rank(analysis)))
+
+
+def _find_rank(analysis: Analysis) -> Rank:
+    return analysis.ranks[analysis.diagnosis.rank_index]
+
+
+def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
+    """Make the first screen: verdict, walls, losses, limits; then what they are made of."""
+    job, diagnosis = analysis.job, analysis.diagnosis
+    yield Section("head", "", "", (Lines(tuple(_describe_head(analysis, rank))),))
+    verdicts = [diagnosis.verdict]
+    if job is not None:
+        verdicts.insert(0 if job.collectives.matched else 1, job.verdict)
+    yield from (Section("verdict", "", "", (Lines((stress_first(one),)),)) for one in verdicts)
+    walls, pressure = tabulate_walls(analysis, rank), diagnosis.memory_pressure
+    evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""
+    lines = (f"memory pressure {pressure.level}{evidence}",) if pressure.level != "unknown" else ()
+    yield Section("walls", walls.title, "", (walls, Lines(lines)))
+    losses = build_losses(analysis, rank)
+    if losses is not None:
+        yield losses
+    if analysis.fixes:
+        yield build_fixes(analysis.fixes, analysis.anchor.typical, analysis.replay)
+    yield build_findings(analysis.capture.findings, _MOST_LIMITS)
+    if job is not None and job.collectives.matched:
+        yield from build_job_details(job)
+    if len(analysis.ranks) > 1:
+        yield tabulate_ranks(analysis, analysis.ranks)
+    yield tabulate_budget(analysis, rank)
+    yield from build_details(analysis, rank)
+
+
+def _describe_head(analysis: Analysis, rank: Rank) -> Iterator[Line]:
+    yield describe_capture(analysis, rank.input)
+    tone: Tone | None = "warning" if analysis.anchor.kind == "whole-trace" else None
+    yield from ((Span(line, tone),) for line in describe_steps(analysis.anchor, rank))
+    if len(analysis.ranks) > 1:
+        yield f"Of {len(analysis.ranks)} ranks this is {name_rank(rank)}, {explain_choice(analysis)}"
+    yield from describe_throughput(analysis.diagnosis.throughput)
+
+
+def stress_first(paragraph: str) -> Line:
+    """Stress the first sentence of a paragraph."""
+    first, point, rest = paragraph.partition(". ")
+    return Span(f"{first}{point.strip()}", "strong"), f" {rest}" if rest else ""
+
+
+def write_analysis_markdown(analysis: Analysis) -> str:
+    """Write the first screen of the answer and what it rests on, for pull requests and job summaries."""
+    rank = _find_rank(analysis)
+    whole, step = Cell(analysis.anchor.typical, tone="strong"), Cell(rank.typical.step_ns, tone="strong")
+    walls = append_row(tabulate_walls(analysis, rank), {"wall": whole, "time": step})
+    losses = tabulate_losses(analysis, rank)
+    return join_blocks(
+        (
+            _list_verdict(analysis, rank),
+            _list_fixes(analysis),
+            ["#### Who pays, each nanosecond once", "", *render_table(walls)],
+            [] if losses is None else [f"#### {losses.title}", "", *render_table(losses)],
+            _list_findings(analysis.capture.findings),
+            [f"<sub>wallscope {analysis.wallscope_version}, times of the session; shares of the step</sub>"],
+        ),
+        "_The rest is left out: `wallscope analyze` shows it._",
+    )
+
+
+def _list_verdict(analysis: Analysis, rank: Rank) -> list[str]:
+    """Say what wall it is, and by what steps; without steps that is said."""
+    diagnosis, pressure = analysis.diagnosis, analysis.diagnosis.memory_pressure
+    lead, _, rest = diagnosis.verdict.partition(". ")
+    facts = [*describe_steps(analysis.anchor, rank)]
+    if len(analysis.ranks) > 1:
+        facts.append(f"of {len(analysis.ranks)} ranks this is {name_rank(rank)}, {explain_choice(analysis)}")
+    facts += describe_throughput(diagnosis.throughput)
+    if pressure.level != "unknown":
+        evidence = "; ".join(pressure.evidence)
+        facts.append(f"memory pressure {pressure.level}{': ' if evidence else ''}{evidence}")
+    return [
+        f"### wallscope: {diagnosis.dominant_wall}",
+        "",
+        f"**{escape(lead.rstrip('.') + '.', _LONGEST_VERDICT)}** {escape(rest, _LONGEST_VERDICT)}".rstrip(),
+        "",
+        escape(describe_capture(analysis, rank.input)),
+        "",
+        *([] if analysis.job is None else [escape(analysis.job.verdict, _LONGEST_VERDICT), ""]),
+        *(f"- {escape(line)}" for line in facts),
+    ]
+
+
+def _list_fixes(analysis: Analysis) -> list[str]:
+    """List the first fixes with settings, preconditions and ceilings."""
+    found = analysis.fixes or ()
+    shown = select_first_fixes(found)[:_MOST_FIXES]
+    if not shown:
+        return []
+    lines = [f"#### First fixes; ceilings of the {analysis.anchor.typical}, which do not add up", ""]
+    for number, fix in enumerate(shown, start=1):
+        ceiling = "no ceiling known" if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
+        ceiling += "" if fix.recoverable_ns is None else f", {units.milliseconds(fix.recoverable_ns)}"
+        lines.append(f"{number}. **{escape(fix.title)}** ({fix.wall}; {ceiling})")
+        lines += [f"   - {line}" for line in _describe_fix(fix)]
+    if analysis.replay is not None:
+        lines += ["", escape(describe_replay(analysis.replay), 400)]
+    if left := len(found) - len(shown):
+        lines += ["", f"{left} more in the JSON answer."]
+    return lines
+
+
+def _describe_fix(fix: Fix) -> Iterator[str]:
+    yield from (f"{entry.system}: {code(entry.write(), 200)}" for entry in fix.settings[:_MOST_SETTINGS])
+    if len(fix.settings) > _MOST_SETTINGS:
+        yield units.plural(len(fix.settings) - _MOST_SETTINGS, "more setting")
+    for entry in [entry for entry in fix.preconditions if entry.status == "unmet"][:_MOST_UNMET]:
+        cure = f" → {escape(entry.unblock)}" if entry.unblock else ""
+        yield f"**blocked:** {escape(entry.text)}{cure}"
+    if fix.replay is not None:
+        yield escape(describe_answer(fix.replay), 300)
+    if fix.preconditions:
+        unknown = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
+        more = f"; {len(unknown) - _MOST_UNKNOWN} more" if len(unknown) > _MOST_UNKNOWN else ""
+        check = f"; to check: {escape('; '.join(unknown[:_MOST_UNKNOWN]))}{more}" if unknown else ""
+        yield f"preconditions: {count_preconditions(fix)}{check}"
+
+
+def _list_findings(findings: tuple[Finding, ...]) -> list[str]:
+    """List what limits the claims, the gravest first."""
+    if not findings:
+        return ["Nothing in the capture limits these claims."]
+    lines = [f"<details><summary>{units.plural(len(findings), 'limit')} of these claims</summary>", ""]
+    for entry in sort_findings(findings)[:_MOST_FINDINGS]:
+        cure = f" → {escape(entry.cure)}" if entry.cure else ""
+        lines.append(f"- {entry.severity}, {code(entry.code)}: {escape(entry.message)}{cure}")
+    if len(findings) > _MOST_FINDINGS:
+        lines.append(f"- {len(findings) - _MOST_FINDINGS} more in the JSON answer")
+    return [*lines, "", "</details>"]
+
+
+def write_analysis_card(analysis: Analysis) -> str:
+    """Write what a notebook shows: the verdict, the walls as one bar and in numbers, the first fixes."""
+    rank = _find_rank(analysis)
+    step_ns = rank.typical.step_ns
+    parts = {wall: time_ns for wall, time_ns in zip(Wall, rank.typical.walls.parts(), strict=True) if time_ns}
+    columns = (
+        Column("wall", "wall"),
+        Column("time_ns", analysis.anchor.typical, "ms"),
+        Column("share", "share", "percent"),
+    )
+    rows: tuple[Row, ...] = (
+        *((Cell(str(wall), wall), time_ns, time_ns / step_ns) for wall, time_ns in parts.items()),
+        (Cell("all", tone="dim"), step_ns, ""),
+    )
+    fixes = [
+        fix.title + ("" if fix.speedup_ceiling is None else f" (up to {fix.speedup_ceiling:.2f}x)")
+        for fix in select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+    ]
+    origin = describe_capture(analysis, rank.input)
+    return write_card(origin, analysis.diagnosis.verdict, Grid("", columns, rows), parts, fixes)
+
+
+def write_analysis_page(report: Report) -> str:
+    """Write the answer as one HTML file: the first screen, and the sections in the order of the questions."""
+    packed = pack_timelines(report.timelines)
+    analysis = report.analysis
+    rank = _find_rank(analysis)
+    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
+    sections = (
+        build_steps(analysis, rank, report.timelines),
+        build_ranks(analysis),
+        build_job(report),
+        build_survey(analysis),
+        build_clocks(analysis),
+        build_causes(analysis, rank),
+        build_path(report, rank),
+        build_timeline(report, packed.notes) if report.timelines else None,
+        *build_walls_in_depth(analysis, rank),
+        build_phases(analysis, rank),
+        build_limits(analysis.capture.findings),
+        build_methods(analysis, rank),
+    )
+    title = f"{name}: {_pick_verdict(analysis).partition('. ')[0]}"
+    first = _build_first_screen(analysis, rank)
+    return render_page("page.html.j2", title, sections, packed.base64, analysis=analysis, first=first)
+
+
+def _pick_verdict(analysis: Analysis) -> str:
+    """Pick what is said first: of ranks that were matched what they tell together, else what one tells."""
+    job = analysis.job
+    return job.verdict if job is not None and job.collectives.matched else analysis.diagnosis.verdict
+
+
+def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
+    """Make what is wrong and what to do."""
+    diagnosis, verdict = analysis.diagnosis, _pick_verdict(analysis)
+    lead, _, rest = verdict.partition(". ")
+    facts = [", ".join(describe_steps(analysis.anchor, rank))]
+    if len(analysis.ranks) > 1:
+        facts.append(f"{name_rank(rank)}, {explain_choice(analysis)}, of {len(analysis.ranks)} ranks")
+    facts += describe_throughput(diagnosis.throughput)
+    who = name_rank(rank)
+    step_ns, typical = rank.typical.step_ns, rank.typical.walls
+    shares = [(wall, getattr(typical, wall) / step_ns if step_ns else 0.0) for wall in Wall]
+    found = analysis.fixes or ()
+    fixes = tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
+    return {
+        "headline": describe_capture(analysis, 0),
+        "captured": units.utc(analysis.inputs[0].session_start_utc_ns),
+        "lead": f"{lead.rstrip('.')}.",
+        "rest": rest,
+        "of_rank": "" if verdict == diagnosis.verdict else f"{who[:1].upper()}{who[1:]}: {diagnosis.verdict}",
+        "facts": facts,
+        "whole": analysis.anchor.typical,
+        "unit": analysis.anchor.window,
+        "step": units.milliseconds(step_ns),
+        "bar": [(wall, share, units.percent(share)) for wall, share in shares],
+        "walls": tabulate_walls(analysis, rank),
+        "pressure": diagnosis.memory_pressure,
+        "opportunities": analysis.opportunities,
+        "most_opportunities": _MOST_OPPORTUNITIES,
+        "fixes": fixes[:_MOST_FIXES],
+        "more_fixes": fixes[_MOST_FIXES:],
+        "count_preconditions": count_preconditions,
+        "describe_answer": describe_answer,
+        "replay": "" if analysis.replay is None else describe_replay(analysis.replay),
+        "findings": sort_findings(analysis.capture.findings),
+        "most_findings": _MOST_LIMITS,
+    }

@@ -1,0 +1,192 @@
+"""Words and sentences that sections share: what a word means, what was captured, which steps are shown."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Anchor, Rank
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.diagnosis import Throughput
+from wallscope.model.enums import DeviceState, Wall
+from wallscope.render.texts import visible
+from wallscope.thresholds import ENOUGH_STEPS_COUNT
+
+WALL_WORDS: Final = {
+    Wall.COMPUTE: "A compute kernel runs, or the device goes from one kernel to the next with nothing else in"
+    " the way. Forward work that runs again in the backward pass is memory's.",
+    Wall.COMMUNICATION: "Nothing computes, and an operation between ranks bound what comes next: it moved"
+    " data or waited for peers.",
+    Wall.MEMORY: "Nothing computes, and a copy, a fill or the allocator bound what comes next; and forward"
+    " work that runs again to save memory.",
+    Wall.HOST: "Nothing computes, and the host bound what comes next: launches, calls that drained the queue,"
+    " framework, data loading, small copies.",
+    Wall.UNATTRIBUTED: "The owner is not known. Such time is never spread over the other walls.",
+}
+"""Who pays for a nanosecond."""
+
+STATE_WORDS: Final = {
+    DeviceState.COMPUTE: "At least one compute kernel ran.",
+    DeviceState.OPAQUE_GRAPH: "A CUDA graph that was traced as a whole ran, and no compute kernel beside it.",
+    DeviceState.EXPOSED_COMMUNICATION: "Communication ran, and neither of the above.",
+    DeviceState.EXPOSED_COPY: "A copy or fill ran, and none of the above.",
+    DeviceState.IDLE: "Nothing ran.",
+}
+"""What the device did, in order of precedence."""
+
+WORDS: Final = {
+    "typical step": "Mean of the steady steps of ordinary length, rounded so that its parts add up to it.",
+    "wall": "Who pays for a nanosecond: compute while it runs, else the link of the chain that bound.",
+    "cause": "Why that wall pays: `wall/cause` or `wall/cause/detail`. The causes of a wall add up to it.",
+    "share": "Of the typical step. The verdict rests on medians over the steady steps, with p10 and p90.",
+    "owns": "Time on the chain that bound the step. What merely ran beside a wait is not blamed.",
+    "ceiling": "The step played again without one cause, next constraints heeded: at best, no forecast."
+    " It can win more than the cause owns: the device may wait less elsewhere too. Ceilings do not add up.",
+    "work": "Durations added up. Operations that run side by side count twice: work is no time.",
+    "exposed": "Time in which communication or a copy ran and neither compute nor an opaque graph did.",
+    "gap": "A stretch of a step without compute and opaque graphs, with the chain of links that filled it.",
+    "slack": "How much earlier the next constraint would have bound: what its removal wins there at most.",
+    "steady": "A step that counts: no warm-up, no graph capture, not cut by the end of the capture.",
+    "unsplit": "Moving data and waiting for peers, which one rank alone cannot tell apart.",
+    "transfer": "All participants are in, bytes move: the shortest residence of a matched collective.",
+    "peer-wait": "What a matched collective lasts longer on this rank: others came later.",
+    "pipeline-wait": "The same between stages of a pipeline, which wait for each other by design.",
+    "hand-over": "From the end of an operation to the start of what waited for it on another stream.",
+    "queue-drained": "The host refills the queue: from the return of a call that had waited until the device"
+    " had nothing left, up to the next launch.",
+    "unattributed": "Time whose owner is not known. It is never spread over the walls.",
+}
+"""Of the answer."""
+
+COMPARISON_WORDS: Final = {
+    "base, head": "The two sides: before a change, and after it.",
+    "typical step": "Mean of the steady steps of ordinary length, over all runs; of all steps if none is.",
+    "change": "Head less base. That of the step is the sum of those of walls, that of a wall of its causes,"
+    " that of a cause of its operations, to the nanosecond.",
+    "95 % interval": "Where the ratio of the typical steps lies, by what steps or runs vary.",
+    "slower, faster": "The interval does not hold 1 and the ratio is past the margin. No change: the interval"
+    " lies inside the margin. All else is inconclusive.",
+    "could be told": "The smallest change that four of five comparisons like this one would find.",
+    "by count, by each": "What the change of how often an operation runs makes, at the mean of what each owns"
+    " on both sides; the rest.",
+    "hidden": "Share of the work of communication that ran beside compute.",
+    "slow step": "One that takes over 1.25 times the median; the typical step leaves such steps out.",
+    "gate": "Fails by growth past its limit that is surely none by chance.",
+}
+"""Of a comparison."""
+
+
+def explain_cause(cause: str) -> str:
+    """Explain a cause in a few words, and what the words of its name mean that need it.
+
+    >>> explain_cause("communication/ep/unsplit").partition(". ")[2]
+    'Moving data and waiting for peers, which one rank alone cannot tell apart.'
+    """
+    return ". ".join(
+        [describe_cause(cause), *(WORDS[part] for part in cause.split("/")[1:] if part in WORDS)]
+    )
+
+
+def name_rank(rank: Rank) -> str:
+    """Tell a rank from the others: its number in the job if known, its process and device."""
+    place = name_process(rank, "process {}, device {}")
+    return place if rank.rank is None else f"rank {rank.rank} ({place})"
+
+
+def name_process(rank: Rank, template: str) -> str:
+    """Fill process and device of a rank into a template."""
+    return template.format(*("unknown" if value is None else value for value in (rank.pid, rank.device)))
+
+
+def explain_choice(analysis: Analysis) -> str:
+    """Say why this rank is shown."""
+    job = analysis.job
+    is_critical = (
+        job is not None and job.collectives.matched and job.critical_place == analysis.diagnosis.rank_index
+    )
+    return "which waits least for others" if is_critical else "which computed the smallest share"
+
+
+def describe_capture(analysis: Analysis, place: int) -> str:
+    """Say what was analysed: the export at that place, its version, GPUs, ranks."""
+    export = analysis.inputs[place]
+    used = [analysis.inputs[rank.input].gpu(rank.gpu) for rank in analysis.ranks]
+    models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
+    parts = [
+        visible(export.name, most=60) if len(analysis.inputs) == 1 else count_exports(analysis),
+        f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
+        ", ".join(models) or "GPU unknown",
+        _count_ranks(analysis),
+    ]
+    return visible(" · ".join(parts))
+
+
+def count_exports(analysis: Analysis) -> str:
+    """Say how many exports there are, from how many hosts."""
+    hosts = {export.hostname for export in analysis.inputs if export.hostname}
+    where = f" of {units.plural(len(hosts), 'host')}" if hosts else ""
+    return f"{units.plural(len(analysis.inputs), 'export')}{where}"
+
+
+def _count_ranks(analysis: Analysis) -> str:
+    """Say how many ranks there are, of how many."""
+    supplied, of_all = len(analysis.ranks), analysis.capture.world_size
+    if of_all is None or of_all <= 1:
+        return units.plural(supplied, "rank")
+    number = analysis.ranks[0].rank
+    is_one = number is not None and supplied == 1
+    return f"rank {number} of {of_all}" if is_one else f"{supplied} of {of_all} ranks"
+
+
+def describe_steps(anchor: Anchor, rank: Rank) -> tuple[str, ...]:
+    """Say in one or two lines how long steps take, how many count, and by what they were found."""
+    if anchor.kind == "whole-trace":
+        whole = "whole capture" if anchor.selected_time_ns is None else "selected time"
+        return (f"No step found: the {whole} is one window",)
+    steady = sorted(step.end_ns - step.start_ns for step in rank.steps if step.steady)
+    counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
+    by = "bursts of optimizer kernels" if anchor.kind == "optimizer" else "the repeating kernel sequence"
+    by = f"ranges {visible(anchor.name, most=60)}" if anchor.name else by
+    found, inner = f"found by {by}", anchor.inner
+    if len(steady) < ENOUGH_STEPS_COUNT and inner is not None:
+        spread = f"median {units.duration(inner.median_ns)}, {_describe_spread(inner.p10_ns, inner.p90_ns)}"
+        name = visible(inner.name, most=40)
+        return f"{counted}, {found}", f"{inner.count} times {name} inside ({inner.unit}): {spread}"
+    if not steady:
+        return (f"{counted}, {found}",)
+    low, median, high = (_decile(steady, tenths) for tenths in (1, 5, 9))
+    return f"{counted}: median {units.duration(median)}, {_describe_spread(low, high)}", found
+
+
+def _decile(ordered: Sequence[int], tenths: int) -> int:
+    """Find the time below which so many tenths of the sorted times lie, between neighbours in proportion.
+
+    >>> _decile([10, 20, 40], 5), _decile([10, 20, 40], 9), _decile([7], 1)
+    (20, 36, 7)
+    """
+    place, beyond = divmod((len(ordered) - 1) * tenths, 10)
+    if not beyond:
+        return ordered[place]
+    return ordered[place] + (ordered[place + 1] - ordered[place]) * beyond // 10
+
+
+def _describe_spread(low_ns: int, high_ns: int) -> str:
+    return f"p10-p90 {units.duration(low_ns)} to {units.duration(high_ns)}"
+
+
+def describe_throughput(found: Throughput | None) -> Iterator[str]:
+    """Compare the capture with an unprofiled step; tokens and FLOPs by the user's own count."""
+    if found is None:
+        return
+    if found.perturbation is not None:
+        unprofiled = units.duration(found.unprofiled_step_ns)
+        yield f"Unprofiled step {unprofiled}: in the capture it takes {found.perturbation:.2f}x as long"
+    parts = []
+    if found.tokens_per_s is not None:
+        parts.append(f"{units.number(round(found.tokens_per_s))} tokens/s of the job")
+    if found.flops_per_s is not None:
+        parts.append(f"{units.flops(found.flops_per_s)} a GPU by your count")
+    if parts:
+        yield f"Captured step: {', '.join(parts)}"
+    if found.mfu is not None and found.peak is not None:
+        peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
+        yield f"MFU {units.percent(found.mfu)} of {peak} ({found.peak.source})"
