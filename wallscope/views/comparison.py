@@ -57,12 +57,12 @@ def _build_summary(comparison: Comparison) -> Iterator[Section | Grid]:
         yield Section("explanations", "", "", (Lines(lines),))
     yield sections.sum_walls(comparison)
     if comparison.deltas.causes:
-        yield sections.list_causes(comparison)
+        yield sections.list_cause_changes(comparison)
         yield sections.tabulate_operations(comparison)
     if any(row.delta_ns for row in comparison.communication):
         yield sections.tabulate_communication(comparison)
     if comparison.ranks:
-        yield sections.tabulate_ranks(comparison, _MOST_RANKS)
+        yield sections.tabulate_rank_changes(comparison, _MOST_RANKS)
     if comparison.mismatches:
         title = "Not only the time" if comparison.comparable else "Not comparable"
         yield Section("mismatches", title, "", (Lines(tuple(_describe_mismatches(comparison))),))
@@ -154,9 +154,9 @@ def write_comparison_page(report: ComparisonReport) -> str:
     comparison = report.comparison
     names = f"{comparison.base.name} → {comparison.head.name}"
     shown = (
-        sections.build_steps(report),
-        sections.build_ranks(comparison),
-        sections.build_causes(comparison),
+        sections.build_step_changes(report),
+        sections.build_rank_changes(comparison),
+        sections.build_cause_changes(comparison),
         sections.build_operations(comparison),
         sections.build_communication(comparison),
         sections.build_comparability(report),

@@ -111,7 +111,7 @@ def _tabulate_causes(comparison: Comparison) -> Grid:
     return tabulate(title, columns, comparison.deltas.causes, brief="Why", is_wordy=True)
 
 
-def build_causes(comparison: Comparison) -> Section:
+def build_cause_changes(comparison: Comparison) -> Section:
     """Make what exactly changed."""
     deltas_ns = [row.delta_ns for row in comparison.deltas.causes]
     if not deltas_ns:
@@ -124,7 +124,7 @@ def build_causes(comparison: Comparison) -> Section:
     return Section("causes", "What exactly?", answer, (draw_way(comparison), _tabulate_causes(comparison)))
 
 
-def list_causes(comparison: Comparison) -> Grid:
+def list_cause_changes(comparison: Comparison) -> Grid:
     """Make what a terminal shows of the causes; the rest is added up."""
     table, rows = _tabulate_causes(comparison), comparison.deltas.causes
     rest = units.plural(len(rows[_MOST_CAUSES:]), "other cause")
@@ -299,7 +299,7 @@ def build_communication(comparison: Comparison) -> Section | None:
     return Section("communication", "What of communication?", answer, blocks, wall=Wall.COMMUNICATION)
 
 
-def tabulate_ranks(comparison: Comparison, most: int | None = None) -> Grid:
+def tabulate_rank_changes(comparison: Comparison, most: int | None = None) -> Grid:
     """Make a table of other ranks that both sides have."""
     columns = (
         Column("rank", "rank", value=_name_compared, brief="other ranks"),
@@ -311,7 +311,7 @@ def tabulate_ranks(comparison: Comparison, most: int | None = None) -> Grid:
     return tabulate(title, columns, comparison.ranks[:most], brief="Beside it")
 
 
-def build_ranks(comparison: Comparison) -> Section | None:
+def build_rank_changes(comparison: Comparison) -> Section | None:
     """Make whether it is every rank; `None` where both sides have one alone."""
     ranks, margin_ratio = comparison.ranks, comparison.step.margin_ratio
     if not ranks:
@@ -322,10 +322,10 @@ def build_ranks(comparison: Comparison) -> Section | None:
         f"Of {units.plural(len(ranks), 'other rank')} {slower} took longer and {faster} shorter,"
         f" by more than {units.percent(margin_ratio)}."
     )
-    return Section("ranks", "Is it every rank?", answer, (tabulate_ranks(comparison),))
+    return Section("ranks", "Is it every rank?", answer, (tabulate_rank_changes(comparison),))
 
 
-def build_steps(report: ComparisonReport) -> Section:
+def build_step_changes(report: ComparisonReport) -> Section:
     """Make whether it is every step."""
     comparison = report.comparison
     step, unit = comparison.step, comparison.window

@@ -85,7 +85,7 @@ def build_job(report: Report) -> Section | None:
     if job is None or not job.collectives.matched:
         return None
     answer = job.verdict.partition(". ")[0]
-    places = shown_places(job)
+    places = select_places(job)
     where = "the JSON answer; listed are those that wait most and least"
     waits = _tabulate_waits(
         [job.members[place] for place in places], say_left_out(len(job.members), len(places), where)
@@ -99,7 +99,7 @@ def build_job(report: Report) -> Section | None:
     return Section("job", "Which rank is late, and why?", f"{answer.rstrip('.')}.", blocks)
 
 
-def shown_places(job: Job) -> tuple[int, ...]:
+def select_places(job: Job) -> tuple[int, ...]:
     """Choose the ranks that are listed where there are too many, in the order of the job.
 
     Late ones, the critical one and those that represent groups come first, then who waits least and most.

@@ -25,7 +25,7 @@ from wallscope.model.section import (
 )
 from wallscope.render import figures
 from wallscope.thresholds import SHOWN_LOSS_SHARE
-from wallscope.views.sections.job import MOST_RANKS, say_left_out, shown_places
+from wallscope.views.sections.job import MOST_RANKS, say_left_out, select_places
 from wallscope.views.sections.words import (
     STATE_WORDS,
     WALL_WORDS,
@@ -235,7 +235,7 @@ def build_ranks(analysis: Analysis) -> Section | None:
     count = len(analysis.ranks)
     if count < 2:
         return None
-    places = range(min(count, MOST_RANKS)) if analysis.job is None else shown_places(analysis.job)
+    places = range(min(count, MOST_RANKS)) if analysis.job is None else select_places(analysis.job)
     shown = name_rank(analysis.ranks[analysis.diagnosis.rank_index])
     answer = f"{count} ranks; the page speaks of {shown}, {explain_choice(analysis)}."
     rest = say_left_out(count, len(places), "the JSON answer")
