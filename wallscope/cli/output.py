@@ -370,6 +370,6 @@ def _is_ours(folder: Path, kind: "Format") -> bool:
     from wallscope.render import data  # noqa: PLC0415  # only for a folder that is there
 
     manifest = folder / data.MANIFEST
-    if not holds_only(folder, data.list_table_files(kind)) or not manifest.is_file():
+    if not holds_only(folder, data.name_table_files(kind)) or not manifest.is_file():
         return False
     return data.is_ours(manifest.read_text(encoding="utf-8", errors="replace"), kind)

@@ -90,7 +90,7 @@ def _spell_out(texts: pl.Series) -> pl.Series:
     return texts.replace(unsafe, [visible(text, most=len(text)) for text in unsafe.to_list()])
 
 
-def list_table_files(kind: Format) -> frozenset[str]:
+def name_table_files(kind: Format) -> frozenset[str]:
     """List the names of all files that a folder of tables holds."""
     return frozenset({MANIFEST, _ABOUT, *(f"{table.name}.{kind}" for table in (*TABLES, *JOB_TABLES))})
 
