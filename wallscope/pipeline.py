@@ -11,7 +11,7 @@ from wallscope.attribution.attribute import collect_evidence, identify_operation
 from wallscope.attribution.prepared import Prepared, Trace, list_rank_windows, measure_rank_work
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.advice import RunConfiguration, select_first_fixes
+from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Rank
 from wallscope.model.capture import Capture, Finding, Progress
 from wallscope.model.job import Job
@@ -48,6 +48,7 @@ from wallscope.trace.step_markers import check_pattern, label_ranges
 from wallscope.trace.steps import Steps, select_ranks, select_windows, split_steps
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.views.gaps import GapLookup
+from wallscope.views.sections.fixes import select_first_fixes
 from wallscope.views.step_timeline import build_step_timelines
 from wallscope.views.tables import TableBuilder
 

@@ -191,3 +191,12 @@ def utc(time_ns: int | None) -> str:
     except (OverflowError, ValueError, OSError):
         return _UNKNOWN
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def write_range(first: int, last: int) -> str:
+    """Return numbers from first to last, both included, as a user writes them.
+
+    >>> write_range(3, 3), write_range(3, 5)
+    ('3', '3-5')
+    """
+    return str(first) if first == last else f"{first}-{last}"

@@ -1,7 +1,6 @@
 """Recommendations and configurations: fixes with settings, checked configurations, plans, explained words."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -9,7 +8,6 @@ from typing import Literal, get_args
 from wallscope.model.capture import Finding, GraphTracing
 from wallscope.model.enums import Axis, Backend, Precision, Wall
 from wallscope.model.whatif import Answer
-from wallscope.thresholds import FIXES_OF_A_CAUSE_COUNT, SHOWN_FIXES_COUNT
 
 System = Literal["megatron-bridge", "megatron-lm", "pytorch", "program", "environment", "launcher", "nsys"]
 Met = Literal["met", "unmet", "unknown"]
@@ -88,19 +86,6 @@ class Fix:
     source: str
     next_wall: str | None = None
     replay: Answer | None = None
-
-
-def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """The fixes that are shown first, in their order: not more than two of a cause before others."""
-    taken: Counter[str] = Counter()
-    first: list[int] = []
-    for place, fix in enumerate(found):
-        cause = fix.causes[0] if fix.causes else fix.wall
-        taken[cause] += 1
-        if taken[cause] <= FIXES_OF_A_CAUSE_COUNT:
-            first.append(place)
-    others = [place for place in range(len(found)) if place not in first]
-    return tuple(found[place] for place in sorted([*first, *others][:SHOWN_FIXES_COUNT]))
 
 
 Value = bool | int | float | str | None | tuple["Value", ...]

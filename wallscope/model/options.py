@@ -6,7 +6,6 @@ from pathlib import Path
 
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
-from wallscope.units import seconds
 
 FOREVER_NS = 2**62
 """Beyond all times, also when one is subtracted from another."""
@@ -23,24 +22,6 @@ class Selection:
     device: int | None = None
     steps: tuple[int, int] | None = None
     time_ns: tuple[int, int] | None = None
-
-    def spell(self, *names: str) -> str:
-        """Some of its options as a user writes them; empty where none of them is set.
-
-        >>> Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)).spell("steps", "time")
-        '--steps 3 --time 1.500000000-2.000000000'
-        """
-        steps = None if self.steps is None else has_time_limits(*self.steps)
-        time = None if self.time_ns is None else "-".join(map(seconds, self.time_ns))
-        options = {"rank": self.rank, "device": self.device, "steps": steps, "time": time}
-        return " ".join(
-            f"--{name} {value}" for name, value in options.items() if name in names and value is not None
-        )
-
-
-def has_time_limits(first: int, last: int) -> str:
-    """Numbers from first to last, both included, as a user writes them."""
-    return str(first) if first == last else f"{first}-{last}"
 
 
 @dataclass(frozen=True, slots=True)

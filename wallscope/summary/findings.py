@@ -19,7 +19,7 @@ from wallscope.thresholds import (
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.repeat_unit import find_repeat_unit
 from wallscope.trace.steps import Steps
-from wallscope.units import duration, percent, plural
+from wallscope.units import duration, percent, plural, seconds, write_range
 
 
 def describe_anchor(trace: Trace) -> Anchor:
@@ -108,12 +108,26 @@ def _steps(
     )
 
 
+def _spell(selection: Selection, *names: str) -> str:
+    """Return some options of a selection as a user writes them; empty where none of them is set.
+
+    >>> _spell(Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)), "steps", "time")
+    '--steps 3 --time 1.500000000-2.000000000'
+    """
+    steps = None if selection.steps is None else write_range(*selection.steps)
+    time = None if selection.time_ns is None else "-".join(map(seconds, selection.time_ns))
+    options = {"rank": selection.rank, "device": selection.device, "steps": steps, "time": time}
+    return " ".join(
+        f"--{name} {value}" for name, value in options.items() if name in names and value is not None
+    )
+
+
 def _no_steps(ranks: tuple[Rank, ...], selection: Selection) -> tuple[Finding, ...]:
-    where = "" if _is_all_ranks(selection) else f" on the ranks of {selection.spell('rank', 'device')}"
+    where = "" if _is_all_ranks(selection) else f" on the ranks of {_spell(selection, 'rank', 'device')}"
     if selection.time_ns is None:
         window = "the whole capture is one window, start-up and what lies between steps included"
     else:
-        window = f"the time of {selection.spell('time')} is one window"
+        window = f"the time of {_spell(selection, 'time')} is one window"
     return (
         Finding(
             "no-steps",
@@ -183,7 +197,7 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
     steady = min(sum(step.steady for step in rank.steps) for rank in select_working_ranks(ranks))
     if steady >= ENOUGH_STEPS_COUNT:
         return ()
-    chosen = selection.spell("steps", "time")
+    chosen = _spell(selection, "steps", "time")
     among = f" of {chosen}" if chosen else ""
     standing = "those that are not stand in" if chosen else "all of them stand in"
     counted = f"Only {plural(steady, 'steady window')}{among}"
@@ -231,7 +245,7 @@ def _left_out(trace: Trace) -> tuple[Finding, ...]:
             "ranks-left-out",
             Severity.INFO,
             f"{plural(trace.left_out, 'rank')} left out: no window of"
-            f" {trace.selection.spell('steps', 'time')} there.",
+            f" {_spell(trace.selection, 'steps', 'time')} there.",
         ),
     )
 

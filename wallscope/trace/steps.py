@@ -20,7 +20,7 @@ import polars as pl
 from wallscope.columns import Flags, Rows, as_integers, iterate_runs, split_by_rank
 from wallscope.errors import SelectionError, StepRangeError
 from wallscope.model.analysis import AnchorKind, AnchorUnit
-from wallscope.model.options import FOREVER_NS, Selection, has_time_limits
+from wallscope.model.options import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
 from wallscope.parallel import run_side_by_side
 from wallscope.thresholds import (
@@ -35,7 +35,7 @@ from wallscope.trace.intervals import Times
 from wallscope.trace.repeat_unit import MainStream, Period, find_first_compute, find_main_stream, find_period
 from wallscope.trace.step_markers import find_markers, select_marker_ranges
 from wallscope.trace.thread_timeline import HostCalls
-from wallscope.units import seconds
+from wallscope.units import seconds, write_range
 
 _PROFILER = r"Profiler(Start|Stop)"
 
@@ -372,11 +372,11 @@ def _chosen(windows: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     if selection.steps is None:
         return windows.with_columns(chosen=pl.lit(value=True))
     is_chosen = pl.col("step").is_between(*selection.steps)
-    spelled = has_time_limits(*selection.steps)
+    spelled = write_range(*selection.steps)
     if windows.filter(is_chosen).is_empty():
         where = "in this export" if selection.time_ns is None else "in the time of --time"
         step = windows["step"].to_numpy()
-        there = has_time_limits(int(step.min()), int(step.max()))
+        there = write_range(int(step.min()), int(step.max()))
         raise SelectionError(f"--steps {spelled} — are not {where} — there are {there}")
     return windows.with_columns(
         chosen=is_chosen,

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from wallscope import units
-from wallscope.model.advice import Fix, select_first_fixes
+from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
@@ -18,7 +18,13 @@ from wallscope.render.terminal import render_sections
 from wallscope.render.timeline_pack import pack_timelines
 from wallscope.views.sections.depth import build_details, build_walls_in_depth
 from wallscope.views.sections.findings import build_findings, build_limits, build_methods, sort_findings
-from wallscope.views.sections.fixes import build_fixes, count_preconditions, describe_answer, describe_replay
+from wallscope.views.sections.fixes import (
+    build_fixes,
+    count_preconditions,
+    describe_answer,
+    describe_replay,
+    select_first_fixes,
+)
 from wallscope.views.sections.job import build_clocks, build_job, build_job_details, build_survey
 from wallscope.views.sections.path import build_path
 from wallscope.views.sections.steps import build_phases, build_steps, build_timeline

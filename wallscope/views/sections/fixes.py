@@ -4,15 +4,28 @@ from collections import Counter
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.model.advice import Fix, Met, Setting, System, select_first_fixes
+from wallscope.model.advice import Fix, Met, Setting, System
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Replay
-from wallscope.thresholds import SHOWN_WIN_SHARE
+from wallscope.thresholds import FIXES_OF_A_CAUSE_COUNT, SHOWN_FIXES_COUNT, SHOWN_WIN_SHARE
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
 _STATUSES: tuple[Met, ...] = ("met", "unmet", "unknown")
+
+
+def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Return the fixes that are shown first, in their order: not more than two of a cause before others."""
+    taken: Counter[str] = Counter()
+    first: list[int] = []
+    for place, fix in enumerate(found):
+        cause = fix.causes[0] if fix.causes else fix.wall
+        taken[cause] += 1
+        if taken[cause] <= FIXES_OF_A_CAUSE_COUNT:
+            first.append(place)
+    others = [place for place in range(len(found)) if place not in first]
+    return tuple(found[place] for place in sorted([*first, *others][:SHOWN_FIXES_COUNT]))
 
 
 def build_fixes(found: tuple[Fix, ...], unit: str, replay: Replay | None = None) -> Section:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from wallscope import units
-from wallscope.model.advice import select_first_fixes
 from wallscope.model.analysis import Rank
 from wallscope.model.report import Report
 from wallscope.model.section import (
@@ -21,7 +20,7 @@ from wallscope.model.section import (
 from wallscope.model.whatif import CriticalPath, OperationSlack, PathPart, PathSegment
 from wallscope.render import figures
 from wallscope.render.texts import shorten_path, visible
-from wallscope.views.sections.fixes import describe_replay
+from wallscope.views.sections.fixes import describe_replay, select_first_fixes
 
 _MOST_WALLS, _MOST_PARTS, _MOST_CAUSES = 3, 8, 6
 _MOST_SLACK, _MOST_SLACK_ON_PAGE = 5, 12
