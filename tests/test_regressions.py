@@ -194,7 +194,7 @@ def test_the_file_is_written_also_when_nobody_reads_the_terminal(tmp_path):
     )
     os.close(writing)
 
-    assert json.loads((tmp_path / "run.json").read_text())["schema"] == "wallscope.pipeline/1"
+    assert json.loads((tmp_path / "run.json").read_text())["schema"] == "wallscope.analysis/1"
 
 
 def test_a_result_never_lands_in_an_input_folder(wallscope, tmp_path):

@@ -125,7 +125,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     )
     name, architecture = GPUS[gpu]
     return Analysis(
-        schema="wallscope.pipeline/1",
+        schema="wallscope.analysis/1",
         wallscope_version="0",
         inputs=(
             Export(

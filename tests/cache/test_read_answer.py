@@ -48,7 +48,7 @@ def without(key):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda answer: answer.update(schema="wallscope.pipeline/0"), "is wallscope.pipeline/0, not"),
+        (lambda answer: answer.update(schema="wallscope.analysis/0"), "is wallscope.analysis/0, not"),
         (lambda answer: answer.update(schema=["?"]), r"is \['\?'\], not"),
         (
             lambda answer: answer["ranks"][0].update(device="first"),

@@ -34,7 +34,7 @@ def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_pat
 
     assert (ran.code, ran.err) == (0, "")
     jsonschema.validate(found, json.loads(read_report("analysis.schema.json")))
-    assert found["schema"] == "wallscope.pipeline/1"
+    assert found["schema"] == "wallscope.analysis/1"
     assert found["wallscope_version"] == __version__
     assert found["inputs"][0]["name"] == "run.sqlite"
 
@@ -42,7 +42,7 @@ def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_pat
 def test_a_dash_writes_the_json_to_standard_output_alone(wallscope, export, tmp_path):
     ran = wallscope("analyze", export, "--json", "-")
 
-    assert json.loads(ran.out)["schema"] == "wallscope.pipeline/1"
+    assert json.loads(ran.out)["schema"] == "wallscope.analysis/1"
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
 
 
@@ -106,7 +106,7 @@ def test_an_old_output_is_replaced_and_keeps_its_permissions(wallscope, export, 
 
     assert wallscope("analyze", export, "--json", "run.json").code == 0
 
-    assert json.loads(target.read_text())["schema"] == "wallscope.pipeline/1"
+    assert json.loads(target.read_text())["schema"] == "wallscope.analysis/1"
     assert target.stat().st_mode & 0o777 == 0o640
 
 

@@ -61,7 +61,7 @@ def test_analyze_has_gates_on_shares_of_the_step(called, tmp_path):
     [
         pytest.param("none.json", (), "none.json — cannot be read: No such file", id="no such file"),
         pytest.param("wrong.json", (), "is no answer with profiles", id="no JSON"),
-        pytest.param("other.json", (), "is None, not wallscope.pipeline/1", id="other JSON"),
+        pytest.param("other.json", (), "is None, not wallscope.analysis/1", id="other JSON"),
         pytest.param("*.nothing", (), "no file fits it", id="pattern of nothing"),
         pytest.param("head.json", ("--margin", "x"), "is no share", id="margin"),
         pytest.param("head.json", ("--fail-on", "x"), "is no gate", id="gate"),

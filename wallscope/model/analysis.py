@@ -16,7 +16,7 @@ from wallscope.model.job import Job
 from wallscope.model.rank_summaries import Communication, ComputeDetails, GpuMetrics, HostDetails, Memory
 from wallscope.model.whatif import Replay
 
-SCHEMA: Final = "wallscope.pipeline/1"
+SCHEMA: Final = "wallscope.analysis/1"
 
 AnchorKind = Literal["user", "nvtx", "optimizer", "collective", "kernel-sequence", "whole-trace"]
 AnchorUnit = Literal["step", "microbatch", "layer", "window"]
@@ -242,7 +242,7 @@ class Analysis:
     `replay` is `None` where no fix that is shown first can be asked for.
     """
 
-    schema: Literal["wallscope.pipeline/1"]
+    schema: Literal["wallscope.analysis/1"]
     wallscope_version: str
     inputs: tuple[Export, ...]
     capture: CaptureQuality
