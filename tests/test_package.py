@@ -67,7 +67,7 @@ def test_an_installed_wheel_reads_its_own_queries(wheel, tmp_path):
         archive.extractall(tmp_path)
     asked = (
         "import wallscope.resources as s; print(s.__file__);"
-        "print(len(s.query('names')), len(s.report('analysis.schema.json')))"
+        "print(len(s.read_query('names')), len(s.read_report('analysis.schema.json')))"
     )
 
     ran = subprocess.run(

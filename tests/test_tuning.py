@@ -30,7 +30,8 @@ def test_what_the_user_asks_of_the_allocator_stays(monkeypatch: pytest.MonkeyPat
 def test_numpy_begins_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     told = "import numpy, os; print(len(os.listdir('/proc/self/task')))"
-    command = [sys.executable, "-c", f"from wallscope.process_tuning import tune; tune(); {told}"]
+    program = f"from wallscope.process_tuning import tune_process; tune_process(); {told}"
+    command = [sys.executable, "-c", program]
 
     assert int(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout) == 1
 
@@ -47,18 +48,18 @@ SCRIPT = """
 import os
 from pathlib import Path
 import numpy as np
-from wallscope import tuning
+from wallscope import process_tuning
 
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
-tuning.tune()
-tuning._MOST_KEPT_BYTES = tuning._SMALL_BYTES = {most_kept}
+process_tuning.tune_process()
+process_tuning._MOST_KEPT_BYTES = process_tuning._SMALL_BYTES = {most_kept}
 held = [np.ones(1 << 20) for _ in range(40)]  # of 8 MiB each
 full = resident_mib()
 held.clear()
 kept = resident_mib()
-tuning.give_back()
+process_tuning.release_memory()
 print(full - kept, full - resident_mib())
 """
 

@@ -29,7 +29,7 @@ def as_integers(column: pl.Series, unknown: int = -1) -> Rows:
 
     Without a null the numbers are of the column's own type, which may be a byte: widen them to reckon.
 
-    >>> filled(pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))).tolist()
+    >>> as_integers(pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))).tolist()
     [1, -1, 0]
     """
     nulls = column.null_count()
@@ -44,7 +44,7 @@ def as_integers(column: pl.Series, unknown: int = -1) -> Rows:
 def as_texts(values: pl.Series) -> pl.Series:
     """The texts of an enumeration, by their numbers.
 
-    >>> texts_of(pl.Series(["b", "b"], dtype=pl.Enum(["a", "b"]))).to_list()
+    >>> as_texts(pl.Series(["b", "b"], dtype=pl.Enum(["a", "b"]))).to_list()
     ['a', 'b']
     """
     return cast("pl.Enum", values.dtype).categories
@@ -53,7 +53,7 @@ def as_texts(values: pl.Series) -> pl.Series:
 def encode_column(texts: pl.Series) -> tuple[Rows, list[str]]:
     """Texts as numbers, -1 for none, and what each number stands for; those of an enumeration are its own.
 
-    >>> coded(pl.Series(["b", None, "a", "b"]))
+    >>> encode_column(pl.Series(["b", None, "a", "b"]))
     (array([ 1, -1,  0,  1]), ['a', 'b'])
     """
     if texts.dtype != pl.Enum:
@@ -64,7 +64,7 @@ def encode_column(texts: pl.Series) -> tuple[Rows, list[str]]:
 def number_values(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
     """The same of few texts, without a query.
 
-    >>> numbered(["b", None, "a", "b"])
+    >>> number_values(["b", None, "a", "b"])
     (array([ 1, -1,  0,  1]), ['a', 'b'])
     """
     told = sorted({text for text in texts if text is not None})
@@ -75,7 +75,7 @@ def number_values(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
 def find_places(wanted: npt.NDArray[np.integer], among: npt.NDArray[np.integer]) -> Rows:
     """The place of each wanted number among distinct others, -1 where it is not one of them.
 
-    >>> places(np.array([7, 3, 5]), np.array([3, 7, 9])).tolist()
+    >>> find_places(np.array([7, 3, 5]), np.array([3, 7, 9])).tolist()
     [1, 0, -1]
     """
     if among.size == 0:
@@ -131,7 +131,7 @@ def is_within(
 
     Quick where stretches are few: their bounds are sought among the numbers.
 
-    >>> within(np.array([0, 3, 4, 8, 9]), np.array([0, 6]), np.array([4, 9])).tolist()
+    >>> is_within(np.array([0, 3, 4, 8, 9]), np.array([0, 6]), np.array([4, 9])).tolist()
     [True, True, False, True, False]
     """
     bounds = np.column_stack([begins, ends]).ravel()
@@ -142,7 +142,7 @@ def is_within(
 def match_rows(op: npt.NDArray[np.integer], wanted: npt.NDArray[np.integer]) -> tuple[Rows, Rows]:
     """The rows of wanted operations among some, and which of the wanted those are.
 
-    >>> [found.tolist() for found in rows_of(np.array([2, 4]), np.array([4, 9, 1, 2]))]
+    >>> [found.tolist() for found in match_rows(np.array([2, 4]), np.array([4, 9, 1, 2]))]
     [[1, 0], [0, 3]]
     """
     row = find_places(wanted, op)
@@ -153,7 +153,7 @@ def match_rows(op: npt.NDArray[np.integer], wanted: npt.NDArray[np.integer]) -> 
 def take_or(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], nothing: int) -> Rows:
     """The values at some places, `nothing` where a place is below 0.
 
-    >>> at_places(np.array([5, 6]), np.array([1, -1]), 9).tolist()
+    >>> take_or(np.array([5, 6]), np.array([1, -1]), 9).tolist()
     [6, 9]
     """
     found = np.full(places.size, nothing)
@@ -165,7 +165,7 @@ def take_or(values: npt.NDArray[np.integer], places: npt.NDArray[np.integer], no
 def expand(values: npt.NDArray[np.integer], are_told: Flags, nothing: int = -1) -> npt.NDArray[np.integer]:
     """The values of those that something is told of, beside all of them; `nothing` for the others.
 
-    >>> beside(np.array([5, 6]), np.array([True, False, True])).tolist()
+    >>> expand(np.array([5, 6]), np.array([True, False, True])).tolist()
     [5, -1, 6]
     """
     if values.size == are_told.size:
@@ -189,9 +189,9 @@ _SPARSE, _FEW = 8, 1 << 16
 def iterate_runs(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, slice]]:
     """Each run of one number with its rows.
 
-    >>> [(value, rows.start, rows.stop) for value, rows in runs(np.array([4, 4, 7]))]
+    >>> [(value, rows.start, rows.stop) for value, rows in iterate_runs(np.array([4, 4, 7]))]
     [(4, 0, 2), (7, 2, 3)]
-    >>> list(runs(np.array([], np.uint32)))
+    >>> list(iterate_runs(np.array([], np.uint32)))
     []
     """
     edges = (np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()
@@ -203,7 +203,7 @@ def iterate_runs(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, slice]]
 def iterate_groups(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
     """Each distinct number, none below 0, with its rows in order; numbers of 16 bits take linear time.
 
-    >>> [(value, rows.tolist()) for value, rows in grouped(np.array([7, 4, 7, 4, 4]))]
+    >>> [(value, rows.tolist()) for value, rows in iterate_groups(np.array([7, 4, 7, 4, 4]))]
     [(4, [1, 3, 4]), (7, [0, 2])]
     """
     is_narrow = values.max(initial=0) < _NARROW
@@ -215,7 +215,7 @@ def iterate_groups(values: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]
 def iterate_by_first(number: Rows) -> Iterator[tuple[int, Rows]]:
     """Each number that there is, in order of its first place, with all its places.
 
-    >>> [(one, places.tolist()) for one, places in parts(np.array([7, 3, 7]))]
+    >>> [(one, places.tolist()) for one, places in iterate_by_first(np.array([7, 3, 7]))]
     [(7, [0, 2]), (3, [1])]
     """
     in_order = np.argsort(number, kind="stable")
@@ -234,7 +234,7 @@ def split_by_rank(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
 def order_by_group(*keys: Rows) -> Rows:
     """The rows in order of small whole numbers, the first key first; rows with equal keys as they were.
 
-    >>> ordered_by(np.array([1, 0, 1, 0]), np.array([2, 7, 1, 7])).tolist()
+    >>> order_by_group(np.array([1, 0, 1, 0]), np.array([2, 7, 1, 7])).tolist()
     [1, 3, 2, 0]
     """
     together = np.zeros(keys[0].size, np.int64)
@@ -247,7 +247,7 @@ def order_by_group(*keys: Rows) -> Rows:
 def rank_distinct(numbers: Rows, count: int) -> tuple[Rows, Rows]:
     """The distinct ones of some numbers below `count`, in order, and the place of each among them.
 
-    >>> [found.tolist() for found in ranked(np.array([7, 2, 7]), 10)]
+    >>> [found.tolist() for found in rank_distinct(np.array([7, 2, 7]), 10)]
     [[2, 7], [1, 0, 1]]
     """
     if count > _SPARSE * numbers.size + _FEW:
@@ -266,7 +266,7 @@ def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, .
 
     `sizes` are what the numbers of each column are below.
 
-    >>> (found, other), places = combined((9, 5), np.array([7, 2, 7]), np.array([1, 4, 1]))
+    >>> (found, other), places = combine_codes((9, 5), np.array([7, 2, 7]), np.array([1, 4, 1]))
     >>> found.tolist(), other.tolist(), places.tolist()
     ([2, 7], [4, 1], [1, 0, 1])
     """
@@ -277,7 +277,7 @@ def combine_codes(sizes: tuple[int, ...], *columns: Rows) -> tuple[tuple[Rows, .
 def number_groups(*columns: npt.NDArray[np.integer]) -> Rows:
     """The number of each row's group: rows are of one that are alike in all columns, which are not none.
 
-    >>> groups(np.array([5, 5, 2, 5]), np.array([1, 2, 1, 1])).tolist()
+    >>> number_groups(np.array([5, 5, 2, 5]), np.array([1, 2, 1, 1])).tolist()
     [1, 2, 0, 1]
     """
     _, found = number_densely(columns[0].astype(np.int64))
@@ -291,7 +291,7 @@ def number_groups(*columns: npt.NDArray[np.integer]) -> Rows:
 def number_alike_rows(rows: pl.DataFrame) -> Rows:
     """The number of each row's group: rows are of one that are alike in all columns of numbers, nulls too.
 
-    >>> alike(pl.DataFrame({"a": [5, 5, 5], "b": [None, 0, None]})).tolist()
+    >>> number_alike_rows(pl.DataFrame({"a": [5, 5, 5], "b": [None, 0, None]})).tolist()
     [0, 1, 0]
     """
     return number_groups(*(part for column in rows for part in _known(column)))
@@ -307,7 +307,7 @@ def _known(column: pl.Series) -> Iterator[Codes]:
 def find_first_rows(group: Rows) -> Rows:
     """The first row of each group; groups are numbered from 0 on, none is left out.
 
-    >>> firsts(np.array([1, 0, 1])).tolist()
+    >>> find_first_rows(np.array([1, 0, 1])).tolist()
     [1, 0]
     """
     found = np.empty(int(group.max(initial=-1)) + 1, np.int64)
@@ -320,7 +320,7 @@ def number_densely(values: Rows) -> tuple[Rows, Rows]:
 
     By a table where they lie close to each other.
 
-    >>> [found.tolist() for found in dense(np.array([-7, 2, -7]))]
+    >>> [found.tolist() for found in number_densely(np.array([-7, 2, -7]))]
     [[-7, 2], [0, 1, 0]]
     """
     low = int(values.min(initial=values[:1].sum()))
@@ -336,7 +336,7 @@ def number_densely(values: Rows) -> tuple[Rows, Rows]:
 def expand_counts(counts: Rows) -> tuple[Rows, Rows]:
     """So many rows for each place: the place of each row, and how many of its place stand before it.
 
-    >>> [found.tolist() for found in spread(np.array([2, 0, 3]))]
+    >>> [found.tolist() for found in expand_counts(np.array([2, 0, 3]))]
     [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
     """
     place = np.repeat(np.arange(counts.size), counts)
@@ -346,7 +346,7 @@ def expand_counts(counts: Rows) -> tuple[Rows, Rows]:
 def count_before_in_group(group: Rows) -> Rows:
     """How many of its group stand before each row.
 
-    >>> ordinals(np.array([1, 2, 0, 1])).tolist()
+    >>> count_before_in_group(np.array([1, 2, 0, 1])).tolist()
     [0, 0, 0, 1]
     """
     in_order = np.argsort(group, kind="stable")
@@ -370,7 +370,7 @@ def select_distinct_rows(rows: Rows) -> tuple[Rows, Rows]:
 def sum_by_group(group: npt.NDArray[np.integer], values: Rows, count: int) -> Rows:
     """The sum of the values of each of so many groups, exact.
 
-    >>> summed(np.array([2, 0, 2]), np.array([5, 1, 7]), 3).tolist()
+    >>> sum_by_group(np.array([2, 0, 2]), np.array([5, 1, 7]), 3).tolist()
     [1, 0, 12]
     """
     found = np.zeros(count, np.int64)
@@ -381,7 +381,7 @@ def sum_by_group(group: npt.NDArray[np.integer], values: Rows, count: int) -> Ro
 def split_rows(group: npt.NDArray[np.integer], count: int) -> tuple[Rows, npt.NDArray[np.int32]]:
     """The rows of each of so many groups in their order: offsets by group, and the rows.
 
-    >>> [found.tolist() for found in rows_by(np.array([2, 0, 2]), 4)]
+    >>> [found.tolist() for found in split_rows(np.array([2, 0, 2]), 4)]
     [[0, 1, 1, 3, 3], [1, 0, 2]]
     """
     rows = np.argsort(group.astype(np.uint16) if count <= _NARROW else group, kind="stable")

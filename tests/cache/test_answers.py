@@ -43,11 +43,11 @@ def cache(tmp_path) -> Cache:
 def runs(monkeypatch) -> list[str]:
     """The exports that went through the pipeline, one entry a time."""
     ran: list[str] = []
-    accounted = wallscope.pipeline.accounted
+    analyze_capture = wallscope.pipeline.analyze_capture
 
     def counted(path, *rest):
         ran.append(path.name)
-        return accounted(path, *rest)
+        return analyze_capture(path, *rest)
 
     monkeypatch.setattr(wallscope.pipeline, "analyze_capture", counted)
     return ran
@@ -106,10 +106,10 @@ def test_nothing_lies_beside_the_export(export, cache):
 
 
 def test_an_export_that_changes_while_it_is_read_is_not_kept(export, cache, monkeypatch):
-    accounted = wallscope.pipeline.accounted
+    analyze_capture = wallscope.pipeline.analyze_capture
 
     def disturbed(path, *rest):
-        found = accounted(path, *rest)
+        found = analyze_capture(path, *rest)
         os.utime(path, (1, 1))
         return found
 

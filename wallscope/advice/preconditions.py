@@ -11,7 +11,7 @@ from wallscope.advice.settings import check_value, vocabulary
 from wallscope.model.advice import (
     ConfigurationCheck,
     FeatureCheck,
-    JudgedSetting,
+    Judged,
     KnownSetting,
     Level,
     Met,
@@ -156,7 +156,5 @@ def _check_feature(feature: Feature, configuration: RunConfiguration, trace: Tra
         if row.feature == feature.id:
             judged = row.judge(lookup)
             missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # no mapping
-            found.append(
-                JudgedSetting(judged, row.level, tuple(missing) if judged.status == "unknown" else ())
-            )
+            found.append(Judged(judged, row.level, tuple(missing) if judged.status == "unknown" else ()))
     return FeatureCheck(feature.id, feature.title, on, tuple(found))

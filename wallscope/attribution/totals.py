@@ -201,7 +201,7 @@ def average_parts(parts: Times) -> list[int]:
 
     The largest remainders are rounded up; of equal ones the first.
 
-    >>> mean_parts(np.array([[1, 1, 1], [2, 2, 1]]))
+    >>> average_parts(np.array([[1, 1, 1], [2, 2, 1]]))
     [2, 1, 1]
     """
     count = parts.shape[0]
@@ -212,7 +212,7 @@ def average_parts(parts: Times) -> list[int]:
 def apportion_means(sums: Sequence[int], count: int, total: int) -> list[int]:
     """Means of some sums as integers that add up to a total, the largest remainders rounded up.
 
-    >>> apportioned([3, 3, 2], 2, 4)
+    >>> apportion_means([3, 3, 2], 2, 4)
     [2, 1, 1]
     """
     whole = [value // count for value in sums]
@@ -225,7 +225,7 @@ def apportion_means(sums: Sequence[int], count: int, total: int) -> list[int]:
 def average_total(total: _Whole, count: int) -> _Whole:
     """A total over some, or each of several, as the mean of one, rounded; of two as near the even one.
 
-    >>> mean_of(7, 2), mean_of(9, 2), mean_of(-7, 3)
+    >>> average_total(7, 2), average_total(9, 2), average_total(-7, 3)
     (4, 4, -2)
     """
     whole, rest = divmod(total, count)

@@ -200,7 +200,7 @@ class Folding:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedSetting:
+class Judged:
     """A precondition with what breaking it means, and the settings that it could not be judged without."""
 
     precondition: Precondition
@@ -215,9 +215,9 @@ class FeatureCheck:
     id: str
     title: str
     on: bool | None
-    rows: tuple[JudgedSetting, ...]
+    rows: tuple[Judged, ...]
 
-    def unmet(self) -> tuple[JudgedSetting, ...]:
+    def unmet(self) -> tuple[Judged, ...]:
         """What is in its way."""
         return tuple(row for row in self.rows if row.precondition.status == "unmet")
 
@@ -232,7 +232,7 @@ class ConfigurationCheck:
     findings: tuple[Finding, ...]
 
     @property
-    def stops(self) -> tuple[JudgedSetting, ...]:
+    def stops(self) -> tuple[Judged, ...]:
         """What a program would stop at."""
         on = [feature for feature in self.features if feature.on]
         return tuple(row for feature in on for row in feature.unmet() if row.level == "error")

@@ -68,7 +68,7 @@ def is_part(cause: str) -> bool:
 def drop_detail(cause: str) -> str:
     """The cause of the whole operation that a part of one belongs to; any other cause is its own.
 
-    >>> undivided("communication/ep/peer-wait"), undivided("communication/ep/hand-over")
+    >>> drop_detail("communication/ep/peer-wait"), drop_detail("communication/ep/hand-over")
     ('communication/ep/unsplit', 'communication/ep/hand-over')
     """
     return f"{cause.rpartition('/')[0]}/{UNSPLIT}" if is_part(cause) else cause
@@ -89,11 +89,11 @@ def list_cause_meanings() -> tuple[tuple[str, str], ...]:
 def describe_cause(cause: str) -> str:
     """A cause in a few words.
 
-    >>> meaning("communication/ep/unsplit")
+    >>> describe_cause("communication/ep/unsplit")
     'expert-parallel exchange (dispatch and combine), transfer and waiting for peers not told apart'
-    >>> meaning("host/queue-drained/cudaStreamSynchronize")
+    >>> describe_cause("host/queue-drained/cudaStreamSynchronize")
     'host refilling the queue that cudaStreamSynchronize drained'
-    >>> meaning("compute/gemm")
+    >>> describe_cause("compute/gemm")
     'gemm kernels'
     """
     if cause in _MEANINGS:

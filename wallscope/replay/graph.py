@@ -226,7 +226,7 @@ def build_graph(
 def make_pointers(count: Rows) -> Rows:
     """Return where the entries of each index begin in a row of all, and where the last ones end.
 
-    >>> pointers(np.array([2, 0, 1])).tolist()
+    >>> make_pointers(np.array([2, 0, 1])).tolist()
     [0, 2, 2, 3]
     """
     found = np.zeros(count.size + 1, np.int64)

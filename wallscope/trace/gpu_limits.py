@@ -54,9 +54,9 @@ _AS_FAST_AS = {Precision.FP16: Precision.BF16, Precision.MXFP8: Precision.FP8}
 def find_peak(gpu: str | None, precision: Precision) -> Peak | None:
     """The peak of a GPU by its name, `None` where it or the precision is not listed.
 
-    >>> peak("NVIDIA H100 80GB HBM3", Precision.BF16).flops_per_s
+    >>> find_peak("NVIDIA H100 80GB HBM3", Precision.BF16).flops_per_s
     989400000000000.0
-    >>> peak("NVIDIA H100 80GB HBM3 MIG 1g.10gb", Precision.BF16)
+    >>> find_peak("NVIDIA H100 80GB HBM3 MIG 1g.10gb", Precision.BF16)
     """
     board = _BOARDS.get(gpu or "")
     if board is None:

@@ -43,7 +43,7 @@ class Spans:
 def order_spans(start_ns: Times, end_ns: Times) -> Spans:
     """Spans from bounds in any order; empty ones (`end <= start`) are left out.
 
-    >>> ordered(np.array([5, 1, 3]), np.array([6, 4, 3])).rows()
+    >>> order_spans(np.array([5, 1, 3]), np.array([6, 4, 3])).rows()
     [(1, 4), (5, 6)]
     """
     held = end_ns > start_ns
@@ -58,7 +58,7 @@ def order_spans(start_ns: Times, end_ns: Times) -> Spans:
 def make_spans(*rows: tuple[int, int]) -> Spans:
     """Spans written out.
 
-    >>> spans((8, 12), (0, 10)).rows()
+    >>> make_spans((8, 12), (0, 10)).rows()
     [(0, 10), (8, 12)]
     """
     bounds = np.array(rows, dtype=np.int64).reshape(-1, 2)
@@ -68,7 +68,7 @@ def make_spans(*rows: tuple[int, int]) -> Spans:
 def number_spans(moments_ns: Times) -> Times:
     """The moments in order, each once; sorting beats numpy's hashing for times.
 
-    >>> distinct(np.array([5, 1, 5, 3])).tolist()
+    >>> number_spans(np.array([5, 1, 5, 3])).tolist()
     [1, 3, 5]
     """
     in_order = np.sort(moments_ns)
@@ -79,7 +79,7 @@ def number_spans(moments_ns: Times) -> Times:
 def union(*sides: Spans) -> Spans:
     """What any of the sides covers, as disjoint spans that do not touch.
 
-    >>> union(spans((0, 2), (1, 5)), spans((5, 6), (9, 10))).rows()
+    >>> union(make_spans((0, 2), (1, 5)), make_spans((5, 6), (9, 10))).rows()
     [(0, 6), (9, 10)]
     """
     if len(sides) == 1:
@@ -100,7 +100,7 @@ def union(*sides: Spans) -> Spans:
 def common(one: Spans, other: Spans) -> Spans:
     """What two sides of disjoint spans both cover.
 
-    >>> common(spans((0, 4), (6, 9)), spans((1, 2), (3, 7), (9, 12))).rows()
+    >>> common(make_spans((0, 4), (6, 9)), make_spans((1, 2), (3, 7), (9, 12))).rows()
     [(1, 2), (3, 4), (6, 7)]
     """
     room = one.start_ns.size + other.start_ns.size
@@ -117,7 +117,7 @@ def _bounds(side: Spans) -> tuple[Any, ...]:
 def covered_ns(disjoint: Spans, windows: Spans) -> Times:
     """How much of each window the disjoint spans cover, in ns; one number a window.
 
-    >>> covered_ns(spans((0, 4), (6, 9)), spans((0, 5), (2, 7), (20, 30))).tolist()
+    >>> covered_ns(make_spans((0, 4), (6, 9)), make_spans((0, 5), (2, 7), (20, 30))).tolist()
     [4, 3, 0]
     """
     return passed_ns(disjoint, windows.end_ns) - passed_ns(disjoint, windows.start_ns)
@@ -126,7 +126,7 @@ def covered_ns(disjoint: Spans, windows: Spans) -> Times:
 def passed_ns(disjoint: Spans, at_ns: Times) -> Times:
     """How much of the disjoint spans lies before each moment, in ns.
 
-    >>> passed_ns(spans((0, 4), (6, 9)), np.array([-1, 2, 5, 7, 20])).tolist()
+    >>> passed_ns(make_spans((0, 4), (6, 9)), np.array([-1, 2, 5, 7, 20])).tolist()
     [0, 2, 4, 5, 7]
     """
     if disjoint.start_ns.size == 0:
@@ -140,7 +140,7 @@ def passed_ns(disjoint: Spans, at_ns: Times) -> Times:
 def length_ns(disjoint: Spans) -> int:
     """Added-up length of disjoint spans.
 
-    >>> length_ns(union(spans((0, 4), (2, 6), (10, 11))))
+    >>> length_ns(union(make_spans((0, 4), (2, 6), (10, 11))))
     7
     """
     return int((disjoint.end_ns - disjoint.start_ns).sum())
@@ -149,7 +149,7 @@ def length_ns(disjoint: Spans) -> int:
 def is_inside(disjoint: Spans, at_ns: Times) -> Flags:
     """Whether disjoint spans hold each moment.
 
-    >>> inside(spans((0, 4), (6, 9)), np.array([0, 3, 4, 8, 9])).tolist()
+    >>> is_inside(make_spans((0, 4), (6, 9)), np.array([0, 3, 4, 8, 9])).tolist()
     [True, True, False, True, False]
     """
     if disjoint.start_ns.size == 0:
@@ -174,7 +174,7 @@ def apportion(parts: Mapping[_Name, Fraction], whole: int) -> dict[_Name, int]:
 def lay_side_by_side(start_ns: Times, end_ns: Times) -> Rows:
     """The lane of each slice, sorted by start: none overlaps another of its lane.
 
-    >>> side_by_side(np.array([0, 5, 8]), np.array([6, 8, 9])).tolist()
+    >>> lay_side_by_side(np.array([0, 5, 8]), np.array([6, 8, 9])).tolist()
     [0, 1, 0]
     """
     lanes = np.zeros(start_ns.size, np.int64)
@@ -193,7 +193,7 @@ def lay_side_by_side(start_ns: Times, end_ns: Times) -> Rows:
 def lay_inside(start_ns: Times, end_ns: Times) -> tuple[Rows, Rows]:
     """Lane and depth of each slice, sorted by start, longest first: in a lane slices nest or lie apart.
 
-    >>> lanes, depths = nested_lanes(np.array([0, 2, 5, 8]), np.array([9, 6, 7, 9]))
+    >>> lanes, depths = lay_inside(np.array([0, 2, 5, 8]), np.array([9, 6, 7, 9]))
     >>> lanes.tolist(), depths.tolist()
     ([0, 0, 1, 0], [0, 1, 0, 1])
     """
@@ -220,7 +220,7 @@ def _has_room(ends: list[int], start_ns: int, end_ns: int) -> bool:
 def list_edges(start_ns: Times, end_ns: Times, depths: Rows) -> tuple[Rows, Flags]:
     """In which order the slices of one lane begin and end: their rows, and whether each is a beginning.
 
-    >>> rows, begins = edges(np.array([0, 0, 4, 4]), np.array([4, 2, 4, 5]), np.array([0, 1, 0, 0]))
+    >>> rows, begins = list_edges(np.array([0, 0, 4, 4]), np.array([4, 2, 4, 5]), np.array([0, 1, 0, 0]))
     >>> [f"{'+' if begin else '-'}{row}" for row, begin in zip(rows.tolist(), begins.tolist())]
     ['+0', '+1', '-1', '-0', '+2', '-2', '+3', '-3']
     """

@@ -208,7 +208,7 @@ _IS_COMPUTING = np.isin([*OperationClass, ""], COMPUTING)
 def is_compute(of_class: Codes) -> Flags:
     """Whether classes, as places in `OperationClass`, are those; -1 is none.
 
-    >>> computes(np.array([-1, list(OperationClass).index(OperationClass.COMPUTE)])).tolist()
+    >>> is_compute(np.array([-1, list(OperationClass).index(OperationClass.COMPUTE)])).tolist()
     [False, True]
     """
     found: Flags = _IS_COMPUTING[of_class]
@@ -328,7 +328,7 @@ def infer_precisions(names: pl.DataFrame) -> pl.DataFrame:
     """Columns `name` and `precision` of kernel names (`NAMES`); `unknown` where no pattern matches.
 
     >>> names = pl.DataFrame({"name": [0, 1], "text": ["nvjet_tst_128x8_NTN", "my_gemm"]})
-    >>> precisions(names)["precision"].to_list()
+    >>> infer_precisions(names)["precision"].to_list()
     ['bf16', 'unknown']
     """
     return pl.DataFrame({"name": names["name"], "precision": _EACH[_TOLD.of(names["text"].to_list())]})

@@ -61,9 +61,10 @@ _RULES = (
 def normalize_names(texts: pl.Series) -> pl.Series:
     """Each text with its running numbers replaced by `#`, of the same length and order.
 
-    >>> folded(pl.Series(["aten::add, op_id = 314359", "training_step_12", "layer_3f-layer_10b"])).to_list()
+    >>> texts = pl.Series(["aten::add, op_id = 314359", "training_step_12", "layer_3f-layer_10b"])
+    >>> normalize_names(texts).to_list()
     ['aten::add', 'training_step_#', 'layer_#f-layer_#b']
-    >>> folded(pl.Series(["conv2d", "MulBackward0", "fp8_gemm", "step 3", "h.11.attn"])).to_list()
+    >>> normalize_names(pl.Series(["conv2d", "MulBackward0", "fp8_gemm", "step 3", "h.11.attn"])).to_list()
     ['conv2d', 'MulBackward0', 'fp8_gemm', 'step #', 'h.#.attn']
     """
     told = pl.col(texts.name)
@@ -75,7 +76,7 @@ def normalize_names(texts: pl.Series) -> pl.Series:
 def mark_changes(*columns: npt.NDArray[Any]) -> Flags:
     """Where a row differs from the one before it in any of the columns; the first row does.
 
-    >>> turns(np.array([1, 1, 2, 2]), np.array([0, 0, 0, 5])).tolist()
+    >>> mark_changes(np.array([1, 1, 2, 2]), np.array([0, 0, 0, 5])).tolist()
     [True, False, True, True]
     """
     found = np.zeros(columns[0].size, np.bool_)
@@ -93,7 +94,7 @@ def find_repeated_runs(token: Rows, is_model: Flags, is_asked: Flags, at_least: 
 
     >>> token = np.array([1, 2, 3, 4, 9, 9, 2, 3, 4, 7])
     >>> is_model = np.arange(10) < 4
-    >>> repeated(token, is_model, np.arange(10) > 5, 2).astype(int).tolist()
+    >>> find_repeated_runs(token, is_model, np.arange(10) > 5, 2).astype(int).tolist()
     [0, 0, 0, 0, 0, 0, 1, 1, 1, 0]
     """
     found = np.zeros(token.size, np.bool_)

@@ -41,7 +41,7 @@ def find_parents(end_ns: Times, thread: Codes | None = None, is_apart: Flags | N
         thread: integer[range], the thread of each; of one thread if left out.
         is_apart: bool[range], ranges that stand in no tree; none if left out.
 
-    >>> parents(np.array([100, 40, 30, 90, 60, 120])).tolist()
+    >>> find_parents(np.array([100, 40, 30, 90, 60, 120])).tolist()
     [-1, 0, 1, 0, 3, -1]
     """
     parent = np.empty(end_ns.size, np.int32)
@@ -63,7 +63,7 @@ def find_innermost(start_ns: Times, end_ns: Times, parent: Parents, at_ns: Times
         at_ns: int64[moment], ns, in any order.
 
     >>> start, end = np.array([0, 10, 50]), np.array([100, 20, 60])
-    >>> innermost(start, end, parents(end), np.array([5, 20, 15, 55, 100])).tolist()
+    >>> find_innermost(start, end, find_parents(end), np.array([5, 20, 15, 55, 100])).tolist()
     [0, 0, 1, 2, -1]
     """
     if (at_ns[1:] < at_ns[:-1]).any():
@@ -84,7 +84,7 @@ def find_nearest(parent: Codes, is_wanted: Flags) -> Parents:
         parent: integer[row], row, less than the child's; -1 at the top.
         is_wanted: bool[row].
 
-    >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False])).tolist()
+    >>> find_nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False])).tolist()
     [0, 0, 0, -1]
     """
     return _upwards(range_nesting.nearest, parent, is_wanted)
@@ -93,7 +93,7 @@ def find_nearest(parent: Codes, is_wanted: Flags) -> Parents:
 def find_farthest(parent: Codes, is_wanted: Flags) -> Parents:
     """Return for each row the outermost wanted one, itself or above it; -1 without one.
 
-    >>> farthest(np.array([-1, 0, 1, -1]), np.array([False, True, True, False])).tolist()
+    >>> find_farthest(np.array([-1, 0, 1, -1]), np.array([False, True, True, False])).tolist()
     [-1, 1, 1, -1]
     """
     return _upwards(range_nesting.farthest, parent, is_wanted)
@@ -102,7 +102,7 @@ def find_farthest(parent: Codes, is_wanted: Flags) -> Parents:
 def find_chain_top(parent: Codes, is_wanted: Flags) -> Parents:
     """Return for each row the last one that is reached from it over wanted parents alone, or itself.
 
-    >>> chain_top(np.array([-1, 0, 1, 2]), np.array([True, False, True, True])).tolist()
+    >>> find_chain_top(np.array([-1, 0, 1, 2]), np.array([True, False, True, True])).tolist()
     [0, 0, 2, 2]
     """
     return _upwards(range_nesting.chain_top, parent, is_wanted)

@@ -100,7 +100,7 @@ def flatten_calls(calls: pl.DataFrame, threads: int) -> Activities:
 def is_outer(end_ns: Times) -> Flags:
     """Whether each call of a thread, by start and the longest first, ends behind all before it.
 
-    >>> are_outer(np.array([9, 4, 12, 12])).tolist()
+    >>> is_outer(np.array([9, 4, 12, 12])).tolist()
     [True, False, True, False]
     """
     found = np.ones(end_ns.size, np.bool_)
