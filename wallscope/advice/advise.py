@@ -80,7 +80,7 @@ def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple
     """Return the fixes that answer the material causes of a run, the most worth first."""
     found = []
     for rule in rules:
-        causes = _answered(rule, run)
+        causes = _list_answered_causes(rule, run)
         if causes and run.meets(rule.when, causes):
             settings = _settings(rule, run)
             found.append((rule, _fix(rule, run, causes, settings, judge(rule.preconditions, settings))))
@@ -95,7 +95,7 @@ def rerank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], before: tuple[Fix, .
     known = {fix.id: fix for fix in before}
     found = []
     for rule in rules:
-        causes = _answered(rule, run)
+        causes = _list_answered_causes(rule, run)
         fix = known.get(rule.id)
         if fix is not None:
             shares = tuple(clause for clause in rule.when if any(one.key == "share" for one in clause))
@@ -114,7 +114,7 @@ def _answers_waiting(rule: Rule) -> bool:
     return not rule.preconditions and all(cause.endswith(PEER_WAIT) for cause in rule.causes)
 
 
-def _answered(rule: Rule, run: MeasuredRun) -> tuple[str, ...]:
+def _list_answered_causes(rule: Rule, run: MeasuredRun) -> tuple[str, ...]:
     """Return the material causes of the run that a rule answers, the weightiest first."""
     material = tuple(cause for cause in run.material if rule.answers(cause))
     pressed = PRESSURE in rule.causes and run.analysis.diagnosis.memory_pressure.level in {"near", "high"}

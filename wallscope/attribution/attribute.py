@@ -124,7 +124,7 @@ def assign_operation_causes(
     )
     kind = np.ravel_multi_index(told_by, _KINDS, mode="wrap")  # -1 is the last
     kinds = np.flatnonzero(np.bincount(kind))
-    told = [_told(*map(int, one)) for one in zip(*np.unravel_index(kinds, _KINDS), strict=True)]
+    told = [_choose_cause(*map(int, one)) for one in zip(*np.unravel_index(kinds, _KINDS), strict=True)]
     texts = tuple(dict.fromkeys(text for pair in told for text in pair))
     found = np.zeros((2, int(np.prod(_KINDS))), np.uint16)
     found[:, kinds] = np.array([[texts.index(text) for text in pair] for pair in told]).reshape(-1, 2).T
@@ -145,7 +145,7 @@ def _beside(op: Rows, values: Codes, count: int) -> Codes:
     return found
 
 
-def _told(of_class: int, category: int, axis: int, copied: int, again: int) -> tuple[str, str]:
+def _choose_cause(of_class: int, category: int, axis: int, copied: int, again: int) -> tuple[str, str]:
     """The cause of a kind of operation, told by places, and that of the time before the next one."""
     kind, of_axis, moved = _OF_CLASS[of_class], _OF_AXIS[axis] or "unknown", _OF_COPY[copied]
     if kind is None:

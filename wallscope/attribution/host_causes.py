@@ -317,7 +317,7 @@ def assign_host_causes(
         found[rows] = open_range
         outside = np.flatnonzero(kind[rows] == encode_member(LinkKind.OUTSIDE_CALLS))
         told = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
-        queue, names = _drained_by(drained, thread, at_ns[outside])
+        queue, names = _find_drain_causes(drained, thread, at_ns[outside])
         is_queue = (queue >= 0) & (activity.causes_of_ranges[open_range[outside]] < 0) & (told != _OFFLOADED)
         told[is_queue] = queue[is_queue] + len(texts)
         texts += names
@@ -331,7 +331,7 @@ def assign_host_causes(
 _OFFLOADED = CAUSES.index(OFFLOAD)
 
 
-def _drained_by(drained: QueueDrains, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
+def _find_drain_causes(drained: QueueDrains, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
     """The cause at each moment at which a call had left the queue empty, as a place in the list, else -1."""
     by_call = drained.by_call(thread, at_ns)
     calls, place_of_call = np.unique(by_call[by_call >= 0], return_inverse=True)

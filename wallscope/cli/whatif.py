@@ -136,11 +136,11 @@ def whatif(  # noqa: PLR0913  # options are parameters
         check_output(target, inputs=(file, kernels))
     check_different({"--json": json, "--html": html})
     questions = (
-        *(_scaled(text, "--scale") for text in scale or ()),
-        *_named("without", without),
-        *_named("graph", graph),
-        *_named("hide", hide),
-        *_named("overlap", overlap),
+        *(_parse_scale(text, "--scale") for text in scale or ()),
+        *_parse_names("without", without),
+        *_parse_names("graph", graph),
+        *_parse_names("hide", hide),
+        *_parse_names("overlap", overlap),
     )
     asked = Asked(questions, _swept(sweep), interference, accept_error / 100)
     options = Options(
@@ -162,14 +162,14 @@ def whatif(  # noqa: PLR0913  # options are parameters
         print_out(render_whatif(found))
 
 
-def _named(kind: "QuestionKind", targets: list[str] | None) -> "Iterator[Question]":
+def _parse_names(kind: "QuestionKind", targets: list[str] | None) -> "Iterator[Question]":
     from wallscope.model.whatif import Question  # noqa: PLC0415  # keeps --help fast
 
     for target in targets or ():
         yield Question(kind, target)
 
 
-def _scaled(text: str, option: str) -> "Question":
+def _parse_scale(text: str, option: str) -> "Question":
     """A target and its factor, from `target=factor`."""
     from wallscope.model.whatif import Question  # noqa: PLC0415  # keeps --help fast
 
@@ -184,7 +184,7 @@ def _swept(text: str | None) -> "tuple[Question, ...]":
     if text is None:
         return ()
     target, _, factors = text.rpartition("=")
-    return tuple(_scaled(f"{target}={factor}", "--sweep") for factor in factors.split(","))
+    return tuple(_parse_scale(f"{target}={factor}", "--sweep") for factor in factors.split(","))
 
 
 def _share(text: str) -> float | None:

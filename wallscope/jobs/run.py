@@ -184,7 +184,7 @@ def analyze_on_cluster(
             again = as_completed([submitted(place)], loop=client.loop)
             for future in _iterate_done(again, client, address):
                 path = paths[place]
-                yield place, _name_as_given(_outcome(future, address) or _killed(path), path)
+                yield place, _name_as_given(_outcome(future, address) or _describe_kill(path), path)
 
 
 def _await_worker(client: "Client", address: str) -> None:
@@ -264,7 +264,7 @@ def _name_as_given(outcome: Outcome, path: Source) -> Outcome:
     return type(outcome)(str(outcome).replace(str(path.absolute()), str(path)))
 
 
-def _killed(path: Source) -> InputError:
+def _describe_kill(path: Source) -> InputError:
     return InputError(f"{path} — its workers were killed, time and again — give workers more memory")
 
 

@@ -148,9 +148,9 @@ def trace_path(stretch: SimulatedSteps, names: NamedPath, run: SimulatedRun, whi
     paths = CriticalPaths(run, stretch.graph)
     for step, (first, until) in zip(steps.tolist(), stretch.edges(which).tolist(), strict=True):
         links = paths.to(until, int(run.start_ns[first]))
-        found.append(_told(names, step, links, until))
+        found.append(_describe_links(names, step, links, until))
     found = found or [
-        _told(names, 0, CriticalLinks(*[np.empty(0, np.int64)] * len(CriticalLinks._fields)), 0)
+        _describe_links(names, 0, CriticalLinks(*[np.empty(0, np.int64)] * len(CriticalLinks._fields)), 0)
     ]
     return PathColumns._make(np.concatenate(column) for column in zip(*found, strict=True))
 
@@ -178,7 +178,7 @@ def build_path_frame(stretch: SimulatedSteps, names: NamedPath, path: PathColumn
     )
 
 
-def _told(names: NamedPath, step: int, links: CriticalLinks, until: int) -> PathColumns:
+def _describe_links(names: NamedPath, step: int, links: CriticalLinks, until: int) -> PathColumns:
     """The links of the path of a step in order of time."""
     start_ns, end_ns, bound, place, following = links
     kinds = {kind: bound == number for number, kind in enumerate(BOUNDS)}

@@ -35,12 +35,12 @@ class GraphEdit:
         """Return the graph with all that was asked for."""
         graph, gap_ns = self.captured, self.captured.gap_ns
         if self._waits:
-            graph = _rewired(graph, self._waits)
+            graph = _rewire(graph, self._waits)
         lag_ns, unblocked, awaited_count = graph.lag_ns, self._is_unblocked, np.diff(graph.awaited_ptr)
         if self._dependency_latency != 1:
-            lag_ns = np.where(lag_ns > 0, _scaled(lag_ns, self._dependency_latency), lag_ns)
+            lag_ns = np.where(lag_ns > 0, _scale(lag_ns, self._dependency_latency), lag_ns)
         if self._return != 1:
-            gap_ns = np.where(graph.role == Role.RELEASED, gap_ns, _scaled(gap_ns, self._return))
+            gap_ns = np.where(graph.role == Role.RELEASED, gap_ns, _scale(gap_ns, self._return))
         return replace(
             graph,
             role=np.where(unblocked, np.int8(Role.PLAIN), graph.role),
@@ -48,7 +48,7 @@ class GraphEdit:
             gap_ns=gap_ns,
             awaited_ptr=make_pointers(np.where(unblocked, 0, awaited_count)),
             awaited=graph.awaited[~unblocked.repeat(awaited_count)],
-            latency_ns=graph.latency_ns if self._latency == 1 else _scaled(graph.latency_ns, self._latency),
+            latency_ns=graph.latency_ns if self._latency == 1 else _scale(graph.latency_ns, self._latency),
             operation_ns=self._operation_ns.copy(),
             lag_ns=lag_ns,
         )
@@ -57,7 +57,7 @@ class GraphEdit:
         """Let operations take a share of their time."""
         positions = self.captured.positions(ops)
         positions = positions[positions >= 0]
-        self._operation_ns[positions] = _scaled(self._operation_ns[positions], share)
+        self._operation_ns[positions] = _scale(self._operation_ns[positions], share)
 
     def set_operations(self, ops: Rows, lengths_ns: Times) -> None:
         """Let operations take other times."""
@@ -66,7 +66,7 @@ class GraphEdit:
 
     def scale_segments(self, rows: Rows, share: float) -> None:
         """Let segments take a share of their time, behind the thread that they wait for."""
-        self._segment_ns[rows] = _scaled(self._segment_ns[rows], share)
+        self._segment_ns[rows] = _scale(self._segment_ns[rows], share)
 
     def set_segments(self, rows: range, first_ns: int) -> None:
         """Let the first of segments that stand together take another time, and the others none."""
@@ -110,12 +110,12 @@ class GraphEdit:
         self._waits[op] = tuple(dict.fromkeys(producers))
 
 
-def _scaled(times_ns: Times, share: float) -> Times:
+def _scale(times_ns: Times, share: float) -> Times:
     scaled: Times = np.rint(times_ns * share).astype(np.int64)
     return scaled
 
 
-def _rewired(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayGraph:
+def _rewire(graph: ReplayGraph, waits: Mapping[int, tuple[int, ...]]) -> ReplayGraph:
     """Return the graph where some operations wait for others, new ones by the typical dependency latency."""
     positions = np.array([graph.position_of[op] for op in waits], np.int64)
     is_kept = ~mark_numbers(positions, graph.op.size).repeat(np.diff(graph.producer_ptr))

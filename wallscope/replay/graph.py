@@ -172,7 +172,7 @@ def build_graph(
         releasing: calls that free memory, which wait for an idle device, and the last work before each.
         partners: operations of several ranks that are one collective (`PARTNERS`).
     """
-    issued = _joined([_issued(own, waits, pieces) for own in operations.partition_by("rank_id")])
+    issued = _join_ranks([_issued(own, waits, pieces) for own in operations.partition_by("rank_id")])
     blocked, count = _blocked(waits, pieces, releasing), issued.op.size
     positions = Places(issued.op)
     found, outside = _with_outside(positions, np.concatenate((issued.edge[:, 1], blocked.op)), count)
@@ -284,7 +284,7 @@ def _edges(op: Rows, waits: Dependencies) -> npt.NDArray[np.int64]:
     return found[np.argsort(found[:, 0], kind="stable")]
 
 
-def _joined(parts: list[_Issued]) -> _Issued:
+def _join_ranks(parts: list[_Issued]) -> _Issued:
     """Return the operations of several ranks in order of start."""
     sizes = np.cumsum([0, *(part.op.size for part in parts)])
     edges = [part.edge + np.array([offset, 0]) for part, offset in zip(parts, sizes, strict=False)]

@@ -174,12 +174,12 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # these make a stretch toge
     shown = ranks[place]
     together = next(group for group in find_connected_ranks(ranks, partners) if shown in group)
     chosen = select_neighbouring_steps(shown, most // len(together))
-    window = make_replay_window(evidence, together, partners, *_issued(chosen, together))
+    window = make_replay_window(evidence, together, partners, *_host_times(chosen, together))
     if not (window.operations["call"].to_numpy() >= 0).any():
         raise NothingToAnalyzeError(f"{NO_ISSUER} — capture with --trace=cuda, from before the steps on")
     known = {one.name: getattr(window, one.name) for one in fields(window)}
     return SimulatedSteps(
-        **known | {"operations": _described(window.operations, evidence, range_tree, kernel_names)},
+        **known | {"operations": _describe_operations(window.operations, evidence, range_tree, kernel_names)},
         steps=_steps(chosen, shown, window),
         ranges=range_tree.tree,
         paths=range_tree.paths,
@@ -187,7 +187,7 @@ def select_replay_window(  # noqa: PLR0913, PLR0917  # these make a stretch toge
     )
 
 
-def _issued(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
+def _host_times(chosen: pl.DataFrame, together: Sequence[RankWindows]) -> tuple[int, int]:
     """The host's time for some windows, and for those of other ranks at the same time of the devices."""
     begin_ns, end_ns = chosen["start_ns"][0], chosen["end_ns"][-1]
     held = [chosen, *(find_held_between(rank, begin_ns, end_ns) for rank in together)]
@@ -220,7 +220,7 @@ def find_longest_waiting(ranks: Sequence[RankWindows], unmarked: Collection[int]
     return min(marked or range(len(ranks)), key=computed_share)
 
 
-def _described(
+def _describe_operations(
     own: pl.DataFrame, evidence: Evidence, range_tree: RangeTree, kernel_names: pl.DataFrame
 ) -> pl.DataFrame:
     """The operations with their causes, their names, and the range and path of each."""

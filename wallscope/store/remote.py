@@ -34,7 +34,7 @@ class Remote:
             raise StoreError(
                 f"{self.url} — a store behind a URL needs fsspec — pip install 'wallscope[remote]'"
             ) from error
-        with _told(
+        with _translate_errors(
             f"{self.url} — cannot be opened", "check the URL, and that its fsspec plugin is installed"
         ):
             self.system: AbstractFileSystem
@@ -51,7 +51,7 @@ class Remote:
             StoreError: it cannot be written.
         """
         path = self._path(name)
-        with _told(f"{self.url}/{name} — cannot be written", "give another --store"):
+        with _translate_errors(f"{self.url}/{name} — cannot be written", "give another --store"):
             if _puts_whole(self.system):
                 self.system.pipe_file(path, content)
                 return
@@ -68,7 +68,7 @@ class Remote:
         Raises:
             StoreError: it cannot be read.
         """
-        with _told(f"{self.url}/{name} — cannot be read", "record the run again"):
+        with _translate_errors(f"{self.url}/{name} — cannot be read", "record the run again"):
             self._refuse_links((name,))
             return bytes(self.system.cat_file(self._path(name)))
 
@@ -79,7 +79,7 @@ class Remote:
             StoreError: one cannot be read.
         """
         wanted = list(names)
-        with _told(f"{self.url} — cannot be read", "check the URL and your rights there"):
+        with _translate_errors(f"{self.url} — cannot be read", "check the URL and your rights there"):
             self._refuse_links(wanted)
             ends = [None] * len(wanted)
             paths = [self._path(name) for name in wanted]
@@ -99,7 +99,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be asked.
         """
-        with _told(f"{self.url} — cannot be read", "check the URL and your rights there"):
+        with _translate_errors(f"{self.url} — cannot be read", "check the URL and your rights there"):
             self.system.invalidate_cache()
             self._refuse_links((name,))
             return bool(self.system.isfile(self._path(name)))
@@ -110,7 +110,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be listed.
         """
-        with _told(f"{self.url} — cannot be listed", "check the URL and your rights there"):
+        with _translate_errors(f"{self.url} — cannot be listed", "check the URL and your rights there"):
             self.system.invalidate_cache()
             return tuple(sorted(self._listed("")))
 
@@ -120,7 +120,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be listed, or holds a link.
         """
-        with _told(f"{self.url} — cannot be listed", "check the URL and your rights there"):
+        with _translate_errors(f"{self.url} — cannot be listed", "check the URL and your rights there"):
             self.system.invalidate_cache()
             self._refuse_links((below,))
             found = self.system.find(self._path(below), detail=True)
@@ -136,7 +136,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be asked.
         """
-        with _told(f"{self.url}/{name} — cannot be read", "check the URL and your rights there"):
+        with _translate_errors(f"{self.url}/{name} — cannot be read", "check the URL and your rights there"):
             self.system.invalidate_cache()
             try:
                 at = self.system.modified(self._path(name))
@@ -152,7 +152,7 @@ class Remote:
         Raises:
             StoreError: it cannot be deleted.
         """
-        with _told(f"{self.url}/{name} — cannot be deleted", "give another --store"):
+        with _translate_errors(f"{self.url}/{name} — cannot be deleted", "give another --store"):
             self._refuse_links((name,))
             try:
                 self.system.rm_file(self._path(name))
@@ -217,7 +217,7 @@ def _is_link(info: Mapping[str, object]) -> bool:
 
 
 @contextmanager
-def _told(what: str, cure: str) -> Iterator[None]:
+def _translate_errors(what: str, cure: str) -> Iterator[None]:
     """Whatever a plugin raises, in a line."""
     try:
         yield

@@ -207,13 +207,13 @@ _PACKS = (
 )
 
 
-def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+def _match_dispatcher(texts: pl.Series) -> npt.NDArray[np.int64]:
     """What a kernel of the dispatcher does, by its name."""
     packs, unpacks = (texts.str.contains(pattern).to_numpy() for pattern in (_PACKS, _UNPACKS))
     return np.where(unpacks, _UNPACKING, np.where(packs, _PACKING, _ROUTING))
 
 
-_TOLD = TextMemo(_asked)
+_TOLD = TextMemo(_match_dispatcher)
 
 
 def summarize_dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:

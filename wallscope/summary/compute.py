@@ -105,7 +105,7 @@ _PATTERNS = {
 _OF_EXPERTS = _FUSED_PERMUTE | _FUSED_ROUTER
 
 
-def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+def _match_marks(texts: pl.Series) -> npt.NDArray[np.int64]:
     """What the names of kernels tell: the sum of the marks whose patterns they match."""
     marks = np.zeros(len(texts), np.int64)
     for mark, pattern in _PATTERNS.items():
@@ -113,7 +113,7 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
     return marks
 
 
-_MARKED = TextMemo(_asked)
+_MARKED = TextMemo(_match_marks)
 
 
 def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> ComputeDetails | None:

@@ -130,7 +130,7 @@ def rank_opportunities(
     """The losses of a rank that could win something, the most first; `inferred` causes rest on inference."""
     error = percent(ceilings.error)
     played = f"{ceilings.step_count} typical steps played again, {error} off the capture when unchanged"
-    return _listed(
+    return _list_opportunities(
         _opportunity(rank, entry, "inferred" if entry.cause in inferred else "trace-verified", played)
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
@@ -140,7 +140,7 @@ def rank_opportunities(
 def divide_opportunities(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
     """Opportunities of a rank whose causes were divided since, by what its causes are now."""
     of_whole = {drop_detail(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
-    return _listed(
+    return _list_opportunities(
         _opportunity(rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS))
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
@@ -162,7 +162,7 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
     )
 
 
-def _listed(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:
+def _list_opportunities(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:
     return tuple(sorted(found, key=lambda entry: (-entry.recoverable_ns, entry.cause)))
 
 

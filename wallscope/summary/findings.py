@@ -206,7 +206,7 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
         Finding(
             "few-steps",
             Severity.WARNING,
-            f"{said}: what varies from step to step {_told_by(anchor)}.",
+            f"{said}: what varies from step to step {_name_marker(anchor)}.",
             ""
             if chosen
             else "Capture 8 steps or more beyond warm-up"
@@ -215,7 +215,7 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
     )
 
 
-def _told_by(anchor: Anchor) -> str:
+def _name_marker(anchor: Anchor) -> str:
     if anchor.inner is None:
         return "cannot be told"
     return f"is told by {plural(anchor.inner.count, anchor.inner.unit)} inside"

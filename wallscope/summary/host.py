@@ -81,7 +81,7 @@ def find_serialisation(
     ran_on = capture.ranks.filter(pl.col("rank_id") == operations["rank_id"][0])["gpu"]
     gpu = capture.export.gpu(ran_on[0])
     sm_count = None if gpu is None else gpu.sm_count
-    before, held_ns = _held(kernels, work, waits)
+    before, held_ns = _find_held_kernels(kernels, work, waits)
     shape = find_places(kernels.op[before], capture.kernels["op"].to_numpy())
     blocks = expand(as_integers(capture.kernels["blocks"][shape[shape >= 0]]), shape >= 0)
     is_roomy = (blocks >= 0) & (blocks < (sm_count or 0))
@@ -145,7 +145,7 @@ def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
     )
 
 
-def _held(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Rows, Times]:
+def _find_held_kernels(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Rows, Times]:
     """Of kernels that were held: the place of the one before, and how long each was ready while that ran."""
     op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
     issued_ns, ready_ns = waits.issued_ns[op], _ready_in_stream_ns(kernels, waits)
@@ -211,7 +211,7 @@ def summarize_host(
     """
     if not (operations["call"].to_numpy() >= 0).any():
         return None
-    launched = _launched(work, capture.calls)
+    launched = _list_launches(work, capture.calls)
     ahead = _ahead(work, launched)
     drained = evidence.drained[operations["rank_id"][0]]
     return HostDetails(
@@ -239,7 +239,7 @@ class _Launched:
     computes: Flags
 
 
-def _launched(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
+def _list_launches(work: TypicalWork, calls: pl.DataFrame) -> _Launched:
     columns, call = work.columns, work.operations["call"].to_numpy()
     issued = np.flatnonzero(columns.begins & (call >= 0))
     issued = issued[np.argsort(call[issued], kind="stable")]

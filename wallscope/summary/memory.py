@@ -243,7 +243,7 @@ def count_allocator_retries(windows: pl.DataFrame, capture: Capture, process: in
     )
 
 
-def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
+def _match_memory_calls(texts: pl.Series) -> npt.NDArray[np.int64]:
     """`M` for calls that allocate device memory, `F` that release it, 0 of no matter, `x` for others."""
     letter = np.full(len(texts), ord("x"), np.int64)
     for told, pattern in reversed(_CALLS):
@@ -251,7 +251,7 @@ def _asked(texts: pl.Series) -> npt.NDArray[np.int64]:
     return letter
 
 
-_LETTERS = TextMemo(_asked)
+_LETTERS = TextMemo(_match_memory_calls)
 
 
 def _retries(letter: npt.NDArray[np.uint8], calls: pl.DataFrame, steps: Spans) -> int:

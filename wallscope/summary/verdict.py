@@ -90,7 +90,7 @@ def write_verdict(
 ) -> str:
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
     unit = anchor.window
-    sentences = [_dominant(rank, decision, anchor), *_made_of(rank, decision)]
+    sentences = [_dominant(rank, decision, anchor), *_name_largest_causes(rank, decision)]
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
     return " ".join(sentences)
@@ -140,7 +140,7 @@ def _is_waiting(rank: Rank) -> bool:
     return MOSTLY_WAITING_PARTS_COUNT * waiting_ns >= max(rank.typical.walls.communication, 1)
 
 
-def _made_of(rank: Rank, decision: Decision) -> Iterator[str]:
+def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
     """The causes that make up most of the wall."""
     walls = {"unknown": (), "mixed": LOSSES}.get(decision.dominant, (decision.dominant,))
     own = [entry for entry in rank.causes if entry.wall in walls]

@@ -64,7 +64,7 @@ def find_partners(operations: pl.DataFrame, collectives: pl.DataFrame) -> pl.Dat
     found = [pair for _, same in iterate_by_first(alike) for pair in _pairs(own[same])]
     if not found:
         return PARTNERS.to_frame()
-    return _joined(np.concatenate(found), own)
+    return _join_pairs(np.concatenate(found), own)
 
 
 def _communicators(op: Rows, collectives: pl.DataFrame) -> Rows:
@@ -81,12 +81,12 @@ def _pairs(same: pl.DataFrame) -> Iterator[Rows]:
     of_streams = [rows for _, rows in iterate_by_first(number_groups(rank_id, same["stream"].to_numpy()))]
     for one, other in itertools.combinations(of_streams, 2):
         if rank_id[one[0]] != rank_id[other[0]]:
-            matched = _matched(same[one], same[other])
+            matched = _match_pairs(same[one], same[other])
             if matched is not None:
                 yield matched
 
 
-def _matched(one: pl.DataFrame, other: pl.DataFrame) -> Rows | None:
+def _match_pairs(one: pl.DataFrame, other: pl.DataFrame) -> Rows | None:
     """The pairs of two ranks, `None` where they do not communicate with each other."""
     starts, ends, other_starts, other_ends = (
         side[column].to_numpy() for side in (one, other) for column in ("start_ns", "end_ns")
@@ -140,7 +140,7 @@ def _nearest(at_ns: Times, among_ns: Times) -> Rows:
     return np.where(is_left, left, right)
 
 
-def _joined(pairs: Rows, communication: pl.DataFrame) -> pl.DataFrame:
+def _join_pairs(pairs: Rows, communication: pl.DataFrame) -> pl.DataFrame:
     """Pairs joined into collectives; a collective has an operation of each rank once, else it is left out."""
     op, place = np.unique(pairs, return_inverse=True)
     one, other = place.reshape(-1, 2).T
@@ -195,11 +195,11 @@ def match_nccl_calls(operations: pl.DataFrame, capture: Capture) -> pl.DataFrame
     Where one call or group enqueued several operations of a kind, its bytes belong to none of them.
     Operations of CUDA graphs, and those issued before the capture, have no call.
     """
-    asked = _asked(capture.collective_calls)
+    asked = _select_requests(capture.collective_calls)
     launches = _launches(operations, capture.calls)
     if asked.is_empty() or launches.op.size == 0:
         return COLLECTIVES.to_frame()
-    members = _paired(asked, launches)
+    members = _pair_requests(asked, launches)
     if members.is_empty():
         return COLLECTIVES.to_frame()
     if capture.communicators.is_empty():
@@ -245,7 +245,7 @@ def _launches(operations: pl.DataFrame, calls: pl.DataFrame) -> _Launches:
     )
 
 
-def _asked(calls: pl.DataFrame) -> pl.DataFrame:
+def _select_requests(calls: pl.DataFrame) -> pl.DataFrame:
     """The calls that ask for work or begin or end a group, each thread's by start, the longest first.
 
     `asked` is the function in small letters; `mark` tells groups; one without an end contains nothing.
@@ -263,7 +263,7 @@ def _asked(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _paired(asked: pl.DataFrame, launches: _Launches) -> pl.DataFrame:
+def _pair_requests(asked: pl.DataFrame, launches: _Launches) -> pl.DataFrame:
     """Operations beside the calls that asked for each, a row for each pair, with the columns of `asked`.
 
     `is_sole` says that no other operation has a part in the calls.
@@ -402,8 +402,8 @@ def _facts(members: pl.DataFrame) -> pl.DataFrame:
             _only("communicator").alias("communicator"),
             _only("participants").alias("participants"),
             pl.when(pl.col("peer").count() > 0).then(peer.n_unique()).alias("peers"),
-            pl.when(whole).then(_carried("bytes")).alias("bytes"),
-            pl.when(whole & (knows_itself | has_one_peer)).then(_carried("bus_bytes")).alias("bus_bytes"),
+            pl.when(whole).then(_sum_bytes("bytes")).alias("bytes"),
+            pl.when(whole & (knows_itself | has_one_peer)).then(_sum_bytes("bus_bytes")).alias("bus_bytes"),
             pl.col("source").first(),
         )
         .sort("op")
@@ -412,7 +412,7 @@ def _facts(members: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _carried(column: str) -> pl.Expr:
+def _sum_bytes(column: str) -> pl.Expr:
     """The sum over the calls of an operation, of messages the larger of sent and received; null if one is."""
     value = pl.col(column)
     sent, received, others = (

@@ -185,7 +185,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     times = measure_call_times(calls)
     waits = resolve_waits(capture.syncs, capture.events, calls, capture.call_names, capture.threads)
     graphs = GraphLaunches(operations, calls)
-    order, waits, unexplained = _ordered(capture, waits, times, graphs)
+    order, waits, unexplained = _order_streams(capture, waits, times, graphs)
     graphs.order(order)
     tails = _synchronising(capture, order, waits) | _copying(operations, calls)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
@@ -211,7 +211,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     )
 
 
-def _ordered(
+def _order_streams(
     capture: Capture, waits: Waits, times: CallTimes, graphs: GraphLaunches
 ) -> tuple[StreamOrder, Waits, set[int]]:
     """The order of streams, the waits by the streams of their records, and calls whose waiting is unclear.
@@ -244,7 +244,7 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     blocking = np.flatnonzero(is_blocking)
     columns = (blocking, *(calls[name].to_numpy()[blocking] for name in ("thread", "start_ns", "name")))
     process = capture.threads["process"].to_list()
-    told = _told_of_calls(capture.syncs, is_blocking)
+    told = _read_synchronisations(capture.syncs, is_blocking)
     means = _records_of_calls(waits.waits)
     found: dict[int, Tail] = {}
     asked: list[tuple[int, int, int]] = []
@@ -281,7 +281,7 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     return dict(sorted((found | {call: tails.of(row) for row, call in enumerate(call_of.tolist())}).items()))
 
 
-def _told_of_calls(
+def _read_synchronisations(
     syncs: pl.DataFrame, is_asked: Flags
 ) -> dict[int, tuple[str | None, int | None, int | None]]:
     """Kind, context and stream of what some calls waited for, by number; the first row of a call counts."""

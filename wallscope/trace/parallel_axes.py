@@ -168,7 +168,7 @@ def infer_axes(
     if rows.size == 0:
         return AXES.to_frame()
     marks = _MARKED.of(ranges.names["text"].to_list())
-    told = _told(operations, rows, collectives, ranges, marks)
+    told = _select_operations(operations, rows, collectives, ranges, marks)
     _by_stream_number(told, capture.streams, given)
     _by_kernel(told, capture.names)
     _by_ranges(told, ranges, marks)
@@ -187,7 +187,7 @@ def infer_axes(
     )
 
 
-def _told(
+def _select_operations(
     operations: pl.DataFrame, rows: Rows, collectives: pl.DataFrame, ranges: RangePaths, marks: Rows
 ) -> _Told:
     """The operations of some rows, with what NCCL's calls tell of them, and nothing of their axes."""
@@ -208,7 +208,7 @@ def _told(
         category=category,
         does=np.where(np.isin(category, _NOT_TOLD), asked_or_else, category),
         backend=as_integers(operations["backend"][rows]),
-        communicator=take_or(_numbered(collectives["communicator"]), asked, -1),
+        communicator=take_or(_number_values(collectives["communicator"]), asked, -1),
         peers=peers,
         path=path,
         axis=np.full(rows.size, -1),
@@ -216,7 +216,7 @@ def _told(
     )
 
 
-def _asked_of_ranges(texts: pl.Series) -> Rows:
+def _match_range_rules(texts: pl.Series) -> Rows:
     """The rules that match each folded name, a bit each, and whether it is of an exchange."""
     marks = np.zeros(len(texts), np.int64)
     for place, rule in enumerate(_rules().ranges):
@@ -225,15 +225,15 @@ def _asked_of_ranges(texts: pl.Series) -> Rows:
     return marks
 
 
-def _asked_of_kernels(texts: pl.Series) -> Rows:
+def _match_kernel_rules(texts: pl.Series) -> Rows:
     """Whether only mixtures of experts run kernels of each name."""
     return texts.str.contains(_rules().expert).to_numpy().astype(np.int64)
 
 
-_MARKED, _EXPERTS = TextMemo(_asked_of_ranges), TextMemo(_asked_of_kernels)
+_MARKED, _EXPERTS = TextMemo(_match_range_rules), TextMemo(_match_kernel_rules)
 
 
-def _numbered(column: pl.Series) -> Rows:
+def _number_values(column: pl.Series) -> Rows:
     """A number for each value, -1 for null."""
     values = np.unique(column.fill_null(0).to_numpy(), return_inverse=True)[1]
     return np.where(column.is_null().to_numpy(), -1, values) if column.null_count() else values

@@ -110,7 +110,7 @@ class RecordingStreams:
         self._start_ns = operations["start_ns"].to_numpy()
         self._guessed = {
             record: (process, thread, at_ns)
-            for record, process, thread, at_ns in _guessed(waits.records).iter_rows()
+            for record, process, thread, at_ns in _select_guesses(waits.records).iter_rows()
         }
         self._waiters = self._alone(list(self._waiting())) if self._guessed else []
 
@@ -275,7 +275,7 @@ class RecordingStreams:
         return self._waits.records.update(told, on="record", how="left")
 
 
-def _guessed(records: pl.DataFrame) -> pl.DataFrame:
+def _select_guesses(records: pl.DataFrame) -> pl.DataFrame:
     """The records that name no stream: number, process, thread and time."""
     is_stated = as_integers(records["stream_by"]) == encode_member(StreamBy.STATED)
     held = records["record", "process", "thread", "at_ns"]

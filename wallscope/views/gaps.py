@@ -88,7 +88,7 @@ class GapLookup:
         for found in longest.iter_rows(named=True):
             slices = own.filter(pl.col("number") == found["number"])
             links = tuple(self.links(slices))
-            row = {name: rank[name] for name in _WHO} | found | _told(slices, links)
+            row = {name: rank[name] for name in _WHO} | found | _describe_gap(slices, links)
             row |= self._ender(found["gap"], found["end_ns"])
             yield Gap({name: row[name] for name in GAPS}, links)
 
@@ -139,7 +139,7 @@ class GapLookup:
         return str(write_paths(self._ranges.paths, self._ranges.names, path)[0])
 
 
-def _told(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
+def _describe_gap(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
     """Which cause owns most of a gap, with its least slack, and the chain written out."""
     owners = slices.group_by("cause").agg(ns=_LENGTH.sum()).sort("ns", "cause", descending=[True, False])
     cause, cause_ns = owners.row(0)

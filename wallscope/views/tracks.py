@@ -94,7 +94,7 @@ class TrackBuilder:
     def _steps(self, rank_id: int) -> pl.DataFrame:
         windows = self.parts.windows.filter((pl.col("rank_id") == rank_id) & pl.col("selected"))
         counts = pl.when("steady").then(pl.lit("steady")).otherwise(pl.lit("not steady"))
-        return _traced(
+        return _make_track_rows(
             windows.sort("start_ns"),
             "step",
             "reason",
@@ -109,7 +109,7 @@ class TrackBuilder:
         is_device = pl.col("kind") == LinkKind.OPERATION
         of_op, of_call = self.named.operations(runs["op"]), self.named.calls(runs["call"])
         ended_by = self.named.operations(runs["gap"])
-        return _traced(
+        return _make_track_rows(
             runs.with_columns(of_op=of_op, of_call=of_call, ended_by=ended_by),
             "absent",
             "link",
@@ -127,7 +127,7 @@ class TrackBuilder:
 
     def _operations(self, operations: pl.DataFrame) -> pl.DataFrame:
         ordered = operations.sort("start_ns", "end_ns", "op", descending=[False, True, False])
-        return _traced(
+        return _make_track_rows(
             ordered,
             "op",
             "bytes",
@@ -146,7 +146,7 @@ class TrackBuilder:
         arrows = issued.join(calls, on="call", how="semi").group_by("call").agg(pl.col("flows_out").sort())
         ordered = calls.sort("start_ns", "end_ns", "call", descending=[False, True, False])
         names = self.parts.capture.call_names["text"].gather(ordered["name"])
-        return _traced(
+        return _make_track_rows(
             ordered.join(arrows, on="call", how="left", maintain_order="left"),
             name=names,
             category=pl.col("role").cast(pl.String),
@@ -156,7 +156,7 @@ class TrackBuilder:
     def _ranges(self, ranges: pl.DataFrame) -> pl.DataFrame:
         ordered = ranges.sort("start_ns", "end_ns", "range", descending=[False, True, False])
         names = self.parts.capture.range_names["text"].gather(ordered["name"])
-        return _traced(ordered, name=names, category=pl.lit("NVTX"))
+        return _make_track_rows(ordered, name=names, category=pl.lit("NVTX"))
 
     def _counters(self, rank: dict[str, Any], place: int) -> Iterator[Track]:
         """Memory in use, and the samples of its GPU."""
@@ -183,7 +183,7 @@ class TrackBuilder:
 def _of_path(path: pl.DataFrame) -> pl.DataFrame:
     """The stretches of a path by what they are, with their causes."""
     own = pl.when(pl.col("name") == "").then("cause").otherwise("name")
-    return _traced(path, "cause", "bound", "step", name=own, category=pl.col("wall").cast(pl.String))
+    return _make_track_rows(path, "cause", "bound", "step", name=own, category=pl.col("wall").cast(pl.String))
 
 
 def _runs(slices: pl.DataFrame, keys: tuple[str, ...], name: str, *kept: str) -> pl.DataFrame:
@@ -198,10 +198,10 @@ def _runs(slices: pl.DataFrame, keys: tuple[str, ...], name: str, *kept: str) ->
     )
     if kept:
         return runs
-    return _traced(runs, name=pl.col(name).cast(pl.String), category=pl.lit(None, pl.String))
+    return _make_track_rows(runs, name=pl.col(name).cast(pl.String), category=pl.lit(None, pl.String))
 
 
-def _traced(rows: pl.DataFrame, *notes: str, **columns: pl.Expr | pl.Series) -> pl.DataFrame:
+def _make_track_rows(rows: pl.DataFrame, *notes: str, **columns: pl.Expr | pl.Series) -> pl.DataFrame:
     """Rows as `TRACED` with notes."""
     made = rows.with_columns(**(_NO_FLOWS | columns))
     return made.select(*TRACED.names(), *notes).cast(TRACED)
