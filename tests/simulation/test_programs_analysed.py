@@ -1,4 +1,4 @@
-"""Two hundred random programs a run: are the verdicts, the walls and the opportunities true?
+"""Random programs, sixty a run and two hundred among the slow tests: are the verdicts, the walls and the opportunities true?
 
 All seeds come from one base seed, which failures name: `WALLSCOPE_BASE_SEED=<n> pytest <this file>`
 repeats them, and another base seed tries other programs.
@@ -13,17 +13,18 @@ import pytest
 from fixtures.simulation.judged import judged
 
 BASE_SEED = int(os.environ.get("WALLSCOPE_BASE_SEED", "1"))
-PROGRAMS = 200
-SEEDS = Random(BASE_SEED).sample(range(1_000_000), PROGRAMS)
+PROGRAMS = 60
+ALL_PROGRAMS = pytest.param(200, marks=pytest.mark.slow)
+SEEDS = Random(BASE_SEED).sample(range(1_000_000), 200)
 REPEAT = f"repeat with WALLSCOPE_BASE_SEED={BASE_SEED}"
 ROUNDING = 0.005
 """Verdicts nearer to a threshold than this may go either way."""
 
 
-@pytest.fixture(scope="module")
-def judgement():
+@pytest.fixture(scope="module", params=[PROGRAMS, ALL_PROGRAMS])
+def judgement(request):
     print(f"base seed {BASE_SEED}")  # noqa: T201  # pytest shows it where a test fails
-    return judged(SEEDS)
+    return judged(SEEDS[: request.param])
 
 
 @pytest.fixture
