@@ -1,4 +1,4 @@
-"""Random programs, sixty a run and two hundred among the slow tests: are the verdicts, the walls and the opportunities true?
+"""Random programs, sixty a run, two hundred among the slow tests: are verdicts, walls and opportunities true?
 
 All seeds come from one base seed, which failures name: `WALLSCOPE_BASE_SEED=<n> pytest <this file>`
 repeats them, and another base seed tries other programs.
