@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from wallscope.attribution.prepared import Trace
 from wallscope.model.capture import Capture
 from wallscope.model.enums import LinkKind, OperationKind
 from wallscope.model.report import GAPS, Gap, Link, Moment
-from wallscope.trace.ranges import RangeTree, write_paths
+from wallscope.trace.ranges import RangeTree
 from wallscope.views.names import NameLookup
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
@@ -85,8 +86,13 @@ class GapLookup:
             .sort("duration_ns", "start_ns", descending=[True, False])
             .head(most)
         )
-        for found in longest.iter_rows(named=True):
-            slices = own.filter(pl.col("number") == found["number"])
+        numbers = own["number"].to_numpy()
+        wanted = longest["number"].to_numpy()
+        first, last = np.searchsorted(numbers, wanted), np.searchsorted(numbers, wanted, side="right")
+        for found, begin, end in zip(
+            longest.iter_rows(named=True), first.tolist(), last.tolist(), strict=True
+        ):
+            slices = own[begin:end]
             links = tuple(self.links(slices))
             row = {name: rank[name] for name in _WHO} | found | _describe_gap(slices, links)
             row |= self._ender(found["gap"], found["end_ns"])
@@ -135,8 +141,7 @@ class GapLookup:
     def _path(self, number: int) -> str | None:
         if number < 0:
             return None
-        path = self._ranges.tree.filter(pl.col("range") == number)["path"]
-        return str(write_paths(self._ranges.paths, self._ranges.names, path)[0])
+        return str(self._ranges.texts[int(self._ranges.path_of_range[number])])
 
 
 def _describe_gap(slices: pl.DataFrame, links: tuple[Link, ...]) -> dict[str, Any]:
