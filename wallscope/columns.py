@@ -62,7 +62,7 @@ def encode_column(texts: pl.Series) -> tuple[Rows, list[str]]:
 
 
 def number_values(texts: Sequence[str | None]) -> tuple[Rows, list[str]]:
-    """The same of few texts, without a query.
+    """Return the number of each of few texts, -1 for `None`, and the distinct texts in order.
 
     >>> number_values(["b", None, "a", "b"])
     (array([ 1, -1,  0,  1]), ['a', 'b'])

@@ -8,7 +8,13 @@ import polars as pl
 
 from wallscope._version import __version__
 from wallscope.attribution.attribute import collect_evidence, identify_operations
-from wallscope.attribution.prepared import Prepared, Trace, list_rank_windows, measure_rank_work
+from wallscope.attribution.prepared import (
+    Prepared,
+    Trace,
+    list_rank_windows,
+    measure_rank_work,
+    select_rank_windows,
+)
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.advice import RunConfiguration
@@ -18,6 +24,7 @@ from wallscope.model.job import Job
 from wallscope.model.options import Options
 from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report
+from wallscope.model.schemas import SLICES
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
 from wallscope.nsys import read_capture
 from wallscope.parallel import run_both
@@ -126,7 +133,8 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
     progress("drawing timelines")
     trace, place = found.prepared.trace, found.place
     shown = replace(trace.capture, ranks=trace.capture.ranks.slice(place, 1))
-    slices = found.prepared.slices([shown.ranks["rank_id"][0]])
+    own = select_rank_windows(trace, shown.ranks["rank_id"][0])
+    slices = found.prepared.slices_of_rank(own).cast(SLICES)
     gaps = GapLookup(shown, trace.range_tree, trace.projected, slices).gaps(_MOST_GAPS)
     timelines = build_step_timelines(trace, slices, place, found.analysis.ranks[place])
     progress("seeking what bounds the step")

@@ -1,8 +1,6 @@
-"""Files that hold a configuration: YAML, an argument list, a log, or TOML, as flat names and values.
+"""How a run was configured, from a file that a user names: YAML, TOML, an argument list or a log.
 
 Whatever is read was written by others: sizes, depth, aliases and tags are bounded before anything is built.
-
-How a run was configured, from a file that a user names.
 """
 
 import difflib

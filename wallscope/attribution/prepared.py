@@ -96,8 +96,7 @@ class Prepared:
                 self._kept[own.rank_id] = slices
         return slices
 
-    def slices(self, rank_ids: list[int] | None = None) -> pl.DataFrame:
-        """Return the slices (`SLICES`) of some ranks, of all where none are named."""
-        ranks = list_rank_windows(self.trace)
-        wanted = (own for own in ranks if rank_ids is None or own.rank_id in rank_ids)
-        return pl.concat([SLICES.to_frame(), *(self.slices_of_rank(own).cast(SLICES) for own in wanted)])
+    def slices(self) -> pl.DataFrame:
+        """Return the slices (`SLICES`) of all ranks."""
+        of_ranks = (self.slices_of_rank(own).cast(SLICES) for own in list_rank_windows(self.trace))
+        return pl.concat([SLICES.to_frame(), *of_ranks])
