@@ -61,6 +61,35 @@ EXPLAINED_TOLERANCE_NS: Final = 2_000
 """Work may end so much after what waited for it began, and still explain it: clock and rounding. Chosen."""
 LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
 """From the end of what was waited for to the start of what waited, at most. Chosen."""
+LONGEST_UNEXPLAINED_LATENCY_NS: Final = 50_000
+"""The same where nothing says that more was waited for: what takes longer is unresolved. Chosen."""
+INFERRED_CLOSE_NS: Final = 10_000
+"""What began within this after an operation of another stream ended may have waited for it. Chosen; streams
+that wait for an event of another go on within 2 to 8 us."""
+INFERRED_CANDIDATES_COUNT: Final = 4
+"""Operations that ended last before, which are looked at for that. Chosen, to bound the time."""
+FEWEST_INFERRED_COUNT: Final = 3
+"""Times that a pair of streams must show it, where no call says that a stream waits. Chosen."""
+INFERRED_SHARE: Final = 0.5
+"""And the share of the operations of that name and stream that nothing else explains. Chosen: most."""
+FULL_QUEUE_COUNT: Final = 950
+"""Launches of a stream that are pending when its queue is full, at least. Measured: 1,001 to 1,022."""
+SHORTEST_HELD_CALL_NS: Final = 50_000
+"""Of calls that a full queue or a lock may have held. Chosen; launches mostly take 3 to 15 us."""
+LOCK_RETURN_NS: Final = 20_000
+"""Two calls return together if no more lies between. Chosen: the way out of the driver."""
+LOCKED_SHARE: Final = 0.8
+"""Of a call for which another must have lasted beside it, to be what held it. Chosen: nearly all."""
+LOCK_CANDIDATES_COUNT: Final = 8
+"""Calls that returned last, which are looked at for that. Chosen, to bound the time."""
+FEWEST_QUERIES_COUNT: Final = 3
+"""Queries in a row that are a wait. Chosen: one or two only look."""
+QUERIES_APART_NS: Final = 20_000
+"""Time between two of them, at most. Chosen."""
+FEWEST_SPINS_COUNT: Final = 5
+"""Times that a thread must go on right after a kernel of its own ends, to have spun for it. Chosen."""
+SPINS_SHARE: Final = 0.8
+"""And the share of the runs of that kernel. Chosen: nearly all."""
 TAIL_OPERATIONS_COUNT: Final = 6
 """Operations kept of those that a stream has to be through with, the latest-ending. Chosen, to bound sets."""
 PRODUCER_TOLERANCE_NS: Final = 2_000

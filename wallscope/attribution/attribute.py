@@ -380,6 +380,7 @@ def attribute_rank(evidence: Evidence, operations: pl.DataFrame, windows: pl.Dat
                 np.int32
             ),
             "slack_ns": pl.Series(pieces.slack_ns).set(pl.Series(pieces.slack_ns == NO_SLACK), None),
+            "inferred": pieces.inferred,
         },
         schema={**SLICES, "cause": pl.Enum(names)},
     )

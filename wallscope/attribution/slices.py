@@ -13,13 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Codes, Rows, are_among, as_integers, encode_member, mark_numbers
+from wallscope.columns import Codes, Flags, Rows, are_among, as_integers, encode_member, mark_numbers
 from wallscope.errors import InternalError
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, find_gaps, walk_gaps
 from wallscope.kernels.slicing import cut_slices, find_owners
 from wallscope.model.enums import LINK_KINDS, DeviceState, LinkKind, OperationClass
-from wallscope.thresholds import LONGEST_CHAIN_COUNT, LONGEST_DEPENDENCY_LATENCY_NS, PRODUCER_TOLERANCE_NS
+from wallscope.thresholds import (
+    LONGEST_CHAIN_COUNT,
+    LONGEST_DEPENDENCY_LATENCY_NS,
+    LONGEST_UNEXPLAINED_LATENCY_NS,
+    PRODUCER_TOLERANCE_NS,
+)
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, order_spans, union
 from wallscope.trace.kernel_classes import is_compute
@@ -55,6 +60,7 @@ class ChainLinks:
         call: int32, the call, or the blocking call that waited; -1 without one.
         thread: int32, -1 on the device.
         slack_ns: int64, how much earlier the next constraint was over; `NO_SLACK` without one.
+        inferred: uint8, whether it was found through a wait that times alone tell.
     """
 
     gap: Codes
@@ -66,6 +72,7 @@ class ChainLinks:
     call: Codes
     thread: Codes
     slack_ns: Times
+    inferred: npt.NDArray[np.uint8]
 
     def columns(self) -> Columns:
         """Return the arrays, in the order of the attributes."""
@@ -92,7 +99,7 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
     """
     segments = waits.activities
     return Constraints(
-        operations=(waits.start_ns, waits.end_ns, waits.call, waits.stream_before),
+        operations=(waits.start_ns, waits.end_ns, waits.call, waits.stream_before, waits.inferred_producer),
         producers=(waits.producers.ptr, waits.producers.op),
         calls=(
             waits.calls.start_ns.told,
@@ -100,8 +107,10 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
             waits.calls.thread.told.astype(np.int32),
             kinds_of_calls,
             waits.blocked,
+            waits.holder,
+            waits.spun,
         ),
-        awaited=(waits.awaited.ptr, waits.awaited.op),
+        awaited=(waits.awaited.ptr, waits.awaited.op, waits.is_awaited_inferred.view(np.uint8)),
         segments=(segments.ptr, segments.start_ns, segments.end_ns, segments.call),
     )
 
@@ -126,7 +135,12 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> ChainLinks
             views(*constraints.segments),
             views(*issuers),
             _KINDS,
-            (PRODUCER_TOLERANCE_NS, LONGEST_DEPENDENCY_LATENCY_NS, NO_SLACK),
+            (
+                PRODUCER_TOLERANCE_NS,
+                LONGEST_DEPENDENCY_LATENCY_NS,
+                LONGEST_UNEXPLAINED_LATENCY_NS,
+                NO_SLACK,
+            ),
             views(*links.columns()),
             LONGEST_CHAIN_COUNT,
         )
@@ -139,7 +153,7 @@ def blame_gaps(operations: pl.DataFrame, constraints: Constraints) -> ChainLinks
 def _table(rows: int) -> ChainLinks:
     """Return room for links, which costs memory only where it is written."""
     i8, i32, i64 = np.int8, np.int32, np.int64
-    kinds: tuple[npt.DTypeLike, ...] = (i32, i64, i64, i8, i32, i32, i32, i32, i64)
+    kinds: tuple[npt.DTypeLike, ...] = (i32, i64, i64, i8, i32, i32, i32, i32, i64, np.uint8)
     return ChainLinks(*(np.empty(rows, kind) for kind in kinds))
 
 
@@ -168,7 +182,7 @@ class Slices:
 
     `window` is the row of each slice's window; `kind` and `state` are places in their enumerations. Where
     compute ran `kind` is -1, and so are `gap`, `next_op`, `call` and `thread`; `slack_ns` is `NO_SLACK` where
-    nothing else could have bound.
+    nothing else could have bound. `inferred` tells what was found through a wait that times alone tell.
     """
 
     window: Codes
@@ -182,6 +196,7 @@ class Slices:
     call: Codes
     thread: Codes
     slack_ns: Times
+    inferred: Flags
 
 
 def slice_windows(
@@ -259,6 +274,7 @@ def slice_windows(
         call=call,
         thread=thread,
         slack_ns=np.append(links.slack_ns, NO_SLACK)[link],
+        inferred=np.append(links.inferred, np.uint8(0))[link].view(np.bool_),
     )
 
 

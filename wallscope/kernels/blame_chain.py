@@ -30,6 +30,10 @@ else:
 
 NOWHERE = cython.declare(i64, -1)
 """No operation to continue at: the gap is explained, or the evidence ends."""
+HELD_WHILE_IDLE = cython.declare(i64, -2)
+"""As the inferred producer: the device did nothing between the last known producer and the start."""
+MOST_HOLDERS = cython.declare(i64, 8)
+"""Threads that may hold each other up at one moment; nested calls can name each other in a circle."""
 SAME_THREAD = cython.declare(i64, -2)
 """Continue on the thread."""
 
@@ -43,20 +47,23 @@ class Walk:
 
     Args:
         operations: start int64[op], end int64[op], issuing call int32[op], operation before it in its
-            stream int32[op].
+            stream int32[op], the one of its producers that is inferred int32[op], -1 without one, -2:
+            `HELD_WHILE_IDLE`.
         producers: offsets int64[op + 1], and for each op the other operations it waits for, int32; -1:
             something unknown; the op itself: nobody. An operation may occur twice.
         calls: start int64[call], end int64[call], thread int32[call], link kind int8[call], row of what the
-            call waited for int32[call], -1 where it does not block.
+            call waited for int32[call], -1 where it does not block, the call of another thread whose lock it
+            waited for int32[call], the operation that its thread spun for right before int32[call]; -1 without
+            one.
         awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
-            something unknown.
+            something unknown; whether that is inferred uint8[blocking].
         segments: offsets int64[thread + 1], start int64[segment], end int64[segment], call int32[segment].
         issuers: end int64[n], ascending, and thread int32[n] of the calls that issued to this device.
         kinds: what is written as the kind of a link, in the order of the attributes below.
-        limits: the two limits below, and a moment before all others, which is the slack of links
+        limits: the three limits below, and a moment before all others, which is the slack of links
             that had no other constraint.
         links: gap int32, start int64, end int64, kind int8, op int32, next op int32, call int32,
-            thread int32, slack int64, each [rows].
+            thread int32, slack int64, whether it rests on an inferred wait uint8, each [rows].
         most_steps: how many operations one gap is followed through.
     """
 
@@ -64,6 +71,7 @@ class Walk:
     op_end_ns: cython.const[i64][::1]
     op_call: cython.const[i32][::1]
     op_before: cython.const[i32][::1]
+    op_inferred: cython.const[i32][::1]
     producer_ptr: cython.const[i64][::1]
     producer: cython.const[i32][::1]
     call_start_ns: cython.const[i64][::1]
@@ -71,8 +79,11 @@ class Walk:
     call_thread: cython.const[i32][::1]
     call_kind: cython.const[i8][::1]
     call_awaited: cython.const[i32][::1]
+    call_holder: cython.const[i32][::1]
+    call_spun: cython.const[i32][::1]
     awaited_ptr: cython.const[i64][::1]
     awaited: cython.const[i32][::1]
+    awaited_inferred: cython.const[u8][::1]
     segment_ptr: cython.const[i64][::1]
     segment_start_ns: cython.const[i64][::1]
     segment_end_ns: cython.const[i64][::1]
@@ -90,6 +101,7 @@ class Walk:
 
     tolerance_ns: i64
     longest_latency_ns: i64
+    longest_unexplained_ns: i64
     before_all_ns: i64
     most_steps: i64
 
@@ -102,11 +114,13 @@ class Walk:
     link_call: i32[::1]
     link_thread: i32[::1]
     link_slack_ns: i64[::1]
+    link_inferred: u8[::1]
 
     row: i64
     gap: i64
     gap_start_ns: i64
     at_ns: i64
+    is_inferred: u8
     last: i64
     last_ns: i64
     second_ns: i64
@@ -124,17 +138,20 @@ class Walk:
         links: tuple[Any, ...],
         most_steps: i64,
     ) -> None:
-        self.op_start_ns, self.op_end_ns, self.op_call, self.op_before = operations
+        self.op_start_ns, self.op_end_ns, self.op_call, self.op_before, self.op_inferred = operations
         self.producer_ptr, self.producer = producers
-        self.call_start_ns, self.call_end_ns, self.call_thread, self.call_kind, self.call_awaited = calls
-        self.awaited_ptr, self.awaited = awaited
+        self.call_start_ns, self.call_end_ns, self.call_thread, self.call_kind = calls[:4]
+        self.call_awaited, self.call_holder, self.call_spun = calls[4:]
+        self.awaited_ptr, self.awaited, self.awaited_inferred = awaited
         self.segment_ptr, self.segment_start_ns, self.segment_end_ns, self.segment_call = segments
         self.issuer_end_ns, self.issuer_thread = issuers
         self.operation, self.dependency_latency, self.launch_latency, self.launch_call = kinds[:4]
         self.synchronization, self.outside_calls, self.unresolved = kinds[4:]
-        self.tolerance_ns, self.longest_latency_ns, self.before_all_ns = limits
+        self.tolerance_ns, self.longest_latency_ns, self.longest_unexplained_ns = limits[:3]
+        self.before_all_ns = limits[3]
         self.link_gap, self.link_start_ns, self.link_end_ns, self.link_kind = links[:4]
-        self.link_op, self.link_next_op, self.link_call, self.link_thread, self.link_slack_ns = links[4:]
+        self.link_op, self.link_next_op, self.link_call, self.link_thread, self.link_slack_ns = links[4:9]
+        self.link_inferred = links[9]
         self.most_steps = most_steps
         self.row = len(links[0])
 
@@ -165,6 +182,7 @@ class Walk:
             self.link_call[row] = call
             self.link_thread[row] = thread
             self.link_slack_ns[row] = slack_ns
+            self.link_inferred[row] = self.is_inferred
         self.at_ns = start_ns
 
     @cython.cfunc
@@ -199,7 +217,7 @@ class Walk:
         thread: i64
         issued_ns: i64
         slack_ns: i64 = self.before_all_ns
-        is_inside: cython.bint
+        is_inside: cython.bint = False
         if call >= 0:
             # an operation may start before the call that issued it returns
             is_inside = self.call_end_ns[call] > start_ns
@@ -210,6 +228,8 @@ class Walk:
                 if last >= 0:
                     slack_ns = issued_ns - self.last_ns
                 thread = self.call_thread[call]
+                if self.op_inferred[op] == HELD_WHILE_IDLE and not is_inside:
+                    self.emit(self.unresolved, issued_ns, -1, op, -1, -1, slack_ns)
                 self.emit(
                     self.launch_call if is_inside else self.launch_latency,
                     issued_ns,
@@ -225,7 +245,16 @@ class Walk:
             return NOWHERE
         if self.second_ns != self.before_all_ns:
             slack_ns = self.last_ns - self.second_ns
-        self.emit(self.dependency_latency, self.last_ns, last, op, -1, -1, slack_ns)
+        if last == self.op_inferred[op]:
+            self.is_inferred = 1
+        if start_ns - self.last_ns <= self.longest_unexplained_ns:
+            self.emit(self.dependency_latency, self.last_ns, last, op, -1, -1, slack_ns)
+        elif is_inside:  # the call that issued it was still at work
+            self.emit(self.call_kind[call], self.last_ns, op, -1, call, self.call_thread[call], slack_ns)
+        elif self.op_inferred[op] == HELD_WHILE_IDLE:
+            self.emit(self.unresolved, self.last_ns, -1, op, -1, -1, slack_ns)
+        else:
+            return NOWHERE
         self.emit(self.operation, self.op_start_ns[last], last, op, -1, -1, slack_ns)
         return last
 
@@ -278,6 +307,7 @@ class Walk:
         segment: i64
         call: i64
         op: i64
+        turns: i64 = 0
         while self.at_ns > self.gap_start_ns:
             first = self.segment_ptr[thread]
             segment = (
@@ -286,9 +316,17 @@ class Walk:
             if segment < first:
                 thread = self.outside(thread, self.before_all_ns)
             elif self.segment_end_ns[segment] < self.at_ns:
+                op = self.spun_before(segment + 1, thread)
+                if op != NOWHERE:
+                    return op
                 thread = self.outside(thread, self.segment_end_ns[segment])
             else:
                 call = self.segment_call[segment]
+                if self.call_awaited[call] < 0 and self.call_holder[call] >= 0 and turns < MOST_HOLDERS:
+                    turns += 1
+                    thread = self.to_holder(call, thread, self.segment_start_ns[segment])
+                    continue
+                turns = 0
                 if self.call_awaited[call] < 0:
                     self.emit(
                         self.call_kind[call],
@@ -304,6 +342,38 @@ class Walk:
                 if op != SAME_THREAD:
                     return op
         return NOWHERE
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def spun_before(self, segment: i64, thread: i64) -> i64:
+        """Explain the time before a segment in which a thread spun for the device; return that operation."""
+        op: i64
+        if segment >= self.segment_ptr[thread + 1] or self.segment_start_ns[segment] != self.at_ns:
+            return NOWHERE
+        op = self.call_spun[self.segment_call[segment]]
+        if op < 0:
+            return NOWHERE
+        self.is_inferred = 1
+        self.emit(self.outside_calls, self.op_end_ns[op], -1, -1, -1, thread, self.before_all_ns)
+        self.emit(self.operation, self.op_start_ns[op], op, -1, -1, -1, self.before_all_ns)
+        return op
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def to_holder(self, call: i64, thread: i64, start_ns: i64) -> i64:
+        """Explain a call that waited for a lock; return the thread to continue on: the one that held it.
+
+        Where the walk stands before the holder's call, or that had returned long ago, it goes on as ever.
+        """
+        holder: i64 = self.call_holder[call]
+        if self.call_start_ns[holder] >= self.at_ns or self.call_end_ns[holder] <= start_ns:
+            self.emit(self.call_kind[call], start_ns, -1, -1, call, thread, self.before_all_ns)
+            return thread
+        self.is_inferred = 1
+        self.emit(self.call_kind[call], self.call_end_ns[holder], -1, -1, call, thread, self.before_all_ns)
+        return self.call_thread[holder]
 
     @cython.cfunc
     @cython.nogil
@@ -330,6 +400,14 @@ class Walk:
             left_ns = max(left_ns, self.segment_end_ns[behind - 1])
         self.emit(self.outside_calls, left_ns, -1, -1, -1, thread, self.before_all_ns)
         return other
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def kind_of_return(self, call: i64) -> i8:
+        """Return what the time of a blocking call is behind what it waited for; a launch stays one."""
+        return self.launch_call if self.call_kind[call] == self.launch_call else self.synchronization
 
     @cython.cfunc
     @cython.nogil
@@ -359,10 +437,12 @@ class Walk:
                 last_ns = self.op_end_ns[other]
         if is_open and not 0 <= self.at_ns - last_ns <= self.longest_latency_ns:
             return NOWHERE
+        if last >= 0 and self.awaited_inferred[blocking]:
+            self.is_inferred = 1
         if last < 0 or last_ns <= max(entered_ns, start_ns):
-            self.emit(self.synchronization, start_ns, -1, -1, call, thread, self.before_all_ns)
+            self.emit(self.kind_of_return(call), start_ns, -1, -1, call, thread, self.before_all_ns)
             return SAME_THREAD
-        self.emit(self.synchronization, last_ns, last, -1, call, thread, last_ns - entered_ns)
+        self.emit(self.kind_of_return(call), last_ns, last, -1, call, thread, last_ns - entered_ns)
         self.emit(self.operation, self.op_start_ns[last], last, -1, call, -1, last_ns - entered_ns)
         return last
 
@@ -467,6 +547,7 @@ def walk_gaps(
     with cython.nogil:
         for row in range(count - 1, -1, -1):
             w.gap = gap_op[row]
+            w.is_inferred = 0
             w.gap_start_ns = gap_start_ns[row]
             w.at_ns = gap_end_ns[row]
             if gap_runs[row] >= 0:

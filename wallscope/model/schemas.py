@@ -339,6 +339,7 @@ SLICES = pl.Schema(
         "thread": pl.Int32(),  # -1 on the device
         "range": pl.Int32(),  # innermost range around the issue of `op`, or on the thread; -1 without one
         "slack_ns": pl.Int64(),  # how much earlier the next constraint was over; null without one
+        "inferred": pl.Boolean(),  # found through a wait that the export does not hold, told by times
     }
 )
 """Every nanosecond of every step with who pays for it; slices of a rank are disjoint and tile its steps."""

@@ -31,6 +31,7 @@ class Role(IntEnum):
     RELEASED = 1  # a segment of another thread instead of the one before it
     BLOCKING = 2  # at its end the operations that a call waits for
     RELEASING = 3  # at its end an idle device: the call frees memory
+    HELD = 4  # at its end room in a launch queue, or a lock: an operation has to end
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ReplayGraph:
         role: int8, of each segment: its `Role`.
         call: of each segment: the call that it lies in, -1 outside calls.
         segment_ns: of each segment: its duration; what a blocking call waits for does not count where it
-            ends later.
+            ends later. Of a held call: what such a call mostly takes.
         gap_ns: of each segment: the time from the end of what it waits for to its end, by its role; 0 where
             it is plain.
         is_idle: bool, of each segment: what it waits for had ended before its call was entered.
@@ -137,10 +138,10 @@ class _Issued(NamedTuple):
 
 
 class _Blocked(NamedTuple):
-    """Segments at whose end a call waits, and the operations that each waits for, by number, in a row."""
+    """Segments at whose end a call waits, with their roles, and the operations that each waits for, in a row."""
 
     row: Rows
-    is_releasing: Flags
+    role: npt.NDArray[np.int8]
     is_idle: Flags
     return_ns: Times
     awaited_count: Rows
@@ -179,14 +180,17 @@ def build_graph(
     producer, awaited = np.split(found, [len(issued.edge)])
     before, segments = pieces.before, len(pieces.call)
     behind, role, gap_ns = before.copy(), np.zeros(segments, np.int8), np.zeros(segments, np.int64)
-    role[blocked.row] = np.where(blocked.is_releasing, Role.RELEASING, Role.BLOCKING)
-    gap_ns[blocked.row] = np.where(blocked.is_idle & ~blocked.is_releasing, 0, blocked.return_ns)
+    role[blocked.row] = blocked.role
+    gap_ns[blocked.row] = np.where(blocked.is_idle & (blocked.role != Role.RELEASING), 0, blocked.return_ns)
     for row, (other, since_ns) in pieces.find_releases(operations["call"].to_numpy()).items():
         behind[row], role[row], gap_ns[row] = other, Role.RELEASED, since_ns
     is_idle, awaited_count = np.zeros(segments, np.bool_), np.zeros(segments, np.int64)
     is_idle[blocked.row], awaited_count[blocked.row] = blocked.is_idle, blocked.awaited_count
     start_ns, end_ns = np.array(pieces.start_ns, np.int64), np.array(pieces.end_ns, np.int64)
     settled_ns = _settled_ns(pieces, blocked, awaited, issued.start_ns)
+    segment_ns = end_ns - start_ns
+    held = np.flatnonzero(role == Role.HELD)
+    segment_ns[held] = np.minimum(segment_ns[held], _usual_ns(waits, pieces, held))
     collectives = _collectives(partners, positions, issued)
     return ReplayGraph(
         event=np.lexsort(  # of equal ends first what began first, and operations behind segments
@@ -199,7 +203,7 @@ def build_graph(
         behind=behind,
         role=role,
         call=np.array(pieces.call, np.int64),
-        segment_ns=end_ns - start_ns,
+        segment_ns=segment_ns,
         gap_ns=gap_ns,
         is_idle=is_idle,
         awaited_ptr=make_pointers(awaited_count),
@@ -321,10 +325,19 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
     return middle((start_ns - issued_ns)[by_issue]), middle((start_ns - done_ns)[by_producer])
 
 
+def _usual_ns(waits: Dependencies, pieces: ThreadSegments, held: Rows) -> int:
+    """Return the median duration of calls that issue and are not held, 0 without any."""
+    call = np.asarray(pieces.call)
+    issuing = np.unique(waits.call[waits.call >= 0])
+    free = issuing[are_among(issuing, np.unique(call[call >= 0])) & ~are_among(issuing, call[held])]
+    return int(np.median(waits.calls.end_ns[free] - waits.calls.start_ns[free])) if free.size else 0
+
+
 def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int, Tail]) -> _Blocked:
     """Return the segments at the end of calls that block or free memory."""
     call = np.asarray(pieces.call)
-    chosen = np.concatenate((waits.blocking, np.fromiter(releasing, np.int64, len(releasing))))
+    freeing = np.fromiter(releasing, np.int64, len(releasing))
+    chosen = np.concatenate((waits.blocking, waits.held, freeing))
     rows = np.flatnonzero((call >= 0) & are_among(call, chosen))
     rows = rows[waits.calls.end_ns[call[rows]] == np.asarray(pieces.end_ns)[rows]]
     found, awaited = [], []
@@ -340,7 +353,9 @@ def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int
         found.append((is_releasing, done_ns <= entered_ns, return_ns, len(own)))
         awaited += own
     releases, idle, return_ns, count = np.array(found, np.int64).reshape(-1, 4).T
-    return _Blocked(rows, releases > 0, idle > 0, return_ns, count, np.array(awaited, np.int64))
+    role = np.where(are_among(call[rows], waits.held), Role.HELD, Role.BLOCKING)
+    role[releases > 0] = Role.RELEASING
+    return _Blocked(rows, role.astype(np.int8), idle > 0, return_ns, count, np.array(awaited, np.int64))
 
 
 def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]:

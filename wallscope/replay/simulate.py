@@ -58,6 +58,8 @@ def list_host_times(graph: ReplayGraph) -> HostTimes:
     spent_ns[released] = np.minimum(gap_ns, segment_ns)[released]
     releasing = np.flatnonzero(has_awaited & (role == Role.RELEASING))
     spent_ns[releasing] = return_ns[releasing] = gap_ns[releasing]
+    held = np.flatnonzero(has_awaited & (role == Role.HELD))
+    return_ns[held] = gap_ns[held]
     blocking = np.flatnonzero(has_awaited & (role == Role.BLOCKING))
     idle, busy = blocking[graph.is_idle[blocking]], blocking[~graph.is_idle[blocking]]
     return_ns[idle] = gap_ns[idle]

@@ -11,6 +11,7 @@ streams of its context, or for its own copy.
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +24,16 @@ from wallscope.model.enums import CallRole, OperationKind
 from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT, FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
 from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
+from wallscope.trace.held_calls import find_full_queues, find_locked_calls
+from wallscope.trace.inferred_waits import (
+    HELD_WHILE_IDLE,
+    NOTHING_PENDING,
+    infer_awaited,
+    infer_producers,
+)
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
+from wallscope.trace.spinning import find_query_runs, find_spins
 from wallscope.trace.streams import UNRESOLVED, OperationSets, StreamOrder, Tail, make_sets
 from wallscope.trace.thread_timeline import Activities, CallTimes, flatten_calls, measure_call_times
 
@@ -132,10 +141,16 @@ class Dependencies:
         stream_before: int32[op], the operation before it in its stream, -1 without one.
         producers: for each op, int32, the other operations that it waits for, each once; `UNRESOLVED`:
             something unknown; the op itself: a wait that nothing held up.
+        inferred_producer: int32[op], the one of those that times alone tell, -1 without one;
+            `HELD_WHILE_IDLE`: nothing ran between the last known one and the start.
         calls: start, end and thread of each call.
         blocking: int64[row], the calls that block.
-        blocked: int32[call], the row of a blocking call, -1 for others.
+        held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
+        holder: int32[call], the call of another thread whose lock it waited for, -1 without one.
+        spun: int32[call], the operation that its thread spun for, outside calls, right before; -1 without one.
+        blocked: int32[call], the row of a blocking or held call, those held behind the others; -1 for others.
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
+        is_awaited_inferred: bool[row], whether times alone tell that.
         activities: what each thread was in at every moment.
         order: what streams had been given at any moment.
         waits: what waits mean, and how that and the streams of their records were found.
@@ -148,10 +163,15 @@ class Dependencies:
     issued_ns: Times
     stream_before: npt.NDArray[np.int32]
     producers: OperationSets
+    inferred_producer: npt.NDArray[np.int32]
     calls: CallTimes
     blocking: Rows
+    held: Rows
+    holder: npt.NDArray[np.int32]
+    spun: npt.NDArray[np.int32]
     blocked: npt.NDArray[np.int32]
     awaited: OperationSets
+    is_awaited_inferred: Flags
     activities: Activities
     order: StreamOrder
     waits: Waits
@@ -187,11 +207,20 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     graphs = GraphLaunches(operations, calls)
     order, waits, unexplained = _order_streams(capture, waits, times, graphs)
     graphs.order(order)
-    tails = _synchronising(capture, order, waits) | _copying(operations, calls)
+    inferred_producer = _infer_producers(capture, order, times)
+    tails = _synchronising(capture, order, waits)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
-    blocking = np.fromiter(tails, np.int64, len(tails))
+    inferred = _infer_awaited(capture, order, times, tails)
+    tails = dict(sorted((tails | inferred).items())) | _copying(operations, calls)
+    activities = flatten_calls(calls, len(capture.threads))
+    queued = find_full_queues(operations, order.before, times, calls["role"])
+    queued = {call: tail for call, tail in queued.items() if call not in tails}
+    process_of_thread = capture.threads["process"].to_numpy().astype(np.int64)
+    locked = find_locked_calls(times, calls["role"], process_of_thread, tails | queued)
+    held = queued | locked.awaited
+    blocking, holding = (np.fromiter(one, np.int64, len(one)) for one in (tails, held))
     blocked = np.full(len(calls), -1, np.int32)
-    blocked[blocking] = np.arange(blocking.size)
+    blocked[np.concatenate((blocking, holding))] = np.arange(blocking.size + holding.size)
     return Dependencies(
         start_ns=operations["start_ns"].to_numpy(),
         end_ns=order.end_ns,
@@ -199,11 +228,16 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         issued_ns=order.issued_ns,
         stream_before=order.before,
         producers=order.producer_sets,
+        inferred_producer=inferred_producer,
         calls=times,
         blocking=blocking,
+        held=holding,
+        holder=locked.holder,
+        spun=find_spins(operations, order.end_ns, times, activities),
         blocked=blocked,
-        awaited=make_sets(tails.values()),
-        activities=flatten_calls(calls, len(capture.threads)),
+        awaited=make_sets([*tails.values(), *held.values()]),
+        is_awaited_inferred=np.array([one in inferred or one in held for one in [*tails, *held]], np.bool_),
+        activities=activities,
         order=order,
         waits=waits,
         waits_seen=order.waits_seen + len(tails),
@@ -235,6 +269,52 @@ def _order_streams(
     ops, calls = recording.find_unclear()
     order.doubt(ops)
     return order, waits, calls
+
+
+_WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
+
+
+def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
+    """Let operations wait for what times tell, and return that of each, -1 where they tell nothing."""
+    is_wait = capture.call_names["text"].str.contains(_WAIT_CALL).to_numpy()
+    wait_calls = np.flatnonzero(is_wait[capture.calls["name"].to_numpy()])
+    told = infer_producers(
+        capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls
+    )
+    order.clear(np.concatenate((told.free, told.op)))
+    order.follow((op, UNRESOLVED) for op in told.unexplained.tolist())
+    order.follow(zip(told.op.tolist(), told.producer.tolist(), strict=True))
+    found = np.full(order.before.size, -1, np.int32)
+    found[told.op], found[told.idle] = told.producer, HELD_WHILE_IDLE
+    return found
+
+
+def _infer_awaited(
+    capture: Capture, order: StreamOrder, calls: CallTimes, tails: Mapping[int, Tail]
+) -> dict[int, Tail]:
+    """Return what times tell of calls of which the export does not say what they waited for.
+
+    Runs of queries are among them: the last one returns when what was asked for has ended.
+    """
+    open_calls = np.array([call for call, tail in tails.items() if UNRESOLVED in tail], np.int64)
+    is_query = capture.call_names["text"].str.contains(_QUERY).to_numpy()[capture.calls["name"].to_numpy()]
+    queries, since_ns = find_query_runs(calls, is_query)
+    open_calls = np.concatenate((open_calls, queries))
+    entered_ns = np.concatenate((calls.start_ns[open_calls[: open_calls.size - queries.size]], since_ns))
+    thread_process = capture.threads["process"].to_numpy()
+    of_stream = dict(capture.streams.select("stream", "process").iter_rows())
+    process = np.array([of_stream[one] for one in capture.operations["stream"].to_list()], np.int64)
+    found: dict[int, Tail] = {}
+    for one, rows in iterate_groups(thread_process[calls.thread[open_calls]]):
+        own = open_calls[rows]
+        ops = np.flatnonzero(process == one)
+        told = infer_awaited(order.end_ns, ops, order.issued_ns, entered_ns[rows], calls.end_ns[own])
+        found |= {
+            call: () if op == NOTHING_PENDING else (op,)
+            for call, op in zip(own.tolist(), told.tolist(), strict=True)
+            if op != UNRESOLVED and (op >= 0 or call in tails)
+        }
+    return found
 
 
 def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[int, Tail]:

@@ -16,6 +16,7 @@ import polars as pl
 from wallscope.columns import (
     Codes,
     Rows,
+    are_among,
     expand_counts,
     find_first_rows,
     number_alike_rows,
@@ -177,6 +178,13 @@ class StreamOrder:
         new = [op for op in set(ops) if UNRESOLVED not in self.producers(op)]
         self.waits_resolved -= len(new)
         self.follow((op, UNRESOLVED) for op in new)
+
+    def clear(self, ops: Rows) -> None:
+        """Let operations wait for nothing unknown."""
+        for place, (op, producer) in enumerate(self._pairs):
+            is_kept = (producer != UNRESOLVED) | ~are_among(op.astype(np.int64), ops)
+            self._pairs[place] = op[is_kept], producer[is_kept]
+        self.__dict__.pop("producer_sets", None)
 
     @cached_property
     def producer_sets(self) -> OperationSets:

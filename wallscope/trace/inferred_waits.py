@@ -1,0 +1,246 @@
+"""What operations and blocking calls waited for where the export does not hold it, told by times.
+
+An operation that had been issued long before, and whose known producers had ended long before, waited for
+something that is not recorded. It is taken for the operation of another stream that ended right before it
+began: if its thread let a stream wait for an event between the launch before and this launch, or if the same
+pair of streams shows it again and again. If nothing ran since the last that is known of, there was nothing
+to wait for but the issue. Otherwise what it waited for stays unresolved.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, number_groups
+from wallscope.model.enums import OperationKind
+from wallscope.thresholds import (
+    FEWEST_INFERRED_COUNT,
+    INFERRED_CANDIDATES_COUNT,
+    INFERRED_CLOSE_NS,
+    INFERRED_SHARE,
+    LONGEST_DEPENDENCY_LATENCY_NS,
+    LONGEST_UNEXPLAINED_LATENCY_NS,
+    PRODUCER_TOLERANCE_NS,
+)
+from wallscope.trace.intervals import BEFORE_ALL, Times
+from wallscope.trace.streams import UNRESOLVED, OperationSets
+from wallscope.trace.thread_timeline import CallTimes
+
+
+NOTHING_PENDING = -2
+"""What a call waited for that began when nothing was left to wait for."""
+HELD_WHILE_IDLE = -2
+"""What an operation waited for that was ready to begin on a device that did nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class InferredWaits:
+    """What times tell of the waits of operations.
+
+    Attributes:
+        op, producer: int32[n], operations and what each is taken to have waited for.
+        unexplained: operations that waited for something that nothing tells.
+        free: operations with an unresolved wait that was over, as nothing ran that it could be for.
+        idle: operations that were held although nothing ran since the last that is known to have held them,
+            pages that migrate apart.
+    """
+
+    op: Codes
+    producer: Codes
+    unexplained: Rows
+    free: Rows
+    idle: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """Operations that began long after all that is known to have held them, in order of number.
+
+    `known_ns` is when the last of that was over; `was_issued` tells that it was the issue.
+    """
+
+    op: Rows
+    known_ns: Times
+    was_issued: Flags
+    is_open: Flags
+
+
+def infer_producers(  # noqa: PLR0913, PLR0917  # these tell it together
+    operations: pl.DataFrame,
+    end_ns: Times,
+    before: Codes,
+    producers: OperationSets,
+    calls: CallTimes,
+    wait_calls: Rows,
+) -> InferredWaits:
+    """Return what operations are taken to have waited for.
+
+    Args:
+        operations: `OPERATIONS`.
+        end_ns: int64[op], ns.
+        before: int32[op], the operation before each in its stream, -1 without one.
+        producers: what each operation is known to wait for.
+        calls: times and threads of all calls.
+        wait_calls: the calls that let a stream wait for an event.
+    """
+    late = _find_late(operations, end_ns, before, producers, calls)
+    close = _find_close(operations, end_ns, late)
+    is_held = _follows_wait_call(operations, before, calls, wait_calls, late.op)
+    found = _choose(operations, late, close, is_held)
+    untold = np.flatnonzero(found < 0)
+    migrates = _is_migration(operations)
+    ran = _ran_since(operations, np.where(migrates, BEFORE_ALL, end_ns), late)[untold]
+    is_migrating = _ran_since(operations, np.where(migrates, end_ns, BEFORE_ALL), late)[untold]
+    op, was_issued = late.op[untold], late.was_issued[untold]
+    waited_ns = operations["start_ns"].to_numpy()[op] - late.known_ns[untold]
+    is_long = late.is_open[untold] | (waited_ns > LONGEST_UNEXPLAINED_LATENCY_NS)
+    told = np.flatnonzero(found >= 0)
+    return InferredWaits(
+        op=late.op[told].astype(np.int32),
+        producer=found[told].astype(np.int32),
+        unexplained=op[ran & is_long],
+        free=op[~ran],
+        idle=op[~ran & (~was_issued | is_migrating)],
+    )
+
+
+def _find_late(
+    operations: pl.DataFrame, end_ns: Times, before: Codes, producers: OperationSets, calls: CallTimes
+) -> _Late:
+    """Return the operations that began long after all that is known to have held them.
+
+    Those that began inside the call that issued them are held by the call.
+    """
+    start_ns, call = operations["start_ns"].to_numpy(), operations["call"].to_numpy()
+    issued_ns = calls.end_ns[call]
+    known_ns = np.where(before >= 0, np.minimum(end_ns[before], start_ns), BEFORE_ALL)
+    position, producer = producers.of_rows(np.arange(start_ns.size))
+    is_open = np.zeros(start_ns.size, np.bool_)
+    is_open[position[producer == UNRESOLVED]] = True
+    is_told = np.flatnonzero((producer != UNRESOLVED) & (producer != position))
+    position, done_ns = position[is_told], end_ns[producer[is_told]]
+    is_before = np.flatnonzero(done_ns <= start_ns[position] + PRODUCER_TOLERANCE_NS)
+    np.maximum.at(
+        known_ns, position[is_before], np.minimum(done_ns[is_before], start_ns[position[is_before]])
+    )
+    was_issued = issued_ns > known_ns
+    known_ns = np.maximum(known_ns, issued_ns)
+    late = np.flatnonzero(
+        (known_ns > BEFORE_ALL)
+        & (issued_ns <= start_ns)
+        & (start_ns - known_ns > LONGEST_DEPENDENCY_LATENCY_NS)
+    )
+    return _Late(late, known_ns[late], was_issued[late], is_open[late])
+
+
+def _find_close(operations: pl.DataFrame, end_ns: Times, late: _Late) -> npt.NDArray[np.int64]:
+    """Return the operations of other streams that ended right before late ones began: the latest first, -1.
+
+    They ended behind all that is known to have held the late one, on its rank; a row for each late one.
+    """
+    found = np.full((late.op.size, INFERRED_CANDIDATES_COUNT), -1)
+    start_ns, rank = operations["start_ns"].to_numpy(), operations["rank_id"].to_numpy()
+    stream, migrates = operations["stream"].to_numpy(), _is_migration(operations)
+    by_end = np.lexsort((end_ns, rank))
+    bounds = np.searchsorted(rank, np.unique(rank[late.op]))
+    first_of = dict(zip(rank[bounds].tolist(), bounds.tolist(), strict=True))
+    for one, first in first_of.items():
+        rows = np.flatnonzero(rank[late.op] == one)
+        own = by_end[first : first + int((rank == one).sum())]
+        ends_ns, ops = end_ns[own], late.op[rows]
+        place = np.searchsorted(ends_ns, start_ns[ops] + PRODUCER_TOLERANCE_NS, side="right") - 1
+        least_ns = np.maximum(late.known_ns[rows], start_ns[ops] - INFERRED_CLOSE_NS)
+        for nth in range(INFERRED_CANDIDATES_COUNT):
+            at = np.maximum(place - nth, 0)
+            is_close = (place >= nth) & (ends_ns[at] >= least_ns) & (stream[own[at]] != stream[ops])
+            is_close &= ~migrates[own[at]]
+            found[rows, nth] = np.where(is_close, own[at], -1)
+    return found
+
+
+def _is_migration(operations: pl.DataFrame) -> Flags:
+    """Return which operations may be pages that migrate by themselves: what made them do so is not known."""
+    is_copy: Flags = as_integers(operations["kind"]) == encode_member(OperationKind.COPY)
+    return is_copy & (operations["call"].to_numpy() < 0)
+
+
+def _follows_wait_call(
+    operations: pl.DataFrame, before: Codes, calls: CallTimes, wait_calls: Rows, op: Rows
+) -> Flags:
+    """Return whether threads let a stream wait between the launch of the operation before and this one."""
+    call, earlier = operations["call"].to_numpy()[op], before[op]
+    previous = np.where(earlier >= 0, operations["call"].to_numpy()[earlier], -1)
+    thread, until_ns, since_ns = calls.thread[call], calls.start_ns[call], calls.start_ns[previous]
+    found = np.zeros(op.size, np.bool_)
+    waiting_thread, waiting_ns = calls.thread[wait_calls], calls.start_ns[wait_calls]
+    for one in np.unique(waiting_thread).tolist():
+        moments = np.sort(waiting_ns[waiting_thread == one])
+        rows = np.flatnonzero((thread == one) & (call >= 0))
+        last = np.searchsorted(moments, until_ns[rows]) - 1
+        found[rows] = (last >= 0) & (np.append(moments, 0)[last] > since_ns[rows])
+    return found
+
+
+def _choose(operations: pl.DataFrame, late: _Late, close: npt.NDArray[np.int64], is_held: Flags) -> Rows:
+    """Return what each late operation is taken to have waited for, -1 where nothing tells.
+
+    Of several candidates it is the one whose stream explains most operations of this name and stream.
+    """
+    stream, name = operations["stream"].to_numpy(), as_integers(operations["name"])
+    kind = number_groups(stream[late.op], name[late.op])
+    row, nth = np.nonzero(close >= 0)
+    pair = number_groups(kind[row], stream[close[row, nth]])
+    seen = number_groups(row, pair)
+    _, once = np.unique(seen, return_index=True)  # of several candidates on one stream one counts
+    times = np.bincount(pair[once], minlength=int(pair.max(initial=-1)) + 1)[pair]
+    of_kind = np.bincount(kind)[kind[row]] if kind.size else times
+    recurs = (times >= FEWEST_INFERRED_COUNT) & (times >= INFERRED_SHARE * of_kind)
+    is_told = np.flatnonzero(is_held[row] | recurs)
+    row, nth, times = row[is_told], nth[is_told], times[is_told]
+    best = np.lexsort((nth, -times, row))
+    first = np.unique(row[best], return_index=True)[1]
+    found = np.full(late.op.size, -1)
+    found[row[best][first]] = close[row[best][first], nth[best][first]]
+    return found
+
+
+def _ran_since(operations: pl.DataFrame, end_ns: Times, late: _Late) -> Flags:
+    """Return whether anything of its rank ran between what held each late operation and its start."""
+    start_ns, rank = operations["start_ns"].to_numpy(), operations["rank_id"].to_numpy()
+    found = np.zeros(late.op.size, np.bool_)
+    for one in np.unique(rank[late.op]).tolist():
+        first, behind = np.searchsorted(rank, [one, one + 1])
+        rows = np.flatnonzero(rank[late.op] == one)
+        reached_ns = np.maximum.accumulate(end_ns[first:behind])
+        place = np.searchsorted(start_ns[first:behind], start_ns[late.op[rows]]) - 1
+        found[rows] = (place >= 0) & (np.append(reached_ns, BEFORE_ALL)[place] > late.known_ns[rows])
+    return found
+
+
+def infer_awaited(
+    end_ns: Times, ops: Rows, issued_ns: Times, start_ns: Times, return_ns: Times
+) -> npt.NDArray[np.int64]:
+    """Return what calls that block, but say not for what, are taken to have waited for.
+
+    It is the operation that ended last before the call returned, if that was right before; `UNRESOLVED` where
+    it was not, and `NOTHING_PENDING` where nothing was left to wait for when the call began.
+
+    Args:
+        end_ns: int64[op], ns.
+        ops: operations that the calls may have waited for.
+        issued_ns: int64[op], when each operation was issued.
+        start_ns, return_ns: int64[calls], when the calls began and returned.
+    """
+    own = ops[np.argsort(end_ns[ops], kind="stable")]
+    ends_ns = end_ns[own]
+    place = np.searchsorted(ends_ns, return_ns + PRODUCER_TOLERANCE_NS, side="right") - 1
+    last_ns = np.append(ends_ns, BEFORE_ALL)[np.where(place >= 0, place, ends_ns.size)]
+    is_close = (last_ns > start_ns) & (return_ns - last_ns <= LONGEST_UNEXPLAINED_LATENCY_NS)
+    by_issue = ops[np.argsort(issued_ns[ops], kind="stable")]
+    reached_ns = np.maximum.accumulate(end_ns[by_issue]) if by_issue.size else ends_ns
+    count = np.searchsorted(issued_ns[by_issue], start_ns)
+    is_idle = np.append(reached_ns, BEFORE_ALL)[count - 1] <= start_ns
+    is_idle |= count == 0
+    return np.where(is_close, np.append(own, -1)[place], np.where(is_idle, NOTHING_PENDING, UNRESOLVED))
