@@ -251,8 +251,6 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     unnamed: list[tuple[int, int, int]] = []
     groups: dict[tuple[int, ...], int] = {}
     for call, thread, at_ns, name in zip(*(one.tolist() for one in columns), strict=True):
-        if "Synchronize" not in texts[name]:
-            continue
         kind, context, stream = told.get(call, (None, None, None))
         held = process[thread]
         if kind == SyncKind.EVENT:
