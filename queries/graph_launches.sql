@@ -4,6 +4,6 @@ FROM CUPTI_ACTIVITY_KIND_RUNTIME AS call
 WHERE call.nameId IN (
     SELECT string.id
     FROM StringIds AS string
-    WHERE string.value GLOB 'cu*GraphLaunch*'
+    WHERE string.value LIKE 'cudaGraphLaunch%'
        OR string.value LIKE 'cuGraphLaunch%'
 )
