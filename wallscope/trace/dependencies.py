@@ -19,9 +19,10 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_groups
 from wallscope.model.capture import Capture
-from wallscope.model.enums import CallRole, OperationKind
+from wallscope.model.enums import CallRole
 from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT, FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
+from wallscope.trace.blocking_copies import find_blocking_copies
 from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
@@ -187,7 +188,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     graphs = GraphLaunches(operations, calls)
     order, waits, unexplained = _order_streams(capture, waits, times, graphs)
     graphs.order(order)
-    tails = _synchronising(capture, order, waits) | _copying(operations, calls)
+    tails = _synchronising(capture, order, waits) | find_blocking_copies(capture, order)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
     blocking = np.fromiter(tails, np.int64, len(tails))
     blocked = np.full(len(calls), -1, np.int32)
@@ -293,15 +294,3 @@ def _records_of_calls(waits: pl.DataFrame) -> dict[int, tuple[int, str]]:
     """The record that the wait of each call means, and how that was found."""
     rows = np.flatnonzero(as_integers(waits["kind"]) == encode_member(SyncKind.EVENT))
     return {call: (record, how) for call, record, how in waits["call", "record", "how"][rows].iter_rows()}
-
-
-def _copying(operations: pl.DataFrame, calls: pl.DataFrame) -> dict[int, Tail]:
-    """Copies that held their caller: they ended before it returned; of several the one that ended last."""
-    call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
-    copies = np.flatnonzero(
-        (as_integers(operations["kind"]) == encode_member(OperationKind.COPY)) & (call >= 0)
-    )
-    is_copying = as_integers(calls["role"]) == encode_member(CallRole.COPY)
-    held = copies[is_copying[call[copies]] & (end_ns[copies] <= calls["end_ns"].to_numpy()[call[copies]])]
-    held = held[np.lexsort((end_ns[held], call[held]))]
-    return {one: (op,) for one, op in zip(call[held].tolist(), held.tolist(), strict=True)}
