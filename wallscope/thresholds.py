@@ -117,6 +117,12 @@ FEWEST_REPLAYS_COUNT: Final = 2
 REPLAY_CLOCKS_APART_NS: Final = 20_000
 """A host piece that ends so little before what it waited for is played as after it. Chosen; the clocks of two
 GPUs of a host differ by as much."""
+BLOCKING_COPY_LATE_NS: Final = 50_000
+"""A copy that is through when its call returns may end so much later on the device's clock. Chosen, more than
+clocks differ."""
+BLOCKING_COPY_INSIDE_SHARE: Final = 0.5
+"""Of a copy out of pageable memory that must lie before its call returned, for the call to be held by it.
+Chosen: what is staged last, about a megabyte, comes later; measured 15 to 100 us, 550 us over a slow link."""
 FEWEST_PEERS_COUNT: Final = 3
 """Peers from which on a group of NCCL messages is an all-to-all. Rings and pipelines have two neighbours."""
 FEWEST_MESSAGES_COUNT: Final = 4

@@ -7,13 +7,15 @@ the contract is silent are the constants below.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.attribution.brute_trace import BLOCKING, NULL, Op, Sync, Trace
+from tests.attribution.brute_trace import BLOCKING, HOST_MEMORY, NULL, Call, Op, Sync, Trace
 
 EARLY = -(10**30)
 UNKNOWN = -1
 """Stands among what is waited for where nothing tells what that is."""
 JITTER_NS = 2_000
 """An event that is complete this much after what waited for it: clocks that differ."""
+LATE_COPY_NS = 50_000
+"""A copy that is over when its call returns ends at most this much later: clocks that differ."""
 HAND_OVER_NS = 20_000
 """Something known that is over this shortly before is believed to bind beside something unknown."""
 
@@ -153,10 +155,8 @@ class Model:
     def blocking(self, call: int) -> set[int] | None:
         """What a call waits for, none if it waits for nothing."""
         made, trace = self.trace.calls[call], self.trace
-        if made.what == "copy":
-            own = [(op.end, row) for row, op in enumerate(trace.ops) if op.call == call and op.kind == "copy"]
-            own = [one for one in own if one[0] <= made.end]
-            return {max(own)[1]} if own else None
+        if made.what in {"copy", "memcpy"}:
+            return self.copied(call)
         if made.what not in {"stream", "event", "context"}:
             return None
         told = next((row for row in trace.syncs if row.call == call), None)
@@ -169,6 +169,17 @@ class Model:
             return set().union(*(self.tail(stream, made.start) for stream in known))
         last = self.last_stream(made.thread, made.start)
         return {UNKNOWN} if last is None else self.mark(last, made.start)
+
+    def copied(self, call: int) -> set[int] | None:
+        """What a call waits for that asks for copies."""
+        made, ops = self.trace.calls[call], self.trace.ops
+        own = [(op.end, row) for row, op in enumerate(ops) if op.call == call and op.kind == "copy"]
+        own = [(end, row) for end, row in own if holds(made, ops[row])]
+        if not own:
+            return None
+        end, last = max(own)
+        is_behind = ops[last].start >= made.end and end > made.end
+        return self.producers(last) if is_behind else {last}
 
     # threads
 
@@ -205,6 +216,21 @@ class Model:
         sides = {side for call in calls for side in (call.start, call.end) if side <= at}
         left = [side for side in sides if self.owner(other, side) not in {None, self.owner(other, side + 1)}]
         return max(left), other
+
+
+def holds(call: Call, copy: Op) -> bool:
+    """Whether a copy kept the thread in the call that asked for it."""
+    source, _, destination = copy.moves.partition(">")
+    late, is_told, is_free = copy.end - call.end, bool(copy.moves), call.what == "copy"
+    comes, goes = is_told and destination in HOST_MEMORY, is_told and source in HOST_MEMORY
+    if (comes and (destination == "pageable" or not is_free)) or (
+        goes and source == "pinned" and not is_free
+    ):
+        return late <= LATE_COPY_NS
+    if goes and not comes and source == "pageable":
+        staging, sending = call.end - copy.start, late
+        return late <= 0 or (staging > 0 and staging >= sending)
+    return late <= 0 and not (is_told and is_free)
 
 
 # the walk

@@ -22,6 +22,9 @@ from tests.attribution.brute_trace import (
 SHORT = st.integers(0, 12)
 TIMES = st.one_of(SHORT, SHORT, SHORT, st.sampled_from([1_990, 2_010, 19_990, 25_000]))
 STREAMS = st.integers(0, 2)
+WAITED = st.sampled_from(["device>pageable", "pageable>device"])
+FREE = st.sampled_from(["device>pinned", "pinned>device", "device>device"])
+MOVES = st.one_of(st.just(""), WAITED, FREE)
 TOLD_ROWS = st.sampled_from(["number", "handle", "none"])
 ANY_ROWS = st.sampled_from(["number", "handle", "order", "none"])
 FIRST_NUMBER = 40
@@ -45,6 +48,7 @@ class Action:
     blocks: bool = False
     nested: str = ""  # a call inside the call
     unseen: bool = False  # its call was made before the capture
+    moves: str = ""  # the memory at both ends of a copy
 
 
 def actions(threads: int) -> st.SearchStrategy[list[Action]]:
@@ -62,7 +66,14 @@ def actions(threads: int) -> st.SearchStrategy[list[Action]]:
         **where,
         **run,
     )
-    copy = st.builds(Action, what=st.just("copy"), kind=st.just("copy"), blocks=st.booleans(), **where, **run)
+    copied = {"kind": st.just("copy"), **where, **run}
+    copy = st.one_of(
+        st.builds(Action, what=st.just("copy"), blocks=st.booleans(), **copied),
+        st.builds(
+            Action, what=st.sampled_from(["copy", "memcpy"]), blocks=st.just(True), moves=WAITED, **copied
+        ),
+        st.builds(Action, what=st.just("copy"), moves=FREE, **copied),
+    )
     event = st.builds(
         Action, what=st.sampled_from(["record", "wait"]), event=st.integers(0, 1), stream=STREAMS, **where
     )
@@ -112,7 +123,7 @@ def played(program: list[Action], flags: dict[int, str]) -> Played:
 def _made(left: Played, action: Action, at: int, flags: dict[int, str]) -> int:
     """Make one call; returns when it ends."""
     number, end = len(left.calls), at + action.length
-    if action.what in {"launch", "copy"}:
+    if action.what in {"launch", "copy", "memcpy"}:
         end = _issue(left, action, at, number, flags)
         if action.unseen:
             return end
@@ -156,9 +167,9 @@ def _issue(left: Played, action: Action, at: int, number: int, flags: dict[int, 
     left.before.append(max(waited, default=None))
     start = first + action.lag
     finish = start + action.duration
-    is_blocking = action.what == "copy" and action.blocks
+    is_blocking = action.what != "launch" and action.blocks
     call = -1 if action.unseen else number
-    left.ops.append(Op(action.stream, start, finish, action.kind, call))
+    left.ops.append(Op(action.stream, start, finish, action.kind, call, moves=action.moves))
     left.ends[action.stream] = [finish]
     return max(end, finish + 1) if is_blocking else end
 
@@ -233,14 +244,26 @@ def senseless(draw: st.DrawFn) -> Trace:
     """Rows that no machine could leave."""
     threads = st.integers(0, 2)
     spans = st.tuples(MOMENTS, st.one_of(SHORT, SHORT, st.just(3_000)))
-    whats = ["launch", "launch", "copy", "alloc", "record", "wait", "stream", "event", "context", "other"]
+    whats = [
+        "launch",
+        "launch",
+        "copy",
+        "memcpy",
+        "alloc",
+        "record",
+        "wait",
+        "stream",
+        "event",
+        "context",
+        "other",
+    ]
     drawn = draw(st.lists(st.tuples(threads, spans, st.sampled_from(whats)), max_size=14))
     calls = [Call(thread, start, start + length, what) for thread, (start, length), what in drawn]
-    issuing = [row for row, call in enumerate(calls) if call.what in {"launch", "copy"}]
+    issuing = [row for row, call in enumerate(calls) if call.what in {"launch", "copy", "memcpy"}]
     kinds = st.sampled_from(["compute", "compute", "communication", "copy", "opaque_graph"])
     ops = draw(
         st.lists(
-            st.tuples(STREAMS, spans, kinds, st.sampled_from([-1, *issuing]), st.booleans()),
+            st.tuples(STREAMS, spans, kinds, st.sampled_from([-1, *issuing]), st.booleans(), MOVES),
             min_size=1,
             max_size=12,
         )
@@ -260,8 +283,16 @@ def senseless(draw: st.DrawFn) -> Trace:
     return in_order(
         Trace(
             tuple(
-                Op(stream, start, start + length, kind, call, again and kind == "compute")
-                for stream, (start, length), kind, call, again in ops
+                Op(
+                    stream,
+                    start,
+                    start + length,
+                    kind,
+                    call,
+                    again and kind == "compute",
+                    moves=moves if kind == "copy" else "",
+                )
+                for stream, (start, length), kind, call, again, moves in ops
             ),
             tuple(calls),
             tuple(records),

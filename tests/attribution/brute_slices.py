@@ -158,4 +158,5 @@ def drains(model: Model, call: int) -> bool:
     if not any(ops[op].end > made.start for op in waited):
         return False
     given = [op.end for row, op in enumerate(ops) if model.issued(row) < made.end]
-    return bool(given) and max(given) <= made.end
+    own = [op.end for op in ops if op.call == call]  # its copy, which may end after it
+    return bool(given) and max(given) <= max([made.end, *own])

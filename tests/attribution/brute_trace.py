@@ -39,6 +39,7 @@ NAMES_OF_CALLS = {
     "launch": "cudaLaunchKernel",
     "graph": "cudaGraphLaunch",
     "copy": "cudaMemcpyAsync",
+    "memcpy": "cudaMemcpy",
     "alloc": "cudaMalloc",
     "record": "cudaEventRecord",
     "wait": "cudaStreamWaitEvent",
@@ -47,8 +48,16 @@ NAMES_OF_CALLS = {
     "context": "cudaDeviceSynchronize",
     "other": "cudaGetDevice",
 }
+HOST_MEMORY = ("pageable", "pinned")
 ROLES = {name: name for name in ("launch", "graph", "copy", "alloc", "other")}
-ROLES |= {"record": "event", "wait": "event", "stream": "sync", "event": "sync", "context": "sync"}
+ROLES |= {
+    "memcpy": "copy",
+    "record": "event",
+    "wait": "event",
+    "stream": "sync",
+    "event": "sync",
+    "context": "sync",
+}
 
 
 class Call(NamedTuple):
@@ -61,7 +70,10 @@ class Call(NamedTuple):
 
 
 class Op(NamedTuple):
-    """A device operation; `call` is its place in the calls, -1 without one; `again`: recomputed."""
+    """A device operation; `call` is its place in the calls, -1 without one; `again`: recomputed.
+
+    `moves` is the memory at both ends of a copy, as `pageable>device`, nothing where it is not told.
+    """
 
     stream: int
     start: int
@@ -70,6 +82,7 @@ class Op(NamedTuple):
     call: int = -1
     again: bool = False
     node: int | None = None
+    moves: str = ""
 
 
 class Record(NamedTuple):
@@ -216,7 +229,7 @@ def capture(trace: Trace) -> Capture:
     told = {
         "operations": operations(trace).select(OPERATIONS.names()),
         "ranks": pl.DataFrame({"rank_id": [0], "process": [0], "device": [0]}, schema_overrides=RANKS),
-        "copies": COPIES.to_frame(),
+        "copies": _copies(trace),
         "streams": _frame(streams, DEVICE_STREAMS),
         "threads": _frame([{"thread": thread, "process": 0} for thread in range(threads)], THREADS),
         "calls": _frame(calls, CALLS),
@@ -226,6 +239,18 @@ def capture(trace: Trace) -> Capture:
         **_host(trace),
     }
     return Capture(**{name: told.get(name) for name in Capture.__dataclass_fields__})
+
+
+def _copies(trace: Trace) -> pl.DataFrame:
+    """What is told of copies."""
+    ways = {(True, True): "host-to-host", (True, False): "host-to-device", (False, True): "device-to-host"}
+    rows = []
+    for row, op in enumerate(trace.ops):
+        if op.moves:
+            source, destination = op.moves.split(">")
+            way = ways.get((source in HOST_MEMORY, destination in HOST_MEMORY), "device-to-device")
+            rows.append({"op": row, "direction": way, "source": source, "destination": destination})
+    return _frame(rows, COPIES)
 
 
 def _names(texts: list[str]) -> pl.DataFrame:

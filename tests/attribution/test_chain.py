@@ -317,3 +317,41 @@ def test_a_blocking_call_waits_for_what_ends_after_it_was_entered(end, expected)
     )
 
     assert links[:-2] == expected
+
+
+@pytest.mark.parametrize(
+    ("copy", "expected"),
+    [
+        pytest.param(
+            Op(0, 32, 45, "copy", 1, moves="device>pageable"),
+            [(24, 32, "launch-call", 1), (32, 45, "operation", 1), (45, 50, "synchronisation", 1)],
+            id="inside",
+        ),
+        pytest.param(
+            Op(0, 32, 55, "copy", 1, moves="device>pageable"),
+            [(24, 32, "launch-call", 1), (32, 50, "operation", 1)],
+            id="ends after the call",
+        ),
+        pytest.param(
+            Op(0, 51, 55, "copy", 1, moves="device>pageable"),
+            [(24, 50, "synchronisation", "thread 0")],
+            id="begins after the call, by a clock that is ahead",
+        ),
+        pytest.param(
+            Op(0, 32, 55, "copy", 1, moves="device>pinned"),
+            [(24, 50, "other-call", "thread 0")],
+            id="holds nobody",
+        ),
+    ],
+)
+def test_the_time_of_a_call_that_its_copy_held_is_that_of_the_copy(copy, expected):
+    calls = (launch(0, 0, 5), Call(0, 24, 50, "copy"), launch(0, 60, 65))
+    links = walked(*calls, FIRST[1], copy, Op(1, 70, 80, "compute", 2))
+
+    assert links == [
+        (20, 24, "outside-calls", "thread 0"),
+        *expected,
+        (50, 60, "outside-calls", "thread 0"),
+        (60, 65, "launch-call", "thread 0"),
+        (65, 70, "launch-latency", 2),
+    ]

@@ -229,6 +229,11 @@ SYNC = (Call(0, 12, 40, "context"),)
             id="a copy that did not",
         ),
         pytest.param(
+            idle(calls=[Call(0, 12, 30, "memcpy")], ops=[Op(0, 20, 35, "copy", 2, moves="device>pageable")]),
+            [(30, 200, "host/queue-drained/cudaMemcpy")],
+            id="a copy that held its caller and ended after it",
+        ),
+        pytest.param(
             idle(calls=SYNC, ranges=[Range(0, 100, 150, "next_batch")]),
             [(40, 100, DRAINED), (100, 150, "host/data-loading"), (150, 200, DRAINED)],
             id="a range that tells goes first",

@@ -70,13 +70,13 @@ def test_calls_carry_names_without_versions_and_roles(tmp_path):
         "cudaStreamSynchronize_v3020": ("cudaStreamSynchronize", "sync"),
         "cuCtxSynchronize": ("cuCtxSynchronize", "sync"),
         "cudaMemcpyAsync_v3020": ("cudaMemcpyAsync", "copy"),
-        "cuMemcpyHtoDAsync_v2": ("cuMemcpyHtoDAsync_v2", "copy"),
+        "cuMemcpyHtoDAsync_v2": ("cuMemcpyHtoDAsync", "copy"),
         "cudaMalloc_v3020": ("cudaMalloc", "alloc"),
-        "cuMemAlloc_v2": ("cuMemAlloc_v2", "alloc"),
+        "cuMemAlloc_v2": ("cuMemAlloc", "alloc"),
         "cudaFreeAsync_v11020": ("cudaFreeAsync", "alloc"),
         "cudaEventRecordWithFlags_v11010": ("cudaEventRecordWithFlags", "event"),
         "cudaStreamWaitEvent_v3020": ("cudaStreamWaitEvent", "event"),
-        "cudaStreamGetCaptureInfo_v2_v11030": ("cudaStreamGetCaptureInfo_v2", "other"),
+        "cudaStreamGetCaptureInfo_v2_v11030": ("cudaStreamGetCaptureInfo", "other"),
     }
     with ExportWriter(tmp_path / "run.sqlite") as writer:
         writer.kernel("nvjet", 1, 2)

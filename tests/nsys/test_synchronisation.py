@@ -94,6 +94,9 @@ def kinds(path):
         ("cuCtxSynchronize_v2", "context"),
         ("cudaStreamWaitEvent_v3020", "wait"),
         ("cuStreamWaitEvent_ptsz", "wait"),
+        ("cudaStreamWaitEvent_ptsz_v7000", "wait"),
+        ("cuGreenCtxWaitEvent", "wait"),
+        ("cudaExecutionCtxSynchronize_v13010", "context"),
     ],
 )
 def test_the_name_of_the_call_tells_the_kind_whatever_the_numbers_say(api, kind, schema, tmp_path):

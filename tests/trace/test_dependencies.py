@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +81,69 @@ def test_a_copy_that_ended_inside_its_call_held_the_caller(kind, end, expected):
     assert waited_for(calls=[Call(0, 10, 50, "copy")], ops=[Op(0, 20, end, kind, 0)]) == expected
 
 
+US = 1_000
+WHEN_HELD = [
+    # what is called, the memory at both ends, start and end of the row (the call: 10 to 5,000 us), is held
+    pytest.param("memcpy", "device>pageable", 4_000, 4_990, True, id="to the host, before the call returned"),
+    pytest.param("memcpy", "device>pageable", 4_000, 5_030, True, id="shortly after"),
+    pytest.param("memcpy", "device>pageable", 4_000, 5_100, False, id="long after: clocks tell nothing"),
+    pytest.param("memcpy", "device>pinned", 4_000, 5_030, True, id="to pinned memory, without Async"),
+    pytest.param("copy", "device>pageable", 4_000, 5_030, True, id="to pageable memory, with Async"),
+    pytest.param("copy", "device>pinned", 4_000, 5_030, False, id="to pinned memory, with Async"),
+    pytest.param("copy", "device>pinned", 4_000, 4_500, False, id="the same, that happened to end before"),
+    pytest.param("memcpy", "pinned>device", 4_000, 5_030, True, id="from pinned memory, without Async"),
+    pytest.param("copy", "pinned>device", 4_000, 4_500, False, id="from pinned memory, with Async"),
+    pytest.param("memcpy", "pageable>device", 100, 4_990, True, id="from pageable memory, before"),
+    pytest.param("memcpy", "pageable>device", 100, 5_030, True, id="from pageable memory, shortly after"),
+    pytest.param("copy", "pageable>device", 100, 5_030, True, id="the same with Async"),
+    pytest.param("copy", "pageable>device", 100, 5_900, True, id="a slow link: the last part is on its way"),
+    pytest.param("memcpy", "pageable>device", 4_990, 5_030, False, id="a small one, staged at once"),
+    pytest.param("copy", "pageable>device", 5_001, 5_003, False, id="a small one that begins behind"),
+    pytest.param(
+        "copy", "pageable>device", 4_900, 9_000, False, id="mostly behind: staged before it was sent"
+    ),
+    pytest.param("memcpy", "device>device", 100, 4_990, True, id="on the device, without Async, before"),
+    pytest.param("memcpy", "device>device", 100, 5_001, False, id="on the device, without Async, after"),
+    pytest.param("copy", "device>device", 100, 4_990, False, id="on the device, with Async"),
+    pytest.param("copy", "managed>device", 100, 4_990, True, id="managed memory: its end tells"),
+    pytest.param("memcpy", "", 100, 4_990, True, id="nothing is told: its end tells"),
+    pytest.param("memcpy", "", 100, 5_030, False, id="nothing is told, after"),
+]
+
+
+@pytest.mark.parametrize(("what", "moves", "start", "end", "is_held"), WHEN_HELD)
+def test_when_a_copy_held_its_caller(what, moves, start, end, is_held):
+    copy = Op(0, start * US, end * US, "copy", 0, moves=moves)
+
+    found = waited_for(calls=[Call(0, 10 * US, 5_000 * US, what)], ops=[copy])
+
+    assert found == ({0: {0}} if is_held else {})
+
+
+def test_of_several_copies_of_a_call_the_one_that_ended_last_held_the_caller():
+    ends = [(200, 2_000), (2_000, 4_900), (300, 1_000), (4_999, 5_040)]  # the last was staged
+    ops = [Op(0, start * US, end * US, "copy", 0, moves="pageable>device") for start, end in sorted(ends)]
+
+    found = waited_for(calls=[Call(0, 10 * US, 5_000 * US, "memcpy")], ops=ops)
+
+    assert [ops[op].end for op in found[0]] == [4_900 * US]
+
+
+def test_a_copy_that_seems_to_begin_after_its_call_returned_stands_for_what_it_waited_for():
+    calls = (Call(0, 0, 5 * US, "launch"), Call(0, 10 * US, 5_000 * US, "copy"))
+    kernel = Op(0, 8 * US, 4_999 * US, "compute", 0)
+    copy = Op(0, 5_001 * US, 5_003 * US, "copy", 1, moves="device>pageable")
+
+    assert waited_for(calls=calls, ops=[kernel, copy]) == {1: {0}}
+
+
+def test_a_fill_holds_nobody():
+    held = capture(Trace((Op(0, 20, 40, "copy", 0),), (Call(0, 10, 50, "memcpy"),)))
+    filled = held.operations.with_columns(kind=pl.lit("fill", held.operations.schema["kind"]))
+
+    assert awaited(resolve_dependencies(replace(held, operations=filled))) == {}
+
+
 def test_waits_are_counted_and_those_without_a_record_are_open():
     calls = (
         Call(0, 0, 5, "launch"),
@@ -121,7 +185,9 @@ def test_operations_and_blocking_calls_wait_as_they_did_when_the_program_ran(pro
     ended = {call: last_end(found, tail) for call, tail in awaited(found).items()}
     place = {call: row for row, call in enumerate(trace.calls)}
     assert {
-        call: end for call, end in ended.items() if end is not None and trace.calls[call].what != "copy"
+        call: end
+        for call, end in ended.items()
+        if end is not None and trace.calls[call].what not in {"copy", "memcpy"}
     } == {place[left.calls[row]]: end for row, end in left.waited.items()}
 
 

@@ -217,6 +217,9 @@ def test_a_slow_step_in_the_middle_stays_steady(tmp_path):
     [
         ("cudaProfilerStop_v4000", "the profiler was started or stopped in it"),
         ("cudaStreamBeginCapture_v10000", "a CUDA graph was captured in it"),
+        ("cuStreamBeginCapture_v2_ptsz", "a CUDA graph was captured in it"),
+        ("cudaStreamBeginRecaptureToGraph_ptsz_v13010", "a CUDA graph was captured in it"),
+        ("cuGraphInstantiateWithParams_ptsz", "a CUDA graph was captured in it"),
     ],
 )
 def test_steps_that_the_profiler_or_a_capture_touched_are_not_steady(call, reason, tmp_path):

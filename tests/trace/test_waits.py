@@ -143,3 +143,25 @@ def test_processes_do_not_share_numbers_or_handles():
 
 def test_a_capture_without_waits_has_none():
     assert resolved(made((10, "record"))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_record"),
+    [
+        ("cudaEventRecord", True),
+        ("cudaEventRecordWithFlags", True),
+        ("cuEventRecord", True),
+        ("cuCtxRecordEvent", True),
+        ("cudaExecutionCtxRecordEvent", True),
+        pytest.param("cudaGraphAddEventRecordNode", False, id="a node of a graph records nothing yet"),
+        ("cudaGraphExecEventRecordNodeSetEvent", False),
+        ("cudaStreamWaitEvent", False),
+    ],
+)
+def test_calls_that_record_an_event_count_as_records(name, is_record):
+    held = capture(made((10, "other"), (20, "record")))
+    renamed = held.call_names.with_columns(text=pl.col("text").replace({"cudaGetDevice": name}))
+
+    found = resolve_waits(held.syncs, held.events, held.calls, renamed, held.threads)
+
+    assert found.records["at_ns"].to_list() == ([10, 20] if is_record else [20])

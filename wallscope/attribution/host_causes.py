@@ -21,6 +21,7 @@ from wallscope.columns import (
     are_among,
     as_integers,
     encode_member,
+    find_places,
     is_within,
     iterate_groups,
     iterate_runs,
@@ -97,7 +98,10 @@ class QueueDrains:
         return [call for call, own in zip(self._blocking.tolist(), names, strict=True) if own == name]
 
     def _drains(self, operations: pl.DataFrame) -> Flags:
-        """Whether what each blocking call waited for ended in it, and the device had nothing else to do."""
+        """Whether what each blocking call waited for ended in it, and the device had nothing else to do.
+
+        Copies may end after the calls that they held.
+        """
         waits = self._waits
         issued_ns = waits.issued_ns[operations["op"].to_numpy()]
         order = np.argsort(issued_ns, kind="stable")
@@ -108,8 +112,17 @@ class QueueDrains:
         start_ns, end_ns = waits.calls.start_ns[self._blocking], waits.calls.end_ns[self._blocking]
         count = np.searchsorted(issued_ns[order], end_ns, side="left")
         busy_until_ns = np.append(busy_until_ns, 0)[count - 1]
+        through_ns = np.maximum(end_ns, self._copied_ns(operations))
         found: Flags = (done_ns > start_ns) & (count > 0)
-        return found & (busy_until_ns <= end_ns)
+        return found & (busy_until_ns <= through_ns)
+
+    def _copied_ns(self, operations: pl.DataFrame) -> Times:
+        """When the last operation ended that each blocking call issued itself; before all without one."""
+        call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
+        found_ns = np.full(self._blocking.size, BEFORE_ALL)
+        place = find_places(call, self._blocking)
+        np.maximum.at(found_ns, place[place >= 0], end_ns[place >= 0])
+        return found_ns
 
 
 _Told = TypeVar("_Told", np.int64, np.bool_)

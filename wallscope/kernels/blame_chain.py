@@ -53,8 +53,7 @@ class Walk:
             something unknown; the op itself: nobody. An operation may occur twice.
         calls: start int64[call], end int64[call], thread int32[call], link kind int8[call], row of what the
             call waited for int32[call], -1 where it does not block, the call of another thread whose lock it
-            waited for int32[call], the operation that its thread spun for right before int32[call]; -1 without
-            one.
+            waited for int32[call], the operation that its thread spun for before it int32[call]; -1 is none.
         awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
             something unknown; whether that is inferred uint8[blocking].
         segments: offsets int64[thread + 1], start int64[segment], end int64[segment], call int32[segment].

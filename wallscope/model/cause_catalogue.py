@@ -14,7 +14,7 @@ _AXES = {
 _MEANINGS = {
     "communication/unresolved": "waits of unknown origin beside communication",
     "memory/recompute": "forward work computed again in the backward pass",
-    "memory/allocator": "device memory allocated and released",
+    "memory/allocator": "memory allocated, pinned and released",
     "memory/offload": "copies to the host and back again",
     "memory/staging": "bulk copies to the device",
     "memory/readback": "bulk copies to the host",

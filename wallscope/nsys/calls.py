@@ -8,9 +8,9 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, as_integers, number_densely
 from wallscope.model.capture import Progress
-from wallscope.model.enums import CallRole
-from wallscope.model.schemas import CALLS, ROLE
+from wallscope.model.schemas import CALLS
 from wallscope.nsys import tables
+from wallscope.nsys.call_names import normalize_call_names, tell_roles
 from wallscope.nsys.identity import NAMELESS, join_threads, look_up_texts, number_texts
 from wallscope.nsys.tables import Database, read_table
 
@@ -18,19 +18,6 @@ Times = npt.NDArray[np.int64]
 _ROOMY = 4
 _MOST_THREADS = 1 << 16
 """So many are sorted by counting them."""
-_VERSION = r"(_v\d{4,5})?(_ptsz|_ptds)?$"  # the entry point's CUDA version and stream flavour
-_ALLOCATION = (
-    r"^cu(da)?(Malloc|Free|Host(Alloc|Free|Register|Unregister))|MemPoolTrim"
-    r"|^cuMem(Alloc|Free|HostAlloc|Create|Release|Map|Unmap|Address\w+|SetAccess)"
-)
-_ROLES = (
-    (CallRole.GRAPH, r"GraphLaunch"),
-    (CallRole.LAUNCH, r"^cu(da)?Launch|LaunchKernel|LaunchCooperative|LaunchGrid"),
-    (CallRole.EVENT, r"EventRecord|EventQuery|StreamWaitEvent|EventCreate|EventDestroy|EventElapsed"),
-    (CallRole.SYNC, r"Synchronize$|StreamWaitValue|StreamQuery"),
-    (CallRole.ALLOC, _ALLOCATION),
-    (CallRole.COPY, r"[mM]em(cpy|set|Prefetch)|^cuMem(cpy|set)"),
-)
 
 
 class _ByCorrelation:
@@ -125,18 +112,18 @@ class RawCalls:
 
 
 def read_calls(source: Database, progress: Progress) -> RawCalls:
-    """The calls; those that end before they start are left out. Version suffixes are cut off names."""
+    """The calls; those that end before they start are left out."""
     raw = read_table(source, tables.CALLS, progress)
     callers = raw["globalTid"].unique()
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
     del raw  # each column is dropped once it is in its place: they are the largest of an export
     string_ids, place = number_densely(as_integers(left.pop("nameId"), NAMELESS))
-    texts = look_up_texts(source, pl.Series(string_ids)).with_columns(
-        pl.col("text").str.replace(_VERSION, "")
-    )
+    texts = look_up_texts(source, pl.Series(string_ids)).with_columns(normalize_call_names("text"))
     names = number_texts(texts["text"])
-    named = texts.join(names.with_columns(role=_role()), on="text", how="left", maintain_order="left")
+    named = texts.join(
+        names.with_columns(role=tell_roles("text")), on="text", how="left", maintain_order="left"
+    )
     left["named"] = pl.Series(place, dtype=pl.UInt32)
     return RawCalls(left, named, names, callers)
 
@@ -183,10 +170,3 @@ def _sort_by_thread(thread: npt.NDArray[np.integer], start_ns: Times) -> Rows:
     if ((starts_ns[1:] < starts_ns[:-1]) & (of[1:] == of[:-1])).any():
         order = np.lexsort((start_ns, thread))
     return order
-
-
-def _role() -> pl.Expr:
-    role = pl.lit(CallRole.OTHER, ROLE)
-    for meaning, pattern in reversed(_ROLES):
-        role = pl.when(pl.col("text").str.contains(pattern)).then(pl.lit(meaning, ROLE)).otherwise(role)
-    return role

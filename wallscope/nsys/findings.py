@@ -25,8 +25,8 @@ from wallscope.units import duration, percent, plural
 
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _MIGRATIONS = tuple(direction for direction in CopyDirection if direction.startswith("migration"))
-_EVENT_WAIT, _NO_KERNEL = r"StreamWaitEvent|EventSynchronize", r"LaunchHostFunc"
-_CAPTURE_BEGINS, _CAPTURE_ENDS = r"StreamBeginCapture", r"StreamEndCapture"
+_EVENT_WAIT = r"(Stream|Ctx)WaitEvent|EventSynchronize"
+_CAPTURE_BEGINS, _CAPTURE_ENDS = r"StreamBegin(Rec|C)apture", r"StreamEnd(Rec|C)apture"
 FOR_FINDINGS = ("start", "eventType", "text", "textId")  # columns of NVTX_EVENTS
 _MARK, _DOMAIN = 34, 75
 _OF_LIBRARIES = (
@@ -237,7 +237,7 @@ def _busy_ns(operations: pl.DataFrame) -> int:
 def _check_launches(capture: Capture) -> tuple[Finding, ...]:
     works = np.zeros(len(capture.calls) + 1, np.bool_)  # the last is for -1
     works[capture.operations["call"].to_numpy()] = True
-    is_launch = (pl.col("role") == CallRole.LAUNCH) & ~_named(capture, _NO_KERNEL)
+    is_launch = pl.col("role") == CallRole.LAUNCH
     idle = capture.calls.filter(is_launch, pl.Series(~works[:-1]))
     if idle.is_empty():
         return ()

@@ -39,12 +39,11 @@ _CONTEXTS = CatalogTable(
 _NULL_STREAMS = CatalogTable("TARGET_INFO_CUDA_NULL_STREAM", (*_OWNER, "streamId"), required=("streamId",))
 _NOBODY = (4_294_967_295, -1)  # "no stream", "no event"
 _KIND_BY_NAME = {
-    SyncKind.WAIT: r"StreamWaitEvent",
+    SyncKind.WAIT: r"(Stream|Ctx)WaitEvent",
     SyncKind.STREAM: r"StreamSynchronize",
     SyncKind.EVENT: r"Event(Synchronize|Query)",
     SyncKind.CONTEXT: r"(Device|Ctx|Context|Thread)Synchronize",
 }
-_VERSION = r"(_v\d+)?(_ptsz|_ptds)?$"
 _KIND_BY_TYPE = {1: SyncKind.EVENT, 2: SyncKind.WAIT, 3: SyncKind.STREAM, 4: SyncKind.CONTEXT}
 _FLAGS = {1: StreamFlag.BLOCKING, 2: StreamFlag.NONBLOCKING, 3: StreamFlag.NULL}
 
@@ -177,7 +176,7 @@ def _party(column: str) -> pl.Expr:
 def _kind_by_name() -> pl.Expr:
     kind = pl.lit(None, pl.String)
     for meaning, pattern in _KIND_BY_NAME.items():
-        is_meant = pl.col("text").str.contains(f"{pattern}{_VERSION}")
+        is_meant = pl.col("text").str.contains(pattern)
         kind = pl.when(is_meant).then(pl.lit(str(meaning))).otherwise(kind)
     return kind
 

@@ -40,7 +40,8 @@ class GraphEdit:
         if self._dependency_latency != 1:
             lag_ns = np.where(lag_ns > 0, _scale(lag_ns, self._dependency_latency), lag_ns)
         if self._return != 1:
-            gap_ns = np.where(graph.role == Role.RELEASED, gap_ns, _scale(gap_ns, self._return))
+            stays = (graph.role == Role.RELEASED) | (gap_ns < 0)  # the latter return before their copies end
+            gap_ns = np.where(stays, gap_ns, _scale(gap_ns, self._return))
         return replace(
             graph,
             role=np.where(unblocked, np.int8(Role.PLAIN), graph.role),

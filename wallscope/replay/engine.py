@@ -101,7 +101,7 @@ def measure_own_lags(stretch: SimulatedSteps) -> ReplayGraph:
     graph = stretch.graph
     is_blocking = graph.role == Role.BLOCKING
     waited = is_blocking & ~graph.is_idle & (np.diff(graph.awaited_ptr) > 0)
-    usual_ns = int(np.median(graph.gap_ns[waited])) if waited.any() else 0
+    usual_ns = max(int(np.median(graph.gap_ns[waited])), 0) if waited.any() else 0
     return replace(
         graph,
         gap_ns=np.where(is_blocking & graph.is_idle, usual_ns, graph.gap_ns),

@@ -138,7 +138,7 @@ class _Issued(NamedTuple):
 
 
 class _Blocked(NamedTuple):
-    """Segments at whose end a call waits, with their roles, and the operations that each waits for, in a row."""
+    """Segments at whose end a call waits, with their roles, and the operations that each waits for."""
 
     row: Rows
     role: npt.NDArray[np.int8]
@@ -328,7 +328,7 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
 def _usual_ns(waits: Dependencies, pieces: ThreadSegments, held: Rows) -> int:
     """Return the median duration of calls that issue and are not held, 0 without any."""
     call = np.asarray(pieces.call)
-    issuing = np.unique(waits.call[waits.call >= 0])
+    issuing = np.unique(waits.call[waits.call >= 0]).astype(np.int64)
     free = issuing[are_among(issuing, np.unique(call[call >= 0])) & ~are_among(issuing, call[held])]
     return int(np.median(waits.calls.end_ns[free] - waits.calls.start_ns[free])) if free.size else 0
 

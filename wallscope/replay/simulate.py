@@ -63,7 +63,7 @@ def list_host_times(graph: ReplayGraph) -> HostTimes:
     blocking = np.flatnonzero(has_awaited & (role == Role.BLOCKING))
     idle, busy = blocking[graph.is_idle[blocking]], blocking[~graph.is_idle[blocking]]
     return_ns[idle] = gap_ns[idle]
-    return_ns[busy] = np.where(segment_ns[busy] > 0, gap_ns[busy], 0)
+    return_ns[busy] = np.where(segment_ns[busy] > 0, gap_ns[busy], np.minimum(gap_ns[busy], 0))
     spent_ns[busy] = np.minimum(segment_ns[busy], LEAST_WAIT_NS)
     is_idle = np.zeros(role.size, np.uint8)
     is_idle[idle] = 1

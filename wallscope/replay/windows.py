@@ -98,7 +98,10 @@ _PLAYED = pl.Schema(
         "behind": pl.Int64(),
     }
 )
-_RELEASES = r"^cuda(Free|FreeArray|FreeHost|HostUnregister)$|^cuMem(Free|FreeHost|HostUnregister)(_v2)?$"
+_RELEASES = (
+    r"^cuda(Free(Array|MipmappedArray|Host)?|HostUnregister)$"
+    r"|^cu(MemFree(Host)?|MemHostUnregister|(Mipmapped)?ArrayDestroy)$"
+)
 _OTHER_CALL = "host/other-call"
 _OF_ROLE = {
     CallRole.LAUNCH: "host/launch-call",

@@ -137,7 +137,7 @@ def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
     ]
     if np.isin(waits, processes).any():
         return False
-    is_waiting = capture.call_names["text"].str.contains("StreamWaitEvent").to_numpy()
+    is_waiting = capture.call_names["text"].str.contains("(Stream|Ctx)WaitEvent").to_numpy()
     return bool(is_waiting.any()) and any(
         is_waiting[calls["name"].to_numpy()].any()
         for process in processes

@@ -20,9 +20,10 @@ import polars as pl
 
 from wallscope.columns import Codes, Flags, Rows, as_integers, encode_member, iterate_groups
 from wallscope.model.capture import Capture
-from wallscope.model.enums import CallRole, OperationKind
+from wallscope.model.enums import CallRole
 from wallscope.model.schemas import SyncKind
 from wallscope.thresholds import EXPLAINED_ROUNDS_COUNT, FEWEST_REPLAYS_COUNT, GRAPH_EDGE_NS, GRAPH_EDGE_SHARE
+from wallscope.trace.blocking_copies import find_blocking_copies
 from wallscope.trace.events import ResolvedBy, Waits, resolve_waits
 from wallscope.trace.held_calls import find_full_queues, find_locked_calls
 from wallscope.trace.inferred_waits import (
@@ -147,7 +148,7 @@ class Dependencies:
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
         holder: int32[call], the call of another thread whose lock it waited for, -1 without one.
-        spun: int32[call], the operation that its thread spun for, outside calls, right before; -1 without one.
+        spun: int32[call], the operation that its thread spun for right before it; -1 without one.
         blocked: int32[call], the row of a blocking or held call, those held behind the others; -1 for others.
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
         is_awaited_inferred: bool[row], whether times alone tell that.
@@ -211,7 +212,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     tails = _synchronising(capture, order, waits)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
     inferred = _infer_awaited(capture, order, times, tails)
-    tails = dict(sorted((tails | inferred).items())) | _copying(operations, calls)
+    tails = dict(sorted((tails | inferred).items())) | find_blocking_copies(capture, order)
     activities = flatten_calls(calls, len(capture.threads))
     queued = find_full_queues(operations, order.before, times, calls["role"])
     queued = {call: tail for call, tail in queued.items() if call not in tails}
@@ -331,8 +332,6 @@ def _synchronising(capture: Capture, order: StreamOrder, waits: Waits) -> dict[i
     unnamed: list[tuple[int, int, int]] = []
     groups: dict[tuple[int, ...], int] = {}
     for call, thread, at_ns, name in zip(*(one.tolist() for one in columns), strict=True):
-        if "Synchronize" not in texts[name]:
-            continue
         kind, context, stream = told.get(call, (None, None, None))
         held = process[thread]
         if kind == SyncKind.EVENT:
@@ -375,15 +374,3 @@ def _records_of_calls(waits: pl.DataFrame) -> dict[int, tuple[int, str]]:
     """The record that the wait of each call means, and how that was found."""
     rows = np.flatnonzero(as_integers(waits["kind"]) == encode_member(SyncKind.EVENT))
     return {call: (record, how) for call, record, how in waits["call", "record", "how"][rows].iter_rows()}
-
-
-def _copying(operations: pl.DataFrame, calls: pl.DataFrame) -> dict[int, Tail]:
-    """Copies that held their caller: they ended before it returned; of several the one that ended last."""
-    call, end_ns = operations["call"].to_numpy(), operations["end_ns"].to_numpy()
-    copies = np.flatnonzero(
-        (as_integers(operations["kind"]) == encode_member(OperationKind.COPY)) & (call >= 0)
-    )
-    is_copying = as_integers(calls["role"]) == encode_member(CallRole.COPY)
-    held = copies[is_copying[call[copies]] & (end_ns[copies] <= calls["end_ns"].to_numpy()[call[copies]])]
-    held = held[np.lexsort((end_ns[held], call[held]))]
-    return {one: (op,) for one, op in zip(call[held].tolist(), held.tolist(), strict=True)}

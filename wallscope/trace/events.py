@@ -18,7 +18,7 @@ from wallscope.thresholds import AGREEING_RECORDS_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.trace.thread_timeline import FlattenedCalls
 
-_RECORD_CALL = r"EventRecord"
+_RECORD_CALL = r"^cu(da)?Event\w*Record|CtxRecordEvent"
 
 
 class ResolvedBy(StrEnum):

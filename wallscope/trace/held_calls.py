@@ -21,7 +21,6 @@ from wallscope.thresholds import (
     LOCKED_SHARE,
     SHORTEST_HELD_CALL_NS,
 )
-from wallscope.trace.intervals import Times
 from wallscope.trace.streams import Tail
 from wallscope.trace.thread_timeline import CallTimes
 

@@ -28,7 +28,6 @@ from wallscope.trace.intervals import BEFORE_ALL, Times
 from wallscope.trace.streams import UNRESOLVED, OperationSets
 from wallscope.trace.thread_timeline import CallTimes
 
-
 NOTHING_PENDING = -2
 """What a call waited for that began when nothing was left to wait for."""
 HELD_WHILE_IDLE = -2
@@ -231,7 +230,8 @@ def infer_awaited(
         end_ns: int64[op], ns.
         ops: operations that the calls may have waited for.
         issued_ns: int64[op], when each operation was issued.
-        start_ns, return_ns: int64[calls], when the calls began and returned.
+        start_ns: int64[calls], when the calls began.
+        return_ns: int64[calls], when they returned.
     """
     own = ops[np.argsort(end_ns[ops], kind="stable")]
     ends_ns = end_ns[own]

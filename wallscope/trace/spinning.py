@@ -34,7 +34,7 @@ def find_query_runs(calls: CallTimes, is_query: npt.NDArray[np.bool_]) -> tuple[
     rows = np.flatnonzero(is_query)
     if rows.size == 0:
         return rows, np.empty(0, np.int64)
-    start_ns, end_ns, thread = (one.told[rows] for one in (calls.start_ns, calls.end_ns, calls.thread))
+    start_ns, end_ns, thread = (one[rows] for one in (calls.start_ns, calls.end_ns, calls.thread))
     goes_on = (rows[1:] == rows[:-1] + 1) & (thread[1:] == thread[:-1])
     goes_on &= start_ns[1:] - end_ns[:-1] <= QUERIES_APART_NS
     edges = np.flatnonzero(np.concatenate(([True], ~goes_on, [True])))

@@ -40,10 +40,10 @@ from wallscope.units import seconds, write_range
 _PROFILER = r"Profiler(Start|Stop)"
 
 
-_GRAPH_CAPTURE = r"StreamBeginCapture|StreamEndCapture|GraphInstantiate"
+_GRAPH_CAPTURE = r"Stream(Begin|End)(Rec|C)apture|GraphInstantiate"
 
 
-_LOADING = r"(Module|Library)Load"
+_LOADING = r"(Module|Library|Func)Load"
 
 
 _LAST = "ends with the capture"
