@@ -45,7 +45,7 @@ from wallscope.summary.findings import (
     find_attribution_limits,
     find_throughput_limits,
 )
-from wallscope.summary.rank import RankSummary, build_step_table, summarize_ranks
+from wallscope.summary.rank import RankSummary, build_step_table, lacks_kernels, summarize_ranks
 from wallscope.summary.verdict import diagnose, find_least_computing, select_working_ranks
 from wallscope.trace.dependencies import resolve_dependencies
 from wallscope.trace.kernel_classes import classify_kernels, classify_operations, load_kernel_rules
@@ -379,7 +379,11 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
     trace, waits, facts = prepared.trace, prepared.evidence.waits, options.step_facts
     shown, ranks = found[place], tuple(own.rank for own in found)
     export = trace.capture.export
-    won = rank_opportunities(shown.rank, shown.ceilings, list_inferred_causes(prepared.facts))
+    won = (
+        ()
+        if lacks_kernels(shown)
+        else rank_opportunities(shown.rank, shown.ceilings, list_inferred_causes(prepared.facts))
+    )
     return Analysis(
         schema=SCHEMA,
         wallscope_version=__version__,

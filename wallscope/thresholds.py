@@ -204,6 +204,14 @@ MIXED_SHARE: Final = 0.20
 """Of the step that all loss walls take together, from which on the wall is `mixed`. Chosen."""
 UNKNOWN_SHARE: Final = 0.10
 """Of the step without an owner, from which on the wall is `unknown`, if no loss exceeds it. Chosen."""
+HIGH_CONFIDENCE_SHARE: Final = DOMINANT_LEAD_SHARE
+"""Of the step that may belong to another wall, up to which a verdict is sure: what a wall must lead by."""
+MEDIUM_CONFIDENCE_SHARE: Final = 0.20
+"""The same up to which it is fairly sure. Chosen: twice what makes a wall dominant."""
+NO_KERNEL_SHARE: Final = 0.0005
+"""Of a capture without steps in which kernels must run, for a verdict. Chosen: less prints as 0.0 %."""
+SHARED_DEVICE_SHARE: Final = 0.03
+"""Of the step in which work is queued on an idle device, from which on the verdict says so. Chosen."""
 SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 NEXT_WALL_SHARE: Final = 0.10

@@ -52,7 +52,9 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
     def judge(ids: Sequence[str], settings: tuple[Setting, ...]) -> tuple[Precondition, ...]:
         return judge_preconditions(ids, add_settings(configuration, settings), trace)
 
-    fixes = rank_fixes(MeasuredRun(analysis, configuration, names, written), fix_rules(), judge)
+    has_work = all(finding.code != "no-kernels" for finding in analysis.capture.findings)
+    run = MeasuredRun(analysis, configuration, names, written)
+    fixes = rank_fixes(run, fix_rules(), judge) if has_work else ()
     findings = (*contradictions, *analysis.capture.findings)
     return _replace_fixes(replace(analysis, capture=replace(analysis.capture, findings=findings)), fixes)
 

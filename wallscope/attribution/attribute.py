@@ -52,7 +52,7 @@ from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.parallel_axes import RangePaths, infer_axes
 from wallscope.trace.ranges import RangeTree
 
-KERNEL_GAP = "compute/kernel-gap"
+KERNEL_GAP, HELD_WHILE_IDLE = "compute/kernel-gap", "unattributed/held-while-idle"
 PEER = "communication/unknown/peer-wait"
 _OF_KIND = {
     LinkKind.LAUNCH_LATENCY: "host/launch-latency",
@@ -67,8 +67,8 @@ _UNRESOLVED = {
 }
 _BY_KIND: tuple[str | None, ...] = (*(_OF_KIND.get(kind) for kind in LinkKind), PEER)
 _BY_STATE = tuple(_UNRESOLVED.get(state, "unattributed/unresolved") for state in DeviceState)
-_FIXED = (*_BY_KIND, *_BY_STATE, KERNEL_GAP)
-"""What is told without operations and threads: the kind of link, what the device did, a gap of kernels."""
+_FIXED = (*_BY_KIND, *_BY_STATE, HELD_WHILE_IDLE, KERNEL_GAP)
+"""What is told without operations and threads: the kind of link, what the device did, gaps of kernels."""
 _OF_CATEGORY = (*CATEGORY.categories, None)
 _OF_AXIS = (*Axis, None)
 _OF_COPY = (*CopyCause, None)
@@ -176,7 +176,8 @@ def assign_slice_causes(
     kind = pieces.kind
     found = np.where(on_thread >= 0, first_of_thread + on_thread, kind)
     rows = np.flatnonzero(kind == encode_member(LinkKind.UNRESOLVED))
-    found[rows] = len(_BY_KIND) + pieces.state[rows]
+    is_held = (pieces.next_op[rows] >= 0) & (pieces.state[rows] == encode_member(DeviceState.IDLE))
+    found[rows] = np.where(is_held, len(_FIXED) - 2, len(_BY_KIND) + pieces.state[rows])
 
     rows = np.flatnonzero(kind == encode_member(LinkKind.HAND_OVER))
     op, next_op = pieces.op[rows], pieces.next_op[rows]

@@ -63,7 +63,12 @@ def _parts(operations: pl.DataFrame, windows: Spans) -> Iterator[Times]:
 
 
 _WALLS = tuple(Wall)
-_UNRESOLVED = {"unattributed/unresolved", "communication/unresolved", "memory/unresolved"}
+_UNRESOLVED = {
+    "unattributed/unresolved",
+    "unattributed/held-while-idle",
+    "communication/unresolved",
+    "memory/unresolved",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,16 @@ def _table(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times
     table = np.zeros((len(steps), width), np.int64)
     np.add.at(table, (row[is_told], column[is_told]), sums.ns[is_told])
     return table
+
+
+def sum_inferred_by_step(slices: pl.DataFrame, steps: pl.Series) -> Times:
+    """Time that was found through inferred waits, in ns: one for each step."""
+    own = slices.filter("inferred")
+    row = find_places(own["step"].to_numpy(), steps.to_numpy())
+    found = np.zeros(len(steps), np.int64)
+    is_told = row >= 0
+    np.add.at(found, row[is_told], (own["end_ns"].to_numpy() - own["start_ns"].to_numpy())[is_told])
+    return found
 
 
 def make_walls(parts: Sequence[int]) -> Walls:

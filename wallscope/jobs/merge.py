@@ -142,7 +142,8 @@ def update_diagnosis(analysis: Analysis, known: MatchedJob) -> Analysis:
     rank, profile, steps = shown.ranks[place], known.profiles[place], known.steps[place]
     won = divide_opportunities(analysis.opportunities, rank)
     decision = decide_wall(steps.walls, steps.open_ns(profile))
-    text = write_verdict(rank, shown.anchor, decision, won, shown.diagnosis.next_wall)
+    before = shown.diagnosis
+    text = write_verdict(rank, shown.anchor, decision, won, before.next_wall, before.confidence)
     again = replace(shown, diagnosis=replace(shown.diagnosis, verdict=text), opportunities=won)
     return update_fixes(again, _names(profile))
 

@@ -39,6 +39,7 @@ _MEANINGS = {
     "compute/kernel-gap": "gaps between kernels in one queue",
     "compute/hand-over": "hand-over from kernels to other queues",
     "unattributed/unresolved": "idle time of unknown origin",
+    "unattributed/held-while-idle": "work held back on an idle device",
     "unattributed/opaque-graph": "CUDA graphs of unknown content",
     "unattributed/profiler": "the profiler at work",
 }

@@ -73,6 +73,24 @@ class MemoryPressure:
     evidence: tuple[str, ...] = ()
 
 
+ConfidenceLevel = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How sure the dominant wall is.
+
+    `inferred_share` is the share of the step (median of the deciding ones) that rests on waits which the
+    export does not hold, `unresolved_share` that without an owner; `reasons` say both in words, and what else
+    limits the claim.
+    """
+
+    level: ConfidenceLevel
+    inferred_share: float
+    unresolved_share: float
+    reasons: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class WallShare:
     """A wall in the typical step, and its share of the steady steps: median and percentiles.
@@ -120,7 +138,8 @@ class Diagnosis:
     """The verdict of the rank that speaks for the job.
 
     `rank_index` is the place of that rank in `ranks`, from 0. `margin` is how far the dominant wall leads
-    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step.
+    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step,
+    `confidence` in answers of versions before it.
     """
 
     dominant_wall: Dominant
@@ -134,3 +153,4 @@ class Diagnosis:
     memory_pressure: MemoryPressure = field(default_factory=MemoryPressure)
     rank_index: int = 0
     throughput: Throughput | None = None
+    confidence: Confidence | None = None

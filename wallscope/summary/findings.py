@@ -8,7 +8,7 @@ from wallscope.model.capture import Capture, Finding, Severity
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Wall
 from wallscope.model.options import Selection
-from wallscope.summary.rank import RankSummary
+from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.verdict import select_working_ranks
 from wallscope.thresholds import (
     ANCHOR_AGREEMENT_SHARE,
@@ -282,10 +282,25 @@ def find_attribution_limits(
     opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
     codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque
     return (
+        *find_missing_kernels(account),
         *unresolved,
         *_unattributed(account.rank, codes, anchor.typical),
         *_one_rank(account.rank, trace, anchor.typical),
         *_unfaithful(account, anchor),
+    )
+
+
+def find_missing_kernels(account: RankSummary) -> tuple[Finding, ...]:
+    """That next to no kernel ran, which leaves nothing to judge."""
+    if not lacks_kernels(account):
+        return ()
+    return (
+        Finding(
+            "no-kernels",
+            Severity.ERROR,
+            "No kernel ran, or next to none: there is no work of the GPU to judge.",
+            "Capture with --trace=cuda,nvtx while the GPU trains.",
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from wallscope.attribution.prepared import (
@@ -21,10 +22,12 @@ from wallscope.attribution.totals import (
     make_typical_work,
     make_walls,
     sum_absence_by_step,
+    sum_inferred_by_step,
     sum_slices,
     sum_unresolved_by_step,
     sum_walls_by_step,
 )
+from wallscope.columns import as_integers, encode_member
 from wallscope.model.analysis import Budget, Rank, Step, Typical
 from wallscope.model.diagnosis import MemoryPressure
 from wallscope.model.enums import OperationKind, Wall
@@ -52,6 +55,7 @@ from wallscope.summary.memory import (
     summarize_memory,
 )
 from wallscope.summary.ranges import build_range_work, list_range_work
+from wallscope.thresholds import NO_KERNEL_SHARE
 from wallscope.trace.intervals import Times
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
@@ -61,7 +65,8 @@ _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
 class RankSummary:
     """A rank with what its diagnosis is made from.
 
-    `walls` and `unresolved` are of its deciding steps: the steady ones, all selected ones if none is;
+    `walls`, `unresolved` and `inferred` are of its deciding steps: the steady ones, all selected ones if none
+    is; `kernel_share` is the share of its windows in which kernels or graphs ran, added up;
     `tables` are what its profile is made from.
     """
 
@@ -69,8 +74,15 @@ class RankSummary:
     ceilings: UpperBounds
     walls: Times
     unresolved: Times
+    inferred: Times
+    kernel_share: float
     pressure: MemoryPressure
     tables: ProfileTables
+
+
+def lacks_kernels(account: RankSummary) -> bool:
+    """Whether next to no kernel ran, in no step: there is no work to judge."""
+    return account.kernel_share < NO_KERNEL_SHARE and not any(step.steady for step in account.rank.steps)
 
 
 def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
@@ -153,6 +165,8 @@ def _summarize_rank(
         ceilings=ceiling,
         walls=sum_walls_by_step(sums, deciding["step"]),
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
+        inferred=sum_inferred_by_step(slices, deciding["step"]),
+        kernel_share=_measure_kernel_share(operations, windows),
         pressure=judge_memory_pressure(
             account.memory,
             measure_recomputed_share(work, facts.recomputed),
@@ -160,6 +174,15 @@ def _summarize_rank(
         ),
         tables=build_profile_tables(operations, windows, slices, described()),
     )
+
+
+def _measure_kernel_share(operations: pl.DataFrame, windows: pl.DataFrame) -> float:
+    """The added-up time of kernels and graphs by that of all windows."""
+    kind = as_integers(operations["kind"])
+    runs = np.isin(kind, [encode_member(one) for one in (OperationKind.KERNEL, OperationKind.GRAPH)])
+    run_ns = (operations["end_ns"].to_numpy() - operations["start_ns"].to_numpy())[runs].sum()
+    whole_ns = (windows["end_ns"].to_numpy() - windows["start_ns"].to_numpy()).sum()
+    return float(run_ns / max(whole_ns, 1))
 
 
 def _outside_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:

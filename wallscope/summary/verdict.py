@@ -5,15 +5,18 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from wallscope import units
+from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, describe_cause, is_part
-from wallscope.model.diagnosis import Diagnosis, Opportunity
+from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity
 from wallscope.model.enums import Wall
+from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_next_wall, measure_wall_shares
-from wallscope.summary.rank import RankSummary
+from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.thresholds import (
     MATERIAL_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
+    SHARED_DEVICE_SHARE,
     STALLED_STEP_RATIO,
     TOLD_CAUSE_SHARE,
     TOLD_CAUSES_COUNT,
@@ -65,11 +68,16 @@ def diagnose(
     """The diagnosis of one rank; `won` are its opportunities, the most first."""
     rank = account.rank
     decision = decide_wall(account.walls, account.unresolved)
-    following = find_next_wall(rank, decision, account.ceilings)
     steady = sum(step.steady for step in rank.steps)
+    if lacks_kernels(account):
+        return _refuse_verdict(account, rank_index)
+    following = find_next_wall(rank, decision, account.ceilings)
+    confidence = judge_confidence(
+        decision, account.walls, account.unresolved, account.inferred, steady=steady > 0
+    )
     return Diagnosis(
         dominant_wall=decision.dominant,
-        verdict=write_verdict(rank, anchor, decision, won, following),
+        verdict=write_verdict(rank, anchor, decision, won, following, confidence),
         runner_up=str(decision.runner_up),
         margin=decision.margin,
         led_steps=decision.led_steps,
@@ -78,19 +86,35 @@ def diagnose(
         next_wall=following,
         memory_pressure=account.pressure,
         rank_index=rank_index,
+        confidence=confidence,
     )
 
 
-def write_verdict(
+def _refuse_verdict(account: RankSummary, rank_index: int) -> Diagnosis:
+    """The diagnosis where there is no work to judge."""
+    share = percent(account.kernel_share)
+    there = "No kernel is in this export" if not account.kernel_share else f"Kernels ran for {share} of this capture"
+    return Diagnosis(
+        dominant_wall="unknown",
+        verdict=f"{there}: there is no verdict. Capture again, with --trace=cuda,nvtx, while the GPU trains.",
+        memory_pressure=account.pressure,
+        rank_index=rank_index,
+        confidence=Confidence("low", 0.0, 0.0, ("there is no work of the GPU to judge",)),
+    )
+
+
+def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     rank: Rank,
     anchor: Anchor,
     decision: Decision,
     opportunities: tuple[Opportunity, ...],
     next_wall: str | None,
+    confidence: Confidence | None,
 ) -> str:
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
     unit = anchor.window
-    sentences = [_dominant(rank, decision, anchor), *_name_largest_causes(rank, decision)]
+    sentences = [*_shared_device(rank, unit), _dominant(rank, decision, anchor)]
+    sentences += [*_inferred(confidence, unit), *_name_largest_causes(rank, decision)]
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
     return " ".join(sentences)
@@ -130,6 +154,25 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
         f" {units.points(decision.margin)} ahead of {decision.runner_up}"
         + (f", the largest loss on {decision.led_steps} of {counted}." if steady else ".")
     )
+
+
+def _shared_device(rank: Rank, unit: str) -> Iterator[str]:
+    """That work was held back on an idle device: nothing of this process explains it."""
+    held = next((entry for entry in rank.causes if entry.cause == HELD_WHILE_IDLE), None)
+    if held is not None and held.share >= SHARED_DEVICE_SHARE:
+        yield (
+            f"For {duration(held.typical_ns)}, {percent(held.share)} of the {unit}, launched kernels waited"
+            " on an idle GPU: it is probably shared with another process, or time-sliced."
+        )
+
+
+def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
+    """How much rests on waits that times alone tell."""
+    if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
+        yield (
+            f"{percent(confidence.inferred_share)} of the {unit} rests on waits that the export does not hold"
+            f" and times tell: {confidence.level} confidence."
+        )
 
 
 def _is_waiting(rank: Rank) -> bool:

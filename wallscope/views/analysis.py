@@ -74,6 +74,9 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     walls, pressure = tabulate_walls(analysis, rank), diagnosis.memory_pressure
     evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""
     lines = (f"memory pressure {pressure.level}{evidence}",) if pressure.level != "unknown" else ()
+    sure = diagnosis.confidence
+    if sure is not None:
+        lines = (f"confidence {sure.level}: {'; '.join(sure.reasons)}", *lines)
     yield Section("walls", walls.title, "", (walls, Lines(lines)))
     losses = build_losses(analysis, rank)
     if losses is not None:

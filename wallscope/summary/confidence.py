@@ -1,0 +1,48 @@
+"""How sure a verdict is: what of the step rests on waits that times alone tell, and what has no owner."""
+
+import numpy as np
+
+from wallscope.model.diagnosis import Confidence, ConfidenceLevel
+from wallscope.summary.diagnosis import Decision
+from wallscope.thresholds import (
+    HIGH_CONFIDENCE_SHARE,
+    MEDIUM_CONFIDENCE_SHARE,
+    SHARE_ROUNDING,
+)
+from wallscope.trace.intervals import Times
+from wallscope.units import percent
+
+
+def judge_confidence(
+    decision: Decision, walls: Times, unresolved: Times, inferred: Times, *, steady: bool
+) -> Confidence:
+    """Return how sure the decision is.
+
+    The less of the step may belong to another wall than the one it was given to, the surer: what has no
+    owner, and what was found through inferred waits, of which a part may be wrong.
+
+    Args:
+        decision: the dominant wall.
+        walls: int64[steps, walls], ns of each wall in each deciding step.
+        unresolved: int64[steps, 3], ns without an owner in each.
+        inferred: int64[steps], ns in each that were found through inferred waits.
+        steady: whether steady steps decide.
+    """
+    step_ns = np.maximum(walls.sum(axis=1), 1)
+    inferred_share = float(np.median(inferred / step_ns)) if step_ns.size else 0.0
+    unresolved_share = float(np.median(unresolved.sum(axis=1) / step_ns)) if step_ns.size else 0.0
+    at_risk = inferred_share + unresolved_share
+    level: ConfidenceLevel = "high"
+    if decision.dominant == "unknown" or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
+        level = "low"
+    elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or not steady:
+        level = "medium"
+    told = [
+        f"{percent(inferred_share)} rests on waits that the export does not hold, told by times"
+        if inferred_share > 0
+        else "no wait had to be inferred",
+        f"{percent(unresolved_share)} has no known owner",
+    ]
+    if not steady:
+        told.append("no steady step: shares are of all windows")
+    return Confidence(level, inferred_share, unresolved_share, tuple(told))
