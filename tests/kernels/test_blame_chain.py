@@ -19,7 +19,7 @@ from wallscope.attribution import slices
 def walking(kernel_of):
     """Return a context in which the form under test walks, with room for so many links an operation."""
     kernels = kernel_of("blame_chain")
-    names = ("Walk", "find_gaps", "walk_gaps")
+    names = ("Walk", "walk_gaps")
     own = {name: getattr(kernels, name) for name in names}
     return lambda room: patch.multiple(slices, _LINKS_OF_OPERATION=room, **own)
 

@@ -16,8 +16,8 @@ import polars as pl
 from wallscope.columns import Codes, Flags, Rows, are_among, as_integers, encode_member, mark_numbers
 from wallscope.errors import InternalError
 from wallscope.kernels import views
-from wallscope.kernels.blame_chain import Walk, find_gaps, walk_gaps
-from wallscope.kernels.slicing import cut_slices, find_owners
+from wallscope.kernels.blame_chain import Walk, walk_gaps
+from wallscope.kernels.slicing import cut_slices, find_gaps, find_owners
 from wallscope.model.enums import LINK_KINDS, DeviceState, LinkKind, OperationClass
 from wallscope.thresholds import (
     LONGEST_CHAIN_COUNT,

@@ -13,10 +13,69 @@ if cython.compiled:
     from cython.cimports.libc.stdint import int8_t as i8
     from cython.cimports.libc.stdint import int32_t as i32
     from cython.cimports.libc.stdint import int64_t as i64
+    from cython.cimports.libc.stdint import uint8_t as u8
 else:
-    i8, i32, i64 = cython.schar, cython.int, cython.longlong
+    i8, i32, i64, u8 = cython.schar, cython.int, cython.longlong, cython.uchar
 
 NEVER = cython.declare(i64, 2**62)
+
+
+def find_gaps(
+    op: cython.const[i32][::1],
+    start_ns: cython.const[i64][::1],
+    end_ns: cython.const[i64][::1],
+    is_compute: cython.const[u8][::1],
+    gap_start_ns: i64[::1],
+    gap_end_ns: i64[::1],
+    gap_op: i32[::1],
+    gap_runs: i32[::1],
+) -> int:
+    """Write the time of a rank in which no compute ran, in order of time; return how many rows that takes.
+
+    Behind the last compute each operation gets the time that those before it leave, and what remains is
+    idle.
+
+    Args:
+        op: int32[n], the operations of the rank, by start.
+        start_ns: int64[n].
+        end_ns: int64[n].
+        is_compute: uint8[n], whether each ends a gap.
+        gap_start_ns: int64[2 n], filled from the front.
+        gap_end_ns: the same for the ends.
+        gap_op: int32[2 n], the operation that ends each gap, -1 behind the last compute.
+        gap_runs: int32[2 n], the operation that ran behind the last compute, -1 where none did.
+    """
+    row: cython.Py_ssize_t
+    count: cython.Py_ssize_t = 0
+    reached_ns: i64
+    if not op.shape[0]:
+        return 0
+    reached_ns = start_ns[0]
+    with cython.nogil:
+        for row in range(op.shape[0]):
+            if is_compute[row]:
+                if start_ns[row] > reached_ns:
+                    gap_start_ns[count] = reached_ns
+                    gap_end_ns[count] = start_ns[row]
+                    gap_op[count] = op[row]
+                    gap_runs[count] = -1
+                    count += 1
+                reached_ns = max(reached_ns, end_ns[row])
+        for row in range(op.shape[0]):
+            if end_ns[row] > reached_ns:
+                if start_ns[row] > reached_ns:
+                    gap_start_ns[count] = reached_ns
+                    gap_end_ns[count] = start_ns[row]
+                    gap_op[count] = gap_runs[count] = -1
+                    count += 1
+                    reached_ns = start_ns[row]
+                gap_start_ns[count] = reached_ns
+                gap_end_ns[count] = end_ns[row]
+                gap_op[count] = -1
+                gap_runs[count] = op[row]
+                count += 1
+                reached_ns = end_ns[row]
+    return count
 
 
 def find_owners(

@@ -93,7 +93,9 @@ def diagnose(
 def _refuse_verdict(account: RankSummary, rank_index: int) -> Diagnosis:
     """The diagnosis where there is no work to judge."""
     share = percent(account.kernel_share)
-    there = "No kernel is in this export" if not account.kernel_share else f"Kernels ran for {share} of this capture"
+    there = (
+        f"Kernels ran for {share} of this capture" if account.kernel_share else "No kernel is in this export"
+    )
     return Diagnosis(
         dominant_wall="unknown",
         verdict=f"{there}: there is no verdict. Capture again, with --trace=cuda,nvtx, while the GPU trains.",

@@ -29,8 +29,9 @@ from wallscope.trace.held_calls import find_full_queues, find_locked_calls
 from wallscope.trace.inferred_waits import (
     HELD_WHILE_IDLE,
     NOTHING_PENDING,
-    infer_awaited,
+    UNEXPLAINED,
     infer_producers,
+    infer_producers_of_calls,
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
@@ -143,7 +144,9 @@ class Dependencies:
         producers: for each op, int32, the other operations that it waits for, each once; `UNRESOLVED`:
             something unknown; the op itself: a wait that nothing held up.
         inferred_producer: int32[op], the one of those that times alone tell, -1 without one;
-            `HELD_WHILE_IDLE`: nothing ran between the last known one and the start.
+            `HELD_WHILE_IDLE`: nothing ran between the last known one and the start; `UNEXPLAINED`: something
+            did, and nothing tells what it waited for.
+        has_wait_call: bool[op], whether it is inferred, and a call had let its stream wait for something.
         calls: start, end and thread of each call.
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
@@ -165,6 +168,7 @@ class Dependencies:
     stream_before: npt.NDArray[np.int32]
     producers: OperationSets
     inferred_producer: npt.NDArray[np.int32]
+    has_wait_call: Flags
     calls: CallTimes
     blocking: Rows
     held: Rows
@@ -190,6 +194,15 @@ class Dependencies:
         is_other = np.flatnonzero(producer != op[position])
         return position[is_other], producer[is_other]
 
+    def pairs_with_evidence(self, op: Codes) -> tuple[Rows, Codes]:
+        """Return the same without what no call and no row tells of, but times alone."""
+        position, producer = self.pairs(op)
+        inferred = self.inferred_producer[op][position]
+        is_told = (producer != inferred) | self.has_wait_call[op][position]
+        is_told &= (producer != UNRESOLVED) | (inferred != UNEXPLAINED)
+        rows = np.flatnonzero(is_told)
+        return position[rows], producer[rows]
+
     def list_awaited_by(self, call: int) -> Tail:
         """Return what a blocking call waited for."""
         return self.awaited.of(int(self.blocked[call]))
@@ -208,7 +221,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     graphs = GraphLaunches(operations, calls)
     order, waits, unexplained = _order_streams(capture, waits, times, graphs)
     graphs.order(order)
-    inferred_producer = _infer_producers(capture, order, times)
+    inferred_producer, has_wait_call = _infer_producers(capture, order, times)
     tails = _synchronising(capture, order, waits)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
     inferred = _infer_awaited(capture, order, times, tails)
@@ -230,6 +243,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         stream_before=order.before,
         producers=order.producer_sets,
         inferred_producer=inferred_producer,
+        has_wait_call=has_wait_call,
         calls=times,
         blocking=blocking,
         held=holding,
@@ -275,10 +289,18 @@ def _order_streams(
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 
 
-def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
-    """Let operations wait for what times tell, and return that of each, -1 where they tell nothing."""
+def _infer_producers(
+    capture: Capture, order: StreamOrder, calls: CallTimes
+) -> tuple[npt.NDArray[np.int32], Flags]:
+    """Let operations wait for what times tell; return that of each, and whether a call had let it wait.
+
+    It is -1 where times tell nothing.
+    """
     is_wait = capture.call_names["text"].str.contains(_WAIT_CALL).to_numpy()
-    wait_calls = np.flatnonzero(is_wait[capture.calls["name"].to_numpy()])
+    is_wait = is_wait[capture.calls["name"].to_numpy()]
+    resolved = order.resolved_calls
+    is_wait[resolved[resolved >= 0]] = False  # what they let a stream wait for is known
+    wait_calls = np.flatnonzero(is_wait)
     told = infer_producers(
         capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls
     )
@@ -287,7 +309,10 @@ def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> 
     order.follow(zip(told.op.tolist(), told.producer.tolist(), strict=True))
     found = np.full(order.before.size, -1, np.int32)
     found[told.op], found[told.idle] = told.producer, HELD_WHILE_IDLE
-    return found
+    found[told.unexplained[~told.was_open]] = UNEXPLAINED
+    by_call = np.zeros(found.size, np.bool_)
+    by_call[told.op] = told.by_call
+    return found, by_call
 
 
 def _infer_awaited(
@@ -309,7 +334,9 @@ def _infer_awaited(
     for one, rows in iterate_groups(thread_process[calls.thread[open_calls]]):
         own = open_calls[rows]
         ops = np.flatnonzero(process == one)
-        told = infer_awaited(order.end_ns, ops, order.issued_ns, entered_ns[rows], calls.end_ns[own])
+        told = infer_producers_of_calls(
+            order.end_ns, ops, order.issued_ns, entered_ns[rows], calls.end_ns[own]
+        )
         found |= {
             call: () if op == NOTHING_PENDING else (op,)
             for call, op in zip(own.tolist(), told.tolist(), strict=True)

@@ -32,6 +32,8 @@ NOTHING_PENDING = -2
 """What a call waited for that began when nothing was left to wait for."""
 HELD_WHILE_IDLE = -2
 """What an operation waited for that was ready to begin on a device that did nothing."""
+UNEXPLAINED = -3
+"""What an operation waited for that nothing tells, not even that there was a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ class InferredWaits:
 
     Attributes:
         op, producer: int32[n], operations and what each is taken to have waited for.
-        unexplained: operations that waited for something that nothing tells.
+        by_call: bool[n], whether a call let its stream wait for something.
+        unexplained: operations that waited for something that nothing tells; `was_open` marks those for which
+            the export has a wait of unknown meaning.
         free: operations with an unresolved wait that was over, as nothing ran that it could be for.
         idle: operations that were held although nothing ran since the last that is known to have held them,
             pages that migrate apart.
@@ -48,7 +52,9 @@ class InferredWaits:
 
     op: Codes
     producer: Codes
+    by_call: Flags
     unexplained: Rows
+    was_open: Flags
     free: Rows
     idle: Rows
 
@@ -99,7 +105,9 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # these tell it together
     return InferredWaits(
         op=late.op[told].astype(np.int32),
         producer=found[told].astype(np.int32),
+        by_call=is_held[told],
         unexplained=op[ran & is_long],
+        was_open=late.is_open[untold][ran & is_long],
         free=op[~ran],
         idle=op[~ran & (~was_issued | is_migrating)],
     )
@@ -218,7 +226,7 @@ def _ran_since(operations: pl.DataFrame, end_ns: Times, late: _Late) -> Flags:
     return found
 
 
-def infer_awaited(
+def infer_producers_of_calls(
     end_ns: Times, ops: Rows, issued_ns: Times, start_ns: Times, return_ns: Times
 ) -> npt.NDArray[np.int64]:
     """Return what calls that block, but say not for what, are taken to have waited for.
