@@ -259,7 +259,7 @@ def _unmatched(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
             "unmatched-kernels",
             Severity.INFO,
             f"{plural(len(kernels), 'kernel name')} over 1 % of the window known to no pattern:"
-            " counted as compute of category other.",
+            " a class of their own, unrecognized.",
             "Name them in a file of rules: --kernels FILE.",
             covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
         ),
