@@ -169,6 +169,8 @@ MIXED_SHARE: Final = 0.20
 """Of the step that all loss walls take together, from which on the wall is `mixed`. Chosen."""
 UNKNOWN_SHARE: Final = 0.10
 """Of the step without an owner, from which on the wall is `unknown`, if no loss exceeds it. Chosen."""
+TOLD_UNRECOGNIZED_SHARE: Final = 0.03
+"""Of the step in kernels that no pattern knows, from which on the first sentence says so. Chosen."""
 SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 NEXT_WALL_SHARE: Final = 0.10

@@ -61,7 +61,10 @@ class Call(NamedTuple):
 
 
 class Op(NamedTuple):
-    """A device operation; `call` is its place in the calls, -1 without one; `again`: recomputed."""
+    """A device operation; `call` is its place in the calls, -1 without one; `again`: recomputed.
+
+    `unknown`: a kernel whose name says nothing.
+    """
 
     stream: int
     start: int
@@ -70,6 +73,7 @@ class Op(NamedTuple):
     call: int = -1
     again: bool = False
     node: int | None = None
+    unknown: bool = False
 
 
 class Record(NamedTuple):
@@ -121,6 +125,7 @@ class Trace:
     flags: dict[int, str] = field(default_factory=dict)
     host: tuple[HostRow, ...] = ()
     ranges: tuple[Range, ...] = ()
+    peers: bool = False
 
 
 def in_order(trace: Trace) -> Trace:
@@ -168,7 +173,7 @@ def operations(trace: Trace) -> pl.DataFrame:
                 "call": op.call,
                 "graph_node": op.node,
                 "class": op.kind,
-                "category": "gemm" if op.kind == "compute" else None,
+                "category": ("unrecognized" if op.unknown else "gemm") if op.kind == "compute" else None,
             }
             for row, op in enumerate(trace.ops)
         ],
@@ -298,9 +303,9 @@ def evidence(trace: Trace) -> Evidence:
     tree, paths, names = nest_ranges(held.ranges, held.range_names, held.calls, held.threads)
     of_process = tree.join(held.threads.select("thread", "process"), on="thread", maintain_order="left")
     projected = project_ranges(held.operations, held.calls, tree, held.threads)
-    return evidence_of(
-        ops, held, resolve_dependencies(held), facts, RangeTree(of_process, paths, names), projected
-    )
+    ranges = RangeTree(of_process, paths, names)
+    waits = resolve_dependencies(held)
+    return evidence_of(ops, held, waits, facts, ranges, projected, may_communicate=trace.peers)
 
 
 def slices(trace: Trace, edges: list[int]) -> pl.DataFrame:

@@ -76,6 +76,8 @@ def drop_detail(cause: str) -> str:
     return f"{cause.rpartition('/')[0]}/{UNSPLIT}" if is_part(cause) else cause
 
 
+UNRECOGNIZED = "unattributed/unrecognized-kernel"
+"""Kernels that no pattern knows, in a capture whose kernels may communicate."""
 CALL = "<call>"
 """Stands for the name of a call in the catalogue."""
 

@@ -12,6 +12,7 @@ adds up in (`f32`, the `s` of `s16816gemm`) is often named with what it multipli
 first. cuBLAS's `nvjet` kernels spell types as letters: `o` 4-bit, `q` and `r` 8-bit, `t` bfloat16, `h` half.
 """
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -213,6 +214,19 @@ def is_compute(of_class: Codes) -> Flags:
     """
     found: Flags = _IS_COMPUTING[of_class]
     return found
+
+
+_LONGEST_KERNEL = 80
+
+
+def shorten_kernel(name: str) -> str:
+    """The name of a kernel without what it returns, its parameters and arguments.
+
+    >>> shorten_kernel("void at::native::(anonymous namespace)::reduce_kernel<(int)512>(T3)")
+    'at::native::reduce_kernel'
+    """
+    whole = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", name.removeprefix("void "))
+    return re.split("[<(]", whole, maxsplit=1)[0][:_LONGEST_KERNEL] or name[:_LONGEST_KERNEL]
 
 
 _BACKWARD = (
