@@ -311,7 +311,8 @@ def find_attribution_limits(
     capture = trace.capture
     unresolved = _unresolved_waits(account.rank, waits, capture, anchor.typical)
     opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
-    codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque
+    unknown = {"unmatched-kernels"} if account.rank.unmatched_kernels else set()
+    codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque | unknown
     return (
         *unresolved,
         *_unattributed(account.rank, codes, anchor.typical),
