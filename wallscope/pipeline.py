@@ -54,6 +54,7 @@ from wallscope.trace.ranges import RangeTree, nest_ranges, project_ranges
 from wallscope.trace.step_markers import check_pattern, label_ranges
 from wallscope.trace.steps import Steps, select_ranks, select_windows, split_steps
 from wallscope.trace.thread_timeline import HostCalls
+from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
 from wallscope.views.gaps import GapLookup
 from wallscope.views.sections.fixes import select_first_fixes
 from wallscope.views.step_timeline import build_step_timelines
@@ -240,7 +241,15 @@ def prepare(path: Path, options: Options, progress: Progress, *, keeps_slices: b
     ranges, capture, operations = trace.range_tree, trace.capture, trace.operations
     around = RangePaths(trace.projected, ranges.tree, ranges.paths, ranges.names)
     facts = identify_operations(operations, trace.steps.windows, capture, around, options.streams)
-    evidence = collect_evidence(operations, capture, trace.waits, facts, ranges, trace.projected)
+    evidence = collect_evidence(
+        operations,
+        capture,
+        trace.waits,
+        facts,
+        ranges,
+        trace.projected,
+        may_communicate=trace.may_communicate is not None,
+    )
     release_memory()
     return Prepared(trace, facts, evidence, keeps_slices)
 
@@ -267,6 +276,8 @@ def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
         lambda: nest_ranges(capture.ranges, capture.range_names, capture.calls, capture.threads),
         lambda: resolve_dependencies(capture),
     )
+    operations = infer_communication(operations, capture, tree)
+    may_communicate = find_communication_evidence(operations, capture)
     ranges = label_ranges(tree, capture.range_names, capture.threads, paths, names)
     check_pattern(options.step_range, ranges)
 
@@ -294,6 +305,7 @@ def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
         range_tree=RangeTree(ranges, paths, names),
         selection=options.selection,
         left_out=len(capture.ranks) - len(kept),
+        may_communicate=may_communicate,
     )
 
 

@@ -212,6 +212,8 @@ NO_KERNEL_SHARE: Final = 0.0005
 """Of a capture without steps in which kernels must run, for a verdict. Chosen: less prints as 0.0 %."""
 SHARED_DEVICE_SHARE: Final = 0.03
 """Of the step in which work is queued on an idle device, from which on the verdict says so. Chosen."""
+TOLD_UNRECOGNIZED_SHARE: Final = 0.03
+"""Of the step in kernels that no pattern knows, from which on the first sentence says so. Chosen."""
 SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 NEXT_WALL_SHARE: Final = 0.10

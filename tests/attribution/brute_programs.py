@@ -308,7 +308,7 @@ def senseless(draw: st.DrawFn) -> Trace:
 
 @st.composite
 def busy_hosts(draw: st.DrawFn, traces: st.SearchStrategy[Trace]) -> Trace:
-    """Traces with some recomputed work, and threads that wait for the system or are profiled."""
+    """Traces with recomputed and unknown work, and threads that wait for the system or are profiled."""
     trace = draw(traces)
     latest = max(row.end for row in (*trace.ops, *trace.calls))
     moments = st.integers(0, min(latest, 80))
@@ -323,12 +323,13 @@ def busy_hosts(draw: st.DrawFn, traces: st.SearchStrategy[Trace]) -> Trace:
         HostRow(thread, min(sides), max(sides), kind, text)
         for thread, *sides, kind, text in draw(st.lists(rows, max_size=8))
     )
-    again = draw(st.lists(st.booleans(), min_size=len(trace.ops), max_size=len(trace.ops)))
+    told = st.tuples(st.booleans(), st.booleans())
+    flags = draw(st.lists(told, min_size=len(trace.ops), max_size=len(trace.ops)))
     ops = tuple(
-        op._replace(again=repeats and op.kind == "compute")
-        for op, repeats in zip(trace.ops, again, strict=True)
+        op._replace(again=again and op.kind == "compute", unknown=unknown and op.kind == "compute")
+        for op, (again, unknown) in zip(trace.ops, flags, strict=True)
     )
-    return in_order(replace(trace, ops=ops, host=host))
+    return in_order(replace(trace, ops=ops, host=host, peers=draw(st.booleans())))
 
 
 @st.composite

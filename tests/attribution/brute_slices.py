@@ -70,14 +70,15 @@ def _said(model: Model, bound: list[Link], at: int) -> tuple[object, ...]:
         kind: [row for row in running if ops[row].kind == kind]
         for kind in ("compute", "opaque_graph", "communication", "copy")
     }
-    first = [row for row in by_kind["compute"] if not ops[row].again]
+    kernels = by_kind["compute"]
     for owners, state in (
-        (first, "compute"),
-        (by_kind["compute"], "compute"),
+        ([row for row in kernels if not ops[row].again and not ops[row].unknown], "compute"),
+        ([row for row in kernels if ops[row].again], "compute"),
+        (kernels, "compute"),
         (by_kind["opaque_graph"], "opaque_graph"),
     ):
         if owners:
-            cause = cause_of(ops[owners[0]])
+            cause = cause_of(ops[owners[0]], peers=model.trace.peers)
             return state, None, cause.split("/")[0], cause, None, owners[0], -1, -1, -1
     busy = "exposed_communication" if by_kind["communication"] else "idle"
     state = "exposed_copy" if by_kind["copy"] and busy == "idle" else busy
@@ -88,8 +89,10 @@ def _said(model: Model, bound: list[Link], at: int) -> tuple[object, ...]:
     return state, absent, wall, cause, link.kind, link.op, link.next_op, link.call, link.thread
 
 
-def cause_of(op: Op) -> str:
-    """What an operation stands for."""
+def cause_of(op: Op, *, peers: bool = False) -> str:
+    """What an operation stands for; `peers`: there is somebody that it could communicate with."""
+    if op.kind == "compute" and op.unknown and not op.again:
+        return "unattributed/unrecognized-kernel" if peers else "compute/unrecognized"
     if op.kind == "compute":
         return "memory/recompute" if op.again else "compute/gemm"
     kinds = {"communication": "communication/unknown/unsplit", "copy": "memory/staging"}

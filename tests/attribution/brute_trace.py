@@ -73,6 +73,7 @@ class Op(NamedTuple):
     """A device operation; `call` is its place in the calls, -1 without one; `again`: recomputed.
 
     `moves` is the memory at both ends of a copy, as `pageable>device`, nothing where it is not told.
+    `unknown`: a kernel whose name says nothing.
     """
 
     stream: int
@@ -83,6 +84,7 @@ class Op(NamedTuple):
     again: bool = False
     node: int | None = None
     moves: str = ""
+    unknown: bool = False
 
 
 class Record(NamedTuple):
@@ -134,6 +136,7 @@ class Trace:
     flags: dict[int, str] = field(default_factory=dict)
     host: tuple[HostRow, ...] = ()
     ranges: tuple[Range, ...] = ()
+    peers: bool = False
 
 
 def in_order(trace: Trace) -> Trace:
@@ -181,7 +184,7 @@ def operations(trace: Trace) -> pl.DataFrame:
                 "call": op.call,
                 "graph_node": op.node,
                 "class": op.kind,
-                "category": "gemm" if op.kind == "compute" else None,
+                "category": ("unrecognized" if op.unknown else "gemm") if op.kind == "compute" else None,
             }
             for row, op in enumerate(trace.ops)
         ],
@@ -323,9 +326,9 @@ def evidence(trace: Trace) -> Evidence:
     tree, paths, names = nest_ranges(held.ranges, held.range_names, held.calls, held.threads)
     of_process = tree.join(held.threads.select("thread", "process"), on="thread", maintain_order="left")
     projected = project_ranges(held.operations, held.calls, tree, held.threads)
-    return evidence_of(
-        ops, held, resolve_dependencies(held), facts, RangeTree(of_process, paths, names), projected
-    )
+    ranges = RangeTree(of_process, paths, names)
+    waits = resolve_dependencies(held)
+    return evidence_of(ops, held, waits, facts, ranges, projected, may_communicate=trace.peers)
 
 
 def slices(trace: Trace, edges: list[int]) -> pl.DataFrame:

@@ -65,7 +65,17 @@ def test_reasons_of_steps():
 
 
 def test_time_without_an_owner_counts_its_walls_apart():
-    assert sum_unresolved_by_step(HELD, STEPS).tolist() == [[2, 3, 0], [10, 0, 7]]
+    assert sum_unresolved_by_step(HELD, STEPS).tolist() == [[2, 3, 0, 0], [10, 0, 7, 0]]
+
+
+def test_kernels_that_no_pattern_knows_are_told_apart_of_the_time_without_an_owner():
+    held = slices(
+        (3, "unattributed/unrecognized-kernel", 5),
+        (3, "unattributed/unresolved", 2, "dependency_stalled"),
+        (4, "compute/unrecognized", 9),
+    )
+
+    assert sum_unresolved_by_step(held, STEPS).tolist() == [[7, 0, 0, 5], [0, 0, 0, 0]]
 
 
 def test_steps_without_slices_own_nothing():
@@ -73,7 +83,7 @@ def test_steps_without_slices_own_nothing():
 
     assert sum_walls_by_step(nothing, STEPS).tolist() == [[0] * 5] * 2
     assert sum_absence_by_step(nothing, STEPS).tolist() == [[0] * 3] * 2
-    assert sum_unresolved_by_step(nothing, STEPS).tolist() == [[0] * 3] * 2
+    assert sum_unresolved_by_step(nothing, STEPS).tolist() == [[0] * 4] * 2
 
 
 def test_parts_get_their_names():

@@ -126,3 +126,58 @@ def test_shares_with_percentiles_of_steady_steps():
 
 def test_a_step_without_length_has_no_shares():
     assert decision((0, 0, 0, 0, 0)).dominant == "compute"
+
+
+@pytest.mark.parametrize(
+    ("step", "kernels", "expected", "hinges"),
+    [
+        pytest.param(walls(0, 0, 0, unattributed=9), 9, "compute", None, id="too little to be a wall"),
+        pytest.param(
+            walls(0, 0, 0, unattributed=10), 10, "unknown", ("compute", "communication"), id="compute or not"
+        ),
+        pytest.param(walls(30, 0, 5, unattributed=40), 40, "communication", None, id="communication anyway"),
+        pytest.param(walls(0, 40, 0, unattributed=37), 37, "memory", None, id="memory leads by three points"),
+        pytest.param(
+            walls(0, 40, 0, unattributed=38), 38, "unknown", ("memory", "mixed"), id="by less than three"
+        ),
+        pytest.param(
+            walls(0, 12, 0, unattributed=20), 20, "unknown", ("memory", "communication"), id="it overtakes"
+        ),
+        pytest.param(walls(0, 15, 14, unattributed=5), 5, "mixed", None, id="mixed either way"),
+        pytest.param(
+            walls(7, 0, 0, unattributed=3), 3, "unknown", ("compute", "communication"), id="the last straw"
+        ),
+    ],
+)
+def test_unknown_where_kernels_that_no_pattern_knows_could_change_the_wall(step, kernels, expected, hinges):
+    found = decision(step, unresolved=[(kernels, 0, 0, kernels)])
+
+    assert (found.dominant, found.hinges) == (expected, hinges)
+
+
+def test_such_kernels_and_waits_of_unknown_origin_count_together():
+    step = walls(0, 0, 3, unattributed=12)
+
+    assert decision(step, unresolved=[(6, 0, 0, 6)]).dominant == "compute"
+    assert decision(step, unresolved=[(12, 0, 0, 6)]).dominant == "unknown"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_wall_is_known_only_if_moving_the_kernels_to_communication_leaves_it(seed):
+    random = np.random.default_rng(seed)
+    steps = [random.multinomial(1000, random.dirichlet(np.ones(6))) for _ in range(5)]
+    parts = np.array(steps)
+    kernels = parts[:, 5]
+    as_compute, as_communication = parts[:, :5].copy(), parts[:, :5].copy()
+    as_compute[:, 0] += kernels
+    as_communication[:, 1] += kernels
+    held = parts[:, :5].copy()
+    resolved = held[:, 4].copy()
+    held[:, 4] += kernels
+    open_ns = np.column_stack([resolved, 0 * kernels, 0 * kernels])
+
+    found = decide_wall(held, np.column_stack([held[:, 4], 0 * kernels, 0 * kernels, kernels])).dominant
+    either = {decide_wall(one, open_ns).dominant for one in (as_compute, as_communication)}
+
+    assert found == "unknown" or either == {found}
+    assert found == "unknown" or len(either) == 1

@@ -41,8 +41,8 @@ def test_known_kernels_are_what_their_labels_say():
     assert len({row["name"] for row in labelled}) >= 300
 
 
-def test_a_name_that_no_pattern_knows_is_unmatched_compute():
-    assert kinds("frobnicate_v2(int *)") == [("compute", "other", None, False)]
+def test_a_name_that_no_pattern_knows_is_unrecognized_compute():
+    assert kinds("frobnicate_v2(int *)") == [("compute", "unrecognized", None, False)]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_copies_are_told_beside_any_number_of_names():
 
     assert found.schema == CLASSIFIED
     assert found.select("class", "category", "backend", "matched").rows() == [
-        ("compute", "other", None, False),
+        ("compute", "unrecognized", None, False),
         ("copy", "host-to-device", None, True),
         ("communication", "send-recv", "peer-copy", True),
         ("copy", "fill", None, True),

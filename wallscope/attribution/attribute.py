@@ -32,11 +32,13 @@ from wallscope.columns import (
     split_by_rank,
 )
 from wallscope.model.capture import Capture
+from wallscope.model.cause_catalogue import UNRECOGNIZED
 from wallscope.model.enums import (
     LINK_KINDS,
     Absent,
     Axis,
     CallRole,
+    ComputeCategory,
     CopyCause,
     DeviceState,
     LinkKind,
@@ -101,8 +103,14 @@ class OperationCauses:
         return pl.Series(self.texts, dtype=pl.String)[self.befores]
 
 
-def assign_operation_causes(
-    operations: pl.DataFrame, count: int, axes: pl.DataFrame, copies: pl.DataFrame, recomputed: pl.Series
+def assign_operation_causes(  # noqa: PLR0913  # all that tells what operations stand for
+    operations: pl.DataFrame,
+    count: int,
+    axes: pl.DataFrame,
+    copies: pl.DataFrame,
+    recomputed: pl.Series,
+    *,
+    may_communicate: bool = False,
 ) -> OperationCauses:
     """The causes of all operations of a capture; those of ranks that are not accounted for are peers.
 
@@ -112,6 +120,7 @@ def assign_operation_causes(
         axes: `AXES`.
         copies: `COPY_CAUSES`.
         recomputed: numbers of the operations that repeat forward work.
+        may_communicate: whether kernels that no pattern knows may, in this capture.
     """
     op = operations["op"].to_numpy()
     of_class = _beside(op, as_integers(operations["class"]), count)
@@ -124,7 +133,8 @@ def assign_operation_causes(
     )
     kind = np.ravel_multi_index(told_by, _KINDS, mode="wrap")  # -1 is the last
     kinds = np.flatnonzero(np.bincount(kind))
-    told = [_choose_cause(*map(int, one)) for one in zip(*np.unravel_index(kinds, _KINDS), strict=True)]
+    places = zip(*np.unravel_index(kinds, _KINDS), strict=True)
+    told = [_choose_cause(*map(int, one), may_communicate=may_communicate) for one in places]
     texts = tuple(dict.fromkeys(text for pair in told for text in pair))
     found = np.zeros((2, int(np.prod(_KINDS))), np.uint16)
     found[:, kinds] = np.array([[texts.index(text) for text in pair] for pair in told]).reshape(-1, 2).T
@@ -145,7 +155,9 @@ def _beside(op: Rows, values: Codes, count: int) -> Codes:
     return found
 
 
-def _choose_cause(of_class: int, category: int, axis: int, copied: int, again: int) -> tuple[str, str]:
+def _choose_cause(  # noqa: PLR0913  # all that tells a kind of operation
+    of_class: int, category: int, axis: int, copied: int, again: int, *, may_communicate: bool
+) -> tuple[str, str]:
     """The cause of a kind of operation, told by places, and that of the time before the next one."""
     kind, of_axis, moved = _OF_CLASS[of_class], _OF_AXIS[axis] or "unknown", _OF_COPY[copied]
     if kind is None:
@@ -157,7 +169,9 @@ def _choose_cause(of_class: int, category: int, axis: int, copied: int, again: i
         return f"{wall}/{moved or 'unknown-copy'}", f"{wall}/hand-over"
     if kind is OperationClass.OPAQUE_GRAPH:
         return "unattributed/opaque-graph", "compute/hand-over"
-    return "memory/recompute" if again else f"compute/{_OF_CATEGORY[category]}", "compute/hand-over"
+    is_open = may_communicate and _OF_CATEGORY[category] == ComputeCategory.UNRECOGNIZED
+    cause = UNRECOGNIZED if is_open else f"compute/{_OF_CATEGORY[category]}"
+    return "memory/recompute" if again else cause, "compute/hand-over"
 
 
 def assign_slice_causes(
@@ -284,14 +298,26 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
     facts: OperationFacts,
     range_tree: RangeTree,
     projected: pl.DataFrame,
+    *,
+    may_communicate: bool = False,
 ) -> Evidence:
-    """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks."""
+    """What slices are told from; `operations` are the `CLASSIFIED` ones of the selected ranks.
+
+    `may_communicate` says whether kernels that no pattern knows may, in this capture.
+    """
     again = facts.recomputed["op"]
     names_of_calls = _names_of_calls(capture)
     of_ranks = split_by_rank(operations)
     is_node = capture.operations["graph_node"].is_not_null().to_numpy()
     causes, drained = run_both(
-        lambda: assign_operation_causes(operations, len(capture.operations), facts.axes, facts.copies, again),
+        lambda: assign_operation_causes(
+            operations,
+            len(capture.operations),
+            facts.axes,
+            facts.copies,
+            again,
+            may_communicate=may_communicate,
+        ),
         lambda: {rank_id: QueueDrains(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
     )
     return Evidence(

@@ -22,7 +22,8 @@ class Trace:
     `operations` are whole, and all those of the selected ranks; `waits` are those of all ranks; `steps` is
     how the whole capture was divided, `windows` are what the selection leaves, with the columns of `STEPS`
     and `BUDGETS`, and those of `select_windows`; `projected` follows `PROJECTION`. `left_out` counts the
-    ranks that have no selected window.
+    ranks that have no selected window; `may_communicate` is what tells that kernels of unknown name may
+    communicate, `None` where nothing does.
     """
 
     capture: Capture
@@ -34,6 +35,7 @@ class Trace:
     range_tree: RangeTree
     selection: Selection
     left_out: int
+    may_communicate: str | None
 
     def places_without_marker(self) -> frozenset[int]:
         """The places of ranks without what marks the steps of the others, from 0 among `capture.ranks`."""

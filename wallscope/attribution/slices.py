@@ -1,7 +1,8 @@
 """The gaps of a rank with their blame chains, and every nanosecond of every step in one slice.
 
 Compute owns the time in which it ran, of concurrent kernels the one that started first; recomputed
-forward work owns it where nothing else computes, opaque graphs where no compute ran. The links of the
+forward work owns it where nothing else computes, kernels that no pattern knows where none that is known
+ran, opaque graphs where no compute ran. The links of the
 blame chains tile the rest. Everything else that is said of time is a sum over slices.
 """
 
@@ -18,7 +19,8 @@ from wallscope.errors import InternalError
 from wallscope.kernels import views
 from wallscope.kernels.blame_chain import Walk, walk_gaps
 from wallscope.kernels.slicing import cut_slices, find_gaps, find_owners
-from wallscope.model.enums import LINK_KINDS, DeviceState, LinkKind, OperationClass
+from wallscope.model.enums import LINK_KINDS, ComputeCategory, DeviceState, LinkKind, OperationClass
+from wallscope.model.schemas import CATEGORY
 from wallscope.thresholds import (
     LONGEST_CHAIN_COUNT,
     LONGEST_DEPENDENCY_LATENCY_NS,
@@ -165,11 +167,20 @@ def _issuers(call: Codes, constraints: Constraints) -> Columns:
     return ends_ns[issuing], threads[issuing]
 
 
-_KERNELS, _RECOMPUTED, _GRAPHS = range(3)
+_KERNELS, _RECOMPUTED, _UNRECOGNIZED, _GRAPHS = range(4)
 _STATES = np.array(
-    [encode_member(one) for one in (DeviceState.COMPUTE, DeviceState.COMPUTE, DeviceState.OPAQUE_GRAPH)],
+    [
+        encode_member(one)
+        for one in (
+            DeviceState.COMPUTE,
+            DeviceState.COMPUTE,
+            DeviceState.COMPUTE,
+            DeviceState.OPAQUE_GRAPH,
+        )
+    ],
     np.int8,
 )
+_NO_CATEGORY = list(CATEGORY.categories).index(ComputeCategory.UNRECOGNIZED)
 _STATES_OF_LINKS = [
     encode_member(one)
     for one in (DeviceState.EXPOSED_COMMUNICATION, DeviceState.EXPOSED_COPY, DeviceState.IDLE)
@@ -223,7 +234,8 @@ def slice_windows(
     tier = np.full(op.size, -1, np.int8)
     tier[of_class == encode_member(OperationClass.OPAQUE_GRAPH)] = _GRAPHS
     tier[of_class == encode_member(OperationClass.COMPUTE)] = _KERNELS
-    tier[(tier == _KERNELS) & are_among(op, recomputed.to_numpy())] = _RECOMPUTED
+    tier[(tier == _KERNELS) & (as_integers(operations["category"]) == _NO_CATEGORY)] = _UNRECOGNIZED
+    tier[((tier == _KERNELS) | (tier == _UNRECOGNIZED)) & are_among(op, recomputed.to_numpy())] = _RECOMPUTED
     room, front = 2 * op.size, np.zeros(len(_STATES), np.int64)
     owned = (np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32))
     count = find_owners(*views(start_ns, end_ns, tier, front, *owned))

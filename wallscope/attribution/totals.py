@@ -16,6 +16,7 @@ import polars as pl
 from wallscope import columns as grouping
 from wallscope.columns import Flags, Rows, as_integers, encode_column, find_places, split_by_rank
 from wallscope.model.analysis import CauseTime, ComputeAbsent, Walls
+from wallscope.model.cause_catalogue import UNRECOGNIZED
 from wallscope.model.enums import Absent, OperationClass, Wall
 from wallscope.model.options import FOREVER_NS
 from wallscope.model.schemas import BUDGET_PARTS, BUDGETS, CATEGORY
@@ -125,10 +126,15 @@ def sum_absence_by_step(sums: SliceSums, steps: pl.Series) -> Times:
 
 
 def sum_unresolved_by_step(sums: SliceSums, steps: pl.Series) -> Times:
-    """Time whose owner is not known, in ns: a row a step; unattributed, communication, memory."""
+    """Time whose owner is not known, in ns: a row a step; unattributed, communication, memory, kernels.
+
+    The last, kernels that no pattern knows where they may communicate, is a part of the first.
+    """
     told = [_WALLS.index(wall) for wall in (Wall.UNATTRIBUTED, Wall.COMMUNICATION, Wall.MEMORY)]
     is_open = np.array([cause in _UNRESOLVED for cause in sums.cause], np.bool_) | (sums.wall == told[0])
-    return _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, told]
+    found = _table(sums, np.where(is_open, sums.wall, -1), steps, len(_WALLS))[:, told]
+    kernels = np.array([cause == UNRECOGNIZED for cause in sums.cause], np.bool_)
+    return np.hstack([found, _table(sums, np.where(kernels, 0, -1), steps, 1)])
 
 
 def _table(sums: SliceSums, column: Rows, steps: pl.Series, width: int) -> Times:
@@ -178,7 +184,7 @@ def list_causes(
         own = sorted((-time_ns, cause) for (of, cause), time_ns in of_causes.items() if of == place)
         typical = apportion_means([-negative_ns for negative_ns, _ in own], step_count, total_ns)
         for (_, cause), time_ns in zip(own, typical, strict=True):
-            is_open = cause in _UNRESOLVED or cause == "unattributed/opaque-graph"
+            is_open = cause in _UNRESOLVED or cause in {"unattributed/opaque-graph", UNRECOGNIZED}
             listed.append(
                 CauseTime(
                     cause=cause,

@@ -37,10 +37,12 @@ _MEANINGS = {
     "host/small-copy": "copies under 64 KiB between host and device",
     "host/hand-over": "hand-over behind small copies",
     "compute/kernel-gap": "gaps between kernels in one queue",
+    "compute/unrecognized": "kernels that no pattern knows",
     "compute/hand-over": "hand-over from kernels to other queues",
     "unattributed/unresolved": "idle time of unknown origin",
     "unattributed/held-while-idle": "work held back on an idle device",
     "unattributed/opaque-graph": "CUDA graphs of unknown content",
+    "unattributed/unrecognized-kernel": "kernels that no pattern knows, which compute or communicate",
     "unattributed/profiler": "the profiler at work",
 }
 _QUALIFIERS = {
@@ -75,6 +77,8 @@ def drop_detail(cause: str) -> str:
     return f"{cause.rpartition('/')[0]}/{UNSPLIT}" if is_part(cause) else cause
 
 
+UNRECOGNIZED = "unattributed/unrecognized-kernel"
+"""Kernels that no pattern knows, in a capture whose kernels may communicate."""
 CALL = "<call>"
 """Stands for the name of a call in the catalogue."""
 
@@ -84,7 +88,7 @@ def list_cause_meanings() -> tuple[tuple[str, str], ...]:
     causes = [*_MEANINGS, f"host/queue-drained/{CALL}"]
     causes += [f"communication/{axis}/{qualifier}" for axis in Axis for qualifier in _QUALIFIERS]
     causes += [f"compute/{category}" for category in ComputeCategory]
-    return tuple((cause, describe_cause(cause)) for cause in sorted(causes))
+    return tuple((cause, describe_cause(cause)) for cause in sorted(set(causes)))
 
 
 def describe_cause(cause: str) -> str:

@@ -22,7 +22,11 @@ class OperationClass(StrEnum):
 
 
 class ComputeCategory(StrEnum):
-    """What a compute kernel calculates."""
+    """What a compute kernel calculates.
+
+    `other` are kernels that a pattern knows and that belong to no category; `unrecognized` are those that no
+    pattern knows.
+    """
 
     GEMM = "gemm"
     GROUPED_GEMM = "grouped-gemm"
@@ -35,7 +39,9 @@ class ComputeCategory(StrEnum):
     QUANTIZE = "quantize"
     EMBEDDING = "embedding"
     DISPATCHER_LOCAL = "dispatcher-local"
+    PREPROCESSING = "preprocessing"
     OTHER = "other"
+    UNRECOGNIZED = "unrecognized"
 
 
 class Collective(StrEnum):
@@ -67,7 +73,7 @@ class Axis(StrEnum):
 
 
 class Backend(StrEnum):
-    """The library that a communication operation belongs to."""
+    """The library that a communication operation belongs to, `unknown` where its kernel does not tell."""
 
     NCCL = "nccl"
     NCCL_SYMMETRIC = "nccl-symmetric"
@@ -78,6 +84,10 @@ class Backend(StrEnum):
     USERBUFFERS = "userbuffers"
     CUSTOM_ALL_REDUCE = "custom-all-reduce"
     SYMMETRIC_MEMORY = "symmetric-memory"
+    MSCCL = "msccl"
+    ONECCL = "oneccl"
+    UCC = "ucc"
+    UNKNOWN = "unknown"
     PEER_COPY = "peer-copy"
 
 

@@ -19,7 +19,15 @@ import polars as pl
 
 from wallscope.columns import Rows, iterate_runs, match_rows, sum_by_group
 from wallscope.model.analysis import CauseTime, Rank
-from wallscope.model.cause_catalogue import PEER_WAIT, PIPELINE_WAIT, TRANSFER, UNSPLIT, drop_detail, is_part
+from wallscope.model.cause_catalogue import (
+    PEER_WAIT,
+    PIPELINE_WAIT,
+    TRANSFER,
+    UNRECOGNIZED,
+    UNSPLIT,
+    drop_detail,
+    is_part,
+)
 from wallscope.model.diagnosis import Walls
 from wallscope.model.enums import Axis, Wall
 from wallscope.model.job import PipelineStage
@@ -32,7 +40,7 @@ from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
-_OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved")
+_OPEN = ("unattributed/", "communication/unresolved", "memory/unresolved", UNRECOGNIZED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from wallscope.trace.gpu_limits import estimate_occupancy, find_peak
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.kernel_classes import infer_precisions
 from wallscope.trace.names import TextMemo, mark_changes
+from wallscope.trace.unrecognized import mark_unknown_kernels
 
 
 def sum_compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
@@ -52,10 +53,10 @@ def sum_compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
 
 
 def find_unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> tuple[KernelWork, ...]:
-    """Kernels that no pattern knows and whose work is over 1 % of the typical step, the largest first."""
+    """Kernels of unknown kind whose work is over 1 % of the typical step, the largest first."""
     if not step_ns:
         return ()
-    rows = np.flatnonzero(~work.operations["matched"].to_numpy())
+    rows = np.flatnonzero(mark_unknown_kernels(work.operations))
     name = work.columns.name[rows]
     work_ns = sum_by_group(name, work.columns.inside_ns[rows], len(names))
     begun = np.bincount(name[work.columns.begins[rows]], minlength=len(names))

@@ -24,13 +24,13 @@ def judge_confidence(
     Args:
         decision: the dominant wall.
         walls: int64[steps, walls], ns of each wall in each deciding step.
-        unresolved: int64[steps, 3], ns without an owner in each.
+        unresolved: int64[steps, 3 or 4], ns without an owner in each, as `decide_wall` takes it.
         inferred: int64[steps], ns in each that were found through inferred waits.
         steady: whether steady steps decide.
     """
     step_ns = np.maximum(walls.sum(axis=1), 1)
     inferred_share = float(np.median(inferred / step_ns)) if step_ns.size else 0.0
-    unresolved_share = float(np.median(unresolved.sum(axis=1) / step_ns)) if step_ns.size else 0.0
+    unresolved_share = float(np.median(unresolved[:, :3].sum(axis=1) / step_ns)) if step_ns.size else 0.0
     at_risk = inferred_share + unresolved_share
     level: ConfidenceLevel = "high"
     if decision.dominant == "unknown" or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:

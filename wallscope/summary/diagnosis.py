@@ -1,7 +1,7 @@
 """The dominant wall of a rank, and its loss causes ranked by what the step could win at most."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,7 +32,11 @@ _WALLS = list(Wall)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Which wall dominates, who comes next and by how much, on how many steps it led; the median shares."""
+    """Which wall dominates, who comes next and by how much, on how many steps it led; the median shares.
+
+    `hinges` holds, where kernels that no pattern knows leave the wall open, what it is if they compute and
+    what it is if they communicate.
+    """
 
     dominant: Dominant
     runner_up: Wall
@@ -40,15 +44,36 @@ class Decision:
     led_steps: int
     step_count: int
     shares: Mapping[Wall, float]
+    hinges: tuple[Dominant, Dominant] | None = None
 
 
 def decide_wall(walls: Times, unresolved: Times) -> Decision:
-    """The dominant wall.
+    """The dominant wall; unknown also if it is another one when kernels that no pattern knows communicate.
 
     Args:
         walls: ns of each wall in each deciding step, columns in the order of `Wall`.
-        unresolved: ns without an owner in each: unattributed, communication, memory.
+        unresolved: ns without an owner in each: unattributed, communication, memory, and of the first what
+            kernels take that no pattern knows and that may communicate.
     """
+    own, kernels = unresolved[:, :3].copy(), unresolved[:, 3:].sum(axis=1)
+    own[:, 0] -= kernels
+    found = _decide_wall(walls, own)
+    if not kernels.any() or found.dominant == "unknown":
+        return found
+    moved = walls.copy()
+    moved[:, _WALLS.index(Wall.UNATTRIBUTED)] -= kernels
+    moved[:, _WALLS.index(Wall.COMMUNICATION)] += kernels
+    other = _decide_wall(moved, own).dominant
+    if other != found.dominant:
+        return replace(found, dominant="unknown", hinges=(found.dominant, other))
+    is_open = found.dominant not in {"communication", "mixed"}
+    if is_open and _decide_wall(walls, unresolved[:, :3]).dominant == "unknown":
+        return replace(found, dominant="unknown")
+    return found
+
+
+def _decide_wall(walls: Times, unresolved: Times) -> Decision:
+    """The dominant wall; `unresolved` are unattributed, communication, memory."""
     step_ns = np.maximum(walls.sum(axis=1, keepdims=True), 1)
     shares = walls / step_ns
     open_shares = unresolved / step_ns

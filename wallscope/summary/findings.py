@@ -5,8 +5,9 @@ import polars as pl
 from wallscope.attribution.prepared import Trace
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
 from wallscope.model.capture import Capture, Finding, Severity
+from wallscope.model.cause_catalogue import UNRECOGNIZED
 from wallscope.model.diagnosis import StepFacts
-from wallscope.model.enums import Wall
+from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.options import Selection
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.summary.verdict import select_working_ranks
@@ -17,6 +18,7 @@ from wallscope.thresholds import (
     OVERTURNING_SHARE,
 )
 from wallscope.trace.dependencies import Dependencies
+from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
 from wallscope.trace.steps import Steps
 from wallscope.units import duration, percent, plural, seconds, write_range
@@ -61,6 +63,8 @@ _GUESSED = {
     "optimizer": "windows begin behind bursts of optimizer kernels",
 }
 
+_MOST_NAMED = 3
+
 
 def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace) -> tuple[Finding, ...]:
     """Limits that show only once time is accounted for, the gravest first.
@@ -74,7 +78,8 @@ def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace
         *_opaque_graphs(ranks),
         *_steps(ranks, marked, anchor, trace.selection),
         *_left_out(trace),
-        *_unmatched(ranks),
+        *_unmatched(ranks, trace.may_communicate),
+        *_inferred(trace),
     )
 
 
@@ -250,18 +255,43 @@ def _left_out(trace: Trace) -> tuple[Finding, ...]:
     )
 
 
-def _unmatched(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
+def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None) -> tuple[Finding, ...]:
     kernels = {kernel.name for rank in ranks for kernel in rank.unmatched_kernels}
     if not kernels:
         return ()
+    taken = (
+        "taken for compute, for nothing in the capture tells of a second rank or device."
+        if may_communicate is None
+        else f"they compute or communicate, for the capture tells of peers ({may_communicate})."
+    )
     return (
         Finding(
             "unmatched-kernels",
             Severity.INFO,
-            f"{plural(len(kernels), 'kernel name')} over 1 % of the window known to no pattern:"
-            " counted as compute of category other.",
+            f"{plural(len(kernels), 'kernel name')} over 1 % of the window known to no pattern: {taken}",
             "Name them in a file of rules: --kernels FILE.",
             covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
+        ),
+    )
+
+
+def _inferred(trace: Trace) -> tuple[Finding, ...]:
+    """Kernels that communicate by the ranges around their launches alone."""
+    operations = trace.operations
+    told = ~operations["matched"] & (operations["class"] == OperationClass.COMMUNICATION)
+    if not told.any():
+        return ()
+    own = operations.filter(told)
+    names = trace.capture.names["text"][own["name"].unique().sort()].sort().to_list()
+    listed = ", ".join(f"'{shorten_kernel(name)}'" for name in names[:_MOST_NAMED])
+    return (
+        Finding(
+            "communication-inferred",
+            Severity.INFO,
+            f"{plural(len(names), 'kernel name')} known to no pattern ({listed}"
+            f"{', …' if len(names) > _MOST_NAMED else ''}): taken for communication by the NVTX ranges around"
+            f" {plural(len(own), 'launch')}, which is inferred.",
+            "Name them in a file of rules: --kernels FILE.",
         ),
     )
 
@@ -269,6 +299,7 @@ def _unmatched(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
 _TOLD_ELSEWHERE = {
     "unattributed/opaque-graph": {"graph-mode-graphs"},
     "unattributed/profiler": {"profiler-overhead"},
+    UNRECOGNIZED: {"unmatched-kernels"},
 }
 _UNRESOLVED = {"unresolved-waits", "no-api-calls", "orphan-operations"}
 
@@ -280,7 +311,8 @@ def find_attribution_limits(
     capture = trace.capture
     unresolved = _unresolved_waits(account.rank, waits, capture, anchor.typical)
     opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
-    codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque
+    unknown = {"unmatched-kernels"} if account.rank.unmatched_kernels else set()
+    codes = {finding.code for finding in (*unresolved, *capture.findings)} | opaque | unknown
     return (
         *find_missing_kernels(account),
         *unresolved,

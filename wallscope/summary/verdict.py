@@ -7,7 +7,7 @@ import numpy as np
 from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Anchor, Rank, Step
-from wallscope.model.cause_catalogue import PEER_WAIT, describe_cause, is_part
+from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
 from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity
 from wallscope.model.enums import Wall
 from wallscope.summary.confidence import judge_confidence
@@ -20,10 +20,13 @@ from wallscope.thresholds import (
     STALLED_STEP_RATIO,
     TOLD_CAUSE_SHARE,
     TOLD_CAUSES_COUNT,
+    TOLD_UNRECOGNIZED_SHARE,
     WORKING_RANK_PARTS_COUNT,
 )
+from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.units import duration, percent
 
+_MOST_NAMED_COUNT = 3
 _NAMES = {Wall.UNATTRIBUTED: "time without an owner"}
 
 
@@ -115,7 +118,8 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
 ) -> str:
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
     unit = anchor.window
-    sentences = [*_shared_device(rank, unit), _dominant(rank, decision, anchor)]
+    dominant = _tell_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
+    sentences = [*_shared_device(rank, unit), dominant, *_ask_for_names(rank, decision)]
     sentences += [*_inferred(confidence, unit), *_name_largest_causes(rank, decision)]
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
@@ -130,6 +134,13 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     if not steady:
         basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
+    if decision.hinges is not None:
+        computing, communicating = decision.hinges
+        return (
+            f"The wall is unknown: {percent(_unrecognized_share(rank))} of the {unit} is in kernels whose"
+            f" names are not known{_list_unrecognized(rank)}: {_HINGES[communicating]} if they communicate,"
+            f" {_HINGES[computing]} if they compute ({basis})."
+        )
     if decision.dominant == "unknown":
         open_shares = ", ".join(
             f"{describe_cause(entry.cause)} {percent(entry.share)}"
@@ -175,6 +186,41 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
             f"{percent(confidence.inferred_share)} of the {unit} rests on waits that the export does not hold"
             f" and times tell: {confidence.level} confidence."
         )
+
+
+_HINGES = {"mixed": "no single wall"} | {str(wall): f"{wall} is the wall" for wall in Wall}
+_UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
+
+
+def _unrecognized_share(rank: Rank) -> float:
+    """Of the typical step, what kernels that no pattern knows take where none that is known runs."""
+    return sum(entry.share for entry in rank.causes if entry.cause in _UNRECOGNIZED_CAUSES)
+
+
+def _list_unrecognized(rank: Rank) -> str:
+    """The largest kernels that no pattern knows, in brackets, with the share of their work."""
+    named = [f"{shorten_kernel(one.name)} {percent(one.share)}" for one in rank.unmatched_kernels]
+    more = f" and {len(named) - _MOST_NAMED_COUNT} more" if len(named) > _MOST_NAMED_COUNT else ""
+    return f" ({', '.join(named[:_MOST_NAMED_COUNT])}{more})" if named else ""
+
+
+def _tell_unrecognized(rank: Rank, decision: Decision, unit: str, sentence: str) -> str:
+    """The sentence with the time in kernels that no pattern knows, where it matters and is not said yet."""
+    share = _unrecognized_share(rank)
+    if decision.hinges is not None or share < TOLD_UNRECOGNIZED_SHARE:
+        return sentence
+    return (
+        f"{sentence.removesuffix('.')}; {percent(share)} of the {unit} in kernels whose names are not known."
+    )
+
+
+def _ask_for_names(rank: Rank, decision: Decision) -> Iterator[str]:
+    """What to do about kernels that leave the wall open."""
+    owned = any(entry.cause == UNRECOGNIZED for entry in rank.causes)
+    if decision.hinges is not None or (
+        decision.dominant == "unknown" and owned and _unrecognized_share(rank) >= TOLD_UNRECOGNIZED_SHARE
+    ):
+        yield "Classify them with --kernels FILE."
 
 
 def _is_waiting(rank: Rank) -> bool:

@@ -12,6 +12,7 @@ adds up in (`f32`, the `s` of `s16816gemm`) is often named with what it multipli
 first. cuBLAS's `nvjet` kernels spell types as letters: `o` 4-bit, `q` and `r` 8-bit, `t` bfloat16, `h` half.
 """
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -129,7 +130,7 @@ def _choice(choices: type[_Choice], value: str, where: str) -> _Choice:
 def classify_kernels(names: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataFrame:
     """Class and category of each name (`NAMES` to `KERNEL_KINDS`); the first rule that matches decides.
 
-    A name that no rule knows is compute of category `other`, with `matched` false.
+    A name that no rule knows is compute of category `unrecognized`, with `matched` false.
     """
     told: pl.DataFrame = _kinds(rules)[_deciding(rules).of(names["text"].to_list())]
     told.insert_column(0, names["name"])
@@ -159,7 +160,7 @@ def _kinds(rules: tuple[KernelRule, ...]) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "class": [*(communicating if rule.backend else computing for rule in rules), computing],
-            "category": [*(rule.category for rule in rules), ComputeCategory.OTHER],
+            "category": [*(rule.category for rule in rules), ComputeCategory.UNRECOGNIZED],
             "backend": [*(rule.backend for rule in rules), None],
             "matched": [*(True for _ in rules), False],
         },
@@ -213,6 +214,19 @@ def is_compute(of_class: Codes) -> Flags:
     """
     found: Flags = _IS_COMPUTING[of_class]
     return found
+
+
+_LONGEST_KERNEL = 80
+
+
+def shorten_kernel(name: str) -> str:
+    """The name of a kernel without what it returns, its parameters and arguments.
+
+    >>> shorten_kernel("void at::native::(anonymous namespace)::reduce_kernel<(int)512>(T3)")
+    'at::native::reduce_kernel'
+    """
+    whole = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", name.removeprefix("void "))
+    return re.split("[<(]", whole, maxsplit=1)[0][:_LONGEST_KERNEL] or name[:_LONGEST_KERNEL]
 
 
 _BACKWARD = (
@@ -311,17 +325,21 @@ def _replays(turns: list[_Turn]) -> list[int]:
 _PATTERNS = (
     (Precision.NVFP4, r"nvfp4|fp4|vec16ue4m3|e2m1|nvjet_(sm[0-9]+_)?oo"),
     (Precision.MXFP8, r"mxfp8|mx_?f8|vec32ue8m0"),
-    (Precision.FP8, r"fp8|float_?8|e4m3|e5m2|nvjet_(sm[0-9]+_)?[qr]{2}"),
-    (Precision.INT8, r"int8|i8816|i16832|i8i8|_s8_|(^|_)igemm|(^|_)imma"),
+    (Precision.FP8, r"fp8|(^|[^a-z])float_?8([^0-9]|$)|e4m3|e5m2|nvjet_(sm[0-9]+_)?[qr]{2}"),
+    (Precision.INT8, r"(^|[^a-z])int8|i8816|i16832|i8i8|_s8_|(^|_)igemm|(^|_)imma"),
     (Precision.BF16, r"bf16|bfloat16|nvjet_(sm[0-9]+_)?t"),
     (
         Precision.FP16,
-        r"fp16|float16|half|(^|[^b])f16|(^|_)h([0-9]+)?gemm|(^|_)h(884|1688|16816)|nvjet_(sm[0-9]+_)?h",
+        (
+            r"(^|[^a-z])fp16|(^|[^ab])float16|(^|[^a-z])half[0-9]?([^a-z0-9]|$)|(^|[^a-z])f16"
+            r"|(^|_)h([0-9]+)?gemm|(^|_)h(884|1688|16816)|nvjet_(sm[0-9]+_)?h"
+        ),
     ),
     (Precision.TF32, r"tf32|tfloat32|cutlass_80_tensorop_s1688gemm"),
-    (Precision.FP64, r"(^|[^a-z])[dz]gemm|d884|f64|\bdouble"),
-    (Precision.FP32, r"[sc]gemm|f32f32|fp32|ffma|\bfloat[0-9]?\b"),
+    (Precision.FP64, r"(^|[^a-z])[dz]gemm|(^|[^a-z])d884|(^|[^a-z])f64|\bdouble"),
+    (Precision.FP32, r"(^|[^a-z])g?[sc]gemm|f32f32|(^|[^a-z])fp32|ffma|\bfloat[0-9]?\b"),
 )
+"""Types are tokens: `halfwarp` multiplies no halves, and `uint8_t` is what a kernel reads masks with."""
 
 
 def infer_precisions(names: pl.DataFrame) -> pl.DataFrame:

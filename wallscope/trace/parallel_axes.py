@@ -22,6 +22,7 @@ from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Axis, Backend, Collective, OperationClass
 from wallscope.model.schemas import AXES, CATEGORY
+from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.names import TextMemo, mark_changes
 from wallscope.trace.ranges import find_nearest
 
@@ -272,17 +273,12 @@ def _by_kernel(told: _Told, names: pl.DataFrame) -> None:
     axis = np.append(_AXIS_OF_BACKEND, -1)[told.backend]
     is_pipeline = (told.backend == _BACKENDS.index(Backend.DEEP_EP)) & (told.category == _SEND_RECV)
     rows = told.open_rows((axis >= 0) & (told.name >= 0))
-    short = {name: _short(names["text"][name]) for name in np.unique(told.name[rows]).tolist()}
+    short = {name: shorten_kernel(names["text"][name]) for name in np.unique(told.name[rows]).tolist()}
     told.settle(
         rows,
         np.where(is_pipeline, _PLACES[Axis.PP], axis)[rows],
         [f"kernel {short[name]}" for name in told.name[rows].tolist()],
     )
-
-
-def _short(kernel: str) -> str:
-    """The name of a kernel without what it returns, its parameters and arguments."""
-    return re.split("[<(]", kernel.removeprefix("void "), maxsplit=1)[0][:_LONGEST_NAME]
 
 
 def _by_ranges(told: _Told, ranges: RangePaths, marks: Rows) -> None:

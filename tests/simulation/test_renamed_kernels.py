@@ -1,0 +1,169 @@
+"""Kernels under names that nobody knows: what could communicate is never taken for compute."""
+
+import random
+import shutil
+import sqlite3
+import string
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fixtures.example import write_example
+from fixtures.simulation.program import Collective
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.truth import truths
+from fixtures.simulation.verdict import verdict
+from fixtures.simulation.writing import write_run
+from wallscope.model.options import Options
+from wallscope.model.schemas import NAMES
+from wallscope.pipeline import analyze
+from wallscope.trace.kernel_classes import classify_kernels, load_shipped_kernel_rules
+
+SEEDS = range(3)
+
+
+def read(path):
+    """The answer about an export."""
+    return analyze(path, Options(), lambda _: None)
+
+
+def walls(path):
+    """The dominant wall, and what each wall owns of the typical step of the rank that is shown."""
+    found = read(path)
+    return found.diagnosis.dominant_wall, found.ranks[found.diagnosis.rank_index].typical.walls
+
+
+def rename(path, to, new, of_class):
+    """A copy of an export whose kernels of a class bear other names: `new` makes one of an old one."""
+    shutil.copy(path, to)
+    with sqlite3.connect(to) as export:
+        names = export.execute(
+            "SELECT DISTINCT id, value FROM StringIds WHERE id IN"
+            " (SELECT demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL)"
+        ).fetchall()
+        numbered = pl.DataFrame(
+            [(row, name) for row, (_, name) in enumerate(names)], schema=NAMES, orient="row"
+        )
+        kinds = classify_kernels(numbered, load_shipped_kernel_rules())["class"].to_list()
+        for (number, name), kind in zip(names, kinds, strict=True):
+            if kind == of_class:
+                export.execute("UPDATE StringIds SET value = ? WHERE id = ?", (new(name), number))
+    return to
+
+
+def drop_ranges(path):
+    """Leave no range of NCCL in an export."""
+    with sqlite3.connect(path) as export:
+        texts = "COALESCE(text, (SELECT value FROM StringIds WHERE id = textId))"
+        export.execute(f"DELETE FROM NVTX_EVENTS WHERE {texts} LIKE '%nccl%'")
+    return path
+
+
+def word(source):
+    """A word that means nothing."""
+    return "".join(source.choices("bcdfghjkmnpqrstvwxz" + string.digits, k=8))
+
+
+def in_namespace(source):
+    """Puts a kernel into a namespace that nobody knows."""
+
+    def new(name):
+        void = "void " if name.startswith("void ") else ""
+        return f"{void}n{word(source)}::{name.removeprefix('void ')}"
+
+    return new
+
+
+def as_nonsense(source):
+    """Gives a kernel a name that nobody knows."""
+    return lambda _: f"k{word(source)}_{word(source)}(void *)"
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory) -> Path:
+    """The shipped example."""
+    path = tmp_path_factory.mktemp("example") / "moe_step.sqlite"
+    write_example(path)
+    return path
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_verdict_on_the_example_does_not_depend_on_namespaces(example, tmp_path, seed):
+    renamed = rename(example, tmp_path / "n.sqlite", in_namespace(random.Random(seed)), "communication")
+
+    assert walls(renamed) == walls(example)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ranges_tell_what_names_do_not(example, tmp_path, seed):
+    renamed = rename(example, tmp_path / "n.sqlite", as_nonsense(random.Random(seed)), "communication")
+
+    assert walls(renamed) == walls(example)
+    assert "communication-inferred" in {one.code for one in read(renamed).capture.findings}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_them_the_wall_is_unknown_and_the_kernels_are_named(example, tmp_path, seed):
+    renamed = rename(example, tmp_path / "n.sqlite", as_nonsense(random.Random(seed)), "communication")
+    found = read(drop_ranges(renamed))
+    shown = found.ranks[found.diagnosis.rank_index]
+
+    assert found.diagnosis.dominant_wall == "unknown"
+    assert shown.unmatched_kernels[0].name.split("(")[0] in found.diagnosis.verdict.split(". ")[0]
+    assert "--kernels FILE" in found.diagnosis.verdict
+    assert shown.causes[0].cause != "compute/unrecognized"
+    assert {one.cause for one in shown.causes} >= {"unattributed/unrecognized-kernel"}
+    assert "name-kernels" in {fix.id for fix in found.fixes or ()}
+
+
+@cache
+def told():
+    """Stories with their runs, by the wall that the true owners of their time lead to."""
+    found = {}
+    for story in stories():
+        played = run(story.program)
+        ranks = truths(played, is_split=False)
+        if ranks[story.rank].steady:
+            dominant = verdict(ranks[story.rank]).dominant
+            found.setdefault(dominant, []).append((story, played))
+    return found
+
+
+COMMUNICATING = [story.name for story, _ in told()["communication"]]
+COMPUTING = [
+    story.name
+    for story, played in told()["compute"]
+    if len(played.ranks) == 1
+    and not any(isinstance(one.action, Collective) for one in played.ranks[0].operations)
+]
+
+
+def written(name, folder):
+    """The export of a story."""
+    story, played = next(one for held in told().values() for one in held if one[0].name == name)
+    write_run(played, folder / "story.sqlite", has_os_calls=story.has_os_calls)
+    return folder / "story.sqlite"
+
+
+@pytest.mark.parametrize("name", COMMUNICATING)
+def test_the_wall_of_a_story_is_the_same_or_unknown(name, tmp_path):
+    path, source = written(name, tmp_path), random.Random(name)
+    before = walls(path)
+
+    assert walls(rename(path, tmp_path / "n.sqlite", in_namespace(source), "communication")) == before
+    nonsense = rename(path, tmp_path / "w.sqlite", as_nonsense(source), "communication")
+    assert walls(nonsense)[0] in {before[0], "unknown"}
+
+
+@pytest.mark.parametrize("name", COMPUTING)
+def test_a_lone_device_computes_whatever_its_kernels_are_called(name, tmp_path):
+    path = written(name, tmp_path)
+    renamed = rename(path, tmp_path / "n.sqlite", as_nonsense(random.Random(name)), "compute")
+    found = read(renamed)
+
+    assert walls(renamed)[0] == walls(path)[0]
+    assert "unattributed/unrecognized-kernel" not in {one.cause for one in found.ranks[0].causes}
+    assert "in kernels whose names are not known" in found.diagnosis.verdict.split(". ")[0]

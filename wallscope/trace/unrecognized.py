@@ -1,0 +1,164 @@
+"""Kernels that no pattern knows: what the ranges around their launches tell, and what they could be.
+
+A kernel that is launched inside a call of a library that communicates, does. Asked is the innermost range of
+the launching thread; one that only says that something communicates, as the end of a group does, leaves it to
+the range around it to say what. A step that holds an all-reduce somewhere tells nothing of its kernels.
+
+Whether the others may communicate is decided once for a capture: where nothing in it tells of a second rank,
+device or peer, they compute, whatever they are called.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from wallscope.columns import Flags, Rows, as_integers, encode_member
+from wallscope.model.capture import Capture
+from wallscope.model.enums import Backend, Collective, OperationClass, ProjectedBy
+from wallscope.model.schemas import BACKEND, CATEGORY, CLASS
+from wallscope.trace.names import TextMemo
+from wallscope.trace.ranges import project_ranges
+
+_LIBRARY = (
+    r"(?i)^\W*(?:(?:p?nccl|rccl|mscclpp|oneccl|nvshmemx?|mpi_i?)[ :._]*|torch_ucc:|_?c10d(?:_functional)?::"
+    r"|symm_mem::)"
+)
+_DISPATCHER = r"(?i)^\W*(?:deep_?ep|hybrid[-_]?ep|nccl[-_]?ep|uccl[-_]?ep|mori|pplx)\b.*"
+_OF_DISPATCHERS = (
+    r"|(?i)^\w*(?:fused|deep_?ep|hybrid_?ep|nccl_?ep)_?{0}(?:backward)?$|(?i)(?:^|[.:_ ])token_{0}$"
+    r"|(?i)\b{0}\b.* in hybrid-ep$"
+)
+_ASKED: tuple[tuple[str, Collective], ...] = (
+    (rf"{_DISPATCHER}(?:notify|barrier|sync)", Collective.SYNCHRONISE),
+    (rf"{_DISPATCHER}dispatch{_OF_DISPATCHERS.format('dispatch')}", Collective.DISPATCH),
+    (rf"{_DISPATCHER}combine{_OF_DISPATCHERS.format('combine')}", Collective.COMBINE),
+    (rf"{_LIBRARY}\w*?all_?reduce", Collective.ALL_REDUCE),
+    (rf"{_LIBRARY}\w*?all_?gather", Collective.ALL_GATHER),
+    (rf"{_LIBRARY}\w*?reduce_?scatter", Collective.REDUCE_SCATTER),
+    (rf"{_LIBRARY}\w*?all_?to_?all", Collective.ALL_TO_ALL),
+    (rf"{_LIBRARY}\w*?b(?:road)?cast", Collective.BROADCAST),
+    (rf"{_LIBRARY}\w*?(?:barrier|quiet|fence)", Collective.SYNCHRONISE),
+    (rf"{_LIBRARY}_?i?(?:send|recv|gather|scatter)", Collective.SEND_RECV),
+    (rf"{_LIBRARY}_?reduce", Collective.REDUCE),
+    (r"(?i)^\W*(?:p?nccl|rccl|mscclpp|oneccl)|^record_param_comms|(?i)^_?c10d::", Collective.OTHER),
+)
+"""What ranges of these names ask for, the first that matches decides; `other` leaves open what it is."""
+_OTHER = encode_member(Collective.OTHER)
+_BACKENDS = {r"(?i)^\W*(?:p?nccl|rccl)(?:[^_-]|$)": Backend.NCCL, r"(?i)^\W*nvshmem": Backend.NVSHMEM}
+_PEERS = (
+    r"(?i)^\W*(?:p?nccl|rccl|mscclpp|nvshmem|mpi_|_?c10d(?:_functional)?::|deep_?ep|hybrid[-_]?ep"
+    r"|record_param_comms)"
+)
+_PEER_CALLS = (
+    r"^cu(?:da)?(?:IpcOpen(?:Mem|Event)Handle|DeviceEnablePeerAccess|CtxEnablePeerAccess|Multicast|Memcpy\w*Peer)"
+    r"|^cuMemImportFromShareableHandle"
+)
+"""Ranges and calls that only programs of several ranks or devices make."""
+_COMPUTE = encode_member(OperationClass.COMPUTE)
+_COMMUNICATION = encode_member(OperationClass.COMMUNICATION)
+
+
+def _match_ranges(texts: pl.Series) -> Rows:
+    told = np.full(len(texts), -1, np.int64)
+    for pattern, collective in reversed(_ASKED):
+        told[texts.str.contains(pattern).to_numpy()] = encode_member(collective)
+    return told
+
+
+_TOLD = TextMemo(_match_ranges)
+
+
+def mark_unknown_kernels(operations: pl.DataFrame) -> Flags:
+    """Whether each operation (`CLASSIFIED`) is a kernel that no pattern knows and no range explains."""
+    found: Flags = ~operations["matched"].to_numpy() & (as_integers(operations["class"]) == _COMPUTE)
+    return found
+
+
+def infer_communication(operations: pl.DataFrame, capture: Capture, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Operations (`CLASSIFIED`, all) in which kernels of unknown name communicate whose launches tell it.
+
+    `ranges` follow `NESTED`. Kernels told so stay unmatched: what they are is inferred.
+    """
+    unknown = np.flatnonzero(mark_unknown_kernels(operations) & (operations["call"] >= 0).to_numpy())
+    texts = capture.range_names["text"].to_list()
+    asked = _TOLD.of(texts)
+    if not unknown.size or not (asked >= 0).any():
+        return operations
+    around = project_ranges(operations[unknown], capture.calls, ranges, capture.threads)
+    is_own = (around["how"] == ProjectedBy.SAME_THREAD).to_numpy()
+    unknown, at = unknown[is_own], around["range"].to_numpy()[is_own].astype(np.int64)
+    name, parent = ranges["name"].to_numpy().astype(np.int64), ranges["parent"].to_numpy().astype(np.int64)
+    telling, does = _ask_outwards(at, parent, asked[name])
+    is_told = does >= 0
+    if not is_told.any():
+        return operations
+    rows, by, does = unknown[is_told], name[telling[is_told]], does[is_told]
+    libraries = {place: _find_library(texts[place]) for place in np.unique(by).tolist()}
+    told = {
+        "class": pl.repeat(OperationClass.COMMUNICATION, rows.size, dtype=CLASS, eager=True),
+        "category": pl.Series([str(_COLLECTIVES[one]) for one in does.tolist()], dtype=CATEGORY),
+        "backend": pl.Series([libraries[one] for one in by.tolist()], dtype=BACKEND),
+    }
+    return operations.with_columns(
+        operations[column].clone().scatter(rows.tolist(), values) for column, values in told.items()
+    )
+
+
+_COLLECTIVES = tuple(Collective)
+
+
+def _ask_outwards(at: Rows, parent: Rows, asked: Rows) -> tuple[Rows, Rows]:
+    """The range that tells what is done inside some ranges, and what; -1 where the innermost tells nothing.
+
+    Outwards go only ranges that leave open what they do; what is around them counts as far as it tells.
+    """
+    telling, does = at.copy(), asked[at]
+    open_rows = np.flatnonzero(does == _OTHER)
+    while open_rows.size:
+        outer = parent[at[open_rows]]
+        outer_does = np.where(outer >= 0, asked[outer], -1)
+        open_rows, outer, outer_does = (one[outer_does >= 0] for one in (open_rows, outer, outer_does))
+        at[open_rows] = outer
+        is_telling = outer_does != _OTHER
+        telling[open_rows[is_telling]], does[open_rows[is_telling]] = (
+            outer[is_telling],
+            outer_does[is_telling],
+        )
+        open_rows = open_rows[~is_telling]
+    return telling, does
+
+
+def _find_library(text: str) -> Backend:
+    return next((one for pattern, one in _BACKENDS.items() if re.search(pattern, text)), Backend.UNKNOWN)
+
+
+def find_communication_evidence(operations: pl.DataFrame, capture: Capture) -> str | None:
+    """What tells that kernels of a capture may communicate, `None` where nothing does.
+
+    Evidence of several ranks or devices: ranks of the export, the size of the job, operations that are known
+    to communicate (of `CLASSIFIED`, all ranks), calls and ranges that only such programs make.
+    """
+    return next(_list_evidence(operations, capture), None)
+
+
+def _list_evidence(operations: pl.DataFrame, capture: Capture) -> Iterator[str]:
+    if len(capture.ranks) > 1:
+        yield f"{len(capture.ranks)} ranks in the export"
+    if capture.world_size is not None and capture.world_size > 1:
+        yield f"a job of {capture.world_size:,} ranks"
+    if (as_integers(operations["class"]) == _COMMUNICATION).any():
+        yield "kernels or copies that communicate"
+    if len(capture.collective_calls) or len(capture.communicators):
+        yield "calls of NCCL"
+    for texts, pattern, kind in (
+        (capture.range_names["text"], _PEERS, "range"),
+        (capture.call_names["text"], _PEER_CALLS, "call"),
+    ):
+        named = texts.filter(texts.str.contains(pattern))
+        if not named.is_empty():
+            yield f"the {kind} {named.sort()[0][:_LONGEST_NAME]}"
+
+
+_LONGEST_NAME = 60
