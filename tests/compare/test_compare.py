@@ -274,3 +274,13 @@ def test_walls_have_intervals_that_hold_their_change():
     for row in found.deltas.walls:
         assert row.low_ns <= row.delta_ns <= row.high_ns
         assert row.wall in {Wall.HOST, Wall.COMMUNICATION, Wall.MEMORY, Wall.UNATTRIBUTED} or row.low_ns > 0
+
+
+def test_another_export_of_one_capture_is_the_same_capture():
+    first = profile_of("a", steps(9), work())
+    again = profile_of("b", steps(9), replace(work(), gpu=None))
+    other = profile_of("c", steps(9, seed=2), work())
+
+    assert [entry.what for entry in diff(first, again, CompareOptions()).mismatches] == ["capture"]
+    assert diff(first, again, CompareOptions()).verdict == "no-change"
+    assert "capture" not in {entry.what for entry in diff(first, other, CompareOptions()).mismatches}

@@ -20,9 +20,7 @@ HIDDEN = "hidden in CUDA graphs"
 _SHOWN_CATEGORIES = 4
 
 
-def find_mismatches(
-    base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep], *, is_same: bool
-) -> tuple[Mismatch, ...]:
+def find_mismatches(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> tuple[Mismatch, ...]:
     """Return what differs between the sides: what forbids a verdict first, then what was tuned, then notes.
 
     Of unknown work is a side without steps, and one whose steps hold other kernels than those of the other
@@ -30,8 +28,6 @@ def find_mismatches(
     """
     found = [*_hardware(base[0], head[0]), *_work(base[0], head[0]), *_tuning(base[0], head[0])]
     found.extend(_kernels(base, head))
-    if is_same:
-        found.append(Mismatch("capture", "the same", "the same", "note"))
     order = ("incomparable", "changed", "note")
     return tuple(sorted(found, key=lambda entry: order.index(entry.severity)))
 
