@@ -347,6 +347,8 @@ MOST_OF_LATENESS_SHARE: Final = 0.6
 """Of what a rank takes longer that a reason must explain. Chosen."""
 SLOWED_ALIKE_SHARE: Final = 0.5
 """How unevenly kernels may be slowed, for a slower clock to be the reason. Chosen."""
+UNKNOWN_WAIT_SHARE: Final = 0.5
+"""Of the time in collectives that were not matched, above which a rank's waiting is unknown. Chosen: most."""
 TOLD_WAIT_SHARE: Final = 0.25
 """Of the time in collectives that is waiting, from which on the verdict of a job tells it. Chosen."""
 TOLD_JITTER_SHARE: Final = 0.02

@@ -91,8 +91,9 @@ class RankWaits:
 
     The residence of its collectives (durations added up, whether compute ran beside them or not) is
     `transfer_ns`, `peer_wait_ns`, `pipeline_wait_ns` and `unsplit_ns`; the parts of these that block the
-    chain are `blocking_*`. `all_residence_ns` and `all_wait_ns` are of the whole capture. `late_ns` is how
-    long others wait on the chain for this one, `spread_*` of step lengths.
+    chain are `blocking_*`. `all_residence_ns` and `all_wait_ns` are of the whole capture. Waiting for
+    peers is `None` where most of the collectives could not be matched; `unmatched_count` is how many could
+    not. `late_ns` is how long others wait on the chain for this one, `spread_*` of step lengths.
     """
 
     place: int
@@ -106,14 +107,15 @@ class RankWaits:
     walls: Walls
     residence_ns: int
     transfer_ns: int
-    peer_wait_ns: int
+    peer_wait_ns: int | None
     pipeline_wait_ns: int
     unsplit_ns: int
-    blocking_peer_wait_ns: int
+    blocking_peer_wait_ns: int | None
     blocking_pipeline_wait_ns: int
     late_ns: int
     all_residence_ns: int
-    all_wait_ns: int
+    all_wait_ns: int | None
+    unmatched_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

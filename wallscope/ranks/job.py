@@ -37,7 +37,7 @@ from wallscope.ranks.wait_split import (
     split_waits,
     summarize_pipeline,
 )
-from wallscope.thresholds import MATERIAL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE
+from wallscope.thresholds import MATERIAL_SHARE, TOLD_JITTER_SHARE, TOLD_WAIT_SHARE, UNKNOWN_WAIT_SHARE
 from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent, plural
 
@@ -107,7 +107,7 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
     members = _summarize_members(rows, ranks, stage_of)
     critical = min(
         range(len(members)),
-        key=lambda place: (members[place].blocking_peer_wait_ns, members[place].rank or 0, place),
+        key=lambda place: (_waiting_order(members[place]), members[place].rank or 0, place),
     )
     charged = _charge_walls(rows, ranks, late)
     open_ns = [own.open_ns(profile) for profile, own in zip(profiles, steps, strict=True)]
@@ -186,6 +186,8 @@ def _summarize_member(
     is_typical = mark_numbers(rows_in_steps(steps.ordinary, rows), len(rows))
     is_whole, is_pipeline = rows["is_whole"].to_numpy(), rows["is_pipeline"].to_numpy()
     peers, handed = is_whole & ~is_pipeline, is_whole & is_pipeline
+    residence_ns = rows["residence_ns"].to_numpy()
+    is_known = residence_ns[~is_whole].sum() <= UNKNOWN_WAIT_SHARE * residence_ns.sum()
 
     def mean_ns(column: str, held: Flags) -> int:
         return steps.mean(int(rows[column].filter(pl.Series(held & is_typical)).sum()))
@@ -204,15 +206,21 @@ def _summarize_member(
         walls=steps.typical_walls(profile),
         residence_ns=mean_ns("residence_ns", is_typical),
         transfer_ns=mean_ns("transfer_ns", is_whole),
-        peer_wait_ns=mean_ns("wait_ns", peers),
+        peer_wait_ns=mean_ns("wait_ns", peers) if is_known else None,
         pipeline_wait_ns=mean_ns("wait_ns", handed),
         unsplit_ns=mean_ns("residence_ns", ~is_whole),
-        blocking_peer_wait_ns=mean_ns("blocking_wait_ns", peers),
+        blocking_peer_wait_ns=mean_ns("blocking_wait_ns", peers) if is_known else None,
         blocking_pipeline_wait_ns=mean_ns("blocking_wait_ns", handed),
         late_ns=steps.mean_ns(charged, "late_ns"),
         all_residence_ns=int(rows["residence_ns"].sum()),
-        all_wait_ns=int(rows["wait_ns"].filter(pl.Series(peers)).sum()),
+        all_wait_ns=int(rows["wait_ns"].filter(pl.Series(peers)).sum()) if is_known else None,
+        unmatched_count=int((~is_whole).sum()),
     )
+
+
+def _waiting_order(member: RankWaits) -> tuple[bool, int]:
+    """What puts the ranks in order that wait least first; those whose waiting is unknown come last."""
+    return member.blocking_peer_wait_ns is None, member.blocking_peer_wait_ns or 0
 
 
 def _charge_walls(rows: pl.DataFrame, ranks: JobRanks, late: tuple[Straggler, ...]) -> list[Times]:
@@ -259,7 +267,7 @@ def _summarize_collectives(
         partial=partial["meeting"].n_unique(),
         unmatched=int(rows["meeting"].null_count()),
         transfer_ns=round(Fraction(sum(one.transfer_ns for one in members), count)),
-        jitter_ns=round(Fraction(sum(one.peer_wait_ns for one in members), count)),
+        jitter_ns=round(Fraction(sum(one.peer_wait_ns or 0 for one in members), count)),
         pipeline_ns=round(Fraction(sum(one.pipeline_wait_ns for one in members), count)),
         kinds=_summarize_kinds(whole, steps),
     )
@@ -404,10 +412,11 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
         )
         yield f"{none}: who waits for whom is unknown."
         return
-    most = max(job.members, key=lambda one: (one.all_wait_ns, -one.place))
-    if most.all_residence_ns and most.all_wait_ns >= TOLD_WAIT_SHARE * most.all_residence_ns:
+    yield from _unmatched_sentence(job)
+    most = max(job.members, key=lambda one: (one.all_wait_ns or 0, -one.place))
+    if most.all_residence_ns and (most.all_wait_ns or 0) >= TOLD_WAIT_SHARE * most.all_residence_ns:
         yield (
-            f"In the capture {most.name} waits for peers {duration(most.all_wait_ns)} of the"
+            f"In the capture {most.name} waits for peers {duration(most.all_wait_ns or 0)} of the"
             f" {duration(most.all_residence_ns)} that its collectives last"
             + (
                 f"; {critical.name}, which waits least, is {_BOUND[job.critical_wall]}."
@@ -427,6 +436,21 @@ def _wait_sentences(job: Job, critical: RankWaits) -> Iterator[str]:
             f"{plural(len(job.pipeline), 'pipeline stage')}: stage {worst.stage} waits most for the others,"
             f" {percent(worst.bubble_share)} of its step."
         )
+
+
+def _unmatched_sentence(job: Job) -> Iterator[str]:
+    """Yield how many collectives were not matched, and whose waiting that leaves unknown."""
+    apart = [one for one in job.members if one.unmatched_count]
+    if not apart:
+        return
+    unknown = [one.name for one in apart if one.peer_wait_ns is None]
+    count = sum(one.unmatched_count for one in apart)
+    whose = f"{plural(count, 'operation')} of {plural(len(apart), 'rank')}"
+    told = f"{whose} could not be matched with all their peers"
+    if unknown:
+        more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+        told += f": how long {', '.join(unknown[:_MOST_NAMED])}{more} waited is unknown"
+    yield f"{told}."
 
 
 def _wall_sentences(job: Job, critical: RankWaits) -> Iterator[str]:

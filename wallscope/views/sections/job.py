@@ -65,7 +65,7 @@ def build_job_details(job: Job) -> Iterator[Section | Grid]:
     """Make what a terminal shows: who is late, who waits, groups, stages, collectives, clocks."""
     if job.stragglers:
         yield _tabulate_late(job)
-    by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns, one.place))
+    by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns or 0, one.place))
     half = _MOST_WAITS // 2
     ends = by_wait if len(by_wait) <= _MOST_WAITS else [*by_wait[:half], *by_wait[-half:]]
     more = len(job.members) - len(ends)
@@ -104,7 +104,7 @@ def select_places(job: Job) -> tuple[int, ...]:
 
     Late ones, the critical one and those that represent groups come first, then who waits least and most.
     """
-    by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns, one.place))
+    by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns or 0, one.place))
     ends = [one.place for pair in zip(by_wait, reversed(by_wait), strict=True) for one in pair]
     first = [one.place for one in job.stragglers]
     first += [job.critical_place, *(group.representative for group in job.groups)]
