@@ -135,7 +135,8 @@ class PackedProfile:
 class Rank:
     """One (process, device) pair.
 
-    `outside_ns` is device time before the first window; `unmatched_kernels` are over 1 % of the typical
+    `outside_ns` is device time before the first window, `outside_idle_ns` the part of it in which no
+    operation ran; `unmatched_kernels` are over 1 % of the typical
     step and known to no pattern; `ranges` are the 200 with most device time. `host_details` are `None` where
     no call is known, `gpu_metrics` where none were sampled.
     """
@@ -159,6 +160,7 @@ class Rank:
     profile: PackedProfile | None = None
     host_details: HostDetails | None = None
     gpu_metrics: GpuMetrics | None = None
+    outside_idle_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from wallscope.summary.memory import (
     summarize_memory,
 )
 from wallscope.summary.ranges import build_range_work, list_range_work
-from wallscope.trace.intervals import Times
+from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
 
@@ -146,6 +146,7 @@ def _summarize_rank(
         ),
         host_details=summarize_host(operations, work, usual_sums, evidence, capture),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
+        outside_idle_ns=_outside_idle_ns(trace, operations, windows),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     return RankSummary(
@@ -164,9 +165,22 @@ def _summarize_rank(
 
 def _outside_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
     """Time of the device before the first window, from the first operation or the selected time on."""
+    begin_ns, end_ns = _outside(trace, operations, windows)
+    return end_ns - begin_ns
+
+
+def _outside(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> tuple[int, int]:
     first_ns = int(operations["start_ns"].to_numpy().min())
     begin_ns = first_ns if trace.selection.time_ns is None else max(first_ns, trace.selection.time_ns[0])
-    return int(windows["start_ns"].to_numpy().min()) - begin_ns
+    return begin_ns, int(windows["start_ns"].to_numpy().min())
+
+
+def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
+    """The part of that time in which no operation of the rank ran."""
+    outside = _outside(trace, operations, windows)
+    earlier = operations.filter(pl.col("start_ns") < outside[1])
+    busy = union(order_spans(earlier["start_ns"].to_numpy(), earlier["end_ns"].to_numpy()))
+    return outside[1] - outside[0] - length_ns(common(busy, make_spans(outside)))
 
 
 def _steps(windows: pl.DataFrame, sums: SliceSums) -> tuple[Step, ...]:

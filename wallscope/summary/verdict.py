@@ -93,6 +93,7 @@ def write_verdict(
     sentences = [_dominant(rank, decision, anchor), *_name_largest_causes(rank, decision)]
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
+    sentences += _before(rank, unit)
     return " ".join(sentences)
 
 
@@ -191,6 +192,21 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
         f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median,"
         f" {duration(round(float(excess.max())))} of it {_NAMES.get(wall, wall)}."
     )
+
+
+def is_mostly_outside(rank: Rank) -> bool:
+    """Whether more time of the device lies before the first window than in all windows."""
+    return rank.outside_ns > sum(_length(step) for step in rank.steps)
+
+
+def _before(rank: Rank, unit: str) -> Iterator[str]:
+    """What was left out, where that is most of the capture."""
+    if is_mostly_outside(rank):
+        idle = percent(rank.outside_idle_ns / rank.outside_ns)
+        yield (
+            f"This is the smaller part of the capture: {duration(rank.outside_ns)} before the first {unit}"
+            f" are in no {unit}, the device idle for {idle} of them."
+        )
 
 
 def _length(step: Step) -> int:
