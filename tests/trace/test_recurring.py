@@ -276,3 +276,25 @@ def test_steps_of_real_captures_are_what_recurs_in_them(stem, kind, name, steps)
     anchor = analyze(path, Options(), lambda _: None).anchor
 
     assert (anchor.kind, anchor.name, anchor.steps) == (kind, name, steps)
+
+
+def test_three_ranges_around_half_of_the_kernels_are_no_steps(tmp_path):
+    def tell(story: Story) -> None:
+        tokens(story, 3)
+        for index in range(3, 6):
+            story.run([f"other_{index}_{place}" for place in range(10)], (index + 1) * STEP_NS)
+
+    assert told(tmp_path / "run.sqlite", tell).anchor.kind == "whole-trace"
+
+
+def test_where_most_of_a_capture_is_before_the_steps_the_verdict_says_so(tmp_path):
+    def tell(story: Story) -> None:
+        story.launch("warm", 1_000)
+        for index in range(6):
+            story.run(BODY, (index + 20) * STEP_NS)
+
+    found = told(tmp_path / "run.sqlite", tell)
+    (rank,) = found.ranks
+
+    assert (rank.outside_ns, rank.outside_idle_ns) == (20 * STEP_NS - 1_000, 20 * STEP_NS - 5_000)
+    assert "This is the smaller part of the capture: 4.0 ms before the first" in found.diagnosis.verdict

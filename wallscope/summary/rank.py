@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
+import numpy as np
 import polars as pl
 
 from wallscope.attribution.prepared import (
@@ -16,6 +17,7 @@ from wallscope.attribution.prepared import (
 from wallscope.attribution.totals import (
     SliceSums,
     average_parts,
+    average_total,
     list_causes,
     make_absence,
     make_typical_work,
@@ -26,7 +28,7 @@ from wallscope.attribution.totals import (
     sum_walls_by_step,
 )
 from wallscope.model.analysis import Budget, Rank, Step, Typical
-from wallscope.model.diagnosis import MemoryPressure
+from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode
 from wallscope.model.enums import OperationKind, Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.parallel import Once, run_side_by_side
@@ -52,6 +54,8 @@ from wallscope.summary.memory import (
     summarize_memory,
 )
 from wallscope.summary.ranges import build_range_work, list_range_work
+from wallscope.summary.rare_stalls import find_rare_stalls
+from wallscope.summary.step_modes import find_step_modes
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
@@ -147,6 +151,7 @@ def _summarize_rank(
         host_details=summarize_host(operations, work, usual_sums, evidence, capture),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
+        **_measure_steadiness(windows.filter("steady"), sums),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     return RankSummary(
@@ -160,6 +165,24 @@ def _summarize_rank(
             count_allocator_retries(windows, capture, rank["process"]),
         ),
         tables=build_profile_tables(operations, windows, slices, described()),
+    )
+
+
+class _Steadiness(TypedDict):
+    mean_step_ns: int | None
+    median_step_ns: int | None
+    modes: tuple[StepMode, ...]
+    rare_stalls: tuple[RareStall, ...]
+
+
+def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums) -> _Steadiness:
+    """How the steady windows of a rank differ."""
+    duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
+    return _Steadiness(
+        mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
+        median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
+        modes=find_step_modes(steady["step"].to_numpy(), duration_ns),
+        rare_stalls=find_rare_stalls(sums, steady),
     )
 
 

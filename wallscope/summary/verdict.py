@@ -7,12 +7,13 @@ import numpy as np
 from wallscope import units
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, describe_cause, is_part
-from wallscope.model.diagnosis import Diagnosis, Opportunity
+from wallscope.model.diagnosis import Diagnosis, Opportunity, RareStall
 from wallscope.model.enums import Wall
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_next_wall, measure_wall_shares
 from wallscope.summary.rank import RankSummary
 from wallscope.thresholds import (
     MATERIAL_SHARE,
+    MEAN_ABOVE_MEDIAN_RATIO,
     MOSTLY_WAITING_PARTS_COUNT,
     STALLED_STEP_RATIO,
     TOLD_CAUSE_SHARE,
@@ -90,9 +91,11 @@ def write_verdict(
 ) -> str:
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
     unit = anchor.window
-    sentences = [_dominant(rank, decision, anchor), *_name_largest_causes(rank, decision)]
+    sentences = [_dominant(rank, decision, anchor), *_rare(rank, decision, anchor)]
+    sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
+    sentences += _modes(rank, unit)
     sentences += _before(rank, unit)
     return " ".join(sentences)
 
@@ -101,7 +104,9 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     steady = sum(step.steady for step in rank.steps)
     unit = anchor.window
     counted = units.plural(decision.step_count, f"steady {unit}")
-    basis = f"median of {counted}"
+    basis = f"{'mean' if decision.is_mean else 'median'} of {counted}"
+    if decision.is_mean:
+        basis += ", as rare stalls take more than any loss usually does"
     if not steady:
         basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
@@ -192,6 +197,62 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
         f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median,"
         f" {duration(round(float(excess.max())))} of it {_NAMES.get(wall, wall)}."
     )
+
+
+def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
+    """What few steps alone lose, the largest first; what the others do, where that is not the wall."""
+    told = [_tell_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
+    if told:
+        yield f"Beside the {anchor.typical}: {'; '.join(told)}."
+    usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
+    if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
+        yield (
+            f"The {anchor.typical} itself loses most to {describe_cause(usual.cause)}:"
+            f" {duration(usual.typical_ns)}, {percent(usual.share)}."
+        )
+
+
+def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
+    steady = sum(step.steady for step in rank.steps)
+    often = f" (every {stall.period} {anchor.window}s)" if stall.period is not None else ""
+    verb = "takes" if len(stall.steps) == 1 else "take"
+    return (
+        f"{len(stall.steps)} of {units.plural(steady, f'steady {anchor.window}')}{often} {verb}"
+        f" {_from_to(stall.least_ns, stall.most_ns)} more for {describe_cause(stall.cause)},"
+        f" {percent(stall.share)} of all time"
+    )
+
+
+def _from_to(least_ns: int, most_ns: int) -> str:
+    least, most = duration(least_ns), duration(most_ns)
+    return least if least == most else f"{least} to {most}"
+
+
+def _modes(rank: Rank, unit: str) -> Iterator[str]:
+    """What the steps are in the mean, where it is not what they usually are."""
+    mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
+    if mean_ns is None or median_ns is None:
+        return
+    if rank.modes:
+        steady = sum(step.steady for step in rank.steps)
+        counts = [
+            f"{len(mode.steps)}{'' if place else f' of {steady}'}" for place, mode in enumerate(rank.modes)
+        ]
+        lengths = [duration(mode.median_ns) for mode in rank.modes]
+        listed = ", ".join(
+            f"{count}{'' if place else ' take'} about {length}"
+            for place, (count, length) in enumerate(zip(counts, lengths, strict=True))
+        )
+        kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
+        yield (
+            f"{unit.capitalize()}s come in {kinds} kinds: {listed}; the mean, which throughput pays for, is"
+            f" {duration(mean_ns)}."
+        )
+    elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
+        yield (
+            f"The {unit} takes {duration(median_ns)} in the median, {duration(mean_ns)} in the mean, which"
+            " throughput pays for."
+        )
 
 
 def is_mostly_outside(rank: Rank) -> bool:

@@ -71,7 +71,7 @@ def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[Recurri
     steps = [
         one
         for one in seen
-        if one.stretch.mean() >= SHORTEST_STRETCH_SHARE
+        if one.stretch.mean() >= _least_stretch(one)
         and one.share >= (MARKED_BY_CYCLE_SHARE if one.marker in phases else MARKED_KERNELS_SHARE)
         and is_alike(symbols, one.begins)
     ]
@@ -79,6 +79,11 @@ def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[Recurri
     ordered = [*fine, *(one for one in steps if one not in fine)]
     ordered += [one for one in seen if one not in ordered]
     return [RecurringRange(one.marker, int(one.begins.size), is_step=one in fine) for one in ordered]
+
+
+def _least_stretch(one: _Seen) -> float:
+    """The kernels that must lie between first and last instance: of few instances nearly all."""
+    return SHORTEST_STRETCH_SHARE if one.begins.size >= ENOUGH_STEPS_COUNT else CYCLE_KERNELS_SHARE
 
 
 def is_finer(one: RecurringRange, coarser: int) -> bool:
