@@ -28,7 +28,42 @@ LIKELY_UNIT_MATCH_SHARE: Final = 0.5
 UNIT_CANDIDATES_COUNT: Final = 200
 """Shifts that are counted exactly, the most likely first. Chosen, to bound the time."""
 REGULAR_UNITS_SHARE: Final = 0.8
-"""Units that must be about as long as the shift, for the sequence to be regular. Chosen."""
+"""Units that must be about as long as the shift, for the sequence to be regular; those that must be
+like one of them, for windows to be steps and no fragments. Chosen."""
+LIKE_UNITS_SHARE: Final = 0.75
+"""Kernels that two units must share by name, of the longer one, to be alike. Chosen: a step now and then has
+more to do."""
+MODEL_UNITS_COUNT: Final = 9
+"""Units that the others are compared with, spread over all. Chosen, to bound the time."""
+SURE_UNIT_MATCH_SHARE: Final = 0.95
+"""The same as `UNIT_MATCH_SHARE` for a unit of fewer kernels than `SHORTEST_UNIT_COUNT`. Chosen."""
+SHORTEST_SURE_UNIT_COUNT: Final = 3
+"""Kernels of different names that such a unit holds, at least: two alternate in many a loop. Chosen."""
+SHORTEST_STRETCH_SHARE: Final = 0.25
+"""Of the kernels that the part of a capture that repeats must hold, for the rest to be start-up and the like,
+and that recurring ranges must span, to mark steps. Chosen."""
+STRETCH_PARTS_COUNT: Final = 4
+"""Where a capture has no unit as a whole, it is looked for behind the first, second ... of so many parts."""
+MOST_STREAMS_IN_TURN_COUNT: Final = 64
+"""Streams of a rank of most work, that are looked at for taking turns. Chosen, to bound the time."""
+MARKED_KERNELS_SHARE: Final = 0.5
+"""Of the kernels from its first to its last instance that a range of any name must hold, to mark steps.
+Chosen: most of them."""
+MARKED_BY_CYCLE_SHARE: Final = 0.2
+"""The same for one of several that take turns and together hold `CYCLE_KERNELS_SHARE`. Chosen."""
+CYCLE_KERNELS_SHARE: Final = 0.8
+"""Of the kernels that outermost ranges of equal count must hold together, to be phases of a step. Chosen."""
+FEWEST_UNNAMED_STEPS_COUNT: Final = 3
+"""Instances with work that a range of any name must have, to mark steps. Chosen, as `FEWEST_UNITS_COUNT`."""
+MOST_UNNAMED_COUNT: Final = 32
+"""Recurring ranges that are looked at, those of most host time first. Chosen, to bound the time."""
+SAME_KERNELS_SHARE: Final = 0.95
+"""Of the kernels of few outer ranges that an inner one must hold, to be the step instead. Chosen."""
+COARSER_STEPS_RATIO: Final = 1.5
+"""More ranges by updates or layered units, above which ranges are parts of a step. Chosen: whole multiples
+begin with two."""
+TOLD_RANGES_COUNT: Final = 4
+"""Names of recurring ranges in a finding. Chosen."""
 UNIT_LENGTH_PARTS_COUNT: Final = 10
 """A unit is about as long as the shift if it differs by at most one in so many kernels of it. Chosen."""
 LAYERED_MATCH_SHARE: Final = 0.75
@@ -39,6 +74,8 @@ FEWEST_UPDATES_COUNT: Final = 2
 """Optimizer kernels of a burst that ends a step, at least. Chosen."""
 FEWEST_BETWEEN_UPDATES_COUNT: Final = 20
 """Other kernels between two bursts, more than this. Chosen."""
+SPLIT_BURST_PARTS_COUNT: Final = 4
+"""Bursts are one where windows between them are unlike, and others lie so many times as far apart. Chosen."""
 ANCHOR_AGREEMENT_SHARE: Final = 0.05
 """Two ways of finding steps disagree (`anchors-disagree`) if counts differ by more. Chosen."""
 WARM_UP_RATIO: Final = 1.25
@@ -52,6 +89,39 @@ FEWEST_INNER_UNITS_COUNT: Final = 4
 """A unit inside the step is told of if it occurs so often, and at least once a step. Chosen."""
 WORKING_RANK_PARTS_COUNT: Final = 10
 """A rank works, and counts, if it computes at least one in so many parts of what the busiest does. Chosen."""
+
+# --- Steps of several kinds, rare stalls ----------------------------------------------------------------
+
+FEWEST_STEPS_FOR_MODES_COUNT: Final = 8
+"""Steady steps that tell whether there are kinds of steps, at least. Chosen."""
+FEWEST_MODE_STEPS_COUNT: Final = 3
+"""Steps of a kind, at least. Chosen: two may be chance."""
+SMALLEST_MODE_SHARE: Final = 0.15
+"""The same as a share of all steady steps; fewer are rare stalls. Chosen."""
+MODES_APART_RATIO: Final = 1.05
+"""Median of a kind by that of the shorter one, at least. Chosen: less is not worth a sentence."""
+SPLIT_MODES_RATIO: Final = 0.75
+"""Distance of the medians of two kinds by how wide both are together, as logarithms, at least. Measured, with
+the next: the best split of one even, normal or exponential spread reaches it in 2 % of runs at most."""
+SPLIT_MODES_STEPS_COUNT: Final = 20
+"""And so much by the number of steps more: of few steps the best split is often good. Measured."""
+WIDEST_MODE_GAP_PARTS_COUNT: Final = 8
+"""Between two kinds no step lies in one of so many parts of the way between their medians. Chosen."""
+RARE_STALL_SHARE: Final = 0.03
+"""Of all steady time that a cause must take beyond its median, on few steps, to be a rare stall: what it must
+lead by to be the wall. By definition (`DOMINANT_LEAD_SHARE`)."""
+RARE_EXCESS_SHARE: Final = 0.05
+"""Of the median step that it must take more, for a step to be one of those. Chosen."""
+RARE_DEVIATIONS_COUNT: Final = 6
+"""And so many median deviations of the cause more. Chosen: about four standard deviations."""
+RARE_STEPS_PARTS_COUNT: Final = 2
+"""Fewer than one step in so many has a rare stall. By definition: of more the median speaks."""
+REGULAR_PERIOD_SHARE: Final = 2 / 3
+"""Of the distances between its steps that must be equal, for it to have a period. Chosen."""
+FEWEST_FOR_PERIOD_COUNT: Final = 3
+"""Steps with the stall that tell a period, at least. By definition: two have one distance."""
+MEAN_ABOVE_MEDIAN_RATIO: Final = 1.1
+"""Mean by median of the steady steps, from which on the verdict tells both. Chosen."""
 
 # --- Who waits for whom ---------------------------------------------------------------------------------
 

@@ -187,9 +187,9 @@ INNER JOIN TARGET_INFO_GPU AS gpu ON gpu.id = 0
 @pytest.mark.parametrize(
     "stem",
     [
-        pytest.param("mobilenet_infer_single", id="V100"),
+        pytest.param("brainstorm_report2", id="RTX 3090"),
         pytest.param("fuser_h200", id="H200"),
-        pytest.param("pipit_saxpy_mpi", id="A100"),
+        pytest.param("tf_2020_report23", id="GTX 1650"),
     ],
 )
 def test_small_grids_of_real_exports_are_those_that_sql_counts(stem, traces):

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from wallscope.model.advice import Fix
 from wallscope.model.capture import Export, Finding, GraphTracing
-from wallscope.model.diagnosis import Diagnosis, Opportunity
+from wallscope.model.diagnosis import Diagnosis, Opportunity, RareStall, StepMode
 from wallscope.model.diagnosis import Walls as Walls  # noqa: PLC0414  # told here too: a part of the contract
 from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.job import Job
@@ -135,9 +135,12 @@ class PackedProfile:
 class Rank:
     """One (process, device) pair.
 
-    `outside_ns` is device time before the first window; `unmatched_kernels` are over 1 % of the typical
+    `outside_ns` is device time before the first window, `outside_idle_ns` the part of it in which no
+    operation ran; `unmatched_kernels` are over 1 % of the typical
     step and known to no pattern; `ranges` are the 200 with most device time. `host_details` are `None` where
-    no call is known, `gpu_metrics` where none were sampled.
+    no call is known, `gpu_metrics` where none were sampled. `mean_step_ns` and `median_step_ns` are of all
+    steady steps, `None` without any; `modes` are the kinds they come in, empty where they are of one kind;
+    `rare_stalls` are what the typical step does not show.
     """
 
     rank: int | None
@@ -159,6 +162,11 @@ class Rank:
     profile: PackedProfile | None = None
     host_details: HostDetails | None = None
     gpu_metrics: GpuMetrics | None = None
+    outside_idle_ns: int = 0
+    mean_step_ns: int | None = None
+    median_step_ns: int | None = None
+    modes: tuple[StepMode, ...] = ()
+    rare_stalls: tuple[RareStall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

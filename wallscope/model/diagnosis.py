@@ -60,6 +60,32 @@ class Throughput:
     mfu: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class StepMode:
+    """One of several kinds of steady steps: the numbers of its steps, and their median length."""
+
+    steps: tuple[int, ...]
+    median_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RareStall:
+    """What a cause takes on few of the steady steps beyond its median over all of them.
+
+    `steps` are the numbers of those steps; they come every `period` steps, `None` without a rule. `share` is
+    `total_ns` of all steady time, `least_ns` and `most_ns` are of one step.
+    """
+
+    cause: str
+    wall: Wall
+    steps: tuple[int, ...]
+    period: int | None
+    total_ns: int
+    share: float
+    least_ns: int
+    most_ns: int
+
+
 Dominant = Literal["compute", "communication", "memory", "host", "mixed", "unknown"]
 Pressure = Literal["none", "near", "high", "unknown"]
 ClaimStatus = Literal["trace-verified", "config-verified", "inferred", "unverified"]

@@ -12,18 +12,21 @@ from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
 from wallscope.model.enums import RecomputeSource, Wall
 from wallscope.replay.what_if import UpperBounds
+from wallscope.summary.rare_stalls import measure_rare_excess
 from wallscope.thresholds import (
     ASKED_CAUSE_SHARE,
     ASKED_CAUSES_COUNT,
     DOMINANT_LEAD_SHARE,
     DOMINANT_LED_SHARE,
     DOMINANT_SHARE,
+    ENOUGH_STEPS_COUNT,
     MIXED_SHARE,
     NEXT_WALL_SHARE,
     SHARE_ROUNDING,
     UNKNOWN_SHARE,
 )
 from wallscope.trace.intervals import Times
+from wallscope.trace.repeat_unit import Shares
 from wallscope.units import duration, percent
 
 LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
@@ -32,10 +35,11 @@ _WALLS = list(Wall)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Which wall dominates, who comes next and by how much, on how many steps it led; the median shares.
+    """Which wall dominates, who comes next and by how much, on how many steps it led; the deciding shares.
 
-    `hinges` holds, where kernels that no pattern knows leave the wall open, what it is if they compute and
-    what it is if they communicate.
+    Those are medians over the steps; of all their time (`is_mean`) where rare stalls take more than any loss
+    of the usual step. `hinges` holds, where kernels that no pattern knows leave the wall open, what it is if
+    they compute and what it is if they communicate.
     """
 
     dominant: Dominant
@@ -45,6 +49,7 @@ class Decision:
     step_count: int
     shares: Mapping[Wall, float]
     hinges: tuple[Dominant, Dominant] | None = None
+    is_mean: bool = False
 
 
 def decide_wall(walls: Times, unresolved: Times) -> Decision:
@@ -79,29 +84,44 @@ def _decide_wall(walls: Times, unresolved: Times) -> Decision:
     open_shares = unresolved / step_ns
     apart = [_WALLS.index(wall) for wall in (Wall.COMMUNICATION, Wall.MEMORY)]
     owned = shares[:, apart] - open_shares[:, 1:]
-    medians = np.median(np.column_stack([shares, owned, open_shares.sum(axis=1)]), axis=0).tolist()
-    median = dict(zip(_WALLS, medians, strict=False))
-    communication, memory, unknown = medians[len(_WALLS) :]
-    resolved = {Wall.HOST: median[Wall.HOST], Wall.COMMUNICATION: communication, Wall.MEMORY: memory}
-    by_share = sorted(LOSSES, key=lambda wall: (-median[wall], wall))
+    of_steps = np.column_stack([shares, owned, open_shares.sum(axis=1)])
+    is_mean = _is_by_rare_stalls(walls, shares)
+    weights = step_ns[:, 0] / step_ns.sum()
+    found = (weights @ of_steps if is_mean else np.median(of_steps, axis=0)).tolist()
+    deciding = dict(zip(_WALLS, found, strict=False))
+    communication, memory, unknown = found[len(_WALLS) :]
+    resolved = {Wall.HOST: deciding[Wall.HOST], Wall.COMMUNICATION: communication, Wall.MEMORY: memory}
+    by_share = sorted(LOSSES, key=lambda wall: (-deciding[wall], wall))
     first, second = by_share[:2]
     loss = walls[:, [_WALLS.index(wall) for wall in LOSSES]]
     led = int((loss.argmax(axis=1) == LOSSES.index(first)).sum())
     if _reaches(unknown, UNKNOWN_SHARE) and _reaches(unknown, max(resolved.values())):
         dominant: Dominant = "unknown"
     elif (
-        _reaches(median[first], DOMINANT_SHARE)
-        and _reaches(median[first] - median[second], DOMINANT_LEAD_SHARE)
-        and led >= DOMINANT_LED_SHARE * len(walls)
+        _reaches(deciding[first], DOMINANT_SHARE)
+        and _reaches(deciding[first] - deciding[second], DOMINANT_LEAD_SHARE)
+        and (is_mean or led >= DOMINANT_LED_SHARE * len(walls))
     ):
         dominant = _DOMINANT[first]
-    elif _reaches(sum(median[wall] for wall in LOSSES), MIXED_SHARE):
+    elif _reaches(sum(deciding[wall] for wall in LOSSES), MIXED_SHARE):
         dominant = "mixed"
     else:
         dominant = "compute"
     leads = first if dominant != "compute" else Wall.COMPUTE
     runner_up = second if dominant != "compute" else first
-    return Decision(dominant, runner_up, median[leads] - median[runner_up], led, len(walls), median)
+    margin = deciding[leads] - deciding[runner_up]
+    return Decision(dominant, runner_up, margin, led, len(walls), deciding, is_mean=is_mean)
+
+
+def _is_by_rare_stalls(walls: Times, shares: Shares) -> bool:
+    """Whether a loss wall takes more on few steps alone than any does in the usual step."""
+    if len(walls) < ENOUGH_STEPS_COUNT:
+        return False
+    length_ns = walls.sum(axis=1)
+    places = [_WALLS.index(wall) for wall in LOSSES]
+    rare_ns = max(int(measure_rare_excess(walls[:, place], length_ns).sum()) for place in places)
+    usual_share = float(np.median(shares[:, places], axis=0).max())
+    return rare_ns > 0 and rare_ns / max(int(length_ns.sum()), 1) > usual_share
 
 
 def find_dominant_wall(walls: Times, unresolved: Times) -> Dominant:

@@ -10,7 +10,7 @@ from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.options import Selection
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.summary.verdict import select_working_ranks
+from wallscope.summary.verdict import is_mostly_outside, select_working_ranks
 from wallscope.thresholds import (
     ANCHOR_AGREEMENT_SHARE,
     ASKED_CAUSE_SHARE,
@@ -76,10 +76,10 @@ def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace
     marked = tuple(rank for place, rank in enumerate(ranks) if place not in unmarked)
     return (
         *_opaque_graphs(ranks),
-        *_steps(ranks, marked, anchor, trace.selection),
+        *_steps(ranks, marked, anchor, trace),
         *_left_out(trace),
         *_unmatched(ranks, trace.may_communicate),
-        *_inferred(trace),
+        *_told_by_ranges(trace),
     )
 
 
@@ -100,12 +100,14 @@ def _opaque_graphs(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
 
 
 def _steps(
-    ranks: tuple[Rank, ...], marked: tuple[Rank, ...], anchor: Anchor, selection: Selection
+    ranks: tuple[Rank, ...], marked: tuple[Rank, ...], anchor: Anchor, trace: Trace
 ) -> tuple[Finding, ...]:
+    selection, others = trace.selection, _name_ranges(trace.steps.recurring)
     if anchor.kind == "whole-trace":
-        return _no_steps(ranks, selection)
+        return _no_steps(ranks, selection, others)
     return (
-        *_guessed(anchor),
+        *_guessed(anchor, others),
+        *_inferred(trace.steps, others),
         *_disagreement(anchor),
         *_unmarked(ranks, marked),
         *_few_steps(marked or ranks, anchor, selection),
@@ -127,7 +129,17 @@ def _spell(selection: Selection, *names: str) -> str:
     )
 
 
-def _no_steps(ranks: tuple[Rank, ...], selection: Selection) -> tuple[Finding, ...]:
+def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
+    """Return what a finding says of ranges that may be steps; empty without any.
+
+    >>> _name_ranges((("token_#", 64), ("request", 3)))
+    ' Ranges that recur and issue work: token_# (64 times), request (3 times).'
+    """
+    named = ", ".join(f"{name} ({plural(count, 'time')})" for name, count in recurring)
+    return f" Ranges that recur and issue work: {named}." if named else ""
+
+
+def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tuple[Finding, ...]:
     where = "" if _is_all_ranks(selection) else f" on the ranks of {_spell(selection, 'rank', 'device')}"
     if selection.time_ns is None:
         window = "the whole capture is one window, start-up and what lies between steps included"
@@ -137,7 +149,7 @@ def _no_steps(ranks: tuple[Rank, ...], selection: Selection) -> tuple[Finding, .
         Finding(
             "no-steps",
             Severity.WARNING,
-            f"No step was found{where}: {window}.",
+            f"No step was found{where}: {window}.{others}",
             MARK_STEPS if _is_all_ranks(selection) else "",
             covers_ns=max(rank.typical.step_ns for rank in ranks),
         ),
@@ -148,7 +160,7 @@ def _is_all_ranks(selection: Selection) -> bool:
     return selection.rank is None and selection.device is None
 
 
-def _guessed(anchor: Anchor) -> tuple[Finding, ...]:
+def _guessed(anchor: Anchor, others: str) -> tuple[Finding, ...]:
     """No range marks the steps."""
     if anchor.kind not in _GUESSED:
         return ()
@@ -157,7 +169,22 @@ def _guessed(anchor: Anchor) -> tuple[Finding, ...]:
         is_unsure = anchor.unit == "window"
         said += "; whether it is a step or a layer cannot be told" if is_unsure else "; it holds layers"
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
-    return (Finding("unmarked-steps", severity, f"{said}.", MARK_STEPS),)
+    return (Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS),)
+
+
+def _inferred(division: Steps, others: str) -> tuple[Finding, ...]:
+    """A range marks the steps that no known name tells."""
+    if not division.is_inferred:
+        return ()
+    return (
+        Finding(
+            "inferred-steps",
+            Severity.INFO,
+            f"{division.name} is taken for the step by what its ranges issue: they recur and hold most"
+            f" kernels.{others}",
+            "Name another range if the step is not that: --step-range REGEX.",
+        ),
+    )
 
 
 def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
@@ -234,7 +261,7 @@ def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
     return (
         Finding(
             "outside-steps",
-            Severity.INFO,
+            Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
             f"{duration(outside_ns)} between the first device operation and the first step are in no window.",
             covers_ns=outside_ns,
         ),
@@ -275,7 +302,7 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None) -> tuple[Fi
     )
 
 
-def _inferred(trace: Trace) -> tuple[Finding, ...]:
+def _told_by_ranges(trace: Trace) -> tuple[Finding, ...]:
     """Kernels that communicate by the ranges around their launches alone."""
     operations = trace.operations
     told = ~operations["matched"] & (operations["class"] == OperationClass.COMMUNICATION)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ from wallscope.attribution.prepared import (
 from wallscope.attribution.totals import (
     SliceSums,
     average_parts,
+    average_total,
     list_causes,
     make_absence,
     make_typical_work,
@@ -29,7 +30,7 @@ from wallscope.attribution.totals import (
 )
 from wallscope.columns import as_integers, encode_member
 from wallscope.model.analysis import Budget, Rank, Step, Typical
-from wallscope.model.diagnosis import MemoryPressure
+from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode
 from wallscope.model.enums import OperationKind, Wall
 from wallscope.model.schemas import BUDGET_PARTS
 from wallscope.parallel import Once, run_side_by_side
@@ -55,8 +56,10 @@ from wallscope.summary.memory import (
     summarize_memory,
 )
 from wallscope.summary.ranges import build_range_work, list_range_work
+from wallscope.summary.rare_stalls import find_rare_stalls
+from wallscope.summary.step_modes import find_step_modes
 from wallscope.thresholds import NO_KERNEL_SHARE
-from wallscope.trace.intervals import Times
+from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
 
@@ -158,6 +161,8 @@ def _summarize_rank(
         ),
         host_details=summarize_host(operations, work, usual_sums, evidence, capture),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
+        outside_idle_ns=_outside_idle_ns(trace, operations, windows),
+        **_measure_steadiness(windows.filter("steady"), sums),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
     return RankSummary(
@@ -185,11 +190,42 @@ def _measure_kernel_share(operations: pl.DataFrame, windows: pl.DataFrame) -> fl
     return float(run_ns / max(whole_ns, 1))
 
 
+class _Steadiness(TypedDict):
+    mean_step_ns: int | None
+    median_step_ns: int | None
+    modes: tuple[StepMode, ...]
+    rare_stalls: tuple[RareStall, ...]
+
+
+def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums) -> _Steadiness:
+    """How the steady windows of a rank differ."""
+    duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
+    return _Steadiness(
+        mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
+        median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
+        modes=find_step_modes(steady["step"].to_numpy(), duration_ns),
+        rare_stalls=find_rare_stalls(sums, steady),
+    )
+
+
 def _outside_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
     """Time of the device before the first window, from the first operation or the selected time on."""
+    begin_ns, end_ns = _outside(trace, operations, windows)
+    return end_ns - begin_ns
+
+
+def _outside(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> tuple[int, int]:
     first_ns = int(operations["start_ns"].to_numpy().min())
     begin_ns = first_ns if trace.selection.time_ns is None else max(first_ns, trace.selection.time_ns[0])
-    return int(windows["start_ns"].to_numpy().min()) - begin_ns
+    return begin_ns, int(windows["start_ns"].to_numpy().min())
+
+
+def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
+    """The part of that time in which no operation of the rank ran."""
+    outside = _outside(trace, operations, windows)
+    earlier = operations.filter(pl.col("start_ns") < outside[1])
+    busy = union(order_spans(earlier["start_ns"].to_numpy(), earlier["end_ns"].to_numpy()))
+    return outside[1] - outside[0] - length_ns(common(busy, make_spans(outside)))
 
 
 def _steps(windows: pl.DataFrame, sums: SliceSums) -> tuple[Step, ...]:

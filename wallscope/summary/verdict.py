@@ -8,13 +8,14 @@ from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
-from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity
+from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity, RareStall
 from wallscope.model.enums import Wall
 from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_next_wall, measure_wall_shares
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.thresholds import (
     MATERIAL_SHARE,
+    MEAN_ABOVE_MEDIAN_RATIO,
     MOSTLY_WAITING_PARTS_COUNT,
     SHARED_DEVICE_SHARE,
     STALLED_STEP_RATIO,
@@ -119,10 +120,13 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
     unit = anchor.window
     dominant = _tell_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
-    sentences = [*_shared_device(rank, unit), dominant, *_ask_for_names(rank, decision)]
-    sentences += [*_inferred(confidence, unit), *_name_largest_causes(rank, decision)]
+    sentences = [*_shared_device(rank, unit), dominant, *_rare(rank, decision, anchor)]
+    sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
+    sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
+    sentences += _modes(rank, unit)
+    sentences += _before(rank, unit)
     return " ".join(sentences)
 
 
@@ -130,7 +134,9 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     steady = sum(step.steady for step in rank.steps)
     unit = anchor.window
     counted = units.plural(decision.step_count, f"steady {unit}")
-    basis = f"median of {counted}"
+    basis = f"{'mean' if decision.is_mean else 'median'} of {counted}"
+    if decision.is_mean:
+        basis += ", as rare stalls take more than any loss usually does"
     if not steady:
         basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
@@ -282,6 +288,77 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
         f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median,"
         f" {duration(round(float(excess.max())))} of it {_NAMES.get(wall, wall)}."
     )
+
+
+def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
+    """What few steps alone lose, the largest first; what the others do, where that is not the wall."""
+    told = [_tell_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
+    if told:
+        yield f"Beside the {anchor.typical}: {'; '.join(told)}."
+    usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
+    if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
+        yield (
+            f"The {anchor.typical} itself loses most to {describe_cause(usual.cause)}:"
+            f" {duration(usual.typical_ns)}, {percent(usual.share)}."
+        )
+
+
+def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
+    steady = sum(step.steady for step in rank.steps)
+    often = f" (every {stall.period} {anchor.window}s)" if stall.period is not None else ""
+    verb = "takes" if len(stall.steps) == 1 else "take"
+    return (
+        f"{len(stall.steps)} of {units.plural(steady, f'steady {anchor.window}')}{often} {verb}"
+        f" {_from_to(stall.least_ns, stall.most_ns)} more for {describe_cause(stall.cause)},"
+        f" {percent(stall.share)} of all time"
+    )
+
+
+def _from_to(least_ns: int, most_ns: int) -> str:
+    least, most = duration(least_ns), duration(most_ns)
+    return least if least == most else f"{least} to {most}"
+
+
+def _modes(rank: Rank, unit: str) -> Iterator[str]:
+    """What the steps are in the mean, where it is not what they usually are."""
+    mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
+    if mean_ns is None or median_ns is None:
+        return
+    if rank.modes:
+        steady = sum(step.steady for step in rank.steps)
+        counts = [
+            f"{len(mode.steps)}{'' if place else f' of {steady}'}" for place, mode in enumerate(rank.modes)
+        ]
+        lengths = [duration(mode.median_ns) for mode in rank.modes]
+        listed = ", ".join(
+            f"{count}{'' if place else ' take'} about {length}"
+            for place, (count, length) in enumerate(zip(counts, lengths, strict=True))
+        )
+        kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
+        yield (
+            f"{unit.capitalize()}s come in {kinds} kinds: {listed}; the mean, which throughput pays for, is"
+            f" {duration(mean_ns)}."
+        )
+    elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
+        yield (
+            f"The {unit} takes {duration(median_ns)} in the median, {duration(mean_ns)} in the mean, which"
+            " throughput pays for."
+        )
+
+
+def is_mostly_outside(rank: Rank) -> bool:
+    """Whether more time of the device lies before the first window than in all windows."""
+    return rank.outside_ns > sum(_length(step) for step in rank.steps)
+
+
+def _before(rank: Rank, unit: str) -> Iterator[str]:
+    """What was left out, where that is most of the capture."""
+    if is_mostly_outside(rank):
+        idle = percent(rank.outside_idle_ns / rank.outside_ns)
+        yield (
+            f"This is the smaller part of the capture: {duration(rank.outside_ns)} before the first {unit}"
+            f" are in no {unit}, the device idle for {idle} of them."
+        )
 
 
 def _length(step: Step) -> int:

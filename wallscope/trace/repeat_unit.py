@@ -10,31 +10,40 @@ Units are marked by ranges, as steps are; each reaches from its first kernel to 
 the same step, so the last of a step has no length.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, as_integers, encode_member
+from wallscope.columns import Flags, Rows, as_integers, encode_member, iterate_runs
 from wallscope.model.analysis import AnchorUnit, InnerUnit
 from wallscope.model.enums import ComputeCategory, OperationClass
 from wallscope.model.rank_summaries import RepeatedUnit
 from wallscope.model.schemas import CATEGORY
 from wallscope.thresholds import (
+    ENOUGH_STEPS_COUNT,
     FEWEST_INNER_UNITS_COUNT,
     FEWEST_UNITS_COUNT,
     LAYERED_MATCH_SHARE,
     LAYERED_PARTS_COUNT,
+    LIKE_UNITS_SHARE,
     LIKELY_UNIT_MATCH_SHARE,
+    MODEL_UNITS_COUNT,
+    MOST_STREAMS_IN_TURN_COUNT,
     REGULAR_UNITS_SHARE,
     SAME_UNIT_MATCH_SHARE,
+    SHORTEST_STRETCH_SHARE,
+    SHORTEST_SURE_UNIT_COUNT,
     SHORTEST_UNIT_COUNT,
+    STRETCH_PARTS_COUNT,
+    SURE_UNIT_MATCH_SHARE,
     UNIT_CANDIDATES_COUNT,
     UNIT_LENGTH_PARTS_COUNT,
     UNIT_MATCH_SHARE,
 )
+from wallscope.trace.intervals import Times
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.ranges import Parents, find_farthest
 from wallscope.trace.step_markers import (
@@ -53,8 +62,9 @@ _OPTIMIZER = list(CATEGORY.categories).index(ComputeCategory.OPTIMIZER)
 class MainStream:
     """Compute kernels and opaque graphs of a rank's main stream, in order of time.
 
-    Columns `start_ns`, `end_ns`, `symbol`, `updates` (whether it is optimizer work) and `issue_ns`, the
-    start of the issuing call (its own start where that is not known).
+    Columns `start_ns`, `end_ns`, `symbol`, `updates` (whether it is optimizer work), `issue_ns`, the
+    start of the issuing call (its own start where that is not known), and `thread`, that of the call, -1
+    where it is not known.
     """
 
     rank_id: int
@@ -65,7 +75,11 @@ class MainStream:
 
 
 def find_main_stream(own: pl.DataFrame, process: int, host: HostCalls) -> MainStream:
-    """The main stream of the operations of one rank (`CLASSIFIED`) and its process."""
+    """The main stream of the operations of one rank (`CLASSIFIED`) and its process.
+
+    It is the one that carries most compute. A program may turn from one stream to another: streams at work
+    only before or only after the others of it belong to it.
+    """
     of_class = as_integers(own["class"])
     computing = np.flatnonzero(is_compute(of_class))
     start_ns, end_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
@@ -73,11 +87,12 @@ def find_main_stream(own: pl.DataFrame, process: int, host: HostCalls) -> MainSt
     work_ns = np.full(int(stream.max(initial=0)) + 1, -1)
     work_ns[stream] = 0
     np.add.at(work_ns, stream, end_ns[computing] - start_ns[computing])
-    rows = computing[stream == work_ns.argmax()]
+    rows = computing[_take_turns(stream, start_ns[computing], end_ns[computing], work_ns)[stream]]
     is_graph = of_class[rows] == encode_member(OperationClass.OPAQUE_GRAPH)
     name, category, call = (as_integers(own[column][rows]) for column in ("name", "category", "call"))
-    is_issued, issue_ns = call >= 0, start_ns[rows]
+    is_issued, issue_ns, thread = call >= 0, start_ns[rows], np.full(rows.size, -1)
     issue_ns[is_issued] = host.calls["start_ns"][call[is_issued]].to_numpy()
+    thread[is_issued] = host.calls["thread"][call[is_issued]].to_numpy()
     timed = pl.DataFrame(
         {
             "start_ns": start_ns[rows],
@@ -85,9 +100,27 @@ def find_main_stream(own: pl.DataFrame, process: int, host: HostCalls) -> MainSt
             "symbol": np.where(is_graph, 0, name.astype(np.int64) + 1),
             "updates": category == _OPTIMIZER,
             "issue_ns": issue_ns,
+            "thread": thread,
         }
     )
     return MainStream(own["rank_id"][0], process, int(end_ns.max()), timed, bool(is_graph.any()))
+
+
+def _take_turns(stream: Rows, start_ns: Times, end_ns: Times, work_ns: Rows) -> Flags:
+    """Whether each stream is the one of most work, or one that works at no time at which a chosen one does.
+
+    Each stream is taken from its first to its last kernel; those of more work are chosen first.
+    """
+    first_ns = np.full(work_ns.size, np.iinfo(np.int64).max)
+    last_ns = np.full(work_ns.size, np.iinfo(np.int64).min)
+    np.minimum.at(first_ns, stream, start_ns)
+    np.maximum.at(last_ns, stream, end_ns)
+    by_work = [int(number) for number in np.argsort(-work_ns, kind="stable") if work_ns[number] >= 0]
+    is_chosen = np.zeros(work_ns.size, np.bool_)
+    for number in by_work[:MOST_STREAMS_IN_TURN_COUNT]:
+        meets = (first_ns[is_chosen] < last_ns[number]) & (last_ns[is_chosen] > first_ns[number])
+        is_chosen[number] = not meets.any()
+    return is_chosen
 
 
 def find_first_compute(main: MainStream, anchor: MarkerRanges) -> Rows:
@@ -100,6 +133,7 @@ def find_first_compute(main: MainStream, anchor: MarkerRanges) -> Rows:
 
 
 Symbols = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +173,113 @@ def find_period(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_CO
         if other <= lag // LAYERED_PARTS_COUNT
     )
     return Period(starts, matches[lag], is_layered)
+
+
+def find_repetition(symbols: Symbols, gap_ns: Rows, shortest: int = SHORTEST_UNIT_COUNT) -> Period | None:
+    """The repeating unit of a sequence, or of the stretch of it that repeats; `None` where none is sure.
+
+    Start-up, evaluation and the like may be as many kernels as the steps. Units of unlike kernels are
+    fragments of something: where most are, the longest stretch of like ones is looked at alone. A unit of
+    few kernels is one only if nearly nothing else ran.
+    """
+    found = find_period(symbols, gap_ns, shortest)
+    if found is not None and is_alike(symbols, found.starts):
+        return found
+    for part in range(STRETCH_PARTS_COUNT):
+        first = part * symbols.size // STRETCH_PARTS_COUNT
+        tail = find_period(symbols[first:], gap_ns[first:], shortest) if part else found
+        stretch = None if tail is None else _longest_stretch(symbols, first + tail.starts)
+        inside = None if stretch is None else find_period(symbols[stretch], gap_ns[stretch], shortest)
+        if stretch is not None and inside is not None and is_alike(symbols[stretch], inside.starts):
+            return replace(inside, starts=_begin_earlier(symbols, inside.starts + stretch.start))
+    few = find_period(symbols, gap_ns, SHORTEST_SURE_UNIT_COUNT)
+    return few if few is not None and _is_sure(symbols, few) else None
+
+
+def _is_sure(symbols: Symbols, unit: Period) -> bool:
+    """Whether a unit of few kernels repeats with hardly an exception, and is no loop over two names."""
+    names = np.unique(symbols[unit.starts[0] : unit.starts[1]]).size
+    return (
+        unit.match >= SURE_UNIT_MATCH_SHARE
+        and names >= SHORTEST_SURE_UNIT_COUNT
+        and unit.starts.size >= ENOUGH_STEPS_COUNT
+    )
+
+
+def measure_likeness(symbols: Symbols, starts: Rows, model: int | None = None) -> Shares:
+    """How much of the longer of a unit and its model is in both, by names.
+
+    The model is one unit for all, or the one before (the first has none and is like it). The last unit ends
+    with the sequence and is often cut off or has more behind it: it is as long as the one before, at most.
+
+    >>> symbols, starts = np.array([1, 2, 1, 2, 1, 1, 1, 2]), np.array([0, 2, 4, 6])
+    >>> measure_likeness(symbols, starts).tolist(), measure_likeness(symbols, starts, 2).tolist()
+    ([1.0, 1.0, 0.5, 0.5], [0.5, 0.5, 1.0, 0.5])
+    """
+    ends = np.append(starts[1:], symbols.size)
+    if starts.size > 1:
+        ends[-1] = min(symbols.size, int(starts[-1] + ends[-2] - starts[-2]))
+    length = ends - starts
+    unit = np.repeat(np.arange(starts.size), length)
+    width = int(symbols.max(initial=0)) + 1
+    key, count = np.unique(unit * width + symbols[starts[0] : ends[-1]], return_counts=True)
+    of_unit = key // width
+    models = np.maximum(of_unit - 1, 0) if model is None else np.full(key.size, model)
+    wanted = models * width + key % width
+    place = np.minimum(np.searchsorted(key, wanted), key.size - 1)
+    common = np.where(key[place] == wanted, np.minimum(count, count[place]), 0)
+    sizes = np.bincount(of_unit, weights=common, minlength=starts.size)
+    others = np.append(length[:1], length[:-1]) if model is None else length[model]
+    shares: Shares = sizes / np.maximum(np.maximum(length, others), 1)
+    return shares
+
+
+def is_alike(symbols: Symbols, starts: Rows) -> bool:
+    """Whether there is a unit that most others, and those with most of the kernels, are like.
+
+    How long units take does not matter: one of the same kernels may have to wait. The last one, which the
+    capture may cut, does not count.
+    """
+    if starts.size < FEWEST_UNITS_COUNT:
+        return True
+    kernels = np.diff(starts)
+    for model in np.unique(np.linspace(0, kernels.size - 1, MODEL_UNITS_COUNT).astype(np.int64)):
+        are_like = measure_likeness(symbols, starts, int(model))[:-1] >= LIKE_UNITS_SHARE
+        held = float(kernels[are_like].sum() / max(int(kernels.sum()), 1))
+        if min(float(are_like.mean()), held) >= REGULAR_UNITS_SHARE:
+            return True
+    return False
+
+
+def _longest_stretch(symbols: Symbols, starts: Rows) -> slice | None:
+    """The rows of the most kernels in a row whose units are alike; `None` if they are too few.
+
+    It begins earlier where what is before it is like it, unit by unit.
+    """
+    are_like = measure_likeness(symbols, starts) >= LIKE_UNITS_SHARE
+    are_like[0] = are_like[1]
+    ends = np.append(starts[1:], symbols.size)
+    best = slice(0, 0)
+    for is_so, units in iterate_runs(are_like.astype(np.int64)):
+        own = slice(int(starts[units.start]), int(ends[units.stop - 1]))
+        if is_so and own.stop - own.start > best.stop - best.start:
+            best = own
+    first = int(_begin_earlier(symbols, starts[starts >= best.start])[0])
+    is_enough = best.stop - first >= SHORTEST_STRETCH_SHARE * symbols.size
+    return slice(first, best.stop) if is_enough else None
+
+
+def _begin_earlier(symbols: Symbols, starts: Rows) -> Rows:
+    """The units with those that lie right before them and run the same kernels in turn."""
+    lag = int(np.median(np.diff(starts))) if starts.size > 1 else symbols.size
+    earlier, first = [], int(starts[0])
+    while first >= lag:
+        same = symbols[first - lag : first] == symbols[first : first + lag]
+        if float(same.mean()) < LIKE_UNITS_SHARE:
+            break
+        first -= lag
+        earlier.append(first)
+    return np.concatenate([np.array(earlier[::-1], np.int64), starts])
 
 
 def _is_regular(starts: Rows, lag: int) -> bool:

@@ -18,11 +18,11 @@ from wallscope.thresholds import FEWEST_ANCHOR_COUNT, MOST_ANCHOR_NAMES_COUNT
 from wallscope.trace.intervals import Times
 
 _TRAINING_STEP = r"(^|[./:])training_step_\d+$"
-_STEP = (
+STEP = (
     r"(?i)(^|[./: _])(train_?step|train_?batch|train_?iter(ation)?|step|iter|iteration|ProfilerStep)"
     r"( ?[#_:= -]*\d*)$"
 )
-_NO_STEP = (
+NO_STEP = (
     r"(?i)(optim|sched|micro|accum|eval|valid|test|ema|scaler|metric|log|zero_grad|lr[_. ]|grad[_. ]"
     r"|sub_?step|warm[ _-]?up[_ ]step)"
 )
@@ -32,7 +32,7 @@ _PHASES = {
     "backward": r"(?i)^(loss[ ._])?(backward|bwd|backward[ _]pass)$",
     "optimizer": r"(?i)^(optimizer|optimizer[ _.]?step|opt[ _]?step|optim)$",
 }
-_KNOWN = "|".join(f"(?:{known})" for known in (_TRAINING_STEP, _STEP, *_PHASES.values()))
+_KNOWN = "|".join(f"(?:{known})" for known in (_TRAINING_STEP, STEP, *_PHASES.values()))
 _SHOWN_NAMES = 8
 
 
@@ -109,8 +109,8 @@ def find_markers(ranges: pl.DataFrame, pattern: str | None) -> Iterator[MarkerRa
         yield from _of_pattern(filter_by_text(ranges, pattern), pattern)
         return
     yield from find_recurring_ranges(filter_by_text(ranges, _TRAINING_STEP))
-    steps = filter_by_text(ranges, _STEP)
-    yield from find_recurring_ranges(steps[np.flatnonzero(~match_texts(steps, _NO_STEP))])
+    steps = filter_by_text(ranges, STEP)
+    yield from find_recurring_ranges(steps[np.flatnonzero(~match_texts(steps, NO_STEP))])
     yield from _cycle(ranges)
 
 
@@ -141,7 +141,7 @@ def _of_pattern(ranges: pl.DataFrame, pattern: str) -> Iterator[MarkerRanges]:
     )
     own = ranges.filter(pl.col("thread") == covered["thread"][0])
     names = own["folded"].unique()
-    start_ns, end_ns = _outer(own)
+    start_ns, end_ns = find_outer(own)
     yield MarkerRanges("user", names[0] if len(names) == 1 else pattern, start_ns, end_ns)
 
 
@@ -158,12 +158,12 @@ def find_recurring_ranges(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
         if len(rows) >= FEWEST_ANCHOR_COUNT
     )
     for *_, name, rows in by_name[:MOST_ANCHOR_NAMES_COUNT]:
-        outer = _outer(ranges[rows])
+        outer = find_outer(ranges[rows])
         if outer[0].size >= FEWEST_ANCHOR_COUNT:
             yield MarkerRanges("nvtx", name, *outer)
 
 
-def _outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
+def find_outer(ranges: pl.DataFrame) -> tuple[Times, Times]:
     """Bounds of the ranges that no other of them holds, in order of time."""
     start_ns, end_ns = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
     order = np.lexsort((-end_ns, start_ns))
@@ -179,7 +179,7 @@ def _cycle(ranges: pl.DataFrame) -> Iterator[MarkerRanges]:
     microbatches); of equally frequent ones the first in time begins the step.
     """
     found = {name: filter_by_text(ranges, known) for name, known in _PHASES.items()}
-    phases = {name: _outer(of_phase) for name, of_phase in found.items()}
+    phases = {name: find_outer(of_phase) for name, of_phase in found.items()}
     phases = {name: bounds for name, bounds in phases.items() if bounds[0].size >= FEWEST_ANCHOR_COUNT}
     if not phases:
         return

@@ -9,8 +9,8 @@ The whole capture is divided first, so that a step has the same number whatever 
 are left out or cut.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,15 +24,35 @@ from wallscope.model.options import FOREVER_NS, Selection
 from wallscope.model.schemas import STEPS
 from wallscope.parallel import run_side_by_side
 from wallscope.thresholds import (
+    ENOUGH_STEPS_COUNT,
     FEWEST_BETWEEN_UPDATES_COUNT,
     FEWEST_STEPS_FOR_QUARTILES_COUNT,
+    FEWEST_UNITS_COUNT,
     FEWEST_UPDATES_COUNT,
+    REGULAR_UNITS_SHARE,
     SHORTEST_GRAPH_UNIT_COUNT,
     SHORTEST_UNIT_COUNT,
+    SPLIT_BURST_PARTS_COUNT,
+    TOLD_RANGES_COUNT,
     WARM_UP_RATIO,
 )
 from wallscope.trace.intervals import Times
-from wallscope.trace.repeat_unit import MainStream, Period, find_first_compute, find_main_stream, find_period
+from wallscope.trace.recurring_ranges import (
+    RecurringRange,
+    find_recurring_steps,
+    is_finer,
+    select_by_name,
+)
+from wallscope.trace.repeat_unit import (
+    MainStream,
+    Period,
+    Symbols,
+    find_first_compute,
+    find_main_stream,
+    find_period,
+    find_repetition,
+    is_alike,
+)
 from wallscope.trace.step_markers import find_markers, select_marker_ranges
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.units import seconds, write_range
@@ -115,7 +135,9 @@ class Steps:
 
     `kind`, `name`, `steps` and `check` speak of the busiest rank, the one with most kernels: `steps` is how
     many windows it has, `check` how many the kernel sequence gives it beside another anchor, if it gives
-    any. `unmarked` are the ids of the ranks that lack the anchor: all they did is one window.
+    any. `unmarked` are the ids of the ranks that lack the anchor: all they did is one window. `recurring`
+    are names of other ranges that recur and issue work, with how often; those of known names are not sought
+    where a range of a known name marks the steps.
     """
 
     kind: AnchorKind
@@ -126,6 +148,8 @@ class Steps:
     steps: int
     check: int | None
     unmarked: frozenset[int]
+    recurring: tuple[tuple[str, int], ...] = ()
+    is_inferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +160,8 @@ class _Cut:
     unit: AnchorUnit
     name: str | None
     rows: dict[int, Rows]
+    recurring: tuple[tuple[str, int], ...] = ()
+    is_inferred: bool = False
 
 
 def split_steps(
@@ -162,7 +188,7 @@ def split_steps(
         ranks["rank_id", "process"].iter_rows(),
     )
     busiest = max(mains, key=lambda main: (len(main.rows), -main.rank_id))
-    unit = _repeating(busiest)
+    unit = _repeating(busiest, find_period)
     cut = next(
         (found for found in _by_ranges(mains, busiest, ranges, pattern) if _is_enough(found, busiest)), None
     )
@@ -173,8 +199,10 @@ def split_steps(
         )
     if cut is None:
         nothing_found = _Cut(_WHOLE, "window", None, {})
-        unmarked = _unmarked(mains, busiest, unit)
+        recurring = _list_recurring(busiest, ranges)
+        unmarked = (*_by_recurring(mains, busiest, ranges, recurring, unit), *_unmarked(mains, busiest))
         cut = next((found for found in unmarked if _is_enough(found, busiest)), nothing_found)
+        cut = replace(cut, recurring=_name_others(recurring, cut))
     nothing = np.empty(0, np.int64)
     windows = {
         main.rank_id: _windows(main, cut.rows.get(main.rank_id, nothing), of_ranks[main.rank_id], host)
@@ -191,6 +219,8 @@ def split_steps(
         steps=len(windows[busiest.rank_id]),
         check=check,
         unmarked=frozenset() if cut.kind == _WHOLE else frozenset(lacking),
+        recurring=cut.recurring,
+        is_inferred=cut.is_inferred,
     )
 
 
@@ -223,9 +253,48 @@ def _by_ranges(
         yield _Cut(chosen.kind, "step", chosen.name if len(names) == 1 else pattern, begins)
 
 
-def _unmarked(mains: Sequence[MainStream], busiest: MainStream, unit: Period | None) -> Iterator[_Cut]:
-    """Cuts without ranges; `unit` is that of the busiest rank."""
+def _list_recurring(busiest: MainStream, ranges: pl.DataFrame) -> list[RecurringRange]:
+    own = ranges.filter(pl.col("process") == busiest.process)
+    return find_recurring_steps(own, busiest) if len(own) and len(busiest.rows) else []
+
+
+def _name_others(recurring: list[RecurringRange], cut: _Cut) -> tuple[tuple[str, int], ...]:
+    """Ranges that recur otherwise than the steps of the busiest rank, those first that could be steps."""
+    of_steps = [one.count for one in recurring if one.marker.name == cut.name]
+    others = {one.marker.name: one.count for one in recurring if one.count not in of_steps}
+    return tuple(others.items())[:TOLD_RANGES_COUNT]
+
+
+def _by_recurring(
+    mains: Sequence[MainStream],
+    busiest: MainStream,
+    ranges: pl.DataFrame,
+    recurring: list[RecurringRange],
+    unit: Period | None,
+) -> Iterator[_Cut]:
+    """Cuts by ranges of any name; those that recur within what must be a step are none.
+
+    A step has one burst of updates, and one unit of the kernel sequence where that holds layers.
+    """
+    bursts = len(_behind_updates(busiest))
+    layered = len(unit.starts) if unit is not None and unit.is_layered else 0
+    for one in recurring:
+        if not one.is_step or is_finer(one, bursts) or is_finer(one, layered):
+            continue
+        if one.count < ENOUGH_STEPS_COUNT <= bursts:
+            continue
+        begins = {busiest.rank_id: find_first_compute(busiest, one.marker)}
+        for main in mains:
+            own = select_by_name(ranges.filter(pl.col("process") == main.process), one.marker.name, main)
+            if main is not busiest and own is not None:
+                begins[main.rank_id] = find_first_compute(main, own)
+        yield _Cut("nvtx", "step", one.marker.name, begins, is_inferred=True)
+
+
+def _unmarked(mains: Sequence[MainStream], busiest: MainStream) -> Iterator[_Cut]:
+    """Cuts without ranges."""
     yield _by_optimizer(mains)
+    unit = _repeating(busiest, find_repetition)
     if unit is not None:
         yield _by_sequence(mains, busiest, unit)
 
@@ -236,32 +305,52 @@ def _by_optimizer(mains: Sequence[MainStream]) -> _Cut:
 
 
 def _behind_updates(main: MainStream) -> Rows:
-    """Row behind each burst: several optimizer kernels, with many others before the next ones."""
+    """Row behind each burst of optimizer kernels, with many others before the next one.
+
+    A fused optimizer is one kernel a step: single kernels are bursts where nearly all bursts are such. Where
+    an optimizer runs much else between its kernels, so that windows are unlike each other, only what lies
+    between the widest apart counts, if that makes them alike.
+    """
     updates = np.flatnonzero(main.rows["updates"].to_numpy())
+    found = _behind_bursts(updates, FEWEST_BETWEEN_UPDATES_COUNT, len(main.rows))
+    symbols = main.rows["symbol"].to_numpy()
+    if found.size < FEWEST_UNITS_COUNT or is_alike(symbols, found):
+        return found
+    between = np.diff(updates)
+    widest = np.sort(between)[-FEWEST_UNITS_COUNT]  # an evaluation or two may be wider than a step
+    joined = _behind_bursts(updates, int(widest) // SPLIT_BURST_PARTS_COUNT, len(main.rows))
+    is_better = joined.size >= FEWEST_UNITS_COUNT and is_alike(symbols, joined)
+    return joined if is_better else found
+
+
+def _behind_bursts(updates: Rows, between: int, row_count: int) -> Rows:
     if updates.size == 0:
         return updates
-    ends = np.append(np.flatnonzero(np.diff(updates) > FEWEST_BETWEEN_UPDATES_COUNT), updates.size - 1)
+    ends = np.append(np.flatnonzero(np.diff(updates) > between), updates.size - 1)
     kernels = np.diff(ends, prepend=-1)
-    behind: Rows = updates[ends[kernels >= FEWEST_UPDATES_COUNT]] + 1
-    return np.extract(behind < len(main.rows), behind)
+    is_fused = kernels.size >= FEWEST_UNITS_COUNT and (kernels == 1).mean() >= REGULAR_UNITS_SHARE
+    behind: Rows = updates[ends[kernels >= (1 if is_fused else FEWEST_UPDATES_COUNT)]] + 1
+    return np.extract(behind < row_count, behind)
 
 
 def _by_sequence(mains: Sequence[MainStream], busiest: MainStream, unit: Period) -> _Cut:
     """Steps or windows that begin where the unit of the busiest rank does, and those of the others."""
-    units = run_side_by_side(lambda main: unit if main is busiest else _repeating(main), mains)
+    units = run_side_by_side(
+        lambda main: unit if main is busiest else _repeating(main, find_repetition), mains
+    )
     is_step = unit.is_layered or busiest.has_graphs
     rows = {main.rank_id: own.starts for main, own in zip(mains, units, strict=True) if own is not None}
     return _Cut("kernel-sequence", "step" if is_step else "window", None, rows)
 
 
-def _repeating(main: MainStream) -> Period | None:
+def _repeating(main: MainStream, find: Callable[[Symbols, Rows, int], Period | None]) -> Period | None:
     """The unit of the kernel sequence of the main stream."""
     start_ns, end_ns = main.rows["start_ns"].to_numpy(), main.rows["end_ns"].to_numpy()
     if start_ns.size == 0:
         return None
     gap_ns = np.concatenate(([0], np.maximum(start_ns[1:] - end_ns[:-1], 0)))
     shortest = SHORTEST_GRAPH_UNIT_COUNT if main.has_graphs else SHORTEST_UNIT_COUNT
-    return find_period(main.rows["symbol"].to_numpy(), gap_ns, shortest)
+    return find(main.rows["symbol"].to_numpy(), gap_ns, shortest)
 
 
 def _windows(main: MainStream, rows: Rows, own: pl.DataFrame, host: HostCalls) -> pl.DataFrame:

@@ -1,0 +1,103 @@
+"""What a cause takes on few steps alone, so that neither the median nor the typical step shows it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from wallscope.attribution.totals import SliceSums
+from wallscope.columns import Flags, find_places
+from wallscope.model.diagnosis import RareStall
+from wallscope.model.enums import Wall
+from wallscope.thresholds import (
+    FEWEST_FOR_PERIOD_COUNT,
+    RARE_DEVIATIONS_COUNT,
+    RARE_EXCESS_SHARE,
+    RARE_STALL_SHARE,
+    RARE_STEPS_PARTS_COUNT,
+    REGULAR_PERIOD_SHARE,
+    SHARE_ROUNDING,
+)
+from wallscope.trace.intervals import Times
+
+_WALLS = tuple(Wall)
+
+
+def find_rare_stalls(sums: SliceSums, steady: pl.DataFrame) -> tuple[RareStall, ...]:
+    """The rare stalls of a rank, the largest first; `steady` are its steady windows (`STEPS`)."""
+    length_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
+    number = steady["step"].to_numpy().astype(np.int64)
+    found = []
+    for (wall, cause), time_ns in _list_times(sums, steady["step"]).items():
+        excess_ns = measure_rare_excess(time_ns, length_ns)
+        total_ns = int(excess_ns.sum())
+        if total_ns == 0:
+            continue
+        rows = np.flatnonzero(excess_ns)
+        found.append(
+            RareStall(
+                cause=cause,
+                wall=_WALLS[wall],
+                steps=tuple(number[rows].tolist()),
+                period=find_stall_period(number[rows]),
+                total_ns=total_ns,
+                share=total_ns / int(length_ns.sum()),
+                least_ns=int(excess_ns[rows].min()),
+                most_ns=int(excess_ns.max()),
+            )
+        )
+    return tuple(sorted(found, key=lambda stall: (-stall.total_ns, stall.cause)))
+
+
+def _list_times(sums: SliceSums, steps: pl.Series) -> Mapping[tuple[int, str], Times]:
+    """What each cause of each wall takes of each step."""
+    row = find_places(sums.step, steps.to_numpy())
+    found: dict[tuple[int, str], Times] = {}
+    for place, wall, cause, time_ns in zip(
+        row.tolist(), sums.wall.tolist(), sums.cause, sums.ns.tolist(), strict=True
+    ):
+        if place >= 0:
+            found.setdefault((wall, cause), np.zeros(len(steps), np.int64))[place] += time_ns
+    return found
+
+
+def measure_rare_excess(time_ns: Times, length_ns: Times) -> Times:
+    """What each step has beyond the median of all, where that is a rare stall; else 0 throughout.
+
+    A rare stall stands out of what steps usually have, is on less than half of them, and takes a material
+    part of all their time.
+
+    >>> length_ns = np.array([100, 100, 100, 140, 100])
+    >>> measure_rare_excess(np.array([5, 6, 5, 45, 5]), length_ns).tolist()
+    [0, 0, 0, 40, 0]
+    >>> measure_rare_excess(np.array([5, 45, 5, 45, 45]), length_ns).tolist()
+    [0, 0, 0, 0, 0]
+    """
+    nothing = np.zeros(time_ns.size, np.int64)
+    if time_ns.size == 0:
+        return nothing
+    middle_ns = int(np.median(time_ns))
+    excess_ns = time_ns - middle_ns
+    usual_ns = float(np.median(np.abs(excess_ns)))
+    least_ns = max(RARE_EXCESS_SHARE * float(np.median(length_ns)), RARE_DEVIATIONS_COUNT * usual_ns)
+    stands_out: Flags = (excess_ns > 0) & (excess_ns >= least_ns)
+    total_ns = int(excess_ns[stands_out].sum())
+    is_rare = RARE_STEPS_PARTS_COUNT * int(stands_out.sum()) < time_ns.size
+    is_material = total_ns >= (RARE_STALL_SHARE - SHARE_ROUNDING) * int(length_ns.sum())
+    return np.where(stands_out, excess_ns, 0) if is_rare and is_material else nothing
+
+
+def find_stall_period(steps: Times) -> int | None:
+    """Every how many steps it occurs, if most of its steps are so far from the next; `None` without a rule.
+
+    Steps in a row have none: that is a stretch, no recurrence.
+
+    >>> find_stall_period(np.array([3, 7, 11, 15])), find_stall_period(np.array([3, 7])) is None
+    (4, True)
+    """
+    if steps.size < FEWEST_FOR_PERIOD_COUNT:
+        return None
+    distances, counts = np.unique(np.diff(steps), return_counts=True)
+    most = int(counts.argmax())
+    is_regular = counts[most] >= REGULAR_PERIOD_SHARE * counts.sum() - SHARE_ROUNDING
+    return int(distances[most]) if is_regular and distances[most] > 1 else None

@@ -1,0 +1,69 @@
+"""Whether steps come in kinds: lengths that lie in groups, far apart beside the spread inside each.
+
+Lengths are compared by their ratio. Between two kinds lies a part without any step, and their medians are
+farther apart than the two kinds are wide together; so halves of one spread are none.
+"""
+
+import numpy as np
+
+from wallscope.model.diagnosis import StepMode
+from wallscope.thresholds import (
+    FEWEST_MODE_STEPS_COUNT,
+    FEWEST_STEPS_FOR_MODES_COUNT,
+    MODES_APART_RATIO,
+    SMALLEST_MODE_SHARE,
+    SPLIT_MODES_RATIO,
+    SPLIT_MODES_STEPS_COUNT,
+    WIDEST_MODE_GAP_PARTS_COUNT,
+)
+from wallscope.trace.intervals import Times
+
+
+def find_step_modes(number: Times, duration_ns: Times) -> tuple[StepMode, ...]:
+    """The kinds that steps come in, the shortest first; none where they are of one kind.
+
+    Args:
+        number: int64[step], the numbers of the steady steps.
+        duration_ns: int64[step], ns, how long each takes.
+    """
+    if duration_ns.size < FEWEST_STEPS_FOR_MODES_COUNT or int(duration_ns.min()) <= 0:
+        return ()
+    order = np.argsort(duration_ns, kind="stable")
+    least = max(FEWEST_MODE_STEPS_COUNT, int(np.ceil(SMALLEST_MODE_SHARE * duration_ns.size)))
+    groups = _split(np.log(duration_ns[order]), 0, least)
+    if len(groups) < 2:
+        return ()
+    return tuple(
+        StepMode(
+            steps=tuple(np.sort(number[order[first:end]]).tolist()),
+            median_ns=round(float(np.median(duration_ns[order[first:end]]))),
+        )
+        for first, end in groups
+    )
+
+
+def _split(lengths: np.ndarray, offset: int, least: int) -> list[tuple[int, int]]:
+    """Bounds of the groups of lengths (logarithms, ascending), by their places."""
+    best, best_score = 0, SPLIT_MODES_RATIO + SPLIT_MODES_STEPS_COUNT / lengths.size
+    for at in range(least, lengths.size - least + 1):
+        score = _measure_split(lengths[:at], lengths[at:])
+        if score >= best_score:
+            best, best_score = at, score
+    if best == 0:
+        return [(offset, offset + lengths.size)]
+    return [*_split(lengths[:best], offset, least), *_split(lengths[best:], offset + best, least)]
+
+
+def _measure_split(low: np.ndarray, high: np.ndarray) -> float:
+    """How many times as far apart the medians are as both groups are wide; 0 where no gap divides them."""
+    apart = float(np.median(high) - np.median(low))
+    gap = float(high[0] - low[-1])
+    if apart < np.log(MODES_APART_RATIO) or WIDEST_MODE_GAP_PARTS_COUNT * gap < apart:
+        return 0.0
+    return apart / max(_width(low) + _width(high), 1e-9)
+
+
+def _width(lengths: np.ndarray) -> float:
+    """From the tenth to the ninetieth percentile; a single step more is not let in."""
+    low, high = np.percentile(lengths, [10, 90], method="nearest")
+    return float(high - low)

@@ -1,0 +1,163 @@
+"""Ranges of any name that recur once per step, told by what they do.
+
+A step's range issues most of the kernels between its first and its last instance, does not stand in
+itself, and from the start of one to the start of the next about the same kernels run each time. Its own
+thread issues some of them: ranges of loaders and other workers merely lie beside. Of ranges in each other
+the outermost is the step, unless it occurs too seldom to tell anything. Layers, microbatches, epochs and
+steps of a scheduler are known by name and are no steps.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wallscope.columns import Flags, Rows
+from wallscope.thresholds import (
+    COARSER_STEPS_RATIO,
+    CYCLE_KERNELS_SHARE,
+    ENOUGH_STEPS_COUNT,
+    FEWEST_UNNAMED_STEPS_COUNT,
+    MARKED_BY_CYCLE_SHARE,
+    MARKED_KERNELS_SHARE,
+    MOST_UNNAMED_COUNT,
+    SAME_KERNELS_SHARE,
+    SHORTEST_STRETCH_SHARE,
+)
+from wallscope.trace.repeat_unit import UNITS, MainStream, find_first_compute, is_alike
+from wallscope.trace.step_markers import NO_STEP, STEP, MarkerRanges, find_outer
+
+_PARTS = "|".join([*(f"(?:{known})" for _, known in UNITS), r"(?i)(?:^|[^a-z])epochs?(?:$|[^a-z])"])
+
+
+@dataclass(frozen=True, slots=True)
+class RecurringRange:
+    """A range that recurs and issues work: how many instances do, and whether it can be the step."""
+
+    marker: MarkerRanges
+    count: int
+    is_step: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A recurring range with the kernels that its instances hold (`holds`), and those of its stretch."""
+
+    marker: MarkerRanges
+    thread: int
+    covered_ns: int
+    is_outermost: bool
+    holds: Flags
+    stretch: Flags
+    begins: Rows
+
+    @property
+    def share(self) -> float:
+        """Of the kernels from the first to the last instance, those inside instances."""
+        return float(self.holds.sum() / max(int(self.stretch.sum()), 1))
+
+
+def find_recurring_steps(ranges: pl.DataFrame, main: MainStream) -> list[RecurringRange]:
+    """The ranges of a process that recur and issue work of its main stream, the best step first.
+
+    `ranges` are those of `label_ranges` of the process. None of them is a step if the first is not.
+    """
+    seen = sorted(
+        _look(ranges, main), key=lambda one: (-round(one.share, 2), -one.covered_ns, one.marker.name)
+    )
+    phases = _find_first_phases(seen)
+    symbols = main.rows["symbol"].to_numpy()
+    steps = [
+        one
+        for one in seen
+        if one.stretch.mean() >= _least_stretch(one)
+        and one.share >= (MARKED_BY_CYCLE_SHARE if one.marker in phases else MARKED_KERNELS_SHARE)
+        and is_alike(symbols, one.begins)
+    ]
+    fine = [one for one in steps if not _is_too_coarse(one, steps)]
+    ordered = [*fine, *(one for one in steps if one not in fine)]
+    ordered += [one for one in seen if one not in ordered]
+    return [RecurringRange(one.marker, int(one.begins.size), is_step=one in fine) for one in ordered]
+
+
+def _least_stretch(one: _Seen) -> float:
+    """The kernels that must lie between first and last instance: of few instances nearly all."""
+    return SHORTEST_STRETCH_SHARE if one.begins.size >= ENOUGH_STEPS_COUNT else CYCLE_KERNELS_SHARE
+
+
+def is_finer(one: RecurringRange, coarser: int) -> bool:
+    """Whether a range recurs more often than something of which a step has one: it is a part of a step."""
+    return coarser > 1 and one.count > COARSER_STEPS_RATIO * (coarser + 1)
+
+
+def select_by_name(ranges: pl.DataFrame, name: str, main: MainStream) -> MarkerRanges | None:
+    """The ranges of that folded name on the thread that issues most kernels, of those that have any."""
+    own = ranges.filter((pl.col("folded") == name) & ~pl.col("crosses"))
+    for thread in main.rows["thread"].value_counts(sort=True)["thread"]:
+        there = own.filter(pl.col("thread") == thread)
+        if not there.is_empty():
+            return MarkerRanges("nvtx", name, *find_outer(there))
+    return None
+
+
+def _look(ranges: pl.DataFrame, main: MainStream) -> Iterator[_Seen]:
+    """The ranges of threads that issue kernels, of which most hold some that their own thread issued."""
+    thread, issue_ns = main.rows["thread"].to_numpy(), main.rows["issue_ns"].to_numpy()
+    issuing = np.unique(thread[thread >= 0]).tolist()
+    own = ranges.filter(pl.col("thread").is_in(issuing) & ~pl.col("crosses"))
+    text = pl.col("text").first()
+    recurring = (
+        own.group_by("thread", "folded")
+        .agg(
+            pl.len(),
+            covered_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
+            first_ns=pl.col("start_ns").min(),
+            is_outermost=(pl.col("parent") < 0).mean() > MARKED_KERNELS_SHARE,
+            is_known=text.str.contains(_PARTS) | (text.str.contains(STEP) & text.str.contains(NO_STEP)),
+        )
+        .filter(
+            (pl.col("len") >= FEWEST_UNNAMED_STEPS_COUNT) & ~pl.col("is_known") & (pl.col("folded") != "")
+        )
+        .sort("covered_ns", "first_ns", "folded", descending=[True, False, False])
+        .head(MOST_UNNAMED_COUNT)
+    )
+    for row in recurring.iter_rows(named=True):
+        instances = own.filter((pl.col("thread") == row["thread"]) & (pl.col("folded") == row["folded"]))
+        marker = MarkerRanges("nvtx", row["folded"], *find_outer(instances))
+        inside = np.searchsorted(marker.start_ns, issue_ns, side="right") - 1
+        holds = (inside >= 0) & (issue_ns < marker.end_ns[inside])
+        begins = find_first_compute(main, marker)
+        by_itself = np.unique(inside[holds & (thread == row["thread"])]).size
+        is_nested = 2 * marker.start_ns.size <= row["len"]
+        if begins.size < FEWEST_UNNAMED_STEPS_COUNT or 2 * by_itself <= begins.size or is_nested:
+            continue
+        stretch = (issue_ns >= marker.start_ns[0]) & (issue_ns < marker.end_ns[-1])
+        yield _Seen(
+            marker, row["thread"], row["covered_ns"], row["is_outermost"], holds, stretch, np.sort(begins)
+        )
+
+
+def _find_first_phases(seen: list[_Seen]) -> list[MarkerRanges]:
+    """The first of each group of outermost ranges of equal count that together hold nearly all kernels."""
+    groups: dict[tuple[int, int], list[_Seen]] = {}
+    for one in seen:
+        if one.is_outermost:
+            groups.setdefault((one.thread, one.begins.size), []).append(one)
+    return [
+        min(group, key=lambda one: int(one.marker.start_ns[0])).marker
+        for group in groups.values()
+        if len(group) > 1
+        and np.any([one.holds for one in group], axis=0).sum()
+        >= CYCLE_KERNELS_SHARE * np.any([one.stretch for one in group], axis=0).sum()
+    ]
+
+
+def _is_too_coarse(outer: _Seen, steps: list[_Seen]) -> bool:
+    """Whether a range occurs too seldom to be the step, while one inside it holds the same kernels."""
+    return outer.begins.size < ENOUGH_STEPS_COUNT and any(
+        inner.begins.size >= ENOUGH_STEPS_COUNT
+        and inner.share >= SAME_KERNELS_SHARE * outer.share
+        and not (inner.holds & outer.stretch & ~outer.holds).any()
+        for inner in steps
+    )
