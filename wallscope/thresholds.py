@@ -28,11 +28,9 @@ LIKELY_UNIT_MATCH_SHARE: Final = 0.5
 UNIT_CANDIDATES_COUNT: Final = 200
 """Shifts that are counted exactly, the most likely first. Chosen, to bound the time."""
 REGULAR_UNITS_SHARE: Final = 0.8
-"""Units that must be about as long as the shift, for the sequence to be regular; those that must be
-like one of them, for windows to be steps and no fragments. Chosen."""
+"""Units that must be as long as the shift, or alike, for windows to be steps and no fragments. Chosen."""
 LIKE_UNITS_SHARE: Final = 0.75
-"""Kernels that two units must share by name, of the longer one, to be alike. Chosen: a step now and then has
-more to do."""
+"""Kernels that two units must share by name, of the longer one, to be alike. Chosen: some steps do more."""
 MODEL_UNITS_COUNT: Final = 9
 """Units that the others are compared with, spread over all. Chosen, to bound the time."""
 SURE_UNIT_MATCH_SHARE: Final = 0.95
@@ -40,15 +38,13 @@ SURE_UNIT_MATCH_SHARE: Final = 0.95
 SHORTEST_SURE_UNIT_COUNT: Final = 3
 """Kernels of different names that such a unit holds, at least: two alternate in many a loop. Chosen."""
 SHORTEST_STRETCH_SHARE: Final = 0.25
-"""Of the kernels that the part of a capture that repeats must hold, for the rest to be start-up and the like,
-and that recurring ranges must span, to mark steps. Chosen."""
+"""Of the kernels that the repeating part of a capture must hold, or recurring ranges must span. Chosen."""
 STRETCH_PARTS_COUNT: Final = 4
 """Where a capture has no unit as a whole, it is looked for behind the first, second ... of so many parts."""
 MOST_STREAMS_IN_TURN_COUNT: Final = 64
 """Streams of a rank of most work, that are looked at for taking turns. Chosen, to bound the time."""
 MARKED_KERNELS_SHARE: Final = 0.5
-"""Of the kernels from its first to its last instance that a range of any name must hold, to mark steps.
-Chosen: most of them."""
+"""Of the kernels from its first to its last instance that a range must hold, to mark steps. Chosen: most."""
 MARKED_BY_CYCLE_SHARE: Final = 0.2
 """The same for one of several that take turns and together hold `CYCLE_KERNELS_SHARE`. Chosen."""
 CYCLE_KERNELS_SHARE: Final = 0.8
@@ -60,8 +56,7 @@ MOST_UNNAMED_COUNT: Final = 32
 SAME_KERNELS_SHARE: Final = 0.95
 """Of the kernels of few outer ranges that an inner one must hold, to be the step instead. Chosen."""
 COARSER_STEPS_RATIO: Final = 1.5
-"""More ranges by updates or layered units, above which ranges are parts of a step. Chosen: whole multiples
-begin with two."""
+"""More ranges by updates or layered units, above which ranges are parts of a step. Chosen: below two."""
 TOLD_RANGES_COUNT: Final = 4
 """Names of recurring ranges in a finding. Chosen."""
 UNIT_LENGTH_PARTS_COUNT: Final = 10
@@ -101,15 +96,13 @@ SMALLEST_MODE_SHARE: Final = 0.15
 MODES_APART_RATIO: Final = 1.05
 """Median of a kind by that of the shorter one, at least. Chosen: less is not worth a sentence."""
 SPLIT_MODES_RATIO: Final = 0.75
-"""Distance of the medians of two kinds by how wide both are together, as logarithms, at least. Measured, with
-the next: the best split of one even, normal or exponential spread reaches it in 2 % of runs at most."""
+"""Distance of the medians of two kinds by their joint width, as logarithms. Measured, with the next: 2 % false."""
 SPLIT_MODES_STEPS_COUNT: Final = 20
 """And so much by the number of steps more: of few steps the best split is often good. Measured."""
 WIDEST_MODE_GAP_PARTS_COUNT: Final = 8
 """Between two kinds no step lies in one of so many parts of the way between their medians. Chosen."""
 RARE_STALL_SHARE: Final = 0.03
-"""Of all steady time that a cause must take beyond its median, on few steps, to be a rare stall: what it must
-lead by to be the wall. By definition (`DOMINANT_LEAD_SHARE`)."""
+"""Of all steady time that a cause must take beyond its median, on few steps: `DOMINANT_LEAD_SHARE`."""
 RARE_EXCESS_SHARE: Final = 0.05
 """Of the median step that it must take more, for a step to be one of those. Chosen."""
 RARE_DEVIATIONS_COUNT: Final = 6
@@ -134,8 +127,7 @@ LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
 LONGEST_UNEXPLAINED_LATENCY_NS: Final = 50_000
 """The same where nothing says that more was waited for: what takes longer is unresolved. Chosen."""
 INFERRED_CLOSE_NS: Final = 10_000
-"""What began within this after an operation of another stream ended may have waited for it. Chosen; streams
-that wait for an event of another go on within 2 to 8 us."""
+"""What began within this after an operation of another stream ended may have waited for it. Chosen: 2 to 8 us."""
 INFERRED_CANDIDATES_COUNT: Final = 4
 """Operations that ended last before, which are looked at for that. Chosen, to bound the time."""
 FEWEST_INFERRED_COUNT: Final = 3
