@@ -20,6 +20,7 @@ NOT_BY_CAPTURE = {
     "configuration-misspelled",
     "configuration-unused",
     "anchors-disagree",  # --step-range
+    "communication-inferred",  # --kernels
     "unmatched-kernels",  # --kernels
     "outside-steps",
     "ranks-left-out",  # --steps, --time
