@@ -96,7 +96,7 @@ SMALLEST_MODE_SHARE: Final = 0.15
 MODES_APART_RATIO: Final = 1.05
 """Median of a kind by that of the shorter one, at least. Chosen: less is not worth a sentence."""
 SPLIT_MODES_RATIO: Final = 0.75
-"""Distance of the medians of two kinds by their joint width, as logarithms. Measured, with the next: 2 % false."""
+"""Distance of the medians of two kinds by their joint width, as logarithms. Measured: 2 % are chance."""
 SPLIT_MODES_STEPS_COUNT: Final = 20
 """And so much by the number of steps more: of few steps the best split is often good. Measured."""
 WIDEST_MODE_GAP_PARTS_COUNT: Final = 8

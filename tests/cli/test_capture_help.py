@@ -21,6 +21,7 @@ NOT_BY_CAPTURE = {
     "configuration-unused",
     "anchors-disagree",  # --step-range
     "inferred-steps",
+    "communication-inferred",  # --kernels
     "unmatched-kernels",  # --kernels
     "outside-steps",
     "ranks-left-out",  # --steps, --time
