@@ -127,7 +127,7 @@ LONGEST_DEPENDENCY_LATENCY_NS: Final = 20_000
 LONGEST_UNEXPLAINED_LATENCY_NS: Final = 50_000
 """The same where nothing says that more was waited for: what takes longer is unresolved. Chosen."""
 INFERRED_CLOSE_NS: Final = 10_000
-"""What began within this after an operation of another stream ended may have waited for it. Chosen: 2 to 8 us."""
+"""What began within this after an operation of another stream ended may have waited for it. Chosen."""
 INFERRED_CANDIDATES_COUNT: Final = 4
 """Operations that ended last before, which are looked at for that. Chosen, to bound the time."""
 FEWEST_INFERRED_COUNT: Final = 3
