@@ -46,6 +46,7 @@ NAMES_OF_CALLS = {
     "stream": "cudaStreamSynchronize",
     "event": "cudaEventSynchronize",
     "context": "cudaDeviceSynchronize",
+    "query": "cudaEventQuery",
     "other": "cudaGetDevice",
 }
 HOST_MEMORY = ("pageable", "pinned")
@@ -54,6 +55,7 @@ ROLES |= {
     "memcpy": "copy",
     "record": "event",
     "wait": "event",
+    "query": "event",
     "stream": "sync",
     "event": "sync",
     "context": "sync",
@@ -72,7 +74,8 @@ class Call(NamedTuple):
 class Op(NamedTuple):
     """A device operation; `call` is its place in the calls, -1 without one; `again`: recomputed.
 
-    `moves` is the memory at both ends of a copy, as `pageable>device`, nothing where it is not told.
+    `moves` is the memory at both ends of a copy, as `pageable>device`, nothing where it is not told;
+    kernels may have a name.
     """
 
     stream: int
@@ -83,6 +86,7 @@ class Op(NamedTuple):
     again: bool = False
     node: int | None = None
     moves: str = ""
+    name: str = ""
 
 
 class Record(NamedTuple):
@@ -168,7 +172,7 @@ def _frame(rows: list[dict[str, object]], schema: pl.Schema) -> pl.DataFrame:
 
 def operations(trace: Trace) -> pl.DataFrame:
     """`CLASSIFIED`."""
-    dense = _dense(trace)
+    dense, names = _dense(trace), sorted({op.name for op in trace.ops if op.name})
     return _frame(
         [
             {
@@ -178,6 +182,7 @@ def operations(trace: Trace) -> pl.DataFrame:
                 "start_ns": op.start,
                 "end_ns": op.end,
                 "kind": KINDS[op.kind],
+                "name": names.index(op.name) if op.name else None,
                 "call": op.call,
                 "graph_node": op.node,
                 "class": op.kind,
