@@ -4,20 +4,18 @@ Nothing is prepared or shared between questions; every answer looks through all 
 the contract is silent are the constants below.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from tests.attribution.brute_trace import BLOCKING, HOST_MEMORY, NULL, Call, Op, Sync, Trace
+from tests.attribution import brute_waits
+from tests.attribution.brute_trace import BLOCKING, NULL, Op, Sync, Trace
+from tests.attribution.brute_waits import EARLY, HAND_OVER_NS, JITTER_NS, LONGEST_NS, UNKNOWN, Inferred
 
-EARLY = -(10**30)
-UNKNOWN = -1
-"""Stands among what is waited for where nothing tells what that is."""
-JITTER_NS = 2_000
-"""An event that is complete this much after what waited for it: clocks that differ."""
-LATE_COPY_NS = 50_000
-"""A copy that is over when its call returns ends at most this much later: clocks that differ."""
-HAND_OVER_NS = 20_000
-"""Something known that is over this shortly before is believed to bind beside something unknown."""
+MOST_HOLDERS = 8
+"""Calls that wait for a lock at one moment, each for the next, that are followed."""
+KINDS_OF_CALLS = {"launch": "launch-call", "graph": "launch-call", "alloc": "allocation"}
 
 
 class Link(NamedTuple):
@@ -32,6 +30,19 @@ class Link(NamedTuple):
     call: int = -1
     thread: int = -1
     slack: int | None = None
+    inferred: int = 0
+
+
+def remembered(question: Callable[..., Any]) -> Callable[..., Any]:
+    """Answer a question about a model once: it is asked over and over."""
+
+    def ask(model: "Model", *about: int) -> Any:
+        key = (question.__name__, *about)
+        if key not in model.answers:
+            model.answers[key] = question(model, *about)
+        return model.answers[key]
+
+    return ask
 
 
 @dataclass
@@ -39,6 +50,11 @@ class Model:
     """Answers questions about a trace."""
 
     trace: Trace
+
+    @cached_property
+    def answers(self) -> dict[tuple[Any, ...], Any]:
+        """Answers that were given."""
+        return {}
 
     # order of streams
 
@@ -120,8 +136,23 @@ class Model:
 
     # what is waited for
 
+    @cached_property
+    def inferred(self) -> Inferred:
+        """What times tell of the waits of operations."""
+        return Inferred(self)
+
     def producers(self, op: int) -> set[int]:
-        """What an operation waits for on the device, as far as the one before it has not waited for it."""
+        """What an operation waits for on the device, with what times tell."""
+        found, told = set(self.told_producers(op)), self.inferred
+        if op in told.free:
+            found -= {UNKNOWN}
+        if op in told.unexplained:
+            found |= {UNKNOWN}
+        return found | ({told.producers[op]} if op in told.producers else set())
+
+    @remembered
+    def told_producers(self, op: int) -> set[int]:
+        """What it is told to wait for, as far as the one before it has not waited for it."""
         ops, before = self.trace.ops, self.before(op)
         found = set() if before is None else {before}
         since = EARLY if before is None else self.issued(before)
@@ -152,8 +183,53 @@ class Model:
             return {other for other in streams if flags.get(other) == NULL}
         return set()
 
+    @remembered
+    def waits_for(self, call: int) -> tuple[set[int], bool] | None:
+        """What a call waits for, and whether times alone tell that; none if it waits for nothing."""
+        found = self._waits_alone(call)
+        held_by = brute_waits.holder(self, call) if found is None else None
+        held = None if held_by is None else self._waits_alone(held_by)
+        return found if held is None or UNKNOWN in held[0] else (held[0], True)
+
+    def holder(self, call: int) -> int | None:
+        """The call whose lock a call waits for, if not known is what that waits for."""
+        return brute_waits.holder(self, call) if self.waits_for(call) is None else None
+
+    def blocks(self, call: int) -> bool:
+        """Whether a call waits by itself, or for a place in a queue."""
+        return self._waits_alone(call) is not None
+
+    @remembered
+    def _waits_alone(self, call: int) -> tuple[set[int], bool] | None:
+        """The same without what holds a lock."""
+        found = self.by_itself(call)
+        queued = brute_waits.queued_behind(self, call) if found is None else None
+        return (queued, True) if queued else found
+
+    @remembered
+    def by_itself(self, call: int) -> tuple[set[int], bool] | None:
+        """The same without full queues."""
+        made, found = self.trace.calls[call], self.blocking(call)
+        if found is not None and UNKNOWN in found and made.what in {"stream", "event", "context"}:
+            by_times = brute_waits.awaited_by_times(self, made.start, made.end)
+            return (found, False) if UNKNOWN in by_times else (by_times, True)
+        if found is None and self.asks_since(call) is not None:
+            by_times = brute_waits.awaited_by_times(self, self.asks_since(call), made.end)
+            found = by_times - {UNKNOWN}
+            return (found, True) if found else None
+        return None if found is None else (found, False)
+
+    def asks_since(self, call: int) -> int | None:
+        """When the queries began of which a call is the last one."""
+        return brute_waits.began_asking(self, call)
+
+    @cached_property
+    def spins(self) -> dict[tuple[int, int], int]:
+        """What threads spun for until a moment."""
+        return brute_waits.spun_for(self)
+
     def blocking(self, call: int) -> set[int] | None:
-        """What a call waits for, none if it waits for nothing."""
+        """What a call is told to wait for, none if it waits for nothing."""
         made, trace = self.trace.calls[call], self.trace
         if made.what in {"copy", "memcpy"}:
             return self.copied(call)
@@ -174,7 +250,7 @@ class Model:
         """What a call waits for that asks for copies."""
         made, ops = self.trace.calls[call], self.trace.ops
         own = [(op.end, row) for row, op in enumerate(ops) if op.call == call and op.kind == "copy"]
-        own = [(end, row) for end, row in own if holds(made, ops[row])]
+        own = [(end, row) for end, row in own if brute_waits.holds(made, ops[row])]
         if not own:
             return None
         end, last = max(own)
@@ -218,21 +294,6 @@ class Model:
         return max(left), other
 
 
-def holds(call: Call, copy: Op) -> bool:
-    """Whether a copy kept the thread in the call that asked for it."""
-    source, _, destination = copy.moves.partition(">")
-    late, is_told, is_free = copy.end - call.end, bool(copy.moves), call.what == "copy"
-    comes, goes = is_told and destination in HOST_MEMORY, is_told and source in HOST_MEMORY
-    if (comes and (destination == "pageable" or not is_free)) or (
-        goes and source == "pinned" and not is_free
-    ):
-        return late <= LATE_COPY_NS
-    if goes and not comes and source == "pageable":
-        staging, sending = call.end - copy.start, late
-        return late <= 0 or (staging > 0 and staging >= sending)
-    return late <= 0 and not (is_told and is_free)
-
-
 # the walk
 
 
@@ -245,12 +306,13 @@ class Walk:
     since: int
     at: int
     links: list[Link]
+    inferred: int = 0
 
     def give(self, kind: str, start: int, **bound: int | None) -> None:
         """Give the time from a moment up to here to a link."""
         start = max(start, self.since)
         if start < self.at:
-            self.links.append(Link(self.gap, start, self.at, kind, **bound))
+            self.links.append(Link(self.gap, start, self.at, kind, inferred=self.inferred, **bound))
             self.at = start
 
     def go(self, place: tuple[str, int] | None) -> None:
@@ -280,44 +342,98 @@ class Walk:
             return None
         if UNKNOWN in waited and start - max(known) > HAND_OVER_NS:
             return None
+        is_inside = call is not None and call.end > start
         if issue is not None and (not ends or issue > ends[0]):
             slack = issue - ends[0] if ends else None
-            kind = "launch-call" if call.end > start else "launch-latency"
+            if op in model.inferred.idle and not is_inside:
+                self.give("unresolved", issue, next_op=op, slack=slack)
+            kind = "launch-call" if is_inside else "launch-latency"
             self.give(kind, issue, op=op, call=made.call, thread=call.thread, slack=slack)
             return "thread", call.thread
         others = ends[1:2] + ([] if issue is None else [issue])
         slack = ends[0] - max(others) if others else None
         producer = min(one for one, end in done.items() if end == ends[0])
-        self.give("hand-over", ends[0], op=producer, next_op=op, slack=slack)
-        self.give("operation", model.trace.ops[producer].start, op=producer, next_op=op, slack=slack)
+        return self.producer(op, producer, (start, ends[0]), is_inside=is_inside, slack=slack)
+
+    def producer(
+        self, op: int, producer: int, side: tuple[int, int], *, is_inside: bool, slack: int | None
+    ) -> tuple[str, int] | None:
+        """What an operation waited for, up to its start, on another one that was over at a moment."""
+        (start, end), told = side, self.model.inferred
+        made = self.model.trace.ops[op]
+        if producer == told.producers.get(op):
+            self.inferred = 1
+        if start - end <= LONGEST_NS:
+            self.give("hand-over", end, op=producer, next_op=op, slack=slack)
+        elif is_inside:
+            thread = self.model.trace.calls[made.call].thread
+            self.give(self.kind_of(made.call), end, op=op, call=made.call, thread=thread, slack=slack)
+        elif op in told.idle:
+            self.give("unresolved", end, next_op=op, slack=slack)
+        else:
+            return None
+        self.give("operation", self.model.trace.ops[producer].start, op=producer, next_op=op, slack=slack)
         return "op", producer
 
     def thread(self, thread: int) -> tuple[str, int] | None:
         """What a thread did before."""
         model = self.model
+        for _ in range(MOST_HOLDERS):
+            call, since = model.owner(thread, self.at), model.entered(thread, self.at)
+            holder = None if call is None else model.holder(call)
+            if holder is None or self.at <= self.since:
+                break
+            held_by, kind = model.trace.calls[holder], self.kind_of(call)
+            if held_by.start >= self.at or held_by.end <= since:
+                self.give(kind, since, call=call, thread=thread)
+                continue
+            self.inferred = 1
+            self.give(kind, held_by.end, call=call, thread=thread)
+            thread = held_by.thread
         call, since = model.owner(thread, self.at), model.entered(thread, self.at)
         if call is None:
-            other = model.taken_over(thread, since, self.at)
-            self.give("outside-calls", since if other is None else other[0], thread=thread)
-            return "thread", (thread if other is None else other[1])
-        waited = model.blocking(call)
+            return self.outside(thread, since)
+        waited = model.waits_for(call)
         if waited is None:
-            kinds = {"launch": "launch-call", "graph": "launch-call", "alloc": "allocation"}
-            self.give(kinds.get(model.trace.calls[call].what, "other-call"), since, call=call, thread=thread)
+            self.give(self.kind_of(call), since, call=call, thread=thread)
             return "thread", thread
         return self.blocked(call, thread, since, waited)
 
-    def blocked(self, call: int, thread: int, since: int, waited: set[int]) -> tuple[str, int] | None:
+    def outside(self, thread: int, since: int) -> tuple[str, int]:
+        """Why a thread was outside of calls."""
+        spun = self.model.spins.get((thread, self.at))
+        if spun is not None:
+            op = self.model.trace.ops[spun]
+            self.inferred = 1
+            self.give("outside-calls", op.end, thread=thread)
+            self.give("operation", op.start, op=spun)
+            return "op", spun
+        other = self.model.taken_over(thread, since, self.at)
+        self.give("outside-calls", since if other is None else other[0], thread=thread)
+        return "thread", (thread if other is None else other[1])
+
+    def kind_of(self, call: int) -> str:
+        """The kind of time that goes into a call."""
+        return KINDS_OF_CALLS.get(self.model.trace.calls[call].what, "other-call")
+
+    def blocked(
+        self, call: int, thread: int, since: int, found: tuple[set[int], bool]
+    ) -> tuple[str, int] | None:
         """What a blocking call waited for."""
-        ops, entered = self.model.trace.ops, self.model.trace.calls[call].start
+        waited, is_by_times = found
+        ops, asks_since = self.model.trace.ops, self.model.asks_since(call)
+        entered = self.model.trace.calls[call].start if asks_since is None else asks_since
+        kind = "launch-call" if self.kind_of(call) == "launch-call" else "synchronisation"
         last = min(waited - {UNKNOWN}, key=lambda op: (-ops[op].end, op), default=None)
         end = EARLY if last is None else ops[last].end
         if UNKNOWN in waited and not 0 <= self.at - end <= HAND_OVER_NS:
             return None
-        if last is None or end <= max(entered, since):
-            self.give("synchronisation", since, call=call, thread=thread)
+        if last is not None and is_by_times:
+            self.inferred = 1
+        if last is None or end <= (max(entered, since) if asks_since is None else entered):
+            self.give(kind, since, call=call, thread=thread)
             return "thread", thread
-        self.give("synchronisation", end, op=last, call=call, thread=thread, slack=end - entered)
+        self.give(kind, end, op=last, call=call, thread=thread, slack=end - entered)
         self.give("operation", ops[last].start, op=last, call=call, slack=end - entered)
         return "op", last
 

@@ -28,6 +28,8 @@ MOVES = st.one_of(st.just(""), WAITED, FREE)
 TOLD_ROWS = st.sampled_from(["number", "handle", "none"])
 ANY_ROWS = st.sampled_from(["number", "handle", "order", "none"])
 FIRST_NUMBER = 40
+FACTORS = st.sampled_from([1_000, 1_999, 2_500, 5_000, 7_000])
+"""From programs of tens of nanoseconds to some of tens of microseconds."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def actions(threads: int) -> st.SearchStrategy[list[Action]]:
         latency=SHORT,
         **where,
     )
-    other = st.builds(Action, what=st.sampled_from(["alloc", "other"]), **where)
+    other = st.builds(Action, what=st.sampled_from(["alloc", "other", "query"]), stream=STREAMS, **where)
     some = st.lists(
         st.one_of(launch, launch, launch, copy, event, event, blocking, other), min_size=3, max_size=22
     )
@@ -131,6 +133,8 @@ def _made(left: Played, action: Action, at: int, flags: dict[int, str]) -> int:
         count = FIRST_NUMBER + len(left.records)
         left.events[action.event] = (count, _tail(left, action.stream, flags))
         left.records.append(Record(number, action.stream, action.event, count))
+    elif action.what == "query":
+        return _asked(left, action, at, flags)
     elif action.what not in {"other", "alloc"}:
         event, ends = left.events.get(action.event, (FIRST_NUMBER - 1, []))
         if action.what == "wait":
@@ -155,6 +159,17 @@ def _made(left: Played, action: Action, at: int, flags: dict[int, str]) -> int:
     left.calls.append(Call(action.thread, at, end, action.what))
     if action.nested and end - at > 2:
         left.calls.append(Call(action.thread, at + 1, end - 1, action.nested))
+    return end
+
+
+def _asked(left: Played, action: Action, at: int, flags: dict[int, str]) -> int:
+    """Ask for a stream again and again; returns when the last query ends."""
+    start, ends = at, _tail(left, action.stream, flags)
+    for _ in range(action.length % 4):
+        left.calls.append(Call(action.thread, start, start + action.length, "query"))
+        start += action.length + action.length % 3
+    end = max([start + action.length, *(one + 1 for one in ends if one <= start + 20)])
+    left.calls.append(Call(action.thread, start, end, "query"))
     return end
 
 
@@ -209,6 +224,70 @@ def seen(left: Played, flags: dict[int, str], rows: str) -> Trace:
     elif rows == "none":
         records = syncs = ()
     return Trace(tuple(left.ops), tuple(left.calls), records, syncs, flags)
+
+
+@st.composite
+def stretched(
+    draw: st.DrawFn, traces: st.SearchStrategy[Trace], factors: st.SearchStrategy[int] = FACTORS
+) -> Trace:
+    """Traces with times so long that the limits of hand-overs and of calls that are held are reached."""
+    trace, by = draw(traces), draw(factors)
+
+    def longer(held):
+        return tuple(row._replace(start=row.start * by, end=row.end * by) for row in held)
+
+    held = {name: longer(getattr(trace, name)) for name in ("ops", "calls", "host", "ranges")}
+    return in_order(replace(trace, **held))
+
+
+@st.composite
+def unrecorded(draw: st.DrawFn) -> Trace:
+    """Traces in microseconds of threads far ahead of the device or held, in exports without rows of waits."""
+    thread, brief = st.integers(0, 1), st.integers(0, 2)
+    lasting = st.sampled_from([1, 2, 3, 49, 50, 55, 60, 70])
+    is_ahead = draw(st.booleans())
+    before = st.just(0) if is_ahead else st.sampled_from([0, 0, 1, 2, 55])
+    where = {"thread": st.just(0) if is_ahead else thread, "before": before, "stream": STREAMS}
+    launch = st.builds(
+        Action,
+        what=st.just("launch"),
+        kind=st.sampled_from(["compute", "compute", "communication", "copy"]),
+        length=st.just(1) if is_ahead else st.sampled_from([1, 1, 1, 2, 50, 60]),
+        duration=st.sampled_from([1, 5, 15, 25, 40, 60]),
+        latency=brief,
+        lag=st.sampled_from([0, 1, 2, 9, 11]),
+        unseen=st.just(False) if is_ahead else st.sampled_from([False] * 9 + [True]),
+        **where,
+    )
+    event = st.builds(
+        Action,
+        what=st.sampled_from(["record", "wait"]),
+        event=st.just(0),
+        length=st.just(1),
+        **where,
+    )
+    held = st.builds(
+        Action,
+        what=st.sampled_from(["alloc", "other", "context", "query"]),
+        length=lasting,
+        latency=brief,
+        **where,
+    )
+    some = st.lists(st.one_of(launch, launch, event, launch if is_ahead else held), min_size=4, max_size=24)
+    program = draw(some) * draw(st.integers(1, 3)) + draw(st.lists(launch, min_size=3, max_size=3))
+    rows = draw(st.sampled_from(["none", "number"]))
+    trace = draw(
+        stretched(
+            st.just(in_order(seen(played(program, {}), {}, rows))), st.sampled_from([999, 1_000, 1_001])
+        )
+    )
+    names = st.just("a") if draw(st.booleans()) else st.sampled_from(["", "a", "b"])
+    named = draw(st.lists(names, min_size=len(trace.ops), max_size=len(trace.ops)))
+    ops = (
+        op._replace(name=name if op.kind == "compute" else "")
+        for op, name in zip(trace.ops, named, strict=True)
+    )
+    return replace(trace, ops=tuple(ops))
 
 
 @st.composite

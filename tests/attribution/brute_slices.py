@@ -136,7 +136,7 @@ def outside(model: Model, thread: int, at: int) -> str:
     trace = model.trace
     calls = trace.calls
     issuing = {op.call for op in trace.ops if op.call >= 0}
-    blocking = {row for row in range(len(calls)) if model.blocking(row) is not None}
+    blocking = {row for row in range(len(calls)) if model.by_itself(row) is not None}
     launched = [calls[row].start for row in issuing - blocking if calls[row].thread == thread]
     drained = [
         (calls[row].end, row)
@@ -157,8 +157,10 @@ def outside(model: Model, thread: int, at: int) -> str:
 def drains(model: Model, call: int) -> bool:
     """Whether a blocking call waited, and left the device without work."""
     made, ops = model.trace.calls[call], model.trace.ops
-    waited = (model.blocking(call) or set()) - {-1}
-    if not any(ops[op].end > made.start for op in waited):
+    waited, _ = model.by_itself(call)
+    asks_since = model.asks_since(call)
+    entered = made.start if asks_since is None else asks_since
+    if not any(ops[op].end > entered for op in waited - {-1}):
         return False
     given = [op.end for row, op in enumerate(ops) if model.issued(row) < made.end]
     own = [op.end for op in ops if op.call == call]  # its copy, which may end after it

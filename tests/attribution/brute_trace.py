@@ -46,6 +46,7 @@ NAMES_OF_CALLS = {
     "stream": "cudaStreamSynchronize",
     "event": "cudaEventSynchronize",
     "context": "cudaDeviceSynchronize",
+    "query": "cudaEventQuery",
     "other": "cudaGetDevice",
 }
 HOST_MEMORY = ("pageable", "pinned")
@@ -54,6 +55,7 @@ ROLES |= {
     "memcpy": "copy",
     "record": "event",
     "wait": "event",
+    "query": "event",
     "stream": "sync",
     "event": "sync",
     "context": "sync",
@@ -72,8 +74,8 @@ class Call(NamedTuple):
 class Op(NamedTuple):
     """A device operation; `call` is its place in the calls, -1 without one; `again`: recomputed.
 
-    `moves` is the memory at both ends of a copy, as `pageable>device`, nothing where it is not told.
-    `unknown`: a kernel whose name says nothing.
+    `moves` is the memory at both ends of a copy, as `pageable>device`, nothing where it is not told;
+    kernels may have a name; `unknown`: a kernel whose name says nothing.
     """
 
     stream: int
@@ -85,6 +87,7 @@ class Op(NamedTuple):
     node: int | None = None
     moves: str = ""
     unknown: bool = False
+    name: str = ""
 
 
 class Record(NamedTuple):
@@ -171,7 +174,7 @@ def _frame(rows: list[dict[str, object]], schema: pl.Schema) -> pl.DataFrame:
 
 def operations(trace: Trace) -> pl.DataFrame:
     """`CLASSIFIED`."""
-    dense = _dense(trace)
+    dense, names = _dense(trace), sorted({op.name for op in trace.ops if op.name})
     return _frame(
         [
             {
@@ -181,6 +184,7 @@ def operations(trace: Trace) -> pl.DataFrame:
                 "start_ns": op.start,
                 "end_ns": op.end,
                 "kind": KINDS[op.kind],
+                "name": names.index(op.name) if op.name else None,
                 "call": op.call,
                 "graph_node": op.node,
                 "class": op.kind,

@@ -62,6 +62,7 @@ def said(kind=None, op=-1, next_op=-1, state="idle", outside=None):
         call=nothing,
         thread=nothing,
         slack_ns=np.array([NO_SLACK]),
+        inferred=np.array([False]),
     )
     on_thread = nothing if outside is None else np.array([0])
     (found,), texts = assign_slice_causes(piece, causes(), on_thread, [outside or "host/other"], IN_GRAPH)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attribution import brute
-from tests.attribution.brute_programs import jittered, possible, programmatic
+from tests.attribution.brute_programs import jittered, possible, programmatic, stretched
 from tests.attribution.brute_trace import Call, Op, Record, Sync, Trace, evidence, in_order, operations
 from wallscope.attribution.slices import NO_SLACK, blame_gaps
 from wallscope.model.enums import LINK_KINDS
@@ -18,12 +18,13 @@ def found(trace):
     ]
 
 
+@pytest.mark.parametrize("change", [lambda traces: traces, stretched], ids=["short", "long"])
 @pytest.mark.parametrize(
     "traces", [possible(), programmatic(), jittered()], ids=["possible", "programmatic", "jittered"]
 )
 @given(data=st.data())
-def test_links_equal_those_of_the_dull_walk(traces, data):
-    trace = data.draw(traces)
+def test_links_equal_those_of_the_dull_walk(traces, change, data):
+    trace = data.draw(change(traces))
 
     assert brute.merged(found(trace)) == brute.merged(brute.links(trace))
 
@@ -230,6 +231,7 @@ def test_beside_something_unknown_a_producer_binds_if_it_ended_shortly_before(la
     links = walked(
         *calls,
         Op(0, 10, 20, "compute", 0),
+        Op(1, 30, 40, "copy"),
         Op(0, 20 + lag, 99_999, "compute", 1),
         records=[Record(3, 1, 7, 5)],
         syncs=[Sync(2, "wait", 0, 7, 9)],

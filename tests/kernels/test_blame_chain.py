@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attribution import brute
-from tests.attribution.brute_programs import jittered, possible, programmatic, senseless
+from tests.attribution.brute_programs import (
+    jittered,
+    possible,
+    programmatic,
+    senseless,
+    stretched,
+    unrecorded,
+)
 from tests.attribution.brute_trace import Call, Op, Trace, in_order
 from tests.attribution.test_chain import found
 from wallscope.attribution import slices
@@ -24,7 +31,10 @@ def walking(kernel_of):
     return lambda room: patch.multiple(slices, _LINKS_OF_OPERATION=room, **own)
 
 
-@given(trace=st.one_of(possible(), programmatic(), jittered()), room=st.integers(0, 4))
+SHORT = st.one_of(possible(), programmatic(), jittered())
+
+
+@given(trace=st.one_of(SHORT, stretched(SHORT), unrecorded()), room=st.integers(0, 4))
 def test_links_equal_those_of_the_brute_force_walk_whatever_room_was_made(walking, trace, room):
     with walking(room):
         links = found(trace)
@@ -32,7 +42,7 @@ def test_links_equal_those_of_the_brute_force_walk_whatever_room_was_made(walkin
     assert brute.merged(links) == brute.merged(brute.links(trace))
 
 
-@given(trace=senseless())
+@given(trace=st.one_of(senseless(), stretched(senseless())))
 def test_links_are_in_order_and_do_not_overlap_whatever_the_rows_say(walking, trace):
     with walking(4):
         links = found(trace)
@@ -62,14 +72,14 @@ def test_operations_that_wait_for_each_other_in_a_circle_end_the_walk(walking):
     links = slices._table(4)
     with walking(4):
         walk = slices.Walk(
-            (np.array([5, 5, 5]), np.array([5, 5, 9]), np.full(3, -1, i32), np.full(3, -1, i32)),
+            (np.array([5, 5, 5]), np.array([5, 5, 9]), *(np.full(3, -1, i32) for _ in range(3))),
             (np.array([0, 1, 2, 3]), np.array([1, 0, 0], i32)),
-            (none, none, none.astype(i32), none.astype(np.int8), none.astype(i32)),
-            (np.zeros(1, i64), none.astype(i32)),
+            (none, none, none.astype(i32), none.astype(np.int8), *(none.astype(i32) for _ in range(3))),
+            (np.zeros(1, i64), none.astype(i32), none.astype(np.uint8), none),
             (np.zeros(1, i64), none, none, none.astype(i32)),
             (none, none.astype(i32)),
             tuple(range(7)),
-            (2_000, 20_000, slices.NO_SLACK),
+            (2_000, 20_000, 50_000, slices.NO_SLACK),
             links.columns(),
             10**9,
         )

@@ -9,7 +9,6 @@ from tests.attribution.brute_programs import FLAGS, Action, actions, played, see
 from tests.attribution.brute_trace import Call, Op, Record, Sync, Trace, capture, in_order
 from tests.trace.waiting import awaited, producers
 from wallscope.trace.dependencies import resolve_dependencies
-from wallscope.trace.streams import UNRESOLVED
 
 
 def waited_for(*syncs, calls, ops, records=()):
@@ -34,7 +33,9 @@ OPS = (Op(0, 20, 100, "compute", 0), Op(1, 20, 200, "communication", 1))
         pytest.param(
             "event", None, {1}, id="an event without a row: taken for the stream of the last launch"
         ),
-        pytest.param("event", ("event", None, 7, 5), {UNRESOLVED}, id="an event without its record"),
+        pytest.param(
+            "event", ("event", None, 7, 5), {1}, id="an event without its record: what ended right before"
+        ),
     ],
 )
 def test_what_a_blocking_call_waits_for(what, sync, expected):

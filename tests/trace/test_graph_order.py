@@ -40,7 +40,7 @@ def replay(at_ns, *rows):
 
 FORK = ((0, 0, 100, 1), (1, 2, 150, 2))
 JOIN = (*FORK, (0, 152, 200, 3))
-PERIOD_NS = 100_000
+PERIOD_NS = 15_000
 
 
 @pytest.mark.parametrize(

@@ -109,11 +109,11 @@ class QueueDrains:
         row, op = waits.awaited.of_rows(waits.blocked[self._blocking])
         done_ns = np.full(self._blocking.size, BEFORE_ALL)
         np.maximum.at(done_ns, row, np.where(op == UNRESOLVED, BEFORE_ALL, waits.end_ns[op]))
-        start_ns, end_ns = waits.calls.start_ns[self._blocking], waits.calls.end_ns[self._blocking]
+        end_ns = waits.calls.end_ns[self._blocking]
         count = np.searchsorted(issued_ns[order], end_ns, side="left")
         busy_until_ns = np.append(busy_until_ns, 0)[count - 1]
         through_ns = np.maximum(end_ns, self._copied_ns(operations))
-        found: Flags = (done_ns > start_ns) & (count > 0)
+        found: Flags = (done_ns > waits.entered_ns[waits.blocked[self._blocking]]) & (count > 0)
         return found & (busy_until_ns <= through_ns)
 
     def _copied_ns(self, operations: pl.DataFrame) -> Times:

@@ -112,7 +112,12 @@ def collect_constraints(waits: Dependencies, kinds_of_calls: Codes) -> Constrain
             waits.holder,
             waits.spun,
         ),
-        awaited=(waits.awaited.ptr, waits.awaited.op, waits.is_awaited_inferred.view(np.uint8)),
+        awaited=(
+            waits.awaited.ptr,
+            waits.awaited.op,
+            waits.is_awaited_inferred.view(np.uint8),
+            waits.entered_ns,
+        ),
         segments=(segments.ptr, segments.start_ns, segments.end_ns, segments.call),
     )
 

@@ -55,7 +55,8 @@ class Walk:
             call waited for int32[call], -1 where it does not block, the call of another thread whose lock it
             waited for int32[call], the operation that its thread spun for before it int32[call]; -1 is none.
         awaited: offsets int64[blocking + 1], and the operations each blocking call waited for, int32; -1:
-            something unknown; whether that is inferred uint8[blocking].
+            something unknown; whether that is inferred uint8[blocking]; when each began to wait
+            int64[blocking], perhaps in earlier calls.
         segments: offsets int64[thread + 1], start int64[segment], end int64[segment], call int32[segment].
         issuers: end int64[n], ascending, and thread int32[n] of the calls that issued to this device.
         kinds: what is written as the kind of a link, in the order of the attributes below.
@@ -83,6 +84,7 @@ class Walk:
     awaited_ptr: cython.const[i64][::1]
     awaited: cython.const[i32][::1]
     awaited_inferred: cython.const[u8][::1]
+    entered_ns: cython.const[i64][::1]
     segment_ptr: cython.const[i64][::1]
     segment_start_ns: cython.const[i64][::1]
     segment_end_ns: cython.const[i64][::1]
@@ -141,7 +143,7 @@ class Walk:
         self.producer_ptr, self.producer = producers
         self.call_start_ns, self.call_end_ns, self.call_thread, self.call_kind = calls[:4]
         self.call_awaited, self.call_holder, self.call_spun = calls[4:]
-        self.awaited_ptr, self.awaited, self.awaited_inferred = awaited
+        self.awaited_ptr, self.awaited, self.awaited_inferred, self.entered_ns = awaited
         self.segment_ptr, self.segment_start_ns, self.segment_end_ns, self.segment_call = segments
         self.issuer_end_ns, self.issuer_thread = issuers
         self.operation, self.dependency_latency, self.launch_latency, self.launch_call = kinds[:4]
@@ -418,8 +420,9 @@ class Walk:
         """
         last: i64 = NOWHERE
         last_ns: i64 = self.before_all_ns
-        entered_ns: i64 = self.call_start_ns[call]
         blocking: i64 = self.call_awaited[call]
+        entered_ns: i64 = self.entered_ns[blocking]
+        is_run: cython.bint = entered_ns < self.call_start_ns[call]
         is_open: cython.bint = False
         place: i64
         other: i64
@@ -438,7 +441,7 @@ class Walk:
             return NOWHERE
         if last >= 0 and self.awaited_inferred[blocking]:
             self.is_inferred = 1
-        if last < 0 or last_ns <= max(entered_ns, start_ns):
+        if last < 0 or last_ns <= (entered_ns if is_run else max(entered_ns, start_ns)):
             self.emit(self.kind_of_return(call), start_ns, -1, -1, call, thread, self.before_all_ns)
             return SAME_THREAD
         self.emit(self.kind_of_return(call), last_ns, last, -1, call, thread, last_ns - entered_ns)

@@ -162,7 +162,7 @@ def _find_held_kernels(kernels: _Kernels, work: TypicalWork, waits: Dependencies
         earlier = np.where((earlier < 0) & waited, row, earlier)
     later, earlier = later[earlier >= 0], earlier[earlier >= 0]
     full_ns = ready_ns[later]
-    row, producer = waits.pairs_with_evidence(op[later])
+    row, producer = waits.list_pairs_of_export(op[later])
     np.maximum.at(full_ns, row, np.where(producer == UNRESOLVED, AFTER_ALL, waits.end_ns[producer]))
     is_held = full_ns <= end_ns[earlier] - READY_NS
     held_ns = end_ns[earlier] - np.maximum(full_ns, start_ns[earlier])

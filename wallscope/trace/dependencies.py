@@ -29,9 +29,8 @@ from wallscope.trace.held_calls import find_full_queues, find_locked_calls
 from wallscope.trace.inferred_waits import (
     HELD_WHILE_IDLE,
     NOTHING_PENDING,
-    UNEXPLAINED,
     infer_producers,
-    infer_producers_of_calls,
+    infer_tails,
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
@@ -143,10 +142,9 @@ class Dependencies:
         stream_before: int32[op], the operation before it in its stream, -1 without one.
         producers: for each op, int32, the other operations that it waits for, each once; `UNRESOLVED`:
             something unknown; the op itself: a wait that nothing held up.
+        told_producers: the same without what times alone tell.
         inferred_producer: int32[op], the one of those that times alone tell, -1 without one;
-            `HELD_WHILE_IDLE`: nothing ran between the last known one and the start; `UNEXPLAINED`: something
-            did, and nothing tells what it waited for.
-        has_wait_call: bool[op], whether it is inferred, and a call had let its stream wait for something.
+            `HELD_WHILE_IDLE`: nothing ran between the last known one and the start.
         calls: start, end and thread of each call.
         blocking: int64[row], the calls that block.
         held: int64[row], calls that do not block, and yet waited: for room in a launch queue, or for a lock.
@@ -155,6 +153,7 @@ class Dependencies:
         blocked: int32[call], the row of a blocking or held call, those held behind the others; -1 for others.
         awaited: for each row, int32, the operations that the call waited for, perhaps with `UNRESOLVED`.
         is_awaited_inferred: bool[row], whether times alone tell that.
+        entered_ns: int64[row], when the call began to wait; of the last of several queries, the first did.
         activities: what each thread was in at every moment.
         order: what streams had been given at any moment.
         waits: what waits mean, and how that and the streams of their records were found.
@@ -167,8 +166,8 @@ class Dependencies:
     issued_ns: Times
     stream_before: npt.NDArray[np.int32]
     producers: OperationSets
+    told_producers: OperationSets
     inferred_producer: npt.NDArray[np.int32]
-    has_wait_call: Flags
     calls: CallTimes
     blocking: Rows
     held: Rows
@@ -177,6 +176,7 @@ class Dependencies:
     blocked: npt.NDArray[np.int32]
     awaited: OperationSets
     is_awaited_inferred: Flags
+    entered_ns: Times
     activities: Activities
     order: StreamOrder
     waits: Waits
@@ -190,18 +190,11 @@ class Dependencies:
 
     def pairs(self, op: Codes) -> tuple[Rows, Codes]:
         """Return producers of operations, each but itself: the position in `op`, and the producer."""
-        position, producer = self.producers.of_rows(op)
-        is_other = np.flatnonzero(producer != op[position])
-        return position[is_other], producer[is_other]
+        return _without_themselves(self.producers, op)
 
-    def pairs_with_evidence(self, op: Codes) -> tuple[Rows, Codes]:
-        """Return the same without what no call and no row tells of, but times alone."""
-        position, producer = self.pairs(op)
-        inferred = self.inferred_producer[op][position]
-        is_told = (producer != inferred) | self.has_wait_call[op][position]
-        is_told &= (producer != UNRESOLVED) | (inferred != UNEXPLAINED)
-        rows = np.flatnonzero(is_told)
-        return position[rows], producer[rows]
+    def list_pairs_of_export(self, op: Codes) -> tuple[Rows, Codes]:
+        """Return the pairs that the export tells, without those of times alone."""
+        return _without_themselves(self.told_producers, op)
 
     def list_awaited_by(self, call: int) -> Tail:
         """Return what a blocking call waited for."""
@@ -213,6 +206,12 @@ class Dependencies:
         return self.waits_resolved / self.waits_seen if self.waits_seen else None
 
 
+def _without_themselves(producers: OperationSets, op: Codes) -> tuple[Rows, Codes]:
+    position, producer = producers.of_rows(op)
+    is_other = np.flatnonzero(producer != op[position])
+    return position[is_other], producer[is_other]
+
+
 def resolve_dependencies(capture: Capture) -> Dependencies:
     """Return who waits for whom in a capture."""
     calls, operations = capture.calls, capture.operations
@@ -221,10 +220,12 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
     graphs = GraphLaunches(operations, calls)
     order, waits, unexplained = _order_streams(capture, waits, times, graphs)
     graphs.order(order)
-    inferred_producer, has_wait_call = _infer_producers(capture, order, times)
+    told_producers = order.producer_sets
+    inferred_producer = _infer_producers(capture, order, times)
     tails = _synchronising(capture, order, waits)
     tails |= {one: (*tails[one], UNRESOLVED) for one in unexplained if one in tails}
-    inferred = _infer_awaited(capture, order, times, tails)
+    asked_ns = _find_asked(capture, times)
+    inferred = _infer_awaited(capture, order, times, tails, asked_ns)
     tails = dict(sorted((tails | inferred).items())) | find_blocking_copies(capture, order)
     activities = flatten_calls(calls, len(capture.threads))
     queued = find_full_queues(operations, order.before, times, calls["role"])
@@ -242,8 +243,8 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         issued_ns=order.issued_ns,
         stream_before=order.before,
         producers=order.producer_sets,
+        told_producers=told_producers,
         inferred_producer=inferred_producer,
-        has_wait_call=has_wait_call,
         calls=times,
         blocking=blocking,
         held=holding,
@@ -252,6 +253,7 @@ def resolve_dependencies(capture: Capture) -> Dependencies:
         blocked=blocked,
         awaited=make_sets([*tails.values(), *held.values()]),
         is_awaited_inferred=np.array([one in inferred or one in held for one in [*tails, *held]], np.bool_),
+        entered_ns=_find_entered(np.concatenate((blocking, holding)), times, asked_ns),
         activities=activities,
         order=order,
         waits=waits,
@@ -289,18 +291,10 @@ def _order_streams(
 _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 
 
-def _infer_producers(
-    capture: Capture, order: StreamOrder, calls: CallTimes
-) -> tuple[npt.NDArray[np.int32], Flags]:
-    """Let operations wait for what times tell; return that of each, and whether a call had let it wait.
-
-    It is -1 where times tell nothing.
-    """
+def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
+    """Let operations wait for what times tell, and return that of each, -1 where they tell nothing."""
     is_wait = capture.call_names["text"].str.contains(_WAIT_CALL).to_numpy()
-    is_wait = is_wait[capture.calls["name"].to_numpy()]
-    resolved = order.resolved_calls
-    is_wait[resolved[resolved >= 0]] = False  # what they let a stream wait for is known
-    wait_calls = np.flatnonzero(is_wait)
+    wait_calls = np.flatnonzero(is_wait[capture.calls["name"].to_numpy()])
     told = infer_producers(
         capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls
     )
@@ -309,24 +303,39 @@ def _infer_producers(
     order.follow(zip(told.op.tolist(), told.producer.tolist(), strict=True))
     found = np.full(order.before.size, -1, np.int32)
     found[told.op], found[told.idle] = told.producer, HELD_WHILE_IDLE
-    found[told.unexplained[~told.was_open]] = UNEXPLAINED
-    by_call = np.zeros(found.size, np.bool_)
-    by_call[told.op] = told.by_call
-    return found, by_call
+    return found
+
+
+def _find_asked(capture: Capture, calls: CallTimes) -> dict[int, int]:
+    """Return the last call of each run of queries, with the moment when the first began."""
+    is_query = capture.call_names["text"].str.contains(_QUERY).to_numpy()[capture.calls["name"].to_numpy()]
+    queries, since_ns = find_query_runs(calls, is_query)
+    return dict(zip(queries.tolist(), since_ns.tolist(), strict=True))
+
+
+def _find_entered(waiting: Rows, calls: CallTimes, asked_ns: Mapping[int, int]) -> Times:
+    """Return when some calls began to wait."""
+    starts_ns = calls.start_ns[waiting].tolist()
+    return np.array(
+        [asked_ns.get(call, ns) for call, ns in zip(waiting.tolist(), starts_ns, strict=True)], np.int64
+    )
 
 
 def _infer_awaited(
-    capture: Capture, order: StreamOrder, calls: CallTimes, tails: Mapping[int, Tail]
+    capture: Capture,
+    order: StreamOrder,
+    calls: CallTimes,
+    tails: Mapping[int, Tail],
+    asked_ns: Mapping[int, int],
 ) -> dict[int, Tail]:
     """Return what times tell of calls of which the export does not say what they waited for.
 
     Runs of queries are among them: the last one returns when what was asked for has ended.
     """
-    open_calls = np.array([call for call, tail in tails.items() if UNRESOLVED in tail], np.int64)
-    is_query = capture.call_names["text"].str.contains(_QUERY).to_numpy()[capture.calls["name"].to_numpy()]
-    queries, since_ns = find_query_runs(calls, is_query)
-    open_calls = np.concatenate((open_calls, queries))
-    entered_ns = np.concatenate((calls.start_ns[open_calls[: open_calls.size - queries.size]], since_ns))
+    open_calls = np.array(
+        [*(call for call, tail in tails.items() if UNRESOLVED in tail), *asked_ns], np.int64
+    )
+    entered_ns = _find_entered(open_calls, calls, asked_ns)
     thread_process = capture.threads["process"].to_numpy()
     of_stream = dict(capture.streams.select("stream", "process").iter_rows())
     process = np.array([of_stream[one] for one in capture.operations["stream"].to_list()], np.int64)
@@ -334,9 +343,7 @@ def _infer_awaited(
     for one, rows in iterate_groups(thread_process[calls.thread[open_calls]]):
         own = open_calls[rows]
         ops = np.flatnonzero(process == one)
-        told = infer_producers_of_calls(
-            order.end_ns, ops, order.issued_ns, entered_ns[rows], calls.end_ns[own]
-        )
+        told = infer_tails(order.end_ns, ops, order.issued_ns, entered_ns[rows], calls.end_ns[own])
         found |= {
             call: () if op == NOTHING_PENDING else (op,)
             for call, op in zip(own.tolist(), told.tolist(), strict=True)

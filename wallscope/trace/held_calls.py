@@ -21,7 +21,7 @@ from wallscope.thresholds import (
     LOCKED_SHARE,
     SHORTEST_HELD_CALL_NS,
 )
-from wallscope.trace.streams import Tail
+from wallscope.trace.streams import UNRESOLVED, Tail
 from wallscope.trace.thread_timeline import CallTimes
 
 _LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
@@ -57,7 +57,9 @@ def find_full_queues(
         place = np.flatnonzero(np.isin(own, long, assume_unique=True))
         returned_ns = calls.end_ns[call[own[place]]]
         begun = np.searchsorted(start_ns[own], returned_ns, side="right")
-        is_full = (place + 1 - begun >= FULL_QUEUE_COUNT) & (begun > 1)
+        is_new = np.append(True, (call[own[1:]] != call[own[:-1]]) | (call[own[1:]] < 0))
+        launches = np.append(0, np.cumsum(is_new))  # those of graphs run several operations
+        is_full = (launches[place + 1] - launches[begun] >= FULL_QUEUE_COUNT) & (begun > 1)
         awaited = before[own[begun[is_full] - 1]]
         held = call[own[place[is_full]]]
         found |= {one: (op,) for one, op in zip(held.tolist(), awaited.tolist(), strict=True) if op >= 0}
@@ -102,7 +104,7 @@ def find_locked_calls(
     awaited = {
         call: blocking[by]
         for call, by in zip(asked.tolist(), holder[asked].tolist(), strict=True)
-        if by >= 0 and by in blocking
+        if by >= 0 and UNRESOLVED not in blocking.get(by, (UNRESOLVED,))
     }
     return LockedCalls(awaited, holder)
 

@@ -32,8 +32,6 @@ NOTHING_PENDING = -2
 """What a call waited for that began when nothing was left to wait for."""
 HELD_WHILE_IDLE = -2
 """What an operation waited for that was ready to begin on a device that did nothing."""
-UNEXPLAINED = -3
-"""What an operation waited for that nothing tells, not even that there was a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,7 @@ class InferredWaits:
 
     Attributes:
         op, producer: int32[n], operations and what each is taken to have waited for.
-        by_call: bool[n], whether a call let its stream wait for something.
-        unexplained: operations that waited for something that nothing tells; `was_open` marks those for which
-            the export has a wait of unknown meaning.
+        unexplained: operations that waited for something that nothing tells.
         free: operations with an unresolved wait that was over, as nothing ran that it could be for.
         idle: operations that were held although nothing ran since the last that is known to have held them,
             pages that migrate apart.
@@ -52,9 +48,7 @@ class InferredWaits:
 
     op: Codes
     producer: Codes
-    by_call: Flags
     unexplained: Rows
-    was_open: Flags
     free: Rows
     idle: Rows
 
@@ -105,9 +99,7 @@ def infer_producers(  # noqa: PLR0913, PLR0917  # these tell it together
     return InferredWaits(
         op=late.op[told].astype(np.int32),
         producer=found[told].astype(np.int32),
-        by_call=is_held[told],
         unexplained=op[ran & is_long],
-        was_open=late.is_open[untold][ran & is_long],
         free=op[~ran],
         idle=op[~ran & (~was_issued | is_migrating)],
     )
@@ -162,7 +154,7 @@ def _find_close(operations: pl.DataFrame, end_ns: Times, late: _Late) -> npt.NDA
         for nth in range(INFERRED_CANDIDATES_COUNT):
             at = np.maximum(place - nth, 0)
             is_close = (place >= nth) & (ends_ns[at] >= least_ns) & (stream[own[at]] != stream[ops])
-            is_close &= ~migrates[own[at]]
+            is_close &= ~migrates[own[at]] & (start_ns[own[at]] < start_ns[ops])
             found[rows, nth] = np.where(is_close, own[at], -1)
     return found
 
@@ -226,13 +218,14 @@ def _ran_since(operations: pl.DataFrame, end_ns: Times, late: _Late) -> Flags:
     return found
 
 
-def infer_producers_of_calls(
+def infer_tails(
     end_ns: Times, ops: Rows, issued_ns: Times, start_ns: Times, return_ns: Times
 ) -> npt.NDArray[np.int64]:
     """Return what calls that block, but say not for what, are taken to have waited for.
 
-    It is the operation that ended last before the call returned, if that was right before; `UNRESOLVED` where
-    it was not, and `NOTHING_PENDING` where nothing was left to wait for when the call began.
+    It is the operation that ended last before the call returned, of those that had been issued when it began,
+    if that was right before; `UNRESOLVED` where it was not, and `NOTHING_PENDING` where nothing was left to
+    wait for when the call began.
 
     Args:
         end_ns: int64[op], ns.
@@ -244,8 +237,12 @@ def infer_producers_of_calls(
     own = ops[np.argsort(end_ns[ops], kind="stable")]
     ends_ns = end_ns[own]
     place = np.searchsorted(ends_ns, return_ns + PRODUCER_TOLERANCE_NS, side="right") - 1
-    last_ns = np.append(ends_ns, BEFORE_ALL)[np.where(place >= 0, place, ends_ns.size)]
-    is_close = (last_ns > start_ns) & (return_ns - last_ns <= LONGEST_UNEXPLAINED_LATENCY_NS)
+    given_ns = np.append(issued_ns[own], BEFORE_ALL)
+    for _ in range(INFERRED_CANDIDATES_COUNT - 1):  # back to one that had been issued when the call began
+        place = np.where(given_ns[place] < start_ns, place, place - 1)
+    last_ns = np.append(ends_ns, BEFORE_ALL)[place]
+    is_close = (given_ns[place] < start_ns) & (last_ns > start_ns)
+    is_close &= return_ns - last_ns <= LONGEST_UNEXPLAINED_LATENCY_NS
     by_issue = ops[np.argsort(issued_ns[ops], kind="stable")]
     reached_ns = np.maximum.accumulate(end_ns[by_issue]) if by_issue.size else ends_ns
     count = np.searchsorted(issued_ns[by_issue], start_ns)

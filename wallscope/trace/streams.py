@@ -80,7 +80,6 @@ class StreamOrder:
         issued_ns: int64[op], when each was issued: not before what its stream did earlier.
         next_op: int32[wait of a stream for an event], the first operation behind it, -1 without one.
         waits_seen, waits_resolved: such waits, and those for what is known.
-        resolved_calls: int64, the calls of waits for what is known, -1 without one.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # these tell the order together
@@ -260,7 +259,6 @@ class StreamOrder:
         )
         self.next_op = np.empty(order.size, np.int32)
         self.next_op[order] = next_op
-        self.resolved_calls = held_back["call"].to_numpy()[order][record != _UNKNOWN].astype(np.int64)
 
     def _tails(self, groups: OperationSets, asked: Codes, at_ns: Times) -> OperationSets:
         ptr, found = (

@@ -1,0 +1,242 @@
+"""What operations and calls waited for that the export does not tell, the dull way: by times alone."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tests.attribution.brute_trace import HOST_MEMORY, Call, Op
+
+if TYPE_CHECKING:
+    from tests.attribution.brute import Model
+
+EARLY = -(10**30)
+LATE_COPY_NS = 50_000
+"""A copy that is over when its call returns ends at most this much later: clocks that differ."""
+UNKNOWN = -1
+"""Stands among what is waited for where nothing tells what that is."""
+JITTER_NS = 2_000
+"""An event that is complete this much after what waited for it: clocks that differ."""
+HAND_OVER_NS = 20_000
+"""Something known that is over this shortly before is believed to bind beside something unknown."""
+LONGEST_NS = 50_000
+"""And where nothing unknown is waited for."""
+CLOSE_NS, CANDIDATES, FEWEST = 10_000, 4, 3
+LONG_NS = 50_000
+"""Calls that last so long may have been held."""
+TOGETHER_NS, HOLDERS = 20_000, 8
+FULL_QUEUE, FEWEST_QUERIES, FEWEST_SPINS = 950, 3, 5
+
+
+class Inferred:
+    """What times tell of the waits of operations.
+
+    Attributes:
+        producers: by operation, what it is taken to have waited for.
+        unexplained: operations that waited for something that nothing tells.
+        free: operations that no longer wait for something unknown.
+        idle: those of them that were held although nothing ran.
+    """
+
+    def __init__(self, model: "Model") -> None:
+        self.model, self.ops, self.calls = model, model.trace.ops, model.trace.calls
+        known = {row: self._known(row) for row in range(len(self.ops))}
+        self.known = {
+            row: over
+            for row, over in known.items()
+            if over is not None
+            and self._returned(row) <= self.ops[row].start
+            and self.ops[row].start - over > HAND_OVER_NS
+        }
+        self.producers: dict[int, int] = {}
+        self.unexplained, self.free, self.idle = set(), set(), set()
+        for row in self.known:
+            self._explain(row)
+
+    def _returned(self, row: int) -> int:
+        call = self.ops[row].call
+        return self.calls[call].end if call >= 0 else EARLY
+
+    def _done(self, row: int) -> list[int]:
+        """When those were over that an operation is known to have waited for."""
+        start, before = self.ops[row].start, self.model.before(row)
+        ends = [(producer, self.ops[producer].end) for producer in self.model.told_producers(row) - {UNKNOWN}]
+        return [min(end, start) for producer, end in ends if producer == before or end <= start + JITTER_NS]
+
+    def _known(self, row: int) -> int | None:
+        issued = [self._returned(row)] if self.ops[row].call >= 0 else []
+        return max([*self._done(row), *issued], default=None)
+
+    def _migrates(self, row: int) -> bool:
+        return self.ops[row].kind == "copy" and self.ops[row].call < 0
+
+    def _close(self, row: int) -> list[int]:
+        """Operations of other streams that may have held it, those that ended last first."""
+        ops, late = self.ops, self.ops[row]
+        ended = [(op.end, other) for other, op in enumerate(ops) if op.end <= late.start + JITTER_NS]
+        return [
+            other
+            for end, other in sorted(ended, reverse=True)[:CANDIDATES]
+            if ops[other].stream != late.stream
+            and end >= max(self.known[row], late.start - CLOSE_NS)
+            and ops[other].start < late.start
+            and not self._migrates(other)
+        ]
+
+    def _is_made_to_wait(self, row: int) -> bool:
+        """Whether its thread let a stream wait between the launch before and this one."""
+        if self.ops[row].call < 0:
+            return False
+        launch, before = self.calls[self.ops[row].call], self.model.before(row)
+        earlier = -1 if before is None else self.ops[before].call
+        since = self.calls[earlier].start if earlier >= 0 else EARLY
+        return any(
+            call.what == "wait" and call.thread == launch.thread and since < call.start < launch.start
+            for call in self.calls
+        )
+
+    def _times(self, row: int, stream: int) -> tuple[int, int]:
+        """How many late ones of this name and stream an operation of the other one precedes; of how many."""
+        name, own = self.ops[row].name, self.ops[row].stream
+        alike = [one for one in self.known if (self.ops[one].name, self.ops[one].stream) == (name, own)]
+        shown = [one for one in alike if any(self.ops[other].stream == stream for other in self._close(one))]
+        return len(shown), len(alike)
+
+    def _explain(self, row: int) -> None:
+        found = []
+        for place, other in enumerate(self._close(row)):
+            times, among = self._times(row, self.ops[other].stream)
+            if self._is_made_to_wait(row) or (times >= FEWEST and 2 * times >= among):
+                found.append((times, -place, other))
+        if found:
+            self.producers[row] = max(found)[2]
+            self.free.add(row)
+            return
+        start, over = self.ops[row].start, self.known[row]
+        ran = [other for other, op in enumerate(self.ops) if op.start < start and op.end > over]
+        issue_was_last = self._returned(row) > max(self._done(row), default=EARLY)
+        if all(self._migrates(other) for other in ran):
+            self.free.add(row)
+            if ran or not issue_was_last:
+                self.idle.add(row)
+        elif UNKNOWN in self.model.told_producers(row) or start - over > LONGEST_NS:
+            self.unexplained.add(row)
+
+
+def awaited_by_times(model: "Model", entered: int, returned: int) -> set[int]:
+    """What a call waited for that blocked, but of which nothing is told."""
+    ops = model.trace.ops
+    ended = sorted((op.end, row) for row, op in enumerate(ops) if op.end <= returned + JITTER_NS)
+    given = [(end, row) for end, row in ended[-CANDIDATES:] if model.issued(row) < entered]
+    end, last = max(given, default=(EARLY, -1))
+    if end > entered and returned - end <= LONGEST_NS:
+        return {last}
+    issued = [op.end for row, op in enumerate(ops) if model.issued(row) < entered]
+    return {UNKNOWN} if any(end > entered for end in issued) else set()
+
+
+def began_asking(model: "Model", call: int) -> int | None:
+    """When the queries began of which a call is the last, if they are a wait."""
+    calls = model.trace.calls
+
+    def goes_on(row: int) -> bool:
+        one, other = calls[row], calls[row + 1] if row + 1 < len(calls) else None
+        is_next = other is not None and other.what == "query" and other.thread == one.thread
+        return is_next and other.start - one.end <= 20_000
+
+    if calls[call].what != "query" or goes_on(call):
+        return None
+    first = call
+    while first > 0 and calls[first - 1].what == "query" and goes_on(first - 1):
+        first -= 1
+    is_wait = call - first + 1 >= FEWEST_QUERIES and calls[call].end - calls[first].start >= LONG_NS
+    return calls[first].start if is_wait else None
+
+
+def queued_behind(model: "Model", call: int) -> set[int] | None:
+    """What a launch waited for because its queue was full."""
+    made, ops = model.trace.calls[call], model.trace.ops
+    if made.what not in {"launch", "graph"} or made.end - made.start < LONG_NS:
+        return None
+    found = None
+    for row in [row for row, op in enumerate(ops) if op.call == call]:
+        own = model.on(ops[row].stream)
+        begun = [one for one in own if ops[one].start <= made.end]
+        pending = [one for one in own if ops[one].start > made.end and one <= row]
+        launches = len({ops[one].call for one in pending} - {-1}) + sum(ops[one].call < 0 for one in pending)
+        if launches >= FULL_QUEUE and len(begun) > 1:
+            found = {begun[-2]}
+    return found
+
+
+def holder(model: "Model", call: int) -> int | None:
+    """The call of another thread whose lock a call waited for."""
+    calls = model.trace.calls
+    asked = calls[call]
+    if asked.end - asked.start < LONG_NS or model.blocks(call):
+        return None
+    ended = sorted(
+        (other.end, row)
+        for row, other in enumerate(calls)
+        if other.end - other.start >= LONG_NS
+        and (other.what == "alloc" or model.blocks(row))
+        and other.end <= asked.end + TOGETHER_NS
+    )
+    found = []
+    for end, row in ended[-HOLDERS:]:
+        other = calls[row]
+        beside = min(end, asked.end) - max(other.start, asked.start)
+        if (
+            end >= asked.end - TOGETHER_NS
+            and other.start < asked.start
+            and other.thread != asked.thread
+            and 10 * beside >= 8 * (asked.end - asked.start)
+        ):
+            found.append((beside, end, row))
+    return max(found)[2] if found else None
+
+
+def _pauses(model: "Model", thread: int) -> Iterator[tuple[int, int]]:
+    """Long stretches that a thread was outside of calls, between two calls."""
+    calls = [call for call in model.trace.calls if call.thread == thread and call.end > call.start]
+    sides = sorted({side for call in calls for side in (call.start, call.end)})
+    inside = [any(call.start < end <= call.end for call in calls) for _, end in pairwise(sides)]
+    for (start, end), is_inside in zip(pairwise(sides), inside, strict=True):
+        if not is_inside and end - start >= LONG_NS:
+            yield start, end
+
+
+def spun_for(model: "Model") -> dict[tuple[int, int], int]:
+    """By thread and moment at which it went on, the operation for which it had spun outside of calls."""
+    ops, calls = model.trace.ops, model.trace.calls
+    named = [row for row, op in enumerate(ops) if op.name and op.call >= 0]
+    kind = {row: (ops[row].name, calls[ops[row].call].thread) for row in named}
+    found = {}
+    for thread in sorted({call.thread for call in calls}):
+        own = [row for row in named if kind[row][1] == thread]
+        for left, begun in _pauses(model, thread):
+            end, last = max(
+                ((ops[row].end, row) for row in own if ops[row].end <= begun), default=(EARLY, -1)
+            )
+            if begun - end <= CLOSE_NS and calls[ops[last].call].end <= left:
+                found[thread, begun] = last
+    runs, spun = [*kind.values()], [kind[op] for op in found.values()]
+    return {
+        at: op
+        for at, op in found.items()
+        if spun.count(kind[op]) >= FEWEST_SPINS and 10 * spun.count(kind[op]) >= 8 * runs.count(kind[op])
+    }
+
+
+def holds(call: Call, copy: Op) -> bool:
+    """Whether a copy kept the thread in the call that asked for it."""
+    source, _, destination = copy.moves.partition(">")
+    late, is_told, is_free = copy.end - call.end, bool(copy.moves), call.what == "copy"
+    comes, goes = is_told and destination in HOST_MEMORY, is_told and source in HOST_MEMORY
+    if (comes and (destination == "pageable" or not is_free)) or (
+        goes and source == "pinned" and not is_free
+    ):
+        return late <= LATE_COPY_NS
+    if goes and not comes and source == "pageable":
+        staging, sending = call.end - copy.start, late
+        return late <= 0 or (staging > 0 and staging >= sending)
+    return late <= 0 and not (is_told and is_free)

@@ -1,0 +1,111 @@
+"""Threads that ask or spin until the device has done something, and what the walk says of them."""
+
+import pytest
+
+from tests.attribution.brute_trace import Call, Op
+from tests.trace.walking import launch, waits_of, walk
+
+KERNEL = Op(0, 10, 20, "compute", 0)
+
+
+def asking(*queries, end=95.0):
+    """A collective, queries of a thread, and the kernel that it launches behind them."""
+    returned = queries[-1][1]
+    return (
+        launch(0, 0),
+        launch(0, 2),
+        *(Call(0, *query, "query") for query in queries),
+        launch(0, returned, returned + 1),
+        KERNEL,
+        Op(1, 15, end, "communication", 1),
+        Op(0, returned + 5, returned + 9, "compute", 2 + len(queries)),
+    )
+
+
+RUNS = [
+    pytest.param([(50, 52), (70, 72), (92, 100)], True, id="three"),
+    pytest.param([(50, 60), (92, 100)], False, id="two"),
+    pytest.param([(50, 52), (72, 74), (92, 100)], True, id="20 us apart"),
+    pytest.param([(50, 52), (71.999, 73), (93.001, 100)], False, id="farther apart"),
+    pytest.param([(50, 52), (70, 72), (92, 100)], True, id="50 us long"),
+    pytest.param([(50.001, 52), (70, 72), (92, 100)], False, id="shorter"),
+]
+
+
+@pytest.mark.parametrize(("queries", "is_wait"), RUNS)
+def test_the_last_of_some_queries_in_a_row_waits(queries, is_wait):
+    waits = waits_of(*asking(*queries))
+    last = 1 + len(queries)
+
+    assert waits.blocking.tolist() == ([last] if is_wait else [])
+    if is_wait:
+        assert waits.list_awaited_by(last) == (1,)
+        assert waits.entered_ns.tolist() == [queries[0][0] * 1_000]
+
+
+def test_a_call_between_queries_ends_the_run():
+    rows = asking((50, 52), (60, 62), (64, 66), (80, 82), (92, 100))
+    between = rows[4]
+    rows = tuple(row._replace(what="other") if row == between else row for row in rows)
+
+    assert waits_of(*rows).blocking.tolist() == []
+
+
+def test_queries_of_which_nothing_ended_inside_are_no_wait():
+    assert waits_of(*asking((50, 52), (70, 72), (92, 100), end=45)).blocking.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "end", [pytest.param(95, id="in the last one"), pytest.param(80, id="between two of them")]
+)
+def test_the_walk_goes_on_at_what_was_asked_for(end):
+    assert walk(*asking((50, 52), (70, 72), (92, 100), end=end)) == [
+        (20, end, "operation", True),
+        (end, 100, "synchronisation", True),
+        (100, 101, "launch-call", False),
+        (101, 105, "launch-latency", False),
+    ]
+
+
+def spinning(*lags, name="counts", pause=60.0, by=0):
+    """Kernels of a name, and a thread that stays outside of calls until so long after each has ended."""
+    rows, at = [], 0.0
+    for number, lag in enumerate(lags):
+        call = 2 * number
+        rows += [launch(by, at), Call(0, at + 2, at + 3, "other")]
+        end = at + 3 + pause - lag
+        rows.append(Op(0, at + 5, end, "communication", call, name=name))
+        at += 3 + pause
+    return [*rows, Call(0, at, at + 1, "other")], at
+
+
+SPINS = [
+    pytest.param(spinning(*[10] * 5), 5, id="five, within 10 us"),
+    pytest.param(spinning(*[10] * 4), 0, id="four"),
+    pytest.param(spinning(*[10] * 4, 10.001), 0, id="five, one of them later"),
+    pytest.param(spinning(*[1] * 8, 20, 20), 8, id="eight of ten"),
+    pytest.param(spinning(*[1] * 7, 20, 20), 0, id="seven of nine"),
+    pytest.param(spinning(*[1] * 5, pause=50), 5, id="pauses of 50 us"),
+    pytest.param(spinning(*[1] * 5, pause=49.999), 0, id="shorter pauses"),
+    pytest.param(spinning(*[1] * 5, name=""), 0, id="not a kernel"),
+    pytest.param(spinning(*[1] * 5, by=1), 0, id="of another thread"),
+]
+
+
+@pytest.mark.parametrize(("rows", "count"), SPINS)
+def test_a_thread_spins_where_it_goes_on_right_behind_a_kernel_nearly_every_time(rows, count):
+    assert (waits_of(*rows[0]).spun >= 0).sum() == count
+
+
+def test_the_walk_goes_on_at_what_a_thread_spun_for():
+    rows, at = spinning(*[4] * 5)
+    rows += [launch(0, 2), Op(1, 4, at - 50, "compute", 11)]
+    rows += [launch(0, at + 1), Op(1, at + 7, at + 9, "compute", 12)]
+
+    assert walk(*rows) == [
+        (at - 50, at - 4, "operation", True),
+        (at - 4, at, "outside-calls", True),
+        (at, at + 1, "other-call", False),
+        (at + 1, at + 2, "launch-call", False),
+        (at + 2, at + 7, "launch-latency", False),
+    ]
