@@ -309,6 +309,7 @@ class Walk:
         call: i64
         op: i64
         turns: i64 = 0
+        since_ns: i64
         while self.at_ns > self.gap_start_ns:
             first = self.segment_ptr[thread]
             segment = (
@@ -329,15 +330,8 @@ class Walk:
                     continue
                 turns = 0
                 if self.call_awaited[call] < 0:
-                    self.emit(
-                        self.call_kind[call],
-                        self.segment_start_ns[segment],
-                        -1,
-                        -1,
-                        call,
-                        thread,
-                        self.before_all_ns,
-                    )
+                    since_ns = self.segment_start_ns[segment]
+                    self.emit(self.call_kind[call], since_ns, -1, -1, call, thread, self.before_all_ns)
                     continue
                 op = self.inside_blocking_call(call, thread, self.segment_start_ns[segment])
                 if op != SAME_THREAD:
