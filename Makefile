@@ -10,7 +10,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format golden digests bench bench-jobs bench-diff faults floors guided huge screenshots clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff faults floors guided huge screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ test: .venv/stamp  ## the tests, side by side on all cores
 
 test-all: .venv/stamp  ## the tests, the slow ones too, with more random examples
 	$(BIN)/python -m pytest --hypothesis-profile=ci
+
+test-real: .venv/stamp  ## captures of others, where ../shared/traces has them: walls, steps, causes, changes
+	$(BIN)/python -m pytest tests/real tests/test_traces.py
 
 check: .venv/stamp  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
