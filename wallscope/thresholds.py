@@ -74,8 +74,7 @@ SPLIT_BURST_PARTS_COUNT: Final = 4
 ANCHOR_AGREEMENT_SHARE: Final = 0.05
 """Two ways of finding steps disagree (`anchors-disagree`) if counts differ by more. Chosen."""
 WARM_UP_RATIO: Final = 1.25
-"""A leading step that takes longer than so many medians of the later ones is warm-up. Chosen.
-`SLOW_STEP_RATIO` has the same value for steps anywhere."""
+"""A leading step that takes longer than so many medians of the later ones is warm-up. Chosen."""
 FEWEST_STEPS_FOR_QUARTILES_COUNT: Final = 8
 """Of so many steps those between the quartiles of length make the typical step, else all. Chosen."""
 ENOUGH_STEPS_COUNT: Final = 5
@@ -177,11 +176,9 @@ GRAPH_EDGE_SHARE: Final = 0.9
 FEWEST_REPLAYS_COUNT: Final = 2
 """Replays that tell edges, at least. By definition: one is no repetition."""
 REPLAY_CLOCKS_APART_NS: Final = 20_000
-"""A host piece that ends so little before what it waited for is played as after it. Chosen; the clocks of two
-GPUs of a host differ by as much."""
+"""A host piece that ends so little before what it waited for is played as after it. Chosen: clocks differ."""
 BLOCKING_COPY_LATE_NS: Final = 50_000
-"""A copy that is through when its call returns may end so much later on the device's clock. Chosen, more than
-clocks differ."""
+"""A copy that is through when its call returns may end so much later on the device's clock. Chosen."""
 BLOCKING_COPY_INSIDE_SHARE: Final = 0.5
 """Of a copy out of pageable memory that must lie before its call returned, for the call to be held by it.
 Chosen: what is staged last, about a megabyte, comes later; measured 15 to 100 us, 550 us over a slow link."""
@@ -272,6 +269,10 @@ MEDIUM_CONFIDENCE_SHARE: Final = 0.20
 """The same up to which it is fairly sure. Chosen: twice what makes a wall dominant."""
 NO_KERNEL_SHARE: Final = 0.0005
 """Of a capture without steps in which kernels must run, for a verdict. Chosen: less prints as 0.0 %."""
+WORK_OUTSIDE_SHARE: Final = 0.25
+"""Of the time of kernels, before the first step, from which on the steps may not speak for all. Chosen."""
+OVERALL_SHARE: Final = 0.5
+"""Of the capture that a loss must take then, to be its wall. By definition: most of it."""
 SHARED_DEVICE_SHARE: Final = 0.03
 """Of the step in which work is queued on an idle device, from which on the verdict says so. Chosen."""
 TOLD_UNRECOGNIZED_SHARE: Final = 0.03

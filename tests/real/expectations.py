@@ -47,6 +47,12 @@ EXPECTED: dict[str, Expected] = {
     "mpi_v100_4rank_managed": Expected(
         ("memory",), "cuMemHostRegister pins memory for 52 ms", shares=(("memory/allocator", 0.88, 0.95),)
     ),
+    "cs336_tianshi_small": Expected(
+        ("host",),
+        "host 63 % over the whole: compilation and start-up; the GPU is busy for 36 %; 10 steps in a row",
+        (10, 10),
+        says=("of the whole capture",),
+    ),
     "cs336_zx_2.7B_clean": Expected(
         ("compute",),
         "matrix multiplications 91 %; launches wait for room in a full queue",

@@ -105,8 +105,8 @@ def write_page():
     return (
         "# Accuracy on captures that others made\n\n"
         "Public captures and those of tutorials, none made for wallscope. What is right was worked out from\n"
-        "the rows by an expert; what was found is what `wallscope analyze` answers. `make test-real` compares\n"
-        "the two, and this page, where the captures are there.\n\n"
+        "the rows by an expert; what was found is what `wallscope analyze` answers. `make test-real`\n"
+        "compares the two, and this page, where the captures are there.\n\n"
         "| capture | right | found | steps | largest causes | evidence |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"

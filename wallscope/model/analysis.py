@@ -136,8 +136,9 @@ class Rank:
     """One (process, device) pair.
 
     `outside_ns` is device time before the first window, `outside_idle_ns` the part of it in which no
-    operation ran; `unmatched_kernels` are over 1 % of the typical
-    step and known to no pattern; `ranges` are the 200 with most device time. `host_details` are `None` where
+    operation ran; `whole_walls` are of all time, where a good part of the work and most time lie there, else
+    `None`; `unmatched_kernels` are over 1 % of the typical step and known to no pattern;
+    `ranges` are the 200 with most device time. `host_details` are `None` where
     no call is known, `gpu_metrics` where none were sampled. `mean_step_ns` and `median_step_ns` are of all
     steady steps, `None` without any; `modes` are the kinds they come in, empty where they are of one kind;
     `rare_stalls` are what the typical step does not show.
@@ -163,6 +164,7 @@ class Rank:
     host_details: HostDetails | None = None
     gpu_metrics: GpuMetrics | None = None
     outside_idle_ns: int = 0
+    whole_walls: Walls | None = None
     mean_step_ns: int | None = None
     median_step_ns: int | None = None
     modes: tuple[StepMode, ...] = ()

@@ -102,7 +102,7 @@ def _decide_wall(walls: Times, unresolved: Times) -> Decision:
         and _reaches(deciding[first] - deciding[second], DOMINANT_LEAD_SHARE)
         and (is_mean or led >= DOMINANT_LED_SHARE * len(walls))
     ):
-        dominant = _DOMINANT[first]
+        dominant = DOMINANT[first]
     elif _reaches(sum(deciding[wall] for wall in LOSSES), MIXED_SHARE):
         dominant = "mixed"
     else:
@@ -133,11 +133,12 @@ def _reaches(share: float, least: float) -> bool:
     return share >= least - SHARE_ROUNDING
 
 
-_DOMINANT: dict[Wall, Dominant] = {
+DOMINANT: dict[Wall, Dominant] = {
     Wall.MEMORY: "memory",
     Wall.COMMUNICATION: "communication",
     Wall.HOST: "host",
 }
+"""The loss walls as a diagnosis names them."""
 
 
 def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 import numpy as np
 import polars as pl
 
+from wallscope.attribution.attribute import Evidence, attribute_rank
 from wallscope.attribution.prepared import (
     Prepared,
     RankWindows,
@@ -30,9 +31,9 @@ from wallscope.attribution.totals import (
 )
 from wallscope.columns import as_integers, encode_member
 from wallscope.model.analysis import Budget, Rank, Step, Typical
-from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode
+from wallscope.model.diagnosis import MemoryPressure, RareStall, StepMode, Walls
 from wallscope.model.enums import OperationKind, Wall
-from wallscope.model.schemas import BUDGET_PARTS
+from wallscope.model.schemas import BUDGET_PARTS, WINDOWS
 from wallscope.parallel import Once, run_side_by_side
 from wallscope.process_tuning import release_memory
 from wallscope.profile.build import ProfileTables, build_profile_tables
@@ -58,7 +59,7 @@ from wallscope.summary.memory import (
 from wallscope.summary.ranges import build_range_work, list_range_work
 from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.step_modes import find_step_modes
-from wallscope.thresholds import NO_KERNEL_SHARE
+from wallscope.thresholds import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
 
 _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
@@ -162,6 +163,7 @@ def _summarize_rank(
         host_details=summarize_host(operations, work, usual_sums, evidence, capture),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
+        whole_walls=_measure_whole(trace, evidence, operations, windows),
         **_measure_steadiness(windows.filter("steady"), sums),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
@@ -183,11 +185,15 @@ def _summarize_rank(
 
 def _measure_kernel_share(operations: pl.DataFrame, windows: pl.DataFrame) -> float:
     """The added-up time of kernels and graphs by that of all windows."""
+    whole_ns = (windows["end_ns"].to_numpy() - windows["start_ns"].to_numpy()).sum()
+    return float(_sum_kernels(operations) / max(whole_ns, 1))
+
+
+def _sum_kernels(operations: pl.DataFrame) -> int:
+    """The added-up time of kernels and graphs."""
     kind = as_integers(operations["kind"])
     runs = np.isin(kind, [encode_member(one) for one in (OperationKind.KERNEL, OperationKind.GRAPH)])
-    run_ns = (operations["end_ns"].to_numpy() - operations["start_ns"].to_numpy())[runs].sum()
-    whole_ns = (windows["end_ns"].to_numpy() - windows["start_ns"].to_numpy()).sum()
-    return float(run_ns / max(whole_ns, 1))
+    return int((operations["end_ns"].to_numpy() - operations["start_ns"].to_numpy())[runs].sum())
 
 
 class _Steadiness(TypedDict):
@@ -226,6 +232,22 @@ def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFra
     earlier = operations.filter(pl.col("start_ns") < outside[1])
     busy = union(order_spans(earlier["start_ns"].to_numpy(), earlier["end_ns"].to_numpy()))
     return outside[1] - outside[0] - length_ns(common(busy, make_spans(outside)))
+
+
+def _measure_whole(
+    trace: Trace, evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame
+) -> Walls | None:
+    """The walls of all time of a rank, where a good part of its work and most time lie before its steps."""
+    begin_ns, first_ns = _outside(trace, operations, windows)
+    last_ns = int(windows["end_ns"].to_numpy().max())
+    earlier = operations.filter(pl.col("start_ns") < first_ns)
+    kernel_ns, earlier_ns = (_sum_kernels(own) for own in (operations, earlier))
+    if first_ns - begin_ns <= last_ns - first_ns or earlier_ns < WORK_OUTSIDE_SHARE * kernel_ns:
+        return None
+    columns = {"rank_id": operations["rank_id"][:1], "step": [0], "start_ns": [begin_ns], "end_ns": [last_ns]}
+    whole = pl.DataFrame(columns, schema=WINDOWS)
+    slices = attribute_rank(evidence, operations, whole)
+    return make_walls(sum_walls_by_step(sum_slices(slices), whole["step"])[0].tolist())
 
 
 def _steps(windows: pl.DataFrame, sums: SliceSums) -> tuple[Step, ...]:

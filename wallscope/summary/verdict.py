@@ -8,15 +8,23 @@ from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
-from wallscope.model.diagnosis import Confidence, Diagnosis, Opportunity, RareStall
+from wallscope.model.diagnosis import Confidence, Diagnosis, Dominant, Opportunity, RareStall
 from wallscope.model.enums import Wall
 from wallscope.summary.confidence import judge_confidence
-from wallscope.summary.diagnosis import LOSSES, Decision, decide_wall, find_next_wall, measure_wall_shares
+from wallscope.summary.diagnosis import (
+    DOMINANT,
+    LOSSES,
+    Decision,
+    decide_wall,
+    find_next_wall,
+    measure_wall_shares,
+)
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.thresholds import (
     MATERIAL_SHARE,
     MEAN_ABOVE_MEDIAN_RATIO,
     MOSTLY_WAITING_PARTS_COUNT,
+    OVERALL_SHARE,
     SHARED_DEVICE_SHARE,
     STALLED_STEP_RATIO,
     TOLD_CAUSE_SHARE,
@@ -80,7 +88,7 @@ def diagnose(
         decision, account.walls, account.unresolved, account.inferred, steady=steady > 0
     )
     return Diagnosis(
-        dominant_wall=decision.dominant,
+        dominant_wall=find_overall_wall(rank) or decision.dominant,
         verdict=write_verdict(rank, anchor, decision, won, following, confidence),
         runner_up=str(decision.runner_up),
         margin=decision.margin,
@@ -120,7 +128,8 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
     unit = anchor.window
     dominant = _tell_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
-    sentences = [*_shared_device(rank, unit), dominant, *_rare(rank, decision, anchor)]
+    sentences = [*_overall(rank, unit), *_shared_device(rank, unit), dominant]
+    sentences += _rare(rank, decision, anchor)
     sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
     sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
@@ -128,6 +137,27 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     sentences += _modes(rank, unit)
     sentences += _before(rank, unit)
     return " ".join(sentences)
+
+
+def find_overall_wall(rank: Rank) -> Dominant | None:
+    """The loss that takes most of the capture, where the steps do not speak for all of it."""
+    if rank.whole_walls is None:
+        return None
+    parts = dict(zip(Wall, rank.whole_walls.parts(), strict=True))
+    largest = max(LOSSES, key=lambda wall: parts[wall])
+    return DOMINANT[largest] if parts[largest] > OVERALL_SHARE * sum(parts.values()) else None
+
+
+def _overall(rank: Rank, unit: str) -> Iterator[str]:
+    """The wall of the whole capture, before what is said of its steps."""
+    wall = find_overall_wall(rank)
+    if wall is not None and rank.whole_walls is not None:
+        whole_ns = sum(rank.whole_walls.parts())
+        share = percent(getattr(rank.whole_walls, wall) / whole_ns)
+        yield (
+            f"{wall.capitalize()} is the wall of the whole capture: {share}"
+            f" of its {duration(whole_ns)}, most of which lies before the first {unit}. In the {unit}s:"
+        )
 
 
 def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
