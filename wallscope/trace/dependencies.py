@@ -29,8 +29,8 @@ from wallscope.trace.held_calls import find_full_queues, find_locked_calls
 from wallscope.trace.inferred_waits import (
     HELD_WHILE_IDLE,
     NOTHING_PENDING,
-    infer_tails,
     infer_producers,
+    infer_tails,
 )
 from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
