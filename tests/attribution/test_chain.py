@@ -231,7 +231,7 @@ def test_beside_something_unknown_a_producer_binds_if_it_ended_shortly_before(la
     links = walked(
         *calls,
         Op(0, 10, 20, "compute", 0),
-        Op(1, 30, 40, "copy"),
+        Op(1, 30, 40, "communication"),
         Op(0, 20 + lag, 99_999, "compute", 1),
         records=[Record(3, 1, 7, 5)],
         syncs=[Sync(2, "wait", 0, 7, 9)],
@@ -266,18 +266,18 @@ def test_an_event_complete_long_after_what_waited_for_it_did_not_hold_it_back(ov
 def test_behind_a_call_that_waits_for_something_unknown_all_is_unresolved_at_any_time(at):
     links = walked(
         launch(0, at, at + 5),
-        Call(0, at + 6, at + 30, "event"),
-        launch(0, at + 31, at + 35),
+        Call(0, at + 6, at + 60_000, "event"),
+        launch(0, at + 60_001, at + 60_005),
         Op(0, at + 10, at + 20, "compute", 0),
-        Op(0, at + 36, at + 40, "compute", 2),
+        Op(0, at + 60_006, at + 60_010, "compute", 2),
         syncs=[Sync(1, "event", None, 7, 5)],
     )
 
     assert [(start - at, end - at, kind) for start, end, kind, _ in links] == [
-        (20, 30, "unresolved"),
-        (30, 31, "outside-calls"),
-        (31, 35, "launch-call"),
-        (35, 36, "launch-latency"),
+        (20, 60_000, "unresolved"),
+        (60_000, 60_001, "outside-calls"),
+        (60_001, 60_005, "launch-call"),
+        (60_005, 60_006, "launch-latency"),
     ]
 
 

@@ -144,6 +144,7 @@ TABLES = (
                 tid="thread that held",
                 slack_ns="how much earlier the next constraint would have bound",
             ),
+            *find_table_columns(_YES, inferred="whether a wait led here that times alone tell"),
             *find_table_columns(
                 _TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"
             ),
