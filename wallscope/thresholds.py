@@ -180,8 +180,7 @@ REPLAY_CLOCKS_APART_NS: Final = 20_000
 BLOCKING_COPY_LATE_NS: Final = 50_000
 """A copy that is through when its call returns may end so much later on the device's clock. Chosen."""
 BLOCKING_COPY_INSIDE_SHARE: Final = 0.5
-"""Of a copy out of pageable memory that must lie before its call returned, for the call to be held by it.
-Chosen: what is staged last, about a megabyte, comes later; measured 15 to 100 us, 550 us over a slow link."""
+"""Of a copy from pageable memory, before its call returned, for the call to be held by it. Chosen."""
 FEWEST_PEERS_COUNT: Final = 3
 """Peers from which on a group of NCCL messages is an all-to-all. Rings and pipelines have two neighbours."""
 FEWEST_MESSAGES_COUNT: Final = 4
@@ -270,7 +269,7 @@ MEDIUM_CONFIDENCE_SHARE: Final = 0.20
 NO_KERNEL_SHARE: Final = 0.0005
 """Of a capture without steps in which kernels must run, for a verdict. Chosen: less prints as 0.0 %."""
 WORK_OUTSIDE_SHARE: Final = 0.25
-"""Of the time of kernels, before the first step, from which on the steps may not speak for all. Chosen."""
+"""Of the work of the device, before the first step, from which on the steps may not speak for all. Chosen."""
 OVERALL_SHARE: Final = 0.5
 """Of the capture that a loss must take then, to be its wall. By definition: most of it."""
 SHARED_DEVICE_SHARE: Final = 0.03

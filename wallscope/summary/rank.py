@@ -241,8 +241,10 @@ def _measure_whole(
     begin_ns, first_ns = _outside(trace, operations, windows)
     last_ns = int(windows["end_ns"].to_numpy().max())
     earlier = operations.filter(pl.col("start_ns") < first_ns)
-    kernel_ns, earlier_ns = (_sum_kernels(own) for own in (operations, earlier))
-    if first_ns - begin_ns <= last_ns - first_ns or earlier_ns < WORK_OUTSIDE_SHARE * kernel_ns:
+    work_ns, earlier_ns = (
+        int((own["end_ns"].to_numpy() - own["start_ns"].to_numpy()).sum()) for own in (operations, earlier)
+    )
+    if first_ns - begin_ns <= last_ns - first_ns or earlier_ns < WORK_OUTSIDE_SHARE * work_ns:
         return None
     columns = {"rank_id": operations["rank_id"][:1], "step": [0], "start_ns": [begin_ns], "end_ns": [last_ns]}
     whole = pl.DataFrame(columns, schema=WINDOWS)

@@ -128,7 +128,7 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
     unit = anchor.window
     dominant = _tell_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
-    sentences = [*_overall(rank, unit), *_shared_device(rank, unit), dominant]
+    sentences = [*_overall(rank, decision, unit), *_shared_device(rank, unit), dominant]
     sentences += _rare(rank, decision, anchor)
     sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
     sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
@@ -148,10 +148,10 @@ def find_overall_wall(rank: Rank) -> Dominant | None:
     return DOMINANT[largest] if parts[largest] > OVERALL_SHARE * sum(parts.values()) else None
 
 
-def _overall(rank: Rank, unit: str) -> Iterator[str]:
-    """The wall of the whole capture, before what is said of its steps."""
+def _overall(rank: Rank, decision: Decision, unit: str) -> Iterator[str]:
+    """The wall of the whole capture, before what is said of its steps, where that is another."""
     wall = find_overall_wall(rank)
-    if wall is not None and rank.whole_walls is not None:
+    if wall is not None and wall != decision.dominant and rank.whole_walls is not None:
         whole_ns = sum(rank.whole_walls.parts())
         share = percent(getattr(rank.whole_walls, wall) / whole_ns)
         yield (

@@ -69,6 +69,7 @@ _OTHERWISE = (
     "emit-nvtx",
     "gpu-unknown",
     "loss-unknown",
+    "no-kernels",
     "one-rank",
     "orphan-operations",
     "ranges-lost",
