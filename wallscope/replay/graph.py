@@ -327,6 +327,8 @@ def _typical_lags(operations: pl.DataFrame, waits: Dependencies) -> tuple[int, i
 
 def _usual_ns(waits: Dependencies, pieces: ThreadSegments, held: Rows) -> int:
     """Return the median duration of calls that issue and are not held, 0 without any."""
+    if not held.size:
+        return 0
     call = np.asarray(pieces.call)
     issuing = np.unique(waits.call[waits.call >= 0]).astype(np.int64)
     free = issuing[are_among(issuing, np.unique(call[call >= 0])) & ~are_among(issuing, call[held])]

@@ -337,9 +337,13 @@ def _infer_awaited(
     )
     entered_ns = _find_entered(open_calls, calls, asked_ns)
     thread_process = capture.threads["process"].to_numpy()
-    of_stream = dict(capture.streams.select("stream", "process").iter_rows())
-    process = np.array([of_stream[one] for one in capture.operations["stream"].to_list()], np.int64)
     found: dict[int, Tail] = {}
+    if not open_calls.size:
+        return found
+    stream = capture.streams["stream"].to_numpy()
+    process_of_stream = np.zeros(int(stream.max(initial=0)) + 1, np.int64)
+    process_of_stream[stream] = capture.streams["process"].to_numpy()
+    process = process_of_stream[capture.operations["stream"].to_numpy()]
     for one, rows in iterate_groups(thread_process[calls.thread[open_calls]]):
         own = open_calls[rows]
         ops = np.flatnonzero(process == one)

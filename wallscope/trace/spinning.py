@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, as_integers, number_groups
+from wallscope.columns import Rows, are_among, as_integers, number_groups
 from wallscope.thresholds import (
     FEWEST_QUERIES_COUNT,
     FEWEST_SPINS_COUNT,
@@ -74,8 +74,12 @@ def find_spins(
         pairs.append((segments.call[own][1:][gaps[is_close]], op[is_close]))
     waiting = np.concatenate([np.empty(0, np.int64), *(calls_of for calls_of, _ in pairs)])
     op = np.concatenate([np.empty(0, np.int64), *(ops_of for _, ops_of in pairs)])
-    kind = number_groups(calls.thread[call], name)
-    times, spun = np.bincount(kind[kernels]), np.bincount(kind[op], minlength=int(kind.max(initial=0)) + 1)
-    recurs = (spun[kind[op]] >= FEWEST_SPINS_COUNT) & (spun[kind[op]] >= SPINS_SHARE * times[kind[op]])
+    if not op.size:
+        return found
+    like = kernels[are_among(name[kernels].astype(np.int64), np.unique(name[op]).astype(np.int64))]
+    kind = number_groups(calls.thread[call[like]], name[like])
+    group = kind[np.searchsorted(like, op)]
+    times, spun = np.bincount(kind), np.bincount(group, minlength=int(kind.max(initial=0)) + 1)
+    recurs = (spun[group] >= FEWEST_SPINS_COUNT) & (spun[group] >= SPINS_SHARE * times[group])
     found[waiting[recurs]] = op[recurs]
     return found
