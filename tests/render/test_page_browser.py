@@ -85,7 +85,7 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     answer = tab.inner_text("#steps .answer")
     assert re.match(r"The longest steady step\b.* There host/\S+ takes \S+ \S+ more\. ", answer), answer
     tab.locator("#chart-steps").scroll_into_view_if_needed()
-    tab.wait_for_selector("#chart-steps .bars .point")
+    tab.wait_for_selector("#chart-steps .bars .point >> visible=true")
     for step in (drawn[1], other):
         tab.evaluate("detail => dispatchEvent(new CustomEvent('wallscope-step', { detail }))", step)
         if step == other:
