@@ -1,5 +1,7 @@
 """Random programs, sixty a run, two hundred among the slow tests: are verdicts, walls and opportunities true?
 
+A third as many are asked with noise: durations that spread by 12 %, launch latencies with heavy tails.
+
 All seeds come from one base seed, which failures name: `WALLSCOPE_BASE_SEED=<n> pytest <this file>`
 repeats them, and another base seed tries other programs.
 """
@@ -25,6 +27,12 @@ ROUNDING = 0.005
 def judgement(request):
     print(f"base seed {BASE_SEED}")  # noqa: T201  # pytest shows it where a test fails
     return judged(SEEDS[: request.param])
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    print(f"base seed {BASE_SEED}")  # noqa: T201
+    return judged(SEEDS[: PROGRAMS // 3], noisy=True)
 
 
 @pytest.fixture
@@ -69,6 +77,15 @@ def missed(ranks):
     return found
 
 
+def wrong_verdicts(ranks, clearance=ROUNDING):
+    """Ranks whose verdict is not the true one, where no threshold is near."""
+    return [
+        f"{rank.where}: {rank.dominant}, but {rank.truth}"
+        for rank in ranks
+        if rank.dominant != rank.truth.dominant and rank.truth.clearance >= clearance
+    ]
+
+
 def with_something_to_win(ranks):
     return [rank for rank in ranks if any(removal.won > 0.01 for removal in rank.removals)]
 
@@ -85,20 +102,12 @@ def test_no_more_than_a_hundredth_of_a_step_is_on_a_wrong_wall(ranks):
 
 
 def test_the_verdict_is_the_true_one_with_event_records(with_events):
-    wrong = [
-        f"{rank.where}: {rank.dominant}, but {rank.truth}"
-        for rank in with_events
-        if rank.dominant != rank.truth.dominant and rank.truth.clearance >= ROUNDING
-    ]
-    assert wrong == [], REPEAT
+    assert wrong_verdicts(with_events) == [], REPEAT
 
 
 def test_the_verdict_is_nearly_always_the_true_one_without_event_records(without_events):
-    wrong = [
-        f"{rank.where}: {rank.dominant}, but {rank.truth}"
-        for rank in without_events
-        if rank.dominant != rank.truth.dominant and rank.truth.clearance >= ROUNDING
-    ]
+    wrong = wrong_verdicts(without_events)
+
     # measured over 800 programs: none is wrong; streams are inferred there, so one in a hundred may be
     assert len(wrong) <= 0.01 * len(without_events), (REPEAT, wrong)
 
@@ -113,3 +122,23 @@ def test_ceilings_are_what_the_step_wins(with_events):
 def test_the_first_opportunity_wins_most(with_events):
     assert len(with_something_to_win(with_events)) > PROGRAMS // 2
     assert missed(with_events) == [], REPEAT
+
+
+def test_noise_moves_next_to_nothing_to_a_wrong_wall(noisy):
+    for ranks in (noisy.with_events, noisy.without_events):
+        found = [(rank.wall_error, rank.where) for rank in ranks]
+
+        assert [rank.where for rank in ranks if rank.untold_ns] == [], REPEAT
+        # measured over 60 programs: 0.3 % with event records, 0.4 % without, 1.5 % at most
+        assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
+        assert wrong_verdicts(ranks, clearance=2 * ROUNDING) == [], REPEAT
+
+
+def test_noise_does_not_hide_what_wins_most(noisy):
+    found = errors(noisy.with_events)
+
+    assert len(found) > PROGRAMS // 3
+    # measured over 60 programs: 0.2 %; 2 of 355 are beyond 2 %, 3.3 % at most
+    assert np.percentile([error for error, _ in found], 95) <= 0.01, (REPEAT, largest(found))
+    assert np.mean([error <= 0.02 for error, _ in found]) >= 0.98, (REPEAT, largest(found))
+    assert missed(noisy.with_events) == [], REPEAT
