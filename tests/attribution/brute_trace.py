@@ -326,6 +326,7 @@ def evidence(trace: Trace) -> Evidence:
         partners=PARTNERS.to_frame(),
         copies=_frame(copies, COPY_CAUSES),
         recomputed=_frame(again, RECOMPUTE),
+        backward_ranks=frozenset(),
     )
     tree, paths, names = nest_ranges(held.ranges, held.range_names, held.calls, held.threads)
     of_process = tree.join(held.threads.select("thread", "process"), on="thread", maintain_order="left")

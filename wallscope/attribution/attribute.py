@@ -49,7 +49,12 @@ from wallscope.parallel import run_both
 from wallscope.trace.collectives import find_partners, match_nccl_calls
 from wallscope.trace.copies import classify_copies, find_offloaded_spans
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.forward_backward import find_recompute, identify_passes, mark_autograd_threads
+from wallscope.trace.forward_backward import (
+    find_backward_ranks,
+    find_recompute,
+    identify_passes,
+    mark_autograd_threads,
+)
 from wallscope.trace.kernel_classes import is_compute
 from wallscope.trace.parallel_axes import RangePaths, infer_axes
 from wallscope.trace.ranges import RangeTree
@@ -219,7 +224,8 @@ _OF_ROLE = {
 class OperationFacts:
     """What is known of operations beyond their class.
 
-    `AXES`, `COLLECTIVES`, `PARTNERS`, `COPY_CAUSES`, `RECOMPUTE`.
+    `AXES`, `COLLECTIVES`, `PARTNERS`, `COPY_CAUSES`, `RECOMPUTE`; `backward_ranks` are the ids of the ranks
+    of which a range names a backward pass.
     """
 
     axes: pl.DataFrame
@@ -227,6 +233,7 @@ class OperationFacts:
     partners: pl.DataFrame
     copies: pl.DataFrame
     recomputed: pl.DataFrame
+    backward_ranks: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,19 +282,21 @@ def identify_operations(
             find_partners(operations, asked),
         )
 
-    def told_by_ranges() -> tuple[pl.DataFrame, pl.DataFrame]:
-        of_passes = mark_autograd_threads(
-            identify_passes(around.projected, around.tree, around.paths, around.names),
-            capture.operations,
-            capture.calls,
-            capture.threads,
-        )
+    def told_by_ranges() -> tuple[pl.DataFrame, pl.DataFrame, frozenset[int]]:
+        by_ranges = identify_passes(around.projected, around.tree, around.paths, around.names)
+        of_passes = mark_autograd_threads(by_ranges, capture.operations, capture.calls, capture.threads)
         again = find_recompute(operations, windows, capture.names, of_passes)
-        return classify_copies(capture.operations, capture.copies, of_passes), again
+        copies = classify_copies(capture.operations, capture.copies, of_passes)
+        return copies, again, find_backward_ranks(operations, by_ranges)
 
-    (copies, recomputed), (asked, named, between) = run_both(told_by_ranges, told_by_calls)
+    (copies, recomputed, backward_ranks), (asked, named, between) = run_both(told_by_ranges, told_by_calls)
     return OperationFacts(
-        axes=named, collectives=asked, partners=between, copies=copies, recomputed=recomputed
+        axes=named,
+        collectives=asked,
+        partners=between,
+        copies=copies,
+        recomputed=recomputed,
+        backward_ranks=backward_ranks,
     )
 
 

@@ -28,7 +28,7 @@ from wallscope.thresholds import (
 )
 from wallscope.trace.gpu_limits import estimate_occupancy, find_peak
 from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
-from wallscope.trace.kernel_classes import infer_precisions
+from wallscope.trace.kernel_classes import infer_precisions, mark_training
 from wallscope.trace.names import TextMemo, mark_changes
 from wallscope.trace.unrecognized import mark_unknown_kernels
 
@@ -50,6 +50,12 @@ def sum_compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
         )
         for negative_ns, category, count in sorted(listed)
     )
+
+
+def find_training_kernels(work: TypicalWork, names: pl.DataFrame) -> bool:
+    """Whether kernels of a backward pass or of an optimizer run (`NAMES`)."""
+    used = np.unique(work.columns.name[work.rows_of(OperationClass.COMPUTE)])
+    return bool(mark_training(names["text"][find_places(used[used >= 0], names["name"].to_numpy())]).any())
 
 
 def find_unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> tuple[KernelWork, ...]:

@@ -13,13 +13,20 @@ from wallscope.trace.intervals import Times
 from wallscope.units import percent
 
 
-def judge_confidence(
-    decision: Decision, walls: Times, unresolved: Times, inferred: Times, *, steady: bool
+def judge_confidence(  # noqa: PLR0913  # all that makes a verdict less sure
+    decision: Decision,
+    walls: Times,
+    unresolved: Times,
+    inferred: Times,
+    *,
+    steady: bool,
+    hides_recompute: bool = False,
 ) -> Confidence:
     """Return how sure the decision is.
 
     The less of the step may belong to another wall than the one it was given to, the surer: what has no
-    owner, and what was found through inferred waits, of which a part may be wrong.
+    owner, and what was found through inferred waits, of which a part may be wrong. Where forward work that
+    runs again looks like any other compute, compute is never sure to be the wall.
 
     Args:
         decision: the dominant wall.
@@ -27,15 +34,17 @@ def judge_confidence(
         unresolved: int64[steps, 3 or 4], ns without an owner in each, as `decide_wall` takes it.
         inferred: int64[steps], ns in each that were found through inferred waits.
         steady: whether steady steps decide.
+        hides_recompute: whether a program trains and no range names its backward pass.
     """
     step_ns = np.maximum(walls.sum(axis=1), 1)
     inferred_share = float(np.median(inferred / step_ns)) if step_ns.size else 0.0
     unresolved_share = float(np.median(unresolved[:, :3].sum(axis=1) / step_ns)) if step_ns.size else 0.0
     at_risk = inferred_share + unresolved_share
+    hides_recompute = hides_recompute and decision.dominant == "compute"
     level: ConfidenceLevel = "high"
     if decision.dominant == "unknown" or at_risk > MEDIUM_CONFIDENCE_SHARE + SHARE_ROUNDING:
         level = "low"
-    elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or not steady:
+    elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or not steady or hides_recompute:
         level = "medium"
     told = [
         f"{percent(inferred_share)} rests on waits that the export does not hold, told by times"
@@ -45,4 +54,6 @@ def judge_confidence(
     ]
     if not steady:
         told.append("no steady step: shares are of all windows")
+    if hides_recompute:
+        told.append("no range names the backward pass: recomputed activations would count as compute")
     return Confidence(level, inferred_share, unresolved_share, tuple(told))

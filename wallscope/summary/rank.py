@@ -42,6 +42,7 @@ from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
 from wallscope.summary.communication import CommunicationSummary, measure_blocking, summarize_communication
 from wallscope.summary.compute import (
     average_gpu_metrics,
+    find_training_kernels,
     find_unmatched_kernels,
     sum_compute_work,
     summarize_compute,
@@ -71,6 +72,7 @@ class RankSummary:
 
     `walls`, `unresolved` and `inferred` are of its deciding steps: the steady ones, all selected ones if none
     is; `kernel_share` is the share of its windows in which kernels or graphs ran, added up;
+    `hides_recompute`: it trains, and no range names its backward pass;
     `tables` are what its profile is made from.
     """
 
@@ -80,6 +82,7 @@ class RankSummary:
     unresolved: Times
     inferred: Times
     kernel_share: float
+    hides_recompute: bool
     pressure: MemoryPressure
     tables: ProfileTables
 
@@ -174,6 +177,8 @@ def _summarize_rank(
         unresolved=sum_unresolved_by_step(sums, deciding["step"]),
         inferred=sum_inferred_by_step(slices, deciding["step"]),
         kernel_share=_measure_kernel_share(operations, windows),
+        hides_recompute=rank["rank_id"] not in facts.backward_ranks
+        and find_training_kernels(work, capture.names),
         pressure=judge_memory_pressure(
             account.memory,
             measure_recomputed_share(work, facts.recomputed),

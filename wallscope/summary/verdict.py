@@ -85,7 +85,12 @@ def diagnose(
         return _refuse_verdict(account, rank_index)
     following = find_next_wall(rank, decision, account.ceilings)
     confidence = judge_confidence(
-        decision, account.walls, account.unresolved, account.inferred, steady=steady > 0
+        decision,
+        account.walls,
+        account.unresolved,
+        account.inferred,
+        steady=steady > 0,
+        hides_recompute=account.hides_recompute,
     )
     return Diagnosis(
         dominant_wall=find_overall_wall(rank) or decision.dominant,

@@ -269,6 +269,12 @@ def find_recompute(
     return (pl.concat(found) if found else RECOMPUTE.to_frame()).sort("op")
 
 
+def find_backward_ranks(operations: pl.DataFrame, passes: pl.DataFrame) -> frozenset[int]:
+    """The ids of the ranks of which ranges name a backward pass (`CLASSIFIED`, `PASSES`)."""
+    backward = passes["op"].filter(passes["pass"] == Pass.BACKWARD).to_numpy()
+    return frozenset(operations["rank_id"].filter(are_among(operations["op"].to_numpy(), backward)).unique())
+
+
 @dataclass(frozen=True, slots=True)
 class _Kernels:
     """Compute operations by rank, stream and start; category, pass and replay as places, -1 for null."""

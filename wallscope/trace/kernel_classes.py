@@ -240,6 +240,7 @@ _FORWARD = (
 _BESIDE = r"(?i)dot_do_o|do_o_dot|convert_?d(q|k|v)|preprocess|postprocess|combine|finali[sz]e|reduce"
 """Kernels that help the one that does the work, and run as often or not."""
 
+_TRAINING = r"(?i)backward|bprop|dgrad|wgrad|(^|[^a-z])bwd|bwd([^a-z]|$)|adam|multi_tensor_apply"
 _IS_BACKWARD, _IS_FORWARD = 1, 2
 
 
@@ -273,6 +274,11 @@ def find_replayed_attention(
     bounds = np.searchsorted(start_ns[place], windows.select("start_ns", "end_ns").to_numpy())
     rows = [first + row for first, last in bounds.tolist() for row in _replays(_turns(forward[first:last]))]
     return place[np.array(rows, np.int64)]
+
+
+def mark_training(texts: pl.Series) -> Flags:
+    """Whether kernels of each name belong to a backward pass or to an optimizer: only training has them."""
+    return texts.str.contains(_TRAINING).to_numpy()
 
 
 def _match_attention(texts: pl.Series) -> Rows:
