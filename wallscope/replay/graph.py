@@ -50,7 +50,8 @@ class ReplayGraph:
         role: int8, of each segment: its `Role`.
         call: of each segment: the call that it lies in, -1 outside calls.
         segment_ns: of each segment: its duration; what a blocking call waits for does not count where it
-            ends later. Of a held call: what such a call mostly takes.
+            ends later. Of a held call: what such a call mostly takes. 0 in a run of queries before its last
+            one, which waits for all of it.
         gap_ns: of each segment: the time from the end of what it waits for to its end, by its role; 0 where
             it is plain.
         is_idle: bool, of each segment: what it waits for had ended before its call was entered.
@@ -191,6 +192,7 @@ def build_graph(
     segment_ns = end_ns - start_ns
     held = np.flatnonzero(role == Role.HELD)
     segment_ns[held] = np.minimum(segment_ns[held], _usual_ns(waits, pieces, held))
+    segment_ns[_list_asking(waits, pieces, blocked)] = 0
     collectives = _collectives(partners, positions, issued)
     return ReplayGraph(
         event=np.lexsort(  # of equal ends first what began first, and operations behind segments
@@ -349,7 +351,7 @@ def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int
             op for op in (releasing[one] if is_releasing else waits.list_awaited_by(one)) if op != UNRESOLVED
         ]
         done_ns = max((waits.end_ns[op] for op in ops), default=BEFORE_ALL)
-        entered_ns = int(waits.calls.start_ns[one])
+        entered_ns = _entered_ns(waits, one)
         return_ns = end_ns - (max(done_ns, entered_ns) if is_releasing else done_ns)
         own = [] if is_releasing and done_ns > end_ns else ops  # this one did not wait
         found.append((is_releasing, done_ns <= entered_ns, return_ns, len(own)))
@@ -358,6 +360,29 @@ def _blocked(waits: Dependencies, pieces: ThreadSegments, releasing: Mapping[int
     role = np.where(are_among(call[rows], waits.held), Role.HELD, Role.BLOCKING)
     role[releases > 0] = Role.RELEASING
     return _Blocked(rows, role.astype(np.int8), idle > 0, return_ns, count, np.array(awaited, np.int64))
+
+
+def _entered_ns(waits: Dependencies, call: int) -> int:
+    """Return when a call began to wait, of the last of several queries when the first was made."""
+    row = waits.blocked[call]
+    return int(waits.entered_ns[row] if row >= 0 else waits.calls.start_ns[call])
+
+
+def _list_asking(waits: Dependencies, pieces: ThreadSegments, blocked: _Blocked) -> Rows:
+    """Return the segments of runs of queries that lie before the last query, where that has waited."""
+    call = np.asarray(pieces.call)[blocked.row[~blocked.is_idle]]
+    start_ns = waits.calls.start_ns[call]
+    entered_ns = np.array([_entered_ns(waits, one) for one in call.tolist()], np.int64)
+    found = []
+    for row in np.flatnonzero(entered_ns < start_ns).tolist():
+        own = pieces.rows_of[int(waits.calls.thread[call[row]])]
+        starts_ns, ends_ns = (
+            np.asarray(one)[own.start : own.stop] for one in (pieces.start_ns, pieces.end_ns)
+        )
+        first = int(np.searchsorted(starts_ns, entered_ns[row]))
+        last = int(np.searchsorted(ends_ns, start_ns[row], side="right"))
+        found.append(np.arange(own.start + first, own.start + last))
+    return np.concatenate([np.empty(0, np.int64), *found])
 
 
 def _with_outside(positions: Places, ops: Rows, count: int) -> tuple[Rows, Rows]:
