@@ -143,15 +143,16 @@ def outside(model: Model, thread: int, at: int) -> str:
         for row in blocking
         if calls[row].thread == thread and calls[row].end <= at and drains(model, row)
     ]
+    others = {calls[row].thread for row in issuing} - {thread}
+    is_locked = _is_open(trace, thread, at, "lock") and all(
+        _is_open(trace, one, at, "lock") for one in others
+    )
+    texts = _is_open(trace, thread, at, "io")
+    if texts and not is_locked:
+        return "host/network" if any(text.startswith(NETWORK) for text in texts) else "host/file"
     if drained and not any(max(drained)[0] <= start < at for start in launched):
         return f"host/queue-drained/{NAMES_OF_CALLS[calls[max(drained)[1]].what]}"
-    others = {calls[row].thread for row in issuing} - {thread}
-    if _is_open(trace, thread, at, "lock") and all(_is_open(trace, one, at, "lock") for one in others):
-        return "host/lock"
-    texts = _is_open(trace, thread, at, "io")
-    if texts:
-        return "host/network" if any(text.startswith(NETWORK) for text in texts) else "host/file"
-    return "host/framework"
+    return "host/lock" if is_locked else "host/framework"
 
 
 def drains(model: Model, call: int) -> bool:

@@ -243,6 +243,11 @@ SYNC = (Call(0, 12, 40, "context"),)
             [(40, 200, DRAINED)],
             id="before locks",
         ),
+        pytest.param(
+            idle(calls=SYNC, host=[HostRow(0, 100, 150, "io", "read")]),
+            [(40, 100, DRAINED), (100, 150, "host/file"), (150, 200, DRAINED)],
+            id="a file that is read goes first",
+        ),
     ],
 )
 def test_the_queue_that_a_blocking_call_left_empty(trace, expected):

@@ -331,7 +331,8 @@ def assign_host_causes(
         outside = np.flatnonzero(kind[rows] == encode_member(LinkKind.OUTSIDE_CALLS))
         told = _outside_calls(thread, at_ns[outside], open_range[outside], activity, drained)
         queue, names = _find_drain_causes(drained, thread, at_ns[outside])
-        is_queue = (queue >= 0) & (activity.causes_of_ranges[open_range[outside]] < 0) & (told != _OFFLOADED)
+        is_queue = (queue >= 0) & are_among(told, _BEHIND_A_DRAIN)
+        is_queue &= activity.causes_of_ranges[open_range[outside]] < 0
         told[is_queue] = queue[is_queue] + len(texts)
         texts += names
         cause[rows[outside]] = told
@@ -341,7 +342,9 @@ def assign_host_causes(
     return found, cause, texts
 
 
-_OFFLOADED = CAUSES.index(OFFLOAD)
+_OFFLOADED, _FRAMEWORK = CAUSES.index(OFFLOAD), CAUSES.index(FRAMEWORK)
+_BEHIND_A_DRAIN = np.array([_FRAMEWORK, CAUSES.index(_LOCK)])
+"""What an empty queue tells more of; reading files and waiting for the network say enough."""
 
 
 def _find_drain_causes(drained: QueueDrains, thread: int, at_ns: Times) -> tuple[Rows, list[str]]:
@@ -357,7 +360,7 @@ def _outside_calls(
     thread: int, at_ns: Times, open_range: Rows, activity: HostActivity, drained: QueueDrains
 ) -> Rows:
     """The cause at each moment of a thread outside calls, as a place in `CAUSES`; empty queues left out."""
-    told = np.full(at_ns.size, CAUSES.index(FRAMEWORK))
+    told = np.full(at_ns.size, _FRAMEWORK)
     for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
         told[is_inside(waited, at_ns)] = CAUSES.index(cause)
     locked = is_inside(activity.spans_of(thread, HostKind.LOCK), at_ns)
