@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.enums import ComputeCategory, Wall
+from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.job import PipelineStage, RankGroup, Reason, Straggler
 from wallscope.model.profile import Profile
 from wallscope.ranks.match_collectives import AT, OUT
@@ -51,8 +51,12 @@ MORE = tuple(name for name in CHARGES.names() if name.startswith("more_"))
 
 
 def charge_lateness(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the charges (`CHARGES`) of split collectives (`split_waits`); pipelines wait by design."""
-    met = _since_last(rows).filter(pl.col("is_whole") & ~pl.col("is_pipeline") & pl.col("step").is_not_null())
+    """Return the charges (`CHARGES`) of split collectives (`split_waits`); pipelines wait by design.
+
+    So may two ranks that send and receive on an axis that is not known.
+    """
+    by_design = pl.col("is_pipeline") | _may_be_pipeline()
+    met = _since_last(rows).filter(pl.col("is_whole") & ~by_design & pl.col("step").is_not_null())
     if met.is_empty():
         return CHARGES.to_frame()
     is_other = ~pl.col("is_last")
@@ -80,6 +84,11 @@ def charge_lateness(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _may_be_pipeline() -> pl.Expr:
+    is_sent = (pl.col("operation") == Collective.SEND_RECV) & (pl.col("axis") == Axis.UNKNOWN)
+    return is_sent & (pl.len().over("meeting") == _NEIGHBOURS_COUNT)
+
+
 def _since_last(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the time of each wall since the group last met: from the end of that, or its begin if later.
 
@@ -97,6 +106,7 @@ def _since_last(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_NEIGHBOURS_COUNT = 2
 _KEY = ("path", "category", "name")
 _COMPUTE = [str(category) for category in ComputeCategory]
 _OF_EXPERTS = (ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL)
