@@ -1,0 +1,73 @@
+"""Programs with noise whose waits the rows tell badly: are walls, largest causes and upper bounds true?"""
+
+import sqlite3
+
+import pytest
+
+from fixtures.simulation.judged import account_ranks
+from fixtures.simulation.noise import add_noise
+from fixtures.simulation.run import run
+from fixtures.simulation.stories_waits import waits
+from fixtures.simulation.writing import write_run
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
+
+STORIES = dict(waits())
+RARE = {name: program for name, program in STORIES.items() if name.startswith("every fourth step")}
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """The ranks of each story, for each seed of noise."""
+    return {
+        name: [rank for seed in SEEDS for rank in account_ranks(seed, add_noise(program, seed))]
+        for name, program in STORIES.items()
+    }
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_walls_are_true(judged, name):
+    assert [rank.where for rank in judged[name] if rank.untold_ns] == []
+    assert max(rank.wall_error for rank in judged[name]) <= 0.01
+    assert [rank.dominant for rank in judged[name]] == [rank.truth.dominant for rank in judged[name]]
+
+
+@pytest.mark.parametrize("name", sorted(set(STORIES) - set(RARE)))
+def test_the_largest_cause_and_what_it_wins_are_true(judged, name):
+    for rank in judged[name]:
+        first = max(rank.removals, key=lambda removal: removal.won)
+        told = max(rank.removals, key=lambda removal: removal.recoverable or 0.0)
+
+        assert told.cause == first.cause
+        assert told.recoverable == pytest.approx(first.won, abs=0.02)
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_a_stall_on_every_fourth_step_is_in_the_headline(tmp_path, name):
+    cause = f"host/{name.rpartition(' ')[2]}"
+    write_run(run(add_noise(RARE[name], 1)), tmp_path / "run.sqlite")
+    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+
+    (rank,) = analysis.ranks
+    stall = rank.rare_stalls[0]
+    assert (stall.cause, stall.period) == (cause, 4)
+    assert stall.share == pytest.approx(0.25, abs=0.04)
+    assert analysis.diagnosis.dominant_wall == "host"
+    assert "every 4 steps" in analysis.diagnosis.verdict
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_no_rank_of_an_even_pipeline_is_called_late(tmp_path, has_ranges):
+    path = tmp_path / "run.sqlite"
+    write_run(run(add_noise(STORIES["an even pipeline"], 1)), path)
+    if not has_ranges:
+        connection = sqlite3.connect(path)
+        connection.execute("DROP TABLE NVTX_EVENTS")
+        connection.commit()
+        connection.close()
+    analysis = analyze(path, Options(), lambda _: None)
+
+    assert analysis.diagnosis.dominant_wall == "communication"
+    assert analysis.job is not None
+    assert analysis.job.stragglers == ()
