@@ -1,7 +1,7 @@
 """What questions can be about, and the changes of a replay window that they mean."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -18,6 +18,8 @@ from wallscope.model.whatif import Question
 from wallscope.replay.edits import GraphEdit, capture_graphs, find_next_in_stream, find_thinking_before
 from wallscope.replay.graph import Role
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
+from wallscope.thresholds import SHOWN_OVERLAP_TAX_SHARE
+from wallscope.trace.intervals import Spans, covered_ns, order_spans, union
 from wallscope.trace.names import normalize_names
 from wallscope.units import duration, number
 
@@ -151,14 +153,18 @@ _ALLOCATOR, _RECOMPUTE, _OFFLOAD = "memory/allocator", "memory/recompute", "memo
 _OF_NAME = {"offload": _OFFLOAD}
 
 
+OverlapTaxes = Callable[[int], float | None]
+"""How much longer compute of a rank, by its id, takes beside communication; `None` where nothing tells."""
+
+
 class Changes:
     """Puts questions into drafts; what they can be about is looked up once.
 
     Only what is scaled can be asked of a window that is not the `SimulatedSteps` of a rank.
     """
 
-    def __init__(self, window: ReplayWindow, rules: Rules) -> None:
-        self._window, self._rules = window, rules
+    def __init__(self, window: ReplayWindow, rules: Rules, taxes: OverlapTaxes) -> None:
+        self._window, self._rules, self._taxes = window, rules, taxes
         self.targets = list_targets(window, rules)
 
     @property
@@ -251,6 +257,7 @@ class Changes:
         if name.startswith(DRAINED):
             return self._unblocked(draft, name.removeprefix(f"{DRAINED}/"))
         target = self.targets.get(name, Target())
+        notes = self._relieve(target, share, draft) if share < 1 else ()
         draft.scale_operations(target.ops, share)
         draft.scale_segments(target.rows, share)
         draft.scale_lags(
@@ -258,7 +265,33 @@ class Changes:
             dependency=share if target.is_hand_over else 1.0,
             back=share if target.is_return else 1.0,
         )
-        return ()
+        return notes
+
+    def _relieve(self, target: Target, share: float, draft: GraphEdit) -> tuple[str, ...]:
+        """Let compute be as fast as alone where it ran beside communication that a share of is left."""
+        own, notes = self._window.operations, list[str]()
+        is_moving = (own["class"] == OperationClass.COMMUNICATION).to_numpy()
+        goes = is_moving & are_among(own["op"].to_numpy(), target.ops)
+        if not goes.any():
+            return ()
+        is_computing = (own["class"] == OperationClass.COMPUTE).to_numpy()
+        op, rank, start_ns, end_ns = (
+            own[name].to_numpy() for name in ("op", "rank_id", "start_ns", "end_ns")
+        )
+        for one in np.unique(rank[goes]).tolist():
+            tax = self._taxes(one)
+            if tax is None or tax < 1 + SHOWN_OVERLAP_TAX_SHARE:
+                continue
+            all_ns, left_ns = (
+                covered_ns(union(order_spans(start_ns[held], end_ns[held])), Spans(start_ns, end_ns))
+                for held in (is_moving & (rank == one), is_moving & (rank == one) & ~goes)
+            )
+            rows = np.flatnonzero(is_computing & (rank == one))
+            freed_ns = (1 - share) * (all_ns - left_ns)[rows]
+            relief = (1 - 1 / tax) * freed_ns / np.maximum(end_ns - start_ns, 1)[rows]
+            draft.scale_operations(op[rows].astype(np.int64), 1 - relief)
+            notes.append(f"compute beside it takes {tax:.2f} times as long as alone, as measured here")
+        return tuple(notes)
 
     def _without(self, name: str, draft: GraphEdit) -> tuple[str, ...]:
         match name:

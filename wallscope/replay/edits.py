@@ -16,6 +16,7 @@ from wallscope.replay.graph import ReplayGraph, Role, make_pointers
 from wallscope.replay.windows import ReplayWindow, SimulatedSteps
 from wallscope.trace.intervals import Times
 from wallscope.trace.ranges import find_farthest
+from wallscope.trace.repeat_unit import Shares
 from wallscope.units import duration, number
 
 
@@ -54,11 +55,13 @@ class GraphEdit:
             lag_ns=lag_ns,
         )
 
-    def scale_operations(self, ops: Rows, share: float) -> None:
-        """Let operations take a share of their time."""
+    def scale_operations(self, ops: Rows, share: float | Shares) -> None:
+        """Let operations take a share of their time, all the same or each its own."""
         positions = self.captured.positions(ops)
-        positions = positions[positions >= 0]
-        self._operation_ns[positions] = _scale(self._operation_ns[positions], share)
+        is_there = positions >= 0
+        positions = positions[is_there]
+        shares = np.broadcast_to(share, ops.shape)[is_there]
+        self._operation_ns[positions] = _scale(self._operation_ns[positions], shares)
 
     def set_operations(self, ops: Rows, lengths_ns: Times) -> None:
         """Let operations take other times."""
@@ -111,7 +114,7 @@ class GraphEdit:
         self._waits[op] = tuple(dict.fromkeys(producers))
 
 
-def _scale(times_ns: Times, share: float) -> Times:
+def _scale(times_ns: Times, share: float | Shares) -> Times:
     scaled: Times = np.rint(times_ns * share).astype(np.int64)
     return scaled
 

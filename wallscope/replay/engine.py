@@ -20,7 +20,7 @@ import polars as pl
 from wallscope.columns import Flags, Rows, as_integers, count_before_in_group, number_groups, take_or
 from wallscope.model.enums import OperationClass
 from wallscope.model.whatif import Answer, Asked, Question, SelfCheck
-from wallscope.replay.changes import Changes, Rules
+from wallscope.replay.changes import Changes, OverlapTaxes, Rules
 from wallscope.replay.critical_path import (
     build_path_frame,
     find_next_path_wall,
@@ -279,10 +279,11 @@ class Engine:
         window: the window.
         graph: its graph, with the latencies that it is to be simulated with.
         rules: what goes with a cause.
+        taxes: how much longer compute of each rank takes next to communication.
     """
 
-    def __init__(self, window: ReplayWindow, graph: ReplayGraph, rules: Rules) -> None:
-        self.graph, self._window, self._rules = graph, window, rules
+    def __init__(self, window: ReplayWindow, graph: ReplayGraph, rules: Rules, taxes: OverlapTaxes) -> None:
+        self.graph, self._window, self._rules, self._taxes = graph, window, rules, taxes
 
     @cached_property
     def unchanged(self) -> SimulatedRun:
@@ -292,7 +293,7 @@ class Engine:
     @cached_property
     def changes(self) -> Changes:
         """What questions can be about."""
-        return Changes(self._window, self._rules)
+        return Changes(self._window, self._rules, self._taxes)
 
     def draft(self, questions: Iterable[Question]) -> tuple[GraphEdit, list[str]]:
         """Return the graph with all of some questions put into it, and what was changed and assumed."""
@@ -318,7 +319,7 @@ class WindowReplay:
         self.stretch, self._step_ns, self._tax = stretch, step_ns, tax
         self.names = name_path(stretch)
         self._places_of: dict[OperationClass, Rows] = {}
-        self._engine = Engine(stretch, measure_own_lags(stretch), purpose.rules)
+        self._engine = Engine(stretch, measure_own_lags(stretch), purpose.rules, lambda _: tax)
         self.unchanged = self._engine.unchanged
         self._length_ns = float(measure_step_lengths(stretch, self.unchanged, "typical").mean())
         self._path = trace_path(stretch, self.names, self.unchanged, "typical")

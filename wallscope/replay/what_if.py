@@ -28,7 +28,7 @@ from wallscope.model.report import SHOWN_PATH, PlayedPath
 from wallscope.model.schemas import PARTNERS
 from wallscope.model.whatif import Answer, Asked, CriticalPath, Question, Replay, SelfCheck
 from wallscope.parallel import Once
-from wallscope.replay.changes import Changes
+from wallscope.replay.changes import Changes, OverlapTaxes
 from wallscope.replay.critical_path import divide_path
 from wallscope.replay.engine import ASKED, FIXES, NO_STEP, UPPER_BOUNDS, Engine, WindowReplay, is_too_far_off
 from wallscope.replay.simulate import simulate
@@ -178,13 +178,20 @@ class UpperBounds:
 
 
 def estimate_upper_bounds(
-    evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame
+    evidence: Evidence, ranks: Sequence[RankWindows], partners: pl.DataFrame, taxes: OverlapTaxes
 ) -> tuple[UpperBounds, ...]:
-    """Return the ceilings of each rank; `partners` (`PARTNERS`) are the collectives between them."""
+    """Return the upper bounds of each rank.
+
+    Args:
+        evidence: of the whole capture.
+        ranks: all ranks with their windows.
+        partners: the collectives between them (`PARTNERS`).
+        taxes: how much longer compute of each takes next to communication.
+    """
     groups = [together for group in find_connected_ranks(ranks, partners) for together in _alongside(group)]
     stretch_of: dict[int, Once[_Stretch]] = {}
     for together in groups:
-        stretch = Once(partial(_Stretch, evidence, together, partners))
+        stretch = Once(partial(_Stretch, evidence, together, partners, taxes))
         stretch_of |= {rank.rank_id: stretch for rank, _ in together}
     return tuple(UpperBounds(stretch_of[rank.rank_id], rank.rank_id) for rank in ranks)
 
@@ -215,11 +222,12 @@ class _Stretch:
         evidence: Evidence,
         ranks: Sequence[tuple[RankWindows, pl.DataFrame]],
         partners: pl.DataFrame,
+        taxes: OverlapTaxes,
     ) -> None:
         begin_ns = min(own["issue_start_ns"][0] for _, own in ranks)
         until_ns = max(own["issue_end_ns"][-1] for _, own in ranks)
         window = make_replay_window(evidence, [rank for rank, _ in ranks], partners, begin_ns, until_ns)
-        self._engine = Engine(window, window.graph, UPPER_BOUNDS.rules)
+        self._engine = Engine(window, window.graph, UPPER_BOUNDS.rules, taxes)
         self.steps = {rank.rank_id: _first_operations(own, rank, window.operations) for rank, own in ranks}
         self._start_ns = np.asarray(evidence.waits.start_ns)
         self._lock = Lock()

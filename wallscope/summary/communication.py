@@ -255,9 +255,9 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
     `kernels` follow `KERNELS`, in order. Beside means that communication covers at least half of the kernel,
     alone that it covers nothing of it; what lies between counts for neither. Shapes with fewer than five
     kernels on either side are left out, and so are those whose kernels vary much where they ran alone
-    (90th percentile over 1.5 times the 10th): persistent kernels bear one name and grid for problems of
-    all sizes. `None` where none remains. Each shape weighs as much as its kernels beside communication
-    would have taken alone.
+    (90th percentile over 1.5 times the 10th), or take over 1.5 times as long on one side as on the other:
+    kernels bear one name and grid for problems of several sizes. `None` where none remains. Each shape
+    weighs as much as its kernels beside communication would have taken alone.
     """
     own = work.operations
     starts_ns, ends_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
@@ -281,6 +281,8 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
         alone.nearest_ns(often, share) for share in (SHORT_KERNELS_SHARE, LONG_KERNELS_SHARE)
     )
     are_alike = long_ns <= LIKE_KERNELS_RATIO * short_ns
+    taken_ns = beside.middle_ns(often)
+    are_alike &= np.maximum(taken_ns, middle_ns) <= LIKE_KERNELS_RATIO * np.minimum(taken_ns, middle_ns)
     held = are_alike & (middle_ns > 0)
     if not held.any():
         return None

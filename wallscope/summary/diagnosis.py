@@ -1,6 +1,6 @@
 """The dominant wall of a rank, and its loss causes ranked by what the step could win at most."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from wallscope.thresholds import (
     MIXED_SHARE,
     NEXT_WALL_SHARE,
     SHARE_ROUNDING,
+    SHOWN_OVERLAP_TAX_SHARE,
     UNKNOWN_SHARE,
 )
 from wallscope.trace.intervals import Times
@@ -204,8 +205,19 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
         step_ceiling_ns=step_ns - won_ns,
         speedup_ceiling=step_ns / (step_ns - won_ns),
         status=status,
-        evidence=(owned, played),
+        evidence=(owned, *_describe_interference(rank, entry), played),
     )
+
+
+def _describe_interference(rank: Rank, entry: CauseTime) -> Iterator[str]:
+    """What compute beside communication is taken to win when that goes."""
+    communication = rank.communication
+    if entry.wall != Wall.COMMUNICATION or not communication.hidden_share:
+        return
+    if communication.overlap_tax is None:
+        yield "compute beside it is taken to be as fast as alone: no kernel ran often enough both ways"
+    elif communication.overlap_tax.ratio >= 1 + SHOWN_OVERLAP_TAX_SHARE:
+        yield f"compute beside it takes {communication.overlap_tax.ratio:.2f} times as long as alone"
 
 
 def _list_opportunities(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
@@ -39,7 +40,12 @@ from wallscope.process_tuning import release_memory
 from wallscope.profile.build import ProfileTables, build_profile_tables
 from wallscope.profile.step_slices import OperationDescriptions, describe_operations
 from wallscope.replay.what_if import UpperBounds, estimate_upper_bounds
-from wallscope.summary.communication import CommunicationSummary, measure_blocking, summarize_communication
+from wallscope.summary.communication import (
+    CommunicationSummary,
+    measure_blocking,
+    measure_overlap_tax,
+    summarize_communication,
+)
 from wallscope.summary.compute import (
     average_gpu_metrics,
     find_training_kernels,
@@ -100,7 +106,8 @@ def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
         lambda: describe_operations(trace.capture, trace.projected, written, facts.axes, facts.collectives)
     )
     ranks = list_rank_windows(trace)
-    bounds = estimate_upper_bounds(prepared.evidence, ranks, facts.partners)
+    taxes = {own.rank_id: Once(partial(_measure_tax, own, trace.capture.kernels)) for own in ranks}
+    bounds = estimate_upper_bounds(prepared.evidence, ranks, facts.partners, lambda rank_id: taxes[rank_id]())
     of_ranks = zip(trace.capture.ranks.iter_rows(named=True), ranks, bounds, strict=True)
 
     def summarize(own: tuple[dict[str, Any], RankWindows, UpperBounds]) -> RankSummary:
@@ -110,6 +117,12 @@ def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
 
     ahead: list[Once[Any]] = [*dict.fromkeys(own.stretch for own in bounds), described]
     return run_side_by_side(summarize, of_ranks, ahead=ahead)
+
+
+def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> float | None:
+    """How much longer compute of a rank takes beside communication, `None` where nothing tells."""
+    tax = measure_overlap_tax(make_typical_work(own.operations, own.typical), kernels)
+    return None if tax is None else tax.ratio
 
 
 def _summarize_rank(
