@@ -26,13 +26,13 @@ from wallscope.model.profile import Profile
 from wallscope.model.report import MEETING_LANES, Report
 from wallscope.model.schemas import SLICES
 from wallscope.model.whatif import WHATIF_SCHEMA, Asked, WhatIf
-from wallscope.nsys import read_capture
 from wallscope.parallel import run_both
 from wallscope.process_tuning import release_memory
 from wallscope.profile.build import build_profiles, pack_profiles
 from wallscope.profile.codec import EncodedTables, encode_tables
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.tables import collective_lanes
+from wallscope.read_input import read_any_capture
 from wallscope.replay.engine import ASKED
 from wallscope.replay.what_if import RankReplays, answer_questions
 from wallscope.replay.windows import find_longest_waiting, select_replay_window
@@ -264,7 +264,7 @@ def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
         WallscopeError: one of its children, each with a line for the user.
     """
     rules = load_kernel_rules(options.kernels)
-    capture = read_capture(path, progress, options.reader)
+    capture = read_any_capture(path, progress, options.reader)
 
     progress("naming kernels")
     operations = classify_operations(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _EXPORT, _REPORT, _ANSWER = ".sqlite", ".nsys-rep", ".json"
+_TRACE = ".json.gz"
 
 
 def find_captures(named: str) -> tuple[Path, ...]:
@@ -30,7 +31,11 @@ def find_captures(named: str) -> tuple[Path, ...]:
             raise ComparisonError(f"{named} — no file fits it — check the pattern")
         return tuple(found)
     if path.is_dir():
-        held = [entry for entry in sorted(path.iterdir()) if entry.suffix in {_EXPORT, _REPORT, _ANSWER}]
+        held = [
+            entry
+            for entry in sorted(path.iterdir())
+            if entry.suffix in {_EXPORT, _REPORT, _ANSWER} or entry.name.endswith(_TRACE)
+        ]
         return _once(held) or (path,)
     return (path,)
 
@@ -39,9 +44,9 @@ def _once(found: list[Path]) -> tuple[Path, ...]:
     """Of a capture that is there as answer, export and report, the first of these."""
     best = {
         entry.stem: entry
-        for suffix in (_REPORT, _EXPORT, _ANSWER)
+        for suffix in (_REPORT, _EXPORT, _TRACE, _ANSWER)
         for entry in found
-        if entry.suffix == suffix
+        if entry.name.endswith(suffix)
     }
     return tuple(entry for entry in found if best[entry.stem] == entry)
 
@@ -57,11 +62,12 @@ def resolve_runs(
         WallscopeError: a capture cannot be read, or some ranks have more runs than others.
     """
     from wallscope.cache.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
+    from wallscope.jobs.inputs import is_answer  # noqa: PLC0415  # same
     from wallscope.profile.codec import read_profiles, unpack_profile  # noqa: PLC0415  # keeps --help fast
 
     by_rank: dict[tuple[int | None, int | None], list[Profile]] = defaultdict(list)
     for path in paths:
-        if path.suffix == _ANSWER:
+        if is_answer(path):
             found = read_profiles(path)
         else:
             ranks = load_or_analyze(path, options, progress, cache).analysis.ranks

@@ -30,6 +30,8 @@ NOT_BY_CAPTURE = {
     "capture-range",  # what is recommended
     "perhaps-incomplete",
     "rank-contradiction",  # --rank
+    "torch-profiler",  # another profiler
+    "trace-filtered",  # the whole file
 }
 
 app = typer.Typer()

@@ -7,7 +7,7 @@ from wallscope.model.schemas import COMMUNICATORS, RANKS
 from wallscope.nsys import read_capture
 from wallscope.nsys.identity import identify_export, number_processes, read_export_facts
 from wallscope.nsys.operations import read_operations
-from wallscope.nsys.ranks import _of_mpi, _Pair, _rank_in, identify_ranks
+from wallscope.nsys.ranks import _of_mpi, _Pair, find_rank_in_name, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.tables import make_database
 
@@ -235,7 +235,7 @@ def test_the_file_name_tells_the_rank_where_nothing_else_does(schema, tmp_path):
     ],
 )
 def test_a_file_name_tells_the_rank_only_where_it_calls_it_one(name, rank):
-    assert _rank_in(name) == rank
+    assert find_rank_in_name(name) == rank
 
 
 def test_a_number_in_the_file_name_beyond_the_job_is_no_rank(tmp_path):

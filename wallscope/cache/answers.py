@@ -173,7 +173,6 @@ def build_answer(made: "AnalyzedCapture", progress: Progress, *, with_page: bool
     return RenderedAnalysis(made.analysis, text, write_analysis_page(build_report(made, progress)))
 
 
-ANSWER_SUFFIX = ".json"
 _AGAIN = "make it with `wallscope analyze … --json`"
 
 

@@ -22,7 +22,7 @@ from wallscope.model.options import Options
 
 _SQLITE = b"SQLite format 3\x00"
 _COMPANIONS = ("-wal", "-journal")
-_LIBRARIES = ("jinja2", "numpy", "plotly", "polars", "pydantic", "pyyaml")
+_LIBRARIES = ("jinja2", "msgspec", "numpy", "plotly", "polars", "pydantic", "pyyaml")
 _MOST_TABLES, _LARGEST_TEXT = 1_000, 64 << 20
 
 

@@ -154,7 +154,7 @@ def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple
     from wallscope.errors import NothingToAnalyzeError  # noqa: PLC0415
     from wallscope.model.capture import Finding, Severity  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
-    from wallscope.nsys import read_contents  # noqa: PLC0415
+    from wallscope.read_input import read_any_contents  # noqa: PLC0415
 
     try:
         return load_or_analyze(file, Options(), progress, cache).analysis.capture.findings
@@ -162,4 +162,4 @@ def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple
         nothing = Finding(
             "no-device-operations", Severity.ERROR, "It holds no device operation of usable time."
         )
-        return (nothing, *read_contents(file, progress).findings)
+        return (nothing, *read_any_contents(file, progress).findings)

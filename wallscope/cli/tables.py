@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 def info(file: Export, *, verbose: Verbose = False) -> None:
     """Show what an export holds: versions, machine, tables, limits."""
-    from wallscope.nsys import read_contents  # noqa: PLC0415  # keeps --help fast
+    from wallscope.read_input import read_any_contents  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     with report_progress() as progress:
         progress("counting rows")
-        contents = read_contents(file, progress)
+        contents = read_any_contents(file, progress)
     print_out(render_sections(build_contents(contents)))
 
 

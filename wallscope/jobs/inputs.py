@@ -1,4 +1,4 @@
-"""Which exports a job consists of: files, folders and patterns here, and URLs that are fetched.
+"""Which exports and traces a job consists of: files, folders and patterns here, and URLs that are fetched.
 
 SQLite wants a file of this machine. A process holds one at most, and removes it; what killed ones left is
 removed by the next that fetches. Credentials are those that fsspec's plugins find.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, WallscopeError
+from wallscope.kineto.trace_bytes import has_trace_keys
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
 from wallscope.output_files import resolve_path
@@ -247,6 +248,8 @@ def _reason(error: BaseException, url: Url) -> str:
 _EXPORTS = (".sqlite", ".sqlite3")
 _REPORTS = (".nsys-rep", ".qdrep")
 _ANSWERS = (".json",)
+_TRACES = (".json.gz", ".trace.json")
+"""How names of PyTorch's traces end; a plain .json is one by its content."""
 _TABLES = (".parquet", ".arrow")
 _Entry = TypeVar("_Entry", Path, Url)
 
@@ -254,18 +257,29 @@ _Entry = TypeVar("_Entry", Path, Url)
 def is_many(paths: Sequence[Source]) -> bool:
     """Return whether several exports are asked for: several paths, a folder, a pattern, or answers."""
     (first, *others) = paths
-    if others or first.suffix in _ANSWERS:
+    if others or is_answer(first):
         return True
     if isinstance(first, Url):
         return not _is_file(first)
     return _holds_exports(first) or _is_pattern(first)
 
 
+def is_answer(source: Source) -> bool:
+    """Return whether a name is that of an answer in JSON, and the file, if it is here, no trace."""
+    if source.suffix not in _ANSWERS or _is_trace_name(source.name):
+        return False
+    return isinstance(source, Url) or not has_trace_keys(source)
+
+
+def _is_trace_name(name: str) -> bool:
+    return name.lower().endswith(_TRACES)
+
+
 def find_exports(paths: Sequence[Source]) -> tuple[Source, ...]:
     """Return the exports, in the order given; those of a folder or pattern by name, numbers by value.
 
-    A folder stands for the exports in it; for the reports where it has none, and for the answers in JSON
-    where it has neither. The same file given twice counts once.
+    A folder stands for the exports in it; where it has none for the reports, else for PyTorch's traces, else
+    for the answers in JSON. The same file given twice counts once.
 
     Raises:
         InputError: a folder holds no export, a pattern matches nothing, or a URL cannot be listed.
@@ -286,12 +300,13 @@ def _url_exports(url: Url) -> list[Url]:
         raise InputError(f"{url} — matches no file — check the pattern")
     found = entries if url.is_pattern else _first_kind(entries)
     if not found:
-        raise InputError(f"{url} — holds no export — give a folder of .sqlite exports")
+        raise InputError(f"{url} — holds no export — give a folder of .sqlite exports or PyTorch traces")
     return found
 
 
 def _is_file(url: Url) -> bool:
-    return url.suffix in (*_EXPORTS, *_REPORTS, *_ANSWERS) and not url.is_pattern
+    is_known = url.suffix in (*_EXPORTS, *_REPORTS, *_ANSWERS) or _is_trace_name(url.name)
+    return is_known and not url.is_pattern
 
 
 def _exports(path: Path) -> Iterator[Path]:
@@ -303,7 +318,7 @@ def _exports(path: Path) -> Iterator[Path]:
     elif _holds_exports(path):
         yield from _inside(path)
     elif path.is_dir() and not _is_export_folder(path):
-        raise InputError(f"{path} — holds no export — give a folder of .sqlite exports")
+        raise InputError(f"{path} — holds no export — give a folder of .sqlite exports or PyTorch traces")
     else:
         yield path
 
@@ -327,9 +342,20 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _first_kind(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the exports; the reports where there are none, the answers where there are neither."""
-    kinds = ([entry for entry in entries if entry.suffix in kind] for kind in (_EXPORTS, _REPORTS, _ANSWERS))
-    return next((found for found in kinds if found), [])
+    """Return the exports; where there are none the reports, else the traces, else the answers."""
+    others = ([entry for entry in entries if entry.suffix in kind] for kind in (_EXPORTS, _REPORTS))
+    found = next((kind for kind in others if kind), [])
+    return (
+        found
+        or [entry for entry in entries if _is_trace(entry)]
+        or [entry for entry in entries if entry.suffix in _ANSWERS]
+    )
+
+
+def _is_trace(entry: Source) -> bool:
+    if isinstance(entry, Url) or _is_trace_name(entry.name):
+        return _is_trace_name(entry.name)
+    return entry.suffix in _ANSWERS and has_trace_keys(entry)
 
 
 def _natural(path: Source) -> tuple[list[tuple[int, str]], str]:

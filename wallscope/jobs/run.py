@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from wallscope._version import __version__
 from wallscope.cache_folder import Cache
 from wallscope.errors import InputError, OptionError, WallscopeError
-from wallscope.jobs.inputs import Source, fetch_source, load_or_analyze_source
+from wallscope.jobs.inputs import Source, fetch_source, is_answer, load_or_analyze_source
 from wallscope.model.analysis import Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
@@ -44,10 +44,10 @@ def analyze_export(source: Source, options: Options, cache: Cache | None = None)
 
     An answer in JSON is itself.
     """
-    from wallscope.cache.answers import ANSWER_SUFFIX, read_answer  # noqa: PLC0415  # workers load it, not who starts them
+    from wallscope.cache.answers import read_answer  # noqa: PLC0415  # workers load it, not who starts them
 
     try:
-        if source.suffix != ANSWER_SUFFIX:
+        if not is_answer(source):
             return load_or_analyze_source(source, options, _silent, cache).analysis
         if options != Options(reader=options.reader):
             raise OptionError(

@@ -36,6 +36,13 @@ class GraphTracing(StrEnum):
     GRAPH = "graph"
 
 
+class Profiler(StrEnum):
+    """What recorded a capture: Nsight Systems, or the profiler of PyTorch (Kineto)."""
+
+    NSYS = "nsys"
+    TORCH = "torch"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something about the capture that limits a claim: what, and how the next capture avoids it.
@@ -81,6 +88,7 @@ class Export:
     time_shift_ns: int
     gpus: tuple[Gpu, ...]
     environment: Mapping[str, str]
+    profiler: Profiler = Profiler.NSYS
 
     def gpu(self, number: int | None) -> Gpu | None:
         """The GPU of this id; where it is unknown, one that stands for all if all are alike."""

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from wallscope.model.analysis import AnchorKind, AnchorUnit
-from wallscope.model.capture import GraphTracing
+from wallscope.model.capture import GraphTracing, Profiler
 from wallscope.model.enums import Absent, Axis, Collective, DeviceState, Precision, Wall
 from wallscope.model.schemas import BACKEND, BUDGET_PARTS
 
@@ -142,6 +142,7 @@ class ProfiledInput:
     hostname: str | None
     session_start_utc_ns: int | None
     findings: tuple[str, ...]
+    profiler: Profiler = Profiler.NSYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,13 +45,13 @@ def build_ranges(
             crosses=crosses.fill_null(value=False),
             domain=pl.when(pl.col("domainId").is_between(0, 2**31)).then("domainId").otherwise(0),
         )
-        .pipe(_sort_outside_in, names)
+        .pipe(sort_outside_in, names)
         .with_row_index("range")
     )
     return rows.select(RANGES.names()).cast(RANGES), names
 
 
-def _sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     """Ranges of each thread from the outside in; of equal ones that is outside whose like last longer.
 
     Rows of an export are in no order, so equal ranges would nest differently from step to step. Where their

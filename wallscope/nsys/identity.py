@@ -23,7 +23,7 @@ from wallscope.nsys.tables import EXPORT_METADATA, Database
 NAMELESS = -1
 """Stands for a row that names no string; its text is `(unnamed)`."""
 _TID_BITS = 0xFFFFFF
-_KNOWN_ROLES = r"^(pt_autograd_\d+|pt_nccl_\w+|pt_data_pin|pt_main_thread|CUPTI worker thread)$"
+KNOWN_ROLES = r"^(pt_autograd_\d+|pt_nccl_\w+|pt_data_pin|pt_main_thread|CUPTI worker thread)$"
 
 
 def look_up_texts(source: Database, string_ids: pl.Series) -> pl.DataFrame:
@@ -95,7 +95,7 @@ def _read_roles(source: Database) -> pl.DataFrame:
     rows = [(tid, name) for tid, name in found if isinstance(tid, int) and isinstance(name, str)]
     return (
         pl.DataFrame(rows, schema={"global_tid": pl.Int64, "role": pl.String}, orient="row")
-        .filter(pl.col("role").str.contains(_KNOWN_ROLES))
+        .filter(pl.col("role").str.contains(KNOWN_ROLES))
         .unique("global_tid", keep="first", maintain_order=True)
     )
 
@@ -242,11 +242,12 @@ def read_gpus(source: Database) -> tuple[Gpu, ...]:
         for spellings in wanted.values()
     ]
     rows = source.select(f'SELECT {", ".join(columns)} FROM "{table}" ORDER BY 1')
-    found = (_gpu(dict(zip(wanted, row, strict=True))) for row in rows if _integer(row[0]) is not None)
+    found = (make_gpu(dict(zip(wanted, row, strict=True))) for row in rows if _integer(row[0]) is not None)
     return tuple({gpu.id: gpu for gpu in found}.values())  # the early table repeats a GPU for each process
 
 
-def _gpu(row: dict[str, object]) -> Gpu:
+def make_gpu(row: dict[str, object]) -> Gpu:
+    """A GPU as the columns of an export describe it; what cannot be true is unknown."""
     major, minor = _positive(row["major"]), _integer(row["minor"])
     memory_bytes, memory_mib = _positive(row["memory_bytes"]), _positive(row["memory_mib"])
     return Gpu(

@@ -101,7 +101,18 @@ def build_device_work(
 
     `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
     """
-    names, name = _look_up_names(source, raw["string_id"])
+    return sort_device_work(raw, _look_up_names(source, raw["string_id"]), ranks, made, time_shift_ns)
+
+
+def sort_device_work(
+    raw: pl.DataFrame,
+    named: tuple[pl.DataFrame, pl.Series],
+    ranks: pl.DataFrame,
+    made: Calls,
+    time_shift_ns: int,
+) -> DeviceWork:
+    """The same of raw rows with known names: `NAMES`, and the number of each row, null without one."""
+    names, name = named
     streams, of_stream, place = _number_streams(raw, ranks)
     rows = raw.with_columns(
         name, *(of_stream[key].gather(place) for key in ("rank_id", "stream")), call=made.find_issuing(raw)

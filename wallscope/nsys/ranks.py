@@ -20,7 +20,9 @@ _COUNTS = range(1 << 31)
 _NCCL, _FILE_NAME = "nccl", "file name"
 
 _THREAD_NAME = re.compile(r"MPI Rank ([0-9]{1,9})")
-_ENDING = re.compile(r"(?:\.(?:sqlite3?|db|nsys-rep|qdrep|parquetdir|arrowdir)|_(?:pqtdir|arwdir))$")
+_ENDING = re.compile(
+    r"(?:\.(?:sqlite3?|db|nsys-rep|qdrep|parquetdir|arrowdir|json|gz|pt|trace)|_(?:pqtdir|arwdir))$"
+)
 _RANK = re.compile(r"(?<![a-z0-9])rank[._-]?([0-9]{1,6})(?![a-z0-9]|-[0-9])")
 _SHORT_RANK = re.compile(
     r"(?:(?:nsys|nsight|profile|prof|trace|report)[._-](?:.+[._-])?)?r([0-9]{1,6})(?:\.[0-9]+)?"
@@ -110,7 +112,7 @@ def _collect_sources(
 def _of_launch(export: Export, world_size: int | None) -> tuple[_Sources, _Sources]:
     """By the launcher's variables, and by the name of the file: they speak of one process."""
     variables = {name: int(export.environment[name]) for name in RANK_VARIABLES if name in export.environment}
-    rank = _rank_in(export.name)
+    rank = find_rank_in_name(export.name)
     if rank is None or (world_size is not None and rank >= world_size):
         return variables, {}
     return variables, {_FILE_NAME: rank}
@@ -191,15 +193,17 @@ def _list_members(
                 yield pair, communicator, rank, participants
 
 
-def _rank_in(name: str) -> int | None:
+def find_rank_in_name(name: str) -> int | None:
     """The rank in the name of a file, where it is called one.
 
     No other number counts: nsys itself numbers reports, `report1`, and capture ranges, `report.1`.
 
-    >>> _rank_in("profile_rank0.nsys-rep"), _rank_in("nsys_llama_7b_r12.sqlite")
+    >>> find_rank_in_name("profile_rank0.nsys-rep"), find_rank_in_name("nsys_llama_7b_r12.sqlite")
     (0, 12)
-    >>> _rank_in("report.7.sqlite"), _rank_in("tp_rank1.sqlite"), _rank_in("lora_r16.sqlite")
-    (None, None, None)
+    >>> find_rank_in_name("report.7.sqlite"), find_rank_in_name("tp_rank1.sqlite")
+    (None, None)
+    >>> find_rank_in_name("lora_r16.sqlite"), find_rank_in_name("rank-3.pt.trace.json.gz")
+    (None, 3)
     """
     stem = name.lower()
     while ending := _ENDING.search(stem):

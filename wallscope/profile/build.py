@@ -437,6 +437,7 @@ def _header(
                 hostname=export.hostname,
                 session_start_utc_ns=export.session_start_utc_ns,
                 findings=tuple(sorted({finding.code for finding in analysis.capture.findings})),
+                profiler=export.profiler,
             ),
         ),
     )

@@ -75,6 +75,11 @@ _OTHERWISE = (
     "ranges-lost",
     "ranks-missing",
     "untimed-operations",
+    "microsecond-times",
+    "torch-operators",
+    "torch-stacks",
+    "trace-cut-off",
+    "trace-events-lost",
 )
 """Findings that another capture or export cures, though no flag that is shown does."""
 CURED = {

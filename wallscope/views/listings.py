@@ -15,7 +15,7 @@ from wallscope.model.advice import (
     Preset,
     WordExplanation,
 )
-from wallscope.model.capture import Contents, Finding, Gpu, Severity
+from wallscope.model.capture import Contents, Finding, Gpu, Profiler, Severity
 from wallscope.model.enums import Wall
 from wallscope.model.record import Record
 from wallscope.model.section import (
@@ -34,6 +34,7 @@ from wallscope.model.section import (
 )
 from wallscope.render.texts import visible
 from wallscope.views.sections.findings import build_findings
+from wallscope.views.sections.words import describe_profiler
 
 _MOST_MISSING = 6
 _UNKNOWN = "unknown"
@@ -68,7 +69,10 @@ def build_contents(contents: Contents) -> Iterator[Section]:
 def _list_facts(contents: Contents) -> Iterator[Row]:
     export = contents.export
     yield "export", f"{visible(export.name, most=100)}, {units.size(export.size_bytes)}"
-    yield "nsys", f"{export.nsys_version or _UNKNOWN}, schema {export.schema_version or _UNKNOWN}"
+    if export.profiler == Profiler.TORCH:
+        yield "profiler", f"{describe_profiler(export)}, schema {export.schema_version or _UNKNOWN}"
+    else:
+        yield "nsys", f"{export.nsys_version or _UNKNOWN}, schema {export.schema_version or _UNKNOWN}"
     yield "host", export.hostname or _UNKNOWN
     yield "session start", units.utc(export.session_start_utc_ns)
     yield "captured", units.duration(contents.duration_ns)
@@ -99,9 +103,12 @@ def _list_tables(contents: Contents) -> Iterator[Grid | Lines]:
     )
     yield tabulate("", columns, [entry for entry in contents.tables if entry.row_count is not None])
     missing = [entry.rows_are for entry in contents.tables if entry.row_count is None]
+    is_trace = contents.export.profiler == Profiler.TORCH
     if missing:
-        yield Lines((f"Not captured or not exported: {', '.join(missing)}.",))
-    yield Lines((f"{units.plural(contents.other_tables, 'other table')} in the file.",), "dim")
+        lack = "Not in the trace" if is_trace else "Not captured or not exported"
+        yield Lines((f"{lack}: {', '.join(missing)}.",))
+    others = "other event category" if is_trace else "other table"
+    yield Lines((f"{units.plural(contents.other_tables, others)} in the file.",), "dim")
 
 
 def build_history(frame: pl.DataFrame, metric: str) -> Iterator[Section]:

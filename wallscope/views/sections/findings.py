@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.capture import Finding, Severity
+from wallscope.model.capture import Export, Finding, Profiler, Severity
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
@@ -23,7 +23,7 @@ from wallscope.model.section import (
 )
 from wallscope.resources import read_query
 from wallscope.views.sections.walls import tabulate_budget
-from wallscope.views.sections.words import COMPARISON_WORDS, WORDS
+from wallscope.views.sections.words import COMPARISON_WORDS, WORDS, describe_profiler
 
 _QUERIES = {
     "device_busy": "Time in which the device did anything",
@@ -92,8 +92,7 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
     versions = {
         "wallscope": analysis.wallscope_version,
         "answer": analysis.schema,
-        "Nsight Systems": export.nsys_version or "unknown",
-        "export schema": export.schema_version or "unknown",
+        **_tell_profiler(export),
         "fingerprint": export.fingerprint,
         "size of the export": units.size(export.size_bytes),
         "host": export.hostname or "unknown",
@@ -148,6 +147,13 @@ def build_comparison_methods(report: ComparisonReport) -> Section:
     return Section("computed", "How is each number computed?", answer, blocks, is_open=False)
 
 
+def _tell_profiler(export: Export) -> dict[str, str]:
+    schema = {"export schema": export.schema_version or "unknown"}
+    if export.profiler == Profiler.TORCH:
+        return {"profiler": describe_profiler(export), **schema}
+    return {"Nsight Systems": export.nsys_version or "unknown", **schema}
+
+
 def _write_ratios(low: float | None, high: float | None) -> str:
     return "none" if low is None or high is None else f"{low:.4f} … {high:.4f}"
 
@@ -171,7 +177,7 @@ def _tabulate_captures(report: ComparisonReport) -> Grid:
                 name,
                 entry.name,
                 units.utc(entry.session_start_utc_ns),
-                entry.nsys_version or "unknown",
+                "PyTorch" if entry.profiler == Profiler.TORCH else entry.nsys_version or "unknown",
                 entry.hostname or "unknown",
                 entry.fingerprint,
                 ", ".join(entry.findings) or "none",

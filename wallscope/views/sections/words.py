@@ -5,6 +5,7 @@ from typing import Final
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Anchor, Rank
+from wallscope.model.capture import Export, Profiler
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.diagnosis import Throughput
 from wallscope.model.enums import DeviceState, Wall
@@ -113,11 +114,18 @@ def describe_capture(analysis: Analysis, place: int) -> str:
     models = sorted({gpu.name for gpu in used if gpu is not None and gpu.name})
     parts = [
         visible(export.name, most=60) if len(analysis.inputs) == 1 else count_exports(analysis),
-        f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown",
+        describe_profiler(export),
         ", ".join(models) or "GPU unknown",
         _count_ranks(analysis),
     ]
     return visible(" · ".join(parts))
+
+
+def describe_profiler(export: Export) -> str:
+    """Say what recorded a capture, and its version; PyTorch's traces do not hold one."""
+    if export.profiler == Profiler.TORCH:
+        return "PyTorch profiler"
+    return f"nsys {export.nsys_version}" if export.nsys_version else "nsys version unknown"
 
 
 def count_exports(analysis: Analysis) -> str:

@@ -1,0 +1,358 @@
+"""The events of a trace as frames, one a kind of event, with times in integer nanoseconds of the file.
+
+Categories and arguments: libkineto's `output_json.cpp` and torch's `profiler_kineto.cpp`. Times are
+microseconds with up to three decimals, integers up to torch 2.3.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from wallscope.kineto.trace_bytes import TraceBytes
+from wallscope.kineto.trace_events import Event, FileFacts, iterate_events
+from wallscope.model.capture import Progress
+from wallscope.units import plural
+
+_INT64 = range(-(2**63), 2**63)
+_LARGEST_US = 2**53  # 285 years
+_PLAIN_TIME = r"^-?\d{1,16}(?:\.\d{1,12})?$"
+
+_SPAN: dict[str, pl.DataType] = {
+    "start": pl.Int64(),
+    "end": pl.Int64(),
+    "pid": pl.Int64(),
+    "tid": pl.Int64(),
+    "text": pl.UInt32(),  # place in the texts of the trace
+}
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    """The arguments that are read, of any kind of event; of any type, as versions differ."""
+
+    correlation: Any = None
+    device: Any = None
+    context: Any = None
+    stream: Any = None
+    bytes: Any = None
+    grid: Any = None
+    block: Any = None
+    registers: Any = msgspec.field(default=None, name="registers per thread")
+    shared_bytes: Any = msgspec.field(default=None, name="shared memory")
+    graph_node: Any = msgspec.field(default=None, name="graph node id")
+    in_device: Any = msgspec.field(default=None, name="inDevice")
+    from_device: Any = msgspec.field(default=None, name="fromDevice")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    dtype: Any = None
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    sent_count: Any = msgspec.field(default=None, name="In msg nelems")
+    received_count: Any = msgspec.field(default=None, name="Out msg nelems")
+    old_sent_count: Any = msgspec.field(default=None, name="In msg size")
+    old_received_count: Any = msgspec.field(default=None, name="Out msg size")
+    group_name: Any = msgspec.field(default=None, name="Process Group Name")
+    old_group_name: Any = msgspec.field(default=None, name="Process Group ID")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    source_rank: Any = msgspec.field(default=None, name="Src Rank")
+    destination_rank: Any = msgspec.field(default=None, name="Dst Rank")
+    sync_kind: Any = msgspec.field(default=None, name="cuda_sync_kind")
+    wait_stream: Any = msgspec.field(default=None, name="wait_on_stream")
+    wait_event: Any = msgspec.field(default=None, name="wait_on_cuda_event_id")
+    wait_record: Any = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    name: Any = None
+    reserved_bytes: Any = msgspec.field(default=None, name="Total Reserved")
+    device_type: Any = msgspec.field(default=None, name="Device Type")
+    device_id: Any = msgspec.field(default=None, name="Device Id")
+
+
+_NOTHING = _Arguments()
+_MANY = msgspec.json.Decoder(list[_Arguments])
+_ONE = msgspec.json.Decoder(_Arguments)
+
+_WHERE = ("correlation", "device", "context", "stream")
+_NCCL_NUMBERS = (
+    "group_size", "sent_count", "received_count", "old_sent_count", "old_received_count",
+    "source_rank", "destination_rank",
+)  # fmt: skip
+_NCCL_TEXTS = ("collective", "dtype", "group_name", "old_group_name", "group_ranks")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of event that is kept: its categories, and its arguments that are numbers, texts and sizes."""
+
+    categories: tuple[str, ...]
+    numbers: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    products: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, pl.DataType]:
+        return {
+            **_SPAN,
+            **dict.fromkeys((*self.numbers, *self.products), pl.Int64()),
+            **dict.fromkeys(self.texts, pl.String()),
+        }
+
+
+_KINDS = {
+    "kernels": _Kind(
+        ("kernel",),
+        (*_WHERE, "registers", "shared_bytes", "graph_node", *_NCCL_NUMBERS),
+        _NCCL_TEXTS,
+        ("grid", "block"),
+    ),
+    "copies": _Kind(("gpu_memcpy",), (*_WHERE, "bytes", "graph_node", "in_device", "from_device")),
+    "fills": _Kind(("gpu_memset",), (*_WHERE, "bytes", "graph_node")),
+    "calls": _Kind(("cuda_runtime", "cuda_driver"), ("correlation",)),
+    "annotations": _Kind(("user_annotation",)),
+    "operators": _Kind(("cpu_op", "operator")),
+    "syncs": _Kind(
+        ("cuda_sync",), (*_WHERE, "wait_stream", "wait_event", "wait_record"), ("sync_kind",)
+    ),
+    "overheads": _Kind(("overhead",)),
+}  # fmt: skip
+_FRAMES = _Kind(("python_function",))
+_COLLECTIVES = _Kind((), _NCCL_NUMBERS, _NCCL_TEXTS)
+_COLLECTIVE_CALL = "record_param_comms"
+_ALLOCATIONS: dict[str, pl.DataType] = {
+    "start": pl.Int64(),
+    "pid": pl.Int64(),
+    **dict.fromkeys(("reserved_bytes", "device_type", "device_id"), pl.Int64()),
+}
+_THREAD_NAMES: dict[str, pl.DataType] = {"pid": pl.Int64(), "tid": pl.Int64(), "role": pl.String()}
+_SPAN_CODES, _ALLOCATION, _THREAD_NAME = ("X", "B"), "[memory]", "thread_name"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTables:
+    """The events of a trace: a frame a kind, the texts that they number, and what was met on the way.
+
+    `counts` are the events of each category, `negative_spans` and `timeless_events` were left out;
+    `is_coarse` tells that no time has a fraction of a microsecond.
+    """
+
+    frames: dict[str, pl.DataFrame]
+    texts: list[str]
+    facts: FileFacts
+    counts: Counter[str]
+    negative_spans: int
+    timeless_events: int
+    is_coarse: bool
+
+
+@dataclass(slots=True)
+class _Collector:
+    """Frames in the making."""
+
+    kinds: dict[str, _Kind]
+    parts: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    texts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    negative_spans: int = 0
+    timeless_events: int = 0
+    is_coarse: bool = True
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Add the events of a slice."""
+        by_category: dict[tuple[str | None, str], list[Event]] = {}
+        for event in events:
+            key = (event.cat, event.ph)
+            try:
+                by_category[key].append(event)
+            except KeyError:
+                by_category[key] = [event]
+        for (category, code), own in by_category.items():
+            if category and code in _SPAN_CODES:
+                self.counts[category] += len(own)
+        for name, kind in self.kinds.items():
+            own = [
+                event
+                for category in kind.categories
+                for code in _SPAN_CODES[:1]
+                for event in by_category.get((category, code), ())
+            ]
+            if own:
+                self._add_spans(name, kind, own)
+        calls = [one for one in by_category.get(("cpu_op", "X"), ()) if one.name == _COLLECTIVE_CALL]
+        if calls:
+            self._add_spans("collectives", _COLLECTIVES, calls)
+        noted = by_category.get(("cpu_instant_event", "i"), ())
+        if allocations := [event for event in noted if event.name == _ALLOCATION]:
+            self._add_allocations(allocations)
+        self._add_thread_names([one for one in by_category.get((None, "M"), ()) if one.name == _THREAD_NAME])
+
+    def _add_spans(self, name: str, kind: _Kind, events: list[Event]) -> None:
+        start, is_fine = _to_ns([bytes(event.ts) for event in events])
+        duration, is_finer = _to_ns([bytes(event.dur) for event in events])
+        self.is_coarse &= not (is_fine or is_finer)
+        texts = self.texts
+        columns: dict[str, Any] = {
+            "start": start,
+            "end": start + duration,
+            "pid": _numbers([event.pid for event in events]),
+            "tid": _numbers([event.tid for event in events]),
+            "text": [texts.setdefault(event.name or "(unnamed)", len(texts)) for event in events],
+        }
+        if kind.numbers or kind.texts:
+            arguments = _decode_arguments(events)
+            for column in kind.numbers:
+                columns[column] = _numbers([getattr(one, column) for one in arguments])
+            for column in kind.products:
+                columns[column] = _numbers([_product(getattr(one, column)) for one in arguments])
+            for column in kind.texts:
+                columns[column] = [_text(getattr(one, column)) for one in arguments]
+        frame = pl.DataFrame(columns, schema=kind.schema)
+        timed = frame.drop_nulls(["start", "end"])
+        self.timeless_events += len(frame) - len(timed)
+        kept = timed.filter(pl.col("end") >= pl.col("start"))
+        self.negative_spans += len(timed) - len(kept)
+        self.parts.setdefault(name, []).append(kept)
+
+    def _add_allocations(self, events: list[Event]) -> None:
+        start, _ = _to_ns([bytes(event.ts) for event in events])
+        arguments = _decode_arguments(events)
+        columns = {
+            "start": start,
+            "pid": _numbers([event.pid for event in events]),
+            **{name: _numbers([getattr(one, name) for one in arguments]) for name in list(_ALLOCATIONS)[2:]},
+        }
+        self.parts.setdefault("allocations", []).append(
+            pl.DataFrame(columns, schema=_ALLOCATIONS).drop_nulls("start")
+        )
+
+    def _add_thread_names(self, events: list[Event]) -> None:
+        if not events:
+            return
+        columns = {
+            "pid": _numbers([event.pid for event in events]),
+            "tid": _numbers([event.tid for event in events]),
+            "role": [_text(one.name) for one in _decode_arguments(events)],
+        }
+        self.parts.setdefault("thread_names", []).append(pl.DataFrame(columns, schema=_THREAD_NAMES))
+
+
+def read_trace_tables(source: TraceBytes, progress: Progress, *, with_frames: bool = False) -> TraceTables:
+    """Return the events of a trace; those of Python functions, which are many, only on request."""
+    kinds = _KINDS | ({"python": _FRAMES} if with_frames else {})
+    facts, collector = FileFacts(), _Collector(kinds)
+    seen = 0
+    for events in iterate_events(source, facts):
+        collector.add(events)
+        seen += len(events)
+        progress(f"reading events: {seen:,}")
+    schemas: dict[str, dict[str, pl.DataType]] = {name: kind.schema for name, kind in kinds.items()}
+    schemas |= {
+        "collectives": _COLLECTIVES.schema,
+        "allocations": _ALLOCATIONS,
+        "thread_names": _THREAD_NAMES,
+    }
+    return TraceTables(
+        frames={
+            name: pl.concat([pl.DataFrame(schema=schema), *collector.parts.pop(name, ())])
+            for name, schema in schemas.items()
+        },
+        texts=list(collector.texts),
+        facts=facts,
+        counts=collector.counts,
+        negative_spans=collector.negative_spans,
+        timeless_events=collector.timeless_events,
+        is_coarse=collector.is_coarse,
+    )
+
+
+def describe_counts(counts: Counter[str]) -> str:
+    """Return the categories with most events, as text.
+
+    >>> describe_counts(Counter({"cpu_op": 3, "kernel": 1}))
+    '3 events of cpu_op, 1 event of kernel'
+    """
+    most = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:4]
+    return ", ".join(f"{plural(count, 'event')} of {category}" for category, count in most)
+
+
+def _decode_arguments(events: Sequence[Event]) -> Sequence[_Arguments]:
+    raw = [bytes(event.args) or b"{}" for event in events]
+    try:
+        return _MANY.decode(b"".join((b"[", b",".join(raw), b"]")))
+    except msgspec.DecodeError:
+        return [_decode_one(one) for one in raw]
+
+
+def _decode_one(raw: bytes) -> _Arguments:
+    try:
+        return _ONE.decode(raw)
+    except msgspec.DecodeError:
+        return _NOTHING
+
+
+def _to_ns(raw: Sequence[bytes]) -> tuple[pl.Series, bool]:
+    """Return microseconds as integer nanoseconds, null where they are none, and whether any has a fraction.
+
+    >>> values, is_fine = _to_ns([b"4458676416788.066", b"68.0", b"-7", b"", b"1e3", b'"0.5"'])
+    >>> values.to_list(), is_fine
+    ([4458676416788066, 68000, -7000, None, 1000000, 500], True)
+    """
+    texts = pl.Series("time", raw, dtype=pl.Binary).cast(pl.String).str.strip_chars('" ')
+    is_plain = texts.str.contains(_PLAIN_TIME)
+    frame = texts.to_frame().with_columns(
+        whole=pl.col("time").str.extract(r"^-?(\d+)").cast(pl.Int64, strict=False),
+        tenths=pl.col("time").str.extract(r"\.(\d+)$").fill_null("").str.pad_end(4, "0").str.slice(0, 4),
+        sign=pl.when(pl.col("time").str.starts_with("-")).then(-1).otherwise(1),
+    )
+    thousandths = (pl.col("tenths").cast(pl.Int64, strict=False) + 5) // 10
+    told = frame.select(ns=pl.col("sign") * (pl.col("whole") * 1_000 + thousandths))["ns"]
+    is_fine = bool((told % 1_000 != 0).any())
+    if not is_plain.all():
+        values = [
+            value if plain else _reckon_ns(text)
+            for value, plain, text in zip(told, is_plain, texts, strict=True)
+        ]
+        told = pl.Series("ns", values, dtype=pl.Int64)
+    return told, is_fine
+
+
+def _reckon_ns(text: str) -> int | None:
+    try:
+        microseconds = Decimal(text)
+    except InvalidOperation:
+        return None
+    if not microseconds.is_finite() or abs(microseconds) > _LARGEST_US:
+        return None
+    return round(microseconds * 1_000)
+
+
+def _numbers(values: Iterable[Any]) -> pl.Series:
+    """Whole numbers, also those that are spelled as text; null for what is none."""
+    return pl.Series(list(map(_whole, values)), dtype=pl.Int64)
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, str) and len(value) < 20 and value.lstrip("-").isdecimal():
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and value in _INT64 else None
+
+
+def _product(value: Any) -> int | None:
+    """The product of three sizes."""
+    if not isinstance(value, list):
+        return None
+    sizes = [_whole(one) for one in value]
+    product = 1
+    for size in sizes:
+        if size is None or size < 0:
+            return None
+        product *= size
+    return product
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return value if isinstance(value, str) else None if value is None else str(value)

@@ -1,0 +1,103 @@
+"""Calls and ranges of host threads: CUDA calls, annotations of the program, operators of PyTorch."""
+
+import numpy as np
+import polars as pl
+
+from wallscope.kineto.event_tables import TraceTables
+from wallscope.kineto.trace_identity import join_thread_ids
+from wallscope.model.schemas import RANGES
+from wallscope.nsys.call_names import normalize_call_names, tell_roles
+from wallscope.nsys.calls import RawCalls
+from wallscope.nsys.host_events import sort_outside_in
+from wallscope.nsys.identity import number_texts
+from wallscope.trace.intervals import Times
+
+_ANNOTATION, _OPERATOR, _PYTHON = range(3)
+"""Domains of ranges."""
+_ROUNDING_NS = 2_000
+"""Up to torch 2.3 starts and lengths are whole microseconds, rounded down each: an end is up to two early."""
+
+
+def build_raw_calls(tables: TraceTables, calls: pl.DataFrame) -> RawCalls:
+    """Return the calls with their names; `calls` has the `global_tid` of each."""
+    used = calls["text"].unique().sort()
+    spelled = pl.Series("text", [tables.texts[place] for place in used.to_list()], dtype=pl.String)
+    named = spelled.to_frame().with_columns(normalize_call_names("text"))
+    names = number_texts(named["text"])
+    roles = names.with_columns(role=tell_roles("text"))
+    place = pl.DataFrame({"text": used, "place": np.arange(len(used), dtype=np.uint32)})
+    return RawCalls(
+        columns={
+            "start": calls["start"],
+            "end": calls["end"],
+            "globalTid": calls["global_tid"].alias("globalTid"),
+            "correlationId": calls["correlation"],
+            "named": calls.select("text").join(place, on="text", how="left", maintain_order="left")["place"],
+        },
+        named=named.join(roles, on="text", how="left", maintain_order="left"),
+        names=names,
+        callers=calls["global_tid"].unique(),
+    )
+
+
+def build_trace_ranges(
+    tables: TraceTables, numbered: pl.DataFrame, start_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the ranges and their names (`RANGES`, `NAMES`), in session time."""
+    domains = {"annotations": _ANNOTATION, "operators": _OPERATOR, "python": _PYTHON}
+    spans = pl.concat(
+        [
+            tables.frames[name].select("start", "end", "pid", "tid", "text", domain=pl.lit(domain))
+            for name, domain in domains.items()
+            if name in tables.frames
+        ]
+    )
+    used = spans["text"].unique().sort()
+    spelled = pl.Series("spelled", [tables.texts[place] for place in used.to_list()], dtype=pl.String)
+    names = number_texts(spelled)
+    numbers = pl.DataFrame({"text": used, "spelled": spelled}).join(
+        names, left_on="spelled", right_on="text", how="left", maintain_order="left"
+    )
+    rows = (
+        spans.join(numbers, on="text", how="left", maintain_order="left")
+        .pipe(join_thread_ids, numbered)
+        .with_columns(
+            start_ns=pl.col("start") - start_ns,
+            end_ns=pl.col("end") - start_ns,
+            clipped=pl.lit(value=False),
+            crosses=pl.lit(value=False),
+        )
+        .pipe(sort_outside_in, names)
+    )
+    if tables.is_coarse:
+        ends_ns = hold_inner_ends(*(rows[name].to_numpy() for name in ("thread", "start_ns", "end_ns")))
+        rows = rows.with_columns(end_ns=pl.Series(ends_ns))
+    return rows.with_row_index("range").select(RANGES.names()).cast(RANGES), names
+
+
+def hold_inner_ends(thread: np.ndarray, start_ns: Times, end_ns: Times) -> Times:
+    """Return the ends of ranges, those that pass the range around them by a rounding alone cut to its end.
+
+    Args:
+        thread: integer[range], the thread of each; ranges by thread and start, the longest first.
+        start_ns: int64[range], ns.
+        end_ns: int64[range], ns.
+
+    >>> hold_inner_ends(np.zeros(3, int), np.array([0, 5000, 9000]), np.array([9000, 10000, 30000])).tolist()
+    [9000, 9000, 30000]
+    """
+    ends = end_ns.copy()
+    around: list[int] = []
+    before = -1
+    for row, (own, start, end) in enumerate(
+        zip(thread.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True)
+    ):
+        if own != before:
+            around, before = [], own
+        while around and around[-1] <= start:
+            around.pop()
+        if around and around[-1] < end <= around[-1] + _ROUNDING_NS:
+            end = around[-1]  # noqa: PLW2901  # the end that it is given
+            ends[row] = end
+        around.append(end)
+    return ends

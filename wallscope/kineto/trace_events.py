@@ -1,0 +1,265 @@
+"""The events of a trace, slice by slice, and the facts around them, without holding the text of the file.
+
+A slice ends between two events. Where it decodes as a list, its end is proven to be one; msgspec does that
+faster than any parser that streams. A slice that does not decode is read event by event, and what is wrong
+with an event is mended if it is one of the faults that profilers are known to make; else the event is counted
+as lost. Times are kept as text: a double cannot hold the nanoseconds of an epoch.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from wallscope.kineto.trace_bytes import TraceBytes
+
+_MOST_HEADER_BYTES = 64 << 20
+_MOST_EVENT_BYTES = 64 << 20
+_NEAR_END_BYTES = (1 << 16, 1 << 20)
+_MOST_CUTS_TRIED = 3
+_BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+_ARRAY_END = re.compile(rb"\}\s*,?\s*\]")
+_LIST_END = re.compile(rb"\}\s*\](?=\s*[,}])")
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_SPACE = re.compile(r"[\s\ufeff]*")
+_BETWEEN_EVENTS = re.compile(r"[\s,}]*")
+"""Between events there is one comma; some files have more, and a brace too many."""
+_BOM = b"\xef\xbb\xbf"
+
+_REPAIRS = (
+    (re.compile(r'(?<!\\)":\s*(?:N/A|-?(?i:nan|inf|infinity))\s*(?=[,}\]])'), '": null'),
+    (re.compile(r"([\[,]\s*)(?:N/A|-?(?i:nan|inf|infinity))\s*(?=[,\]])"), r"\1null"),
+    (re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})'), r"\\\\"),
+    (re.compile(r",\s*([}\]])"), r"\1"),
+)
+"""Values that JSON does not have, backslashes of Windows paths, commas behind the last member."""
+
+
+class Event(msgspec.Struct, gc=False):
+    """An event as the file has it: times and arguments are undecoded text."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str | None = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+_MANY = msgspec.json.Decoder(list[Event])
+_ONE = msgspec.json.Decoder(Event)
+_PLAIN = json.JSONDecoder(strict=False)
+_MILD = json.JSONDecoder(strict=False, parse_float=str, parse_constant=lambda _: None)
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """What was met while a trace was read; complete once its events are.
+
+    `keys` are the members of the file beside its events. `fault` says where it ends early, if it does.
+    `is_list`: the file is a list of events, as profilers before Kineto wrote it.
+    """
+
+    keys: dict[str, Any] = field(default_factory=dict)
+    has_events: bool = False
+    is_list: bool = False
+    lost_events: int = 0
+    repaired_events: int = 0
+    fault: str | None = None
+
+
+def iterate_events(source: TraceBytes, facts: FileFacts) -> Iterator[Sequence[Event]]:
+    """Yield the events of a trace in lists; `facts` is filled in meanwhile."""
+    pieces = source.pieces()
+    rest = _read_header(pieces, facts)
+    if rest is not None:
+        reader = _SliceReader(pieces, facts)
+        yield from reader.slices(rest)
+        _read_tail(reader.tail, pieces, facts)
+    facts.fault = source.fault or facts.fault
+
+
+def _read_header(pieces: Iterator[bytes], facts: FileFacts) -> bytes | None:
+    """Note the members before the events; return what follows the bracket, `None` without events."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        text = held.removeprefix(_BOM).decode("latin-1")
+        at = _skip(_SPACE, text, 0)
+        if text[at : at + 1] == "[":
+            facts.is_list = True
+            return None
+        found = _read_members(text, at + 1, facts)
+        if found is not None:
+            facts.has_events = True
+            return text[found:].encode("latin-1")
+        if match := _EVENTS_KEY.search(held):  # a member before it cannot be read
+            facts.has_events = True
+            return held[match.end() :]
+        if len(held) > _MOST_HEADER_BYTES:
+            break
+    return None
+
+
+def _read_members(text: str, at: int, facts: FileFacts) -> int | None:
+    """Note members of an object; return where the list of events begins, `None` if it was not reached."""
+    while True:
+        at = _skip(_SPACE, text, at)
+        if text[at : at + 1] == ",":
+            at = _skip(_SPACE, text, at + 1)
+        if text[at : at + 1] != '"':
+            return None
+        try:
+            key, at = _PLAIN.raw_decode(text, at)
+            at = _skip(_SPACE, text, at)
+            if text[at : at + 1] != ":":
+                return None
+            at = _skip(_SPACE, text, at + 1)
+            if key == "traceEvents" and text[at : at + 1] == "[":
+                return at + 1
+            value, at = _PLAIN.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return None
+        facts.keys[str(key)] = value
+
+
+def _read_tail(tail: bytes, pieces: Iterator[bytes], facts: FileFacts) -> None:
+    """Note the members behind the events."""
+    held = [tail]
+    size_bytes = len(tail)
+    for piece in pieces:
+        held.append(piece)
+        size_bytes += len(piece)
+        if size_bytes > _MOST_HEADER_BYTES:
+            break
+    text = b"".join(held).decode("latin-1")
+    _read_members(text, 0, facts)
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
+
+
+class _SliceReader:
+    """Cuts pieces into slices between events; `tail` is what follows the events."""
+
+    def __init__(self, pieces: Iterator[bytes], facts: FileFacts) -> None:
+        self._pieces = pieces
+        self._facts = facts
+        self._is_over = False
+        self.tail = b""
+
+    def slices(self, held: bytes) -> Iterator[Sequence[Event]]:
+        """Yield the events of each slice."""
+        is_last = False
+        while True:
+            found = None if is_last else self._decode_slice(held)
+            if found is None:
+                found = self._decode_singly(held, is_last=is_last)
+            events, held = found
+            if events:
+                yield events
+            if self._is_over:
+                self.tail = held
+                return
+            if is_last:
+                self._facts.fault = self._facts.fault or "it ends before its list of events does"
+                return
+            piece = next(self._pieces, None)
+            is_last = piece is None
+            held += piece or b""
+
+    def _decode_slice(self, held: bytes) -> tuple[Sequence[Event], bytes] | None:
+        """Decode up to the last boundary that is one; `None` where this does not work."""
+        for near_bytes in (*_NEAR_END_BYTES, len(held)):
+            begin = max(0, len(held) - near_bytes)
+            cuts = list(_BOUNDARY.finditer(held, begin))
+            if cuts or begin == 0:
+                break
+        for cut in cuts[: -_MOST_CUTS_TRIED - 1 : -1]:
+            if (events := _decode_many(held[: cut.start() + 1])) is not None:
+                return events, held[cut.end() :]
+        for end in islice(_LIST_END.finditer(held), _MOST_CUTS_TRIED):
+            if (events := _decode_many(held[: end.start() + 1])) is not None:
+                self._is_over = True
+                return events, held[end.end() :]
+        return None
+
+    def _decode_singly(self, held: bytes, *, is_last: bool) -> tuple[list[Event], bytes]:
+        """Decode event by event; what is left is the begin of an event, or what follows the last one."""
+        text = held.decode("latin-1")  # a letter for each byte
+        events: list[Event] = []
+        at = 0
+        while True:
+            at = _skip(_BETWEEN_EVENTS, text, at)
+            if text[at : at + 1] == "]":
+                self._is_over = True
+                return events, held[at + 1 :]
+            if at >= len(text):
+                return events, b""
+            end = _find_end(text, at) if text[at] == "{" else None
+            if end is None:
+                end = self._find_broken_end(held, at, is_last=is_last)
+                if end is None and len(held) - at < _MOST_EVENT_BYTES and not is_last:
+                    return events, held[at:]
+            if end is None:  # a tail that is no event
+                self._facts.fault = "it ends inside an event"
+                return events, b""
+            event = self._decode_event(held[at:end])
+            if event is None:
+                self._facts.lost_events += 1
+            else:
+                events.append(event)
+            at = end
+
+    def _find_broken_end(self, held: bytes, at: int, *, is_last: bool) -> int | None:
+        """Where an event that cannot be read ends, as far as the next one tells; else `None`."""
+        if match := _BOUNDARY.search(held, at):
+            return match.start() + 1
+        if is_last and (match := _ARRAY_END.search(held, at)):
+            return match.start() + 1
+        return None
+
+    def _decode_event(self, raw: bytes) -> Event | None:
+        try:
+            return _ONE.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        text = raw.decode("utf-8", "replace")
+        for repaired in (text, _repair(text)):
+            try:
+                members = _MILD.decode(repaired)
+                event = _ONE.decode(msgspec.json.encode(members))
+            except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError):
+                continue
+            self._facts.repaired_events += 1
+            return event
+        return None
+
+
+def _decode_many(raw: bytes) -> Sequence[Event] | None:
+    try:
+        return _MANY.decode(b"".join((b"[", raw, b"]")))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _find_end(text: str, at: int) -> int | None:
+    """Where the object at a place ends, `None` if it is none or not whole."""
+    try:
+        return int(_PLAIN.raw_decode(text, at)[1])
+    except (ValueError, RecursionError):
+        return None
+
+
+def _repair(text: str) -> str:
+    for pattern, replacement in _REPAIRS:
+        text = pattern.sub(replacement, text)
+    return text

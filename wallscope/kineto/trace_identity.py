@@ -1,0 +1,270 @@
+"""Who is who in a trace: processes, threads, devices, rank, and what the file says of machine and job.
+
+A device row bears its device where host rows bear their process: the process is that of the call with the
+same correlation. Names of hosts, users and folders are in the file too, and are not read.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from wallscope.kineto.event_tables import TraceTables
+from wallscope.model.capture import Export, Finding, Gpu, Profiler, Severity
+from wallscope.model.schemas import RANKS, THREADS
+from wallscope.nsys.identity import KNOWN_ROLES, make_gpu
+from wallscope.nsys.integrity import content_size_bytes, fingerprint
+from wallscope.nsys.ranks import find_rank_in_name
+
+_TID_BITS = 24
+_INT32 = 2**31
+_MOST_DEVICES = 65_536
+_EPOCH_NS = 10**18  # 2001: what is later counts from 1970, what is earlier from a base
+_MOST_RANKS = 1 << 24
+_DISTRIBUTED = "distributedInfo"
+_HOST_FRAMES = ("calls", "annotations", "operators", "python")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A group of ranks that communicate: its name, and the ranks of the job in it, `None` where unknown."""
+
+    name: str
+    ranks: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the trace says of its job: number of the rank, how many there are, groups by name."""
+
+    rank: int | None
+    world_size: int | None
+    groups: Mapping[str, ProcessGroup]
+
+
+def read_job_facts(tables: TraceTables) -> JobFacts:
+    """Return what `distributedInfo` tells; numbers that contradict each other are unknown."""
+    facts = tables.facts.keys.get(_DISTRIBUTED)
+    if isinstance(facts, str):
+        facts = _parse_json(facts)
+    if not isinstance(facts, dict):
+        return JobFacts(None, None, {})
+    size = _count(facts.get("world_size"))
+    rank = _count(facts.get("rank"))
+    if size == 0 or (size is not None and rank is not None and rank >= size):
+        size = None
+    listed = facts.get("pg_config")
+    groups = {one.name: one for one in _list_groups(listed if isinstance(listed, list) else [])}
+    return JobFacts(rank, size, groups)
+
+
+def _list_groups(listed: Sequence[Any]) -> Iterator[ProcessGroup]:
+    for entry in listed:
+        if isinstance(entry, dict) and isinstance(entry.get("pg_name"), str):
+            yield ProcessGroup(entry["pg_name"], parse_ranks(entry.get("ranks")))
+
+
+def parse_ranks(listed: Any) -> tuple[int, ...] | None:
+    """Return the numbers of a list, which may be spelled as text; `None` where it is cut or no list.
+
+    >>> parse_ranks("[0, 1]"), parse_ranks([3]), parse_ranks("[0, 1, ...]"), parse_ranks("[]")
+    ((0, 1), (3,), None, None)
+    """
+    if isinstance(listed, str):
+        listed = _parse_json(listed)
+    if not isinstance(listed, list) or not listed:
+        return None
+    ranks = [_count(one) for one in listed]
+    known = tuple(rank for rank in ranks if rank is not None)
+    return known if len(known) == len(ranks) else None
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _count(value: Any) -> int | None:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < _MOST_RANKS else None
+
+
+def find_session_start_ns(tables: TraceTables) -> int:
+    """Return the least start of what ran, was called or annotated, on the clock of the file."""
+    names = ("kernels", "copies", "fills", "calls", "annotations", "operators")
+    starts = [tables.frames[name]["start"].min() for name in names]
+    return min((start for start in starts if isinstance(start, int)), default=0)
+
+
+def identify_trace(path: Path, tables: TraceTables, start_ns: int) -> Export:
+    """Return the identity of a trace; the base name of the file, never its folder."""
+    size_bytes = content_size_bytes(path)
+    base_ns = tables.facts.keys.get("baseTimeNanoseconds")
+    if isinstance(base_ns, int) and not isinstance(base_ns, bool) and 0 < base_ns < 2**62:
+        began_ns = base_ns + start_ns
+    else:
+        began_ns = start_ns
+    version = tables.facts.keys.get("schemaVersion")
+    return Export(
+        name=path.name,
+        fingerprint=fingerprint(path, size_bytes),
+        size_bytes=size_bytes,
+        nsys_version=None,
+        schema_version=str(version) if isinstance(version, int) else None,
+        hostname=None,
+        session_start_utc_ns=began_ns if _EPOCH_NS < began_ns < 2**62 else None,
+        time_shift_ns=0,
+        gpus=_read_gpus(tables.facts.keys.get("deviceProperties")),
+        environment={},
+        profiler=Profiler.TORCH,
+    )
+
+
+def _read_gpus(listed: Any) -> tuple[Gpu, ...]:
+    found = {}
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and (number := _count(entry.get("id"))) is not None:
+            found[number] = make_gpu(
+                {
+                    "id": number,
+                    "name": entry.get("name"),
+                    "major": entry.get("computeMajor"),
+                    "minor": entry.get("computeMinor"),
+                    "sm_count": entry.get("numSms"),
+                    "memory_bytes": entry.get("totalGlobalMem"),
+                    "memory_mib": None,
+                    "bandwidth": None,
+                }
+            )
+    return tuple(found[number] for number in sorted(found))
+
+
+def number_trace_threads(tables: TraceTables) -> pl.DataFrame:
+    """Return the threads (`THREADS`) that made calls or hold ranges; their global ids are made up."""
+    pairs = pl.concat(
+        [tables.frames[name].select("pid", "tid") for name in _HOST_FRAMES if name in tables.frames]
+    )
+    roles = (
+        tables.frames["thread_names"]
+        .with_columns(role=pl.col("role").str.extract(r"\(([^()]*)\)\s*$"))
+        .filter(pl.col("role").str.contains(KNOWN_ROLES))
+        .unique(["pid", "tid"], keep="first", maintain_order=True)
+    )
+    return (
+        pairs.unique()
+        .sort("pid", "tid")
+        .join(roles, on=["pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
+        .with_row_index("thread")
+        .with_columns(process=pl.col("pid").rank("dense").fill_null(0).cast(pl.Int64))
+        .with_columns(process=pl.col("process") - pl.col("process").min())
+        .with_columns(global_tid=pl.col("process") * (1 << _TID_BITS) + pl.col("thread"))
+        .select(
+            "thread",
+            "process",
+            "global_tid",
+            *(pl.when(pl.col(name).is_between(-_INT32, _INT32 - 1)).then(name) for name in ("pid", "tid")),
+            "role",
+            own_pid="pid",
+            own_tid="tid",
+        )
+    )
+
+
+def as_threads(numbered: pl.DataFrame) -> pl.DataFrame:
+    """Return numbered threads as `THREADS`, without the numbers of the file."""
+    return numbered.select(THREADS.names()).cast(THREADS)
+
+
+def join_thread_ids(rows: pl.DataFrame, numbered: pl.DataFrame) -> pl.DataFrame:
+    """Return host rows with `thread`, `process` and `global_tid` of the thread that each is of."""
+    keys = numbered.select("thread", "process", "global_tid", pid="own_pid", tid="own_tid")
+    return rows.join(keys, on=["pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
+
+
+def find_processes(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
+    """Return the process of each device row: that of the only call with its correlation, else the usual one.
+
+    Args:
+        rows: device rows with `correlation` and `device`.
+        calls: calls with `process` and `correlation`.
+    """
+    processes = calls["process"].unique()
+    if len(processes) <= 1:
+        usual = 0 if processes.is_empty() else processes[0]
+        return pl.Series("process", [usual], dtype=pl.Int64).new_from_index(0, len(rows))
+    sole = (
+        calls.drop_nulls("correlation")
+        .group_by("correlation")
+        .agg(process=pl.when(pl.col("process").n_unique() == 1).then(pl.col("process").first()))
+    )
+    found = rows.select("correlation", "device").join(
+        sole, on="correlation", how="left", maintain_order="left"
+    )
+    by_device = found.group_by("device").agg(usual=pl.col("process").drop_nulls().mode().min())
+    busiest = calls["process"].mode().min()
+    return (
+        found.join(by_device, on="device", how="left", nulls_equal=True, maintain_order="left")
+        .select(process=pl.coalesce("process", "usual", pl.lit(busiest)))["process"]
+        .cast(pl.Int64)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRanks:
+    """Frame `RANKS`, and findings about sources that contradict each other."""
+
+    ranks: pl.DataFrame
+    findings: tuple[Finding, ...]
+
+
+def identify_trace_ranks(
+    export: Export, job: JobFacts, rows: pl.DataFrame, numbered: pl.DataFrame
+) -> TraceRanks:
+    """Return the (process, device) pairs of device rows, and the rank of the one that did most.
+
+    `distributedInfo` and the name of the file are about one process on one device.
+    """
+    by_name = find_rank_in_name(export.name)
+    if job.world_size is not None and by_name is not None and by_name >= job.world_size:
+        by_name = None
+    rank, source = (job.rank, _DISTRIBUTED) if job.rank is not None else (by_name, "file name")
+    counts = Counter(rows.select("process", "deviceId").iter_rows())
+    pairs = sorted(counts, key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
+    chosen = max(pairs, key=lambda pair: counts[pair])
+    if len({process for process, _ in pairs}) > 1:
+        rank = None  # a file that was merged of several
+    pids = dict(numbered.select("process", "pid").unique("process").iter_rows())
+    known = {gpu.id for gpu in export.gpus}
+    frame = pl.DataFrame(
+        [
+            (
+                number,
+                rank if pair == chosen else None,
+                source if pair == chosen and rank is not None else None,
+                pair[0],
+                pids.get(pair[0]),
+                pair[1],
+                pair[1] if pair[1] in known else None,
+            )
+            for number, pair in enumerate(pairs)
+        ],
+        schema=RANKS,
+        orient="row",
+    )
+    return TraceRanks(frame, tuple(_check_names(job.rank, by_name)))
+
+
+def _check_names(rank: int | None, by_name: int | None) -> Iterator[Finding]:
+    if rank is not None and by_name is not None and rank != by_name:
+        yield Finding(
+            "rank-contradiction",
+            Severity.WARNING,
+            f"The rank is {rank} by {_DISTRIBUTED} but {by_name} by file name: {_DISTRIBUTED} is believed.",
+            "Name each trace after its rank.",
+        )

@@ -1,0 +1,244 @@
+"""What limits the claims made from a trace of PyTorch's profiler, and which traces are refused.
+
+What this profiler does not record at all is said, and is nowhere taken for 0.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.kineto.event_tables import TraceTables, describe_counts
+from wallscope.model.capture import Capture, Finding, Presence, Severity
+from wallscope.model.enums import CallRole
+from wallscope.nsys.findings import check_calls
+from wallscope.thresholds import MATERIAL_SHARE, RANGES_A_LAUNCH_RATIO
+from wallscope.units import duration, percent, plural
+
+_PROFILER_HINT = "profile with torch.profiler and export_chrome_trace on an NVIDIA GPU"
+_OTHER_DEVICES = {
+    "mtia_": "an MTIA accelerator",
+    "xpu_": "an Intel XPU",
+    "hpu_": "a Gaudi accelerator",
+    "privateuse1_": "a device of another vendor",
+}
+_AMD_KEYS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
+_AMD_CALL = re.compile(r"hip[A-Z]\w+")
+_REPLAYING = "cuda_profiler_range"
+_PROFILER_OVERHEAD = "overhead"
+_EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
+_ASK_FOR_WAITS = (
+    "Profile with experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
+    " (torch 2.1 or later)."
+)
+_CURES = {
+    "no-cuda-events": _ASK_FOR_WAITS,
+    "no-api-calls": "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].",
+    "orphan-operations": "Begin the profile a step earlier: schedule(wait=..., warmup=1, active=...).",
+    "launches-without-work": "End the profile after torch.cuda.synchronize().",
+}
+"""Cures of findings that are also made of Nsight's exports, for this profiler."""
+
+
+def refuse_other_traces(path: Path, tables: TraceTables) -> None:
+    """Refuse what is no trace of an NVIDIA GPU that PyTorch's profiler recorded.
+
+    Raises:
+        InputError: says what it is instead.
+    """
+    facts = tables.facts
+    if facts.is_list:
+        raise InputError(
+            f"{path} — is a list of events, as profilers before Kineto wrote it — {_PROFILER_HINT}"
+        )
+    if not facts.has_events:
+        fault = f": {facts.fault}" if facts.fault else ""
+        raise InputError(
+            f"{path} — is JSON without traceEvents, no trace of PyTorch's profiler{fault} — {_PROFILER_HINT}"
+        )
+    if tables.counts[_REPLAYING]:
+        raise InputError(
+            f"{path} — holds {_REPLAYING}: kernels were replayed for counters, so times mean nothing —"
+            " profile without experimental_config metrics"
+        )
+    if any(key in facts.keys for key in _AMD_KEYS) or _has_amd_calls(tables):
+        raise InputError(
+            f"{path} — is a trace of an AMD GPU (ROCm), which is not read yet — {_PROFILER_HINT}"
+        )
+    for prefix, what in _OTHER_DEVICES.items():
+        if any(category.startswith(prefix) for category in tables.counts):
+            raise InputError(f"{path} — is a trace of {what}, which is not read — {_PROFILER_HINT}")
+
+
+def _has_amd_calls(tables: TraceTables) -> bool:
+    used = tables.frames["calls"]["text"].unique().to_list()
+    return any(_AMD_CALL.match(tables.texts[place]) for place in used)
+
+
+def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
+    """Refuse a trace without device operations.
+
+    Raises:
+        NothingToAnalyzeError: says what there is.
+    """
+    if any(len(tables.frames[name]) for name in ("kernels", "copies", "fills")):
+        return
+    held = describe_counts(tables.counts) or "no event"
+    fault = f"; {tables.facts.fault}" if tables.facts.fault else ""
+    raise NothingToAnalyzeError(
+        f"{path} — holds no kernel, copy or fill ({held}{fault}) — profile with"
+        " activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works"
+    )
+
+
+def find_presence(tables: TraceTables) -> dict[str, Presence]:
+    """Return what a trace holds of the tables of Nsight that findings ask for."""
+    has_waits, has_calls = (bool(len(tables.frames[name])) for name in ("syncs", "calls"))
+    return {
+        _EVENTS: Presence.ROWS if has_waits else Presence.ABSENT,
+        _CALLS: Presence.ROWS if has_calls else Presence.ABSENT,
+    }
+
+
+def find_damage(tables: TraceTables) -> tuple[Finding, ...]:
+    """Return what of the file could not be read."""
+    facts, found = tables.facts, []
+    if facts.fault:
+        found.append(
+            Finding(
+                "trace-cut-off",
+                Severity.ERROR,
+                f"The trace is not whole: {facts.fault}. What follows is missing, and events are in no order:"
+                " any time may lack work.",
+                "Copy the file again, or profile fewer steps.",
+            )
+        )
+    if facts.lost_events:
+        found.append(
+            Finding(
+                "trace-events-lost",
+                Severity.WARNING,
+                f"{plural(facts.lost_events, 'event')} cannot be read and left out: idle time may be"
+                " work unseen.",
+                "Profile with a newer torch: older ones wrote names that are no JSON.",
+            )
+        )
+    left_out = tables.negative_spans + tables.timeless_events
+    if left_out:
+        found.append(
+            Finding(
+                "untimed-operations",
+                Severity.WARNING,
+                f"{plural(left_out, 'event')} without a usable time left out (no length, or a negative one).",
+                "End the profile after torch.cuda.synchronize().",
+            )
+        )
+    return tuple(found)
+
+
+def find_trace_limits(tables: TraceTables, capture: Capture) -> tuple[Finding, ...]:
+    """Return all that limits claims about a trace."""
+    calls = check_calls(capture, began_inside=False)
+    return (
+        *find_damage(tables),
+        *(replace(finding, cure=_CURES.get(finding.code, finding.cure)) for finding in calls),
+        *_check_calls_left(capture),
+        *_check_cost(tables, capture),
+        *_check_overhead(tables, capture),
+        *_check_clock(tables),
+        *_describe_lacks(tables),
+        *_check_gpus(capture),
+    )
+
+
+def _check_calls_left(capture: Capture) -> Iterator[Finding]:
+    """Whether only calls that issue work are left: programs of several streams make others too."""
+    issuing = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
+    if capture.calls.is_empty() or capture.operations["stream"].n_unique() == 1:
+        return
+    if capture.calls["role"].is_in(issuing).all():
+        yield Finding(
+            "trace-filtered",
+            Severity.WARNING,
+            "The trace holds no CUDA call but those that issue work: somebody filtered it. What waited for"
+            " what is unknown, and other events may be missing too.",
+            "Analyze the trace as the profiler wrote it.",
+        )
+
+
+def _check_cost(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
+    """Whether the profiler recorded so much on the host that it slowed it."""
+    frames = tables.counts["python_function"]
+    operators = len(tables.frames["operators"])
+    launches = int(capture.calls["role"].is_in([CallRole.LAUNCH, CallRole.GRAPH]).sum())
+    if frames:
+        yield Finding(
+            "torch-stacks",
+            Severity.WARNING,
+            f"Python stacks were recorded ({plural(frames, 'function call')} for"
+            f" {plural(launches, 'launch')}): that slows the host, so idle time is inflated.",
+            "Profile with with_stack=False.",
+        )
+    elif operators and operators >= RANGES_A_LAUNCH_RATIO * launches:
+        yield Finding(
+            "torch-operators",
+            Severity.INFO,
+            f"{plural(operators, 'operator')} of PyTorch recorded for {plural(launches, 'launch')}: recording"
+            " them slows the host, so idle time is an upper bound.",
+            "Time some steps without the profiler (--unprofiled-step-ms).",
+        )
+
+
+def _check_overhead(tables: TraceTables, capture: Capture) -> Iterator[Finding]:
+    rows = tables.frames["overheads"]
+    start_ns, end_ns = capture.operations.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    spent_ns = int((rows["end"] - rows["start"]).sum())
+    if rows.is_empty() or spent_ns < MATERIAL_SHARE * (end_ns - start_ns):
+        return
+    yield Finding(
+        "profiler-overhead",
+        Severity.WARNING,
+        f"The profiler was busy with its own records for {duration(spent_ns)},"
+        f" {percent(spent_ns / (end_ns - start_ns))} of the captured time; the trace does not say on which"
+        " thread, so no wall is relieved of it.",
+        "Profile fewer steps, with a warm-up step in the schedule.",
+        covers_ns=spent_ns,
+    )
+
+
+def _check_clock(tables: TraceTables) -> Iterator[Finding]:
+    if tables.is_coarse:
+        yield Finding(
+            "microsecond-times",
+            Severity.INFO,
+            "Times are whole microseconds, rounded down (torch 2.3 or earlier): kernels and gaps of a few"
+            " microseconds are not exact.",
+            "Profile with torch 2.4 or later.",
+        )
+
+
+def _describe_lacks(tables: TraceTables) -> Iterator[Finding]:
+    lacks = ["calls of the operating system", "thread switches", "NVTX ranges", "GPU metrics", "stream flags"]
+    if tables.frames["allocations"].is_empty():
+        lacks.append("device memory in use")
+    if not len(tables.frames["overheads"]):
+        lacks.append("overhead of the profiler")
+    yield Finding(
+        "torch-profiler",
+        Severity.INFO,
+        f"PyTorch's profiler recorded this trace. It holds no {', no '.join(lacks)}: these are unknown,"
+        " not 0. Host time outside CUDA calls is named by operators and annotations alone.",
+        "Capture with Nsight Systems where the host is the wall: wallscope capture-help.",
+    )
+
+
+def _check_gpus(capture: Capture) -> Iterator[Finding]:
+    if not capture.export.gpus:
+        yield Finding(
+            "gpu-unknown",
+            Severity.INFO,
+            "The trace does not describe the GPUs: no memory capacity, no peak rates.",
+        )

@@ -1,0 +1,30 @@
+"""Captures of any profiler: an export of Nsight Systems or a trace of PyTorch's, told by their content."""
+
+from pathlib import Path
+
+from wallscope.kineto.load_trace import read_trace_capture, read_trace_contents
+from wallscope.kineto.trace_bytes import is_torch_trace
+from wallscope.model.capture import Capture, Contents, Progress
+from wallscope.model.enums import Reader
+from wallscope.nsys import read_capture, read_contents
+
+
+def read_any_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) -> Capture:
+    """Return the device operations of an export or a trace, and what limits the claims made from them.
+
+    Raises:
+        InputError: the file is neither, or cannot be read.
+        NothingToAnalyzeError: it holds no device operation.
+    """
+    return (
+        read_trace_capture(path, progress) if is_torch_trace(path) else read_capture(path, progress, reader)
+    )
+
+
+def read_any_contents(path: Path, progress: Progress) -> Contents:
+    """Return versions, machine, tables or events with their numbers, and limits of an export or a trace.
+
+    Raises:
+        InputError: the file is neither, or cannot be read.
+    """
+    return read_trace_contents(path, progress) if is_torch_trace(path) else read_contents(path, progress)
