@@ -17,6 +17,7 @@ from wallscope.attribution.prepared import (
 )
 from wallscope.attribution.totals import measure_budgets
 from wallscope.errors import NothingToAnalyzeError
+from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import SCHEMA, Analysis, Anchor, CaptureQuality, Rank
 from wallscope.model.capture import Capture, Finding, Progress
@@ -401,12 +402,15 @@ def _diagnose(  # noqa: PLR0913, PLR0917  # all that was found out before
         wallscope_version=__version__,
         inputs=(export,),
         capture=CaptureQuality(
-            findings=(
-                *find_accounting_limits(ranks, anchor, trace),
-                *find_throughput_limits(anchor, facts),
-                *find_attribution_limits(shown, waits, trace, anchor),
-                *findings,
-                *trace.capture.findings,
+            findings=adapt_cures(
+                (
+                    *find_accounting_limits(ranks, anchor, trace),
+                    *find_throughput_limits(anchor, facts),
+                    *find_attribution_limits(shown, waits, trace, anchor),
+                    *findings,
+                    *trace.capture.findings,
+                ),
+                export,
             ),
             launch_correlation_share=_launch_correlation_share(trace.capture),
             resolved_dependency_share=waits.resolved_share,

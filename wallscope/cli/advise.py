@@ -8,6 +8,7 @@ import typer
 from wallscope.cli.options import NoCache, Verbose, open_cache
 from wallscope.cli.output import check_output, print_out, write_file
 from wallscope.cli.progress import is_talkative, report_progress
+from wallscope.model.capture import Profiler
 
 if TYPE_CHECKING:
     from wallscope.cache_folder import Cache
@@ -132,20 +133,29 @@ def capture_help(
         ),
     ] = None,
     *,
+    profiler: Annotated[
+        Profiler | None,
+        typer.Option(help="The profiler to capture with; that of the file, or else nsys, by default."),
+    ] = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show how to capture: the command of nsys and the settings of the framework."""
-    from wallscope.render.terminal import render_sections  # noqa: PLC0415  # keeps --help fast
+    """Show how to capture: the command or code of the profiler, and the settings of the framework."""
+    from wallscope.kineto.trace_bytes import is_torch_trace  # noqa: PLC0415  # keeps --help fast
+    from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.capture_help import build_capture_help  # noqa: PLC0415
+    from wallscope.views.torch_capture_help import build_torch_capture_help  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    if profiler is None:
+        profiler = Profiler.TORCH if file is not None and is_torch_trace(file) else Profiler.NSYS
+    build = build_torch_capture_help if profiler is Profiler.TORCH else build_capture_help
     if file is None:
-        print_out(render_sections(build_capture_help()))
+        print_out(render_sections(build()))
         return
     with report_progress() as progress:
         findings = _findings(file, progress, open_cache(refused=no_cache))
-    print_out(render_sections(build_capture_help(file.name, findings)))
+    print_out(render_sections(build(file.name, findings)))
 
 
 def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":

@@ -31,6 +31,7 @@ from wallscope.compare.typical_steps import (
     wall_of,
 )
 from wallscope.errors import ComparisonError
+from wallscope.model.capture import Profiler
 from wallscope.model.comparison import (
     COMPARISON_SCHEMA,
     CauseDelta,
@@ -102,6 +103,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     found = (
         *find_mismatches((works[0], ours.typical), (works[1], theirs.typical)),
         *_ranks_apart(pairing.base[0], pairing.head[0]),
+        *_profilers_apart(pairing.base[0], pairing.head[0]),
         *sides.mismatches,
     )
     if is_same:
@@ -219,6 +221,19 @@ def _ranks_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
         return ()
     spelled = ["unknown" if one is None else str(one) for one in (ours, theirs)]
     return (Mismatch("rank", spelled[0], spelled[1], "changed"),)
+
+
+_PROFILERS = {
+    Profiler.NSYS: "Nsight Systems",
+    Profiler.TORCH: "PyTorch's: each slows the host at its own cost, so time of the host is not comparable",
+}
+
+
+def _profilers_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
+    ours, theirs = (one.header.inputs[0].profiler if one.header.inputs else None for one in (base, head))
+    if ours is None or theirs is None or ours == theirs:
+        return ()
+    return (Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed"),)
 
 
 def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:

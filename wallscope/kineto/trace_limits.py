@@ -5,13 +5,13 @@ What this profiler does not record at all is said, and is nowhere taken for 0.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.kineto.event_tables import TraceTables, describe_counts
+from wallscope.kineto.trace_cures import adapt_cures
 from wallscope.model.capture import Capture, Finding, Presence, Severity
 from wallscope.model.enums import CallRole
 from wallscope.nsys.findings import check_calls
@@ -30,17 +30,6 @@ _AMD_CALL = re.compile(r"hip[A-Z]\w+")
 _REPLAYING = "cuda_profiler_range"
 _PROFILER_OVERHEAD = "overhead"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
-_ASK_FOR_WAITS = (
-    "Profile with experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
-    " (torch 2.1 or later)."
-)
-_CURES = {
-    "no-cuda-events": _ASK_FOR_WAITS,
-    "no-api-calls": "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].",
-    "orphan-operations": "Begin the profile a step earlier: schedule(wait=..., warmup=1, active=...).",
-    "launches-without-work": "End the profile after torch.cuda.synchronize().",
-}
-"""Cures of findings that are also made of Nsight's exports, for this profiler."""
 
 
 def refuse_other_traces(path: Path, tables: TraceTables) -> None:
@@ -144,7 +133,7 @@ def find_trace_limits(tables: TraceTables, capture: Capture) -> tuple[Finding, .
     calls = check_calls(capture, began_inside=False)
     return (
         *find_damage(tables),
-        *(replace(finding, cure=_CURES.get(finding.code, finding.cure)) for finding in calls),
+        *adapt_cures(calls, capture.export),
         *_check_calls_left(capture),
         *_check_cost(tables, capture),
         *_check_overhead(tables, capture),

@@ -128,7 +128,7 @@ def build_capture_help(name: str | None = None, findings: tuple[Finding, ...] = 
     curable = tuple(finding for finding in findings if finding.code in CURED)
     codes = {finding.code for finding in curable}
     if name is not None:
-        yield _build_limits(visible(name, most=60), curable)
+        yield build_limits(visible(name, most=60), curable)
     flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
     yield _write((Span("Capture", "strong"),))
     yield _write(*_write_command("nsys profile", flags, "python train.py"))
@@ -150,15 +150,19 @@ def _write(*lines: Line) -> Section:
     return Section("lines", "", "", (Lines(lines),))
 
 
-def _build_limits(name: str, curable: tuple[Finding, ...]) -> Section:
+def build_limits(name: str, curable: tuple[Finding, ...], *, has_marks: bool = True) -> Section:
+    """Make the findings that another capture would cure; those that no flag below cures with their cure.
+
+    `has_marks` says that there are flags below, and marks on those that cure the others.
+    """
     what = "what another capture would cure" if curable else "nothing that another capture would cure"
     head = Lines(((Span(f"{name}: {what}", "strong"),),))
     rows: list[tuple[Line, ...]] = []
     for finding in curable:
         rows.append(("•", finding.message))
-        if finding.code in _OTHERWISE and finding.cure:
+        if finding.cure and not (has_marks and finding.code not in _OTHERWISE):
             rows.append(("", (Span(f"→ {finding.cure}", "dim"),)))
-    is_marked = any(finding.code not in _OTHERWISE for finding in curable)
+    is_marked = has_marks and any(finding.code not in _OTHERWISE for finding in curable)
     note = Lines((f"Below, {_MARK} marks what cures the others.",) if is_marked else (), "dim")
     return Section("limits", "", "", (head, *((Items(tuple(rows)),) if rows else ()), note))
 
