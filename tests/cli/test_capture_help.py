@@ -7,6 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from fixtures.export import ExportWriter
+from fixtures.torch_trace import TraceWriter
 from wallscope.cli.advise import capture_help
 from wallscope.model.capture import Finding, Severity
 from wallscope.views.capture_help import CURED, build_capture_help
@@ -159,3 +160,23 @@ def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():
 
     assert raised == CURED | NOT_BY_CAPTURE
     assert CURED.isdisjoint(NOT_BY_CAPTURE)
+
+
+def test_the_code_for_the_profiler_of_pytorch_is_python_that_marks_steps():
+    text = shown("--profiler", "torch", columns=140)
+    code = text[text.index("import torch") : text.index("profiler.step()") + len("profiler.step()")]
+
+    compile(code, "shown", "exec")
+    assert "enable_cuda_sync_events=True" in code
+    assert "nsys profile" not in text
+
+
+def test_a_trace_gets_the_help_of_its_own_profiler(tmp_path):
+    writer = TraceWriter()
+    writer.call("cudaLaunchKernel", 500, 600, 1)
+    writer.kernel("nvjet_tst_128x128", 1_000, 2_000, 1)
+    text = shown(str(writer.write(tmp_path / "trace.json")))
+
+    assert text.startswith("trace.json: what another capture would cure\n• No step was found")
+    assert "→ Call prof.step() behind each step" in text
+    assert "import torch" in text

@@ -21,6 +21,7 @@ _MOST_HEADER_BYTES = 64 << 20
 _MOST_EVENT_BYTES = 64 << 20
 _NEAR_END_BYTES = (1 << 16, 1 << 20)
 _MOST_CUTS_TRIED = 3
+_LONGEST_WORD = len("-Infinity")  # of those that JSON knows, and of any number that is not whole
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 _ARRAY_END = re.compile(rb"\}\s*,?\s*\]")
 _LIST_END = re.compile(rb"\}\s*\](?=\s*[,}])")
@@ -204,11 +205,12 @@ class _SliceReader:
                 return events, held[at + 1 :]
             if at >= len(text):
                 return events, b""
-            end = _find_end(text, at) if text[at] == "{" else None
-            if end is None:
+            end, is_cut = _find_end(text, at)
+            may_go_on = not is_last and len(held) - at < _MOST_EVENT_BYTES
+            if end is None and not (is_cut and may_go_on):
                 end = self._find_broken_end(held, at, is_last=is_last)
-                if end is None and len(held) - at < _MOST_EVENT_BYTES and not is_last:
-                    return events, held[at:]
+            if end is None and may_go_on:
+                return events, held[at:]
             if end is None:  # a tail that is no event
                 self._facts.fault = "it ends inside an event"
                 return events, b""
@@ -251,12 +253,14 @@ def _decode_many(raw: bytes) -> Sequence[Event] | None:
         return None
 
 
-def _find_end(text: str, at: int) -> int | None:
-    """Where the object at a place ends, `None` if it is none or not whole."""
+def _find_end(text: str, at: int) -> tuple[int | None, bool]:
+    """Where the object at a place ends, `None` if there is none; and whether the text ends before it does."""
     try:
-        return int(_PLAIN.raw_decode(text, at)[1])
+        return int(_PLAIN.raw_decode(text, at)[1]), False
+    except json.JSONDecodeError as error:
+        return None, error.pos >= len(text) - _LONGEST_WORD or error.msg.startswith("Unterminated string")
     except (ValueError, RecursionError):
-        return None
+        return None, False
 
 
 def _repair(text: str) -> str:

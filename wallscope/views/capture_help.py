@@ -128,7 +128,7 @@ def build_capture_help(name: str | None = None, findings: tuple[Finding, ...] = 
     curable = tuple(finding for finding in findings if finding.code in CURED)
     codes = {finding.code for finding in curable}
     if name is not None:
-        yield build_limits(visible(name, most=60), curable)
+        yield list_curable_findings(visible(name, most=60), curable)
     flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
     yield _write((Span("Capture", "strong"),))
     yield _write(*_write_command("nsys profile", flags, "python train.py"))
@@ -150,7 +150,7 @@ def _write(*lines: Line) -> Section:
     return Section("lines", "", "", (Lines(lines),))
 
 
-def build_limits(name: str, curable: tuple[Finding, ...], *, has_marks: bool = True) -> Section:
+def list_curable_findings(name: str, curable: tuple[Finding, ...], *, has_marks: bool = True) -> Section:
     """Make the findings that another capture would cure; those that no flag below cures with their cure.
 
     `has_marks` says that there are flags below, and marks on those that cure the others.

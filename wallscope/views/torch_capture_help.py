@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from wallscope.model.capture import Finding
 from wallscope.model.section import Items, Line, Lines, Section, Span
 from wallscope.render.texts import visible
-from wallscope.views.capture_help import CURED, build_limits
+from wallscope.views.capture_help import CURED, list_curable_findings
 
 _CODE = """\
 import torch
@@ -61,7 +61,7 @@ def build_torch_capture_help(
     """Make the code to profile with; with the `name` of a trace what another profile of it cures first."""
     if name is not None:
         curable = tuple(finding for finding in findings if finding.code in CURED)
-        yield build_limits(visible(name, most=60), curable, has_marks=False)
+        yield list_curable_findings(visible(name, most=60), curable, has_marks=False)
     yield _write((Span("Profile", "strong"),))
     yield _write(*_CODE.split("\n"))
     rows = tuple((" ", (Span(what, None),), reason) for what, reason in _REASONS)

@@ -1,0 +1,368 @@
+"""What a trace becomes: frames of a capture, one line for what is none, and limits that say what lacks."""
+
+import json
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fixtures.export import ExportWriter
+from fixtures.simulation.random_programs import random_program
+from fixtures.simulation.run import run
+from fixtures.simulation.torch_writing import write_torch_run
+from fixtures.torch_trace import BASE_NS, H100, TraceWriter
+from wallscope.compare.compare import CompareOptions, Side, compare_sides
+from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.jobs.inputs import find_exports, is_many
+from wallscope.kineto.load_trace import read_trace_capture
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
+from wallscope.profile.codec import unpack_profile
+from wallscope.read_input import read_any_contents
+
+GEMM = "nvjet_tst_128x128"
+RUN = run(random_program(2))
+
+
+def trace(**keys):
+    keys = {"deviceProperties": [{"id": 0, **H100}], "baseTimeNanoseconds": BASE_NS, **keys}
+    return TraceWriter(**keys)
+
+
+def load(writer, tmp_path, name="trace.json"):
+    return read_trace_capture(writer.write(tmp_path / name), lambda _: None)
+
+
+def with_kernel(writer=None):
+    writer = writer or trace()
+    writer.call("cudaLaunchKernel", 1_000, 2_001, 5)
+    writer.kernel(GEMM, 3_000, 9_007, 5)
+    return writer
+
+
+def test_a_kernel_is_an_operation_with_its_call(tmp_path):
+    found = load(with_kernel(), tmp_path)
+
+    assert found.operations.select("start_ns", "end_ns", "kind", "call", "stream").rows() == [
+        (2_000, 8_007, "kernel", 0, 0)
+    ]
+    assert found.kernels.select("blocks", "threads", "registers").rows() == [(132, 256, 96)]
+    assert found.export.session_start_utc_ns == BASE_NS + 1_000
+    assert found.export.gpus[0].sm_count == 132
+    assert found.ranks.select("rank", "pid", "device", "gpu").rows() == [(None, 4_242, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "source", "destination"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", "host-to-device", "pageable", "device"),
+        ("Memcpy DtoH (Device -> Pinned)", "device-to-host", "device", "pinned"),
+        ("Memcpy DtoD (Device -> Device Static)", "device-to-device", "device", "device-static"),
+        ("Memcpy PtoP (Device -> Device)", "peer", "device", "device"),
+        ("Memcpy HtoA (Managed -> Array)", "host-to-device", "managed", "array"),
+        ("Memcpy <unknown> (Unknown -> Unknown)", "unknown", "unknown", "unknown"),
+    ],
+)
+def test_the_name_of_a_copy_tells_direction_and_memory(name, direction, source, destination, tmp_path):
+    writer = with_kernel()
+    writer.on_device("gpu_memcpy", name, 10_000, 12_000, 9, bytes=64)
+    found = load(writer, tmp_path)
+
+    assert found.copies.select("direction", "source", "destination").rows() == [
+        (direction, source, destination)
+    ]
+    assert found.operations["bytes"].to_list() == [None, 64]
+
+
+def test_a_copy_between_devices_has_the_context_of_its_device(tmp_path):
+    writer = with_kernel()
+    args = {"stream": 7, "correlation": 9, "bytes": 64, "fromDevice": 0, "inDevice": 0, "toDevice": 1}
+    writer.span("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 10_000, 12_000, pid=0, tid=7, args=args)
+    found = load(writer, tmp_path)
+
+    assert found.operations["stream"].n_unique() == 1
+    assert found.ranks["device"].to_list() == [0]
+
+
+def test_ranks_of_processes_in_one_file_are_kept_apart(tmp_path):
+    writer = trace()
+    for number, pid in enumerate((100, 200)):
+        writer.pid = pid
+        writer.call("cudaLaunchKernel", 1_000, 2_000, 5 + number)
+        writer.on_device("kernel", GEMM, 3_000, 9_000, 5 + number, device=number)
+    found = load(writer, tmp_path)
+
+    assert found.ranks.select("pid", "device").rows() == [(100, 0), (200, 1)]
+    assert found.operations["call"].to_list() == [0, 1]
+
+
+def test_an_end_that_rounding_made_late_stays_inside_its_range(tmp_path):
+    writer = with_kernel()
+    writer.span("user_annotation", "outer", 0, 50_000)
+    writer.span("cpu_op", "aten::mm", 10_000, 51_000)
+    found = load(writer, tmp_path)
+
+    assert found.ranges.select("start_ns", "end_ns", "domain").rows() == [(0, 50_000, 0), (10_000, 51_000, 1)]
+
+    coarse = TraceWriter()
+    coarse.call("cudaLaunchKernel", 1_000, 2_000, 5)
+    coarse.kernel(GEMM, 3_000, 9_000, 5)
+    coarse.span("user_annotation", "outer", 0, 50_000)
+    coarse.span("cpu_op", "aten::mm", 10_000, 51_000)
+    found = load(coarse, tmp_path)
+
+    assert found.ranges["end_ns"].to_list() == [50_000, 50_000]
+    assert "microsecond-times" in {finding.code for finding in found.findings}
+
+
+def test_a_record_behind_its_wait_is_not_believed(tmp_path):
+    writer = with_kernel()
+    for correlation, at_ns in ((20, 10_000), (22, 40_000)):
+        writer.call("cudaEventRecord", at_ns, at_ns + 1_000, correlation)
+    for correlation, record in ((21, 20), (23, 22), (24, -1)):
+        at_ns = 20_000 + correlation
+        writer.call("cudaStreamWaitEvent", at_ns, at_ns + 500, correlation)
+        writer.on_device(
+            "cuda_sync", "Stream Wait Event", at_ns, at_ns + 400, correlation, stream=9,
+            cuda_sync_kind="Stream Wait Event", wait_on_stream=7, wait_on_cuda_event_id=3,
+            wait_on_cuda_event_record_corr_id=record,
+        )  # fmt: skip
+    found = load(writer, tmp_path)
+
+    assert found.syncs.select("kind", "stream", "event_sync").rows() == [
+        ("wait", 9, 20),
+        ("wait", 9, None),
+        ("wait", 9, None),
+    ]
+    assert found.events.select("stream", "event", "event_sync").rows() == [(7, 3, 20), (7, 3, 22)]
+
+
+def test_allocations_are_the_memory_that_the_allocator_reserved(tmp_path):
+    writer = with_kernel(trace(profile_memory=1))
+    row = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 4_242, "tid": 1, "s": "t"}
+    for at, kind, size in ((4, 1, 1 << 30), (5, 0, 7), (6, 1, 2 << 30)):
+        args = {"Total Reserved": size, "Total Allocated": 5, "Device Type": kind, "Device Id": 0}
+        writer.event(json.dumps({**row, "ts": at, "args": args}))
+    found = load(writer, tmp_path)
+
+    assert found.memory.select("at_ns", "bytes_used").rows() == [(3_000, 1 << 30), (5_000, 2 << 30)]
+
+
+@pytest.mark.parametrize(
+    ("collective", "sent", "received", "size", "counted", "function"),
+    [
+        ("_allgather_base", 100, 800, 8, 200, "allgather"),
+        ("_reduce_scatter_base", 800, 100, 8, 200, "reducescatter"),
+        ("allreduce_coalesced", 100, 100, 8, 200, "allreduce"),
+        ("all_to_allv", 800, 640, 8, 200, "alltoall"),
+        ("broadcast", 100, 100, 8, 200, "broadcast"),
+    ],
+)
+def test_bytes_are_counted_as_nccl_does(collective, sent, received, size, counted, function, tmp_path):  # noqa: PLR0913, PLR0917  # a row of the table
+    writer = trace(distributedInfo={"rank": 1, "world_size": 8})
+    writer.call("cudaLaunchKernelExC", 1_000, 2_000, 5)
+    writer.kernel(
+        "ncclDevKernel_X(ncclDevKernelArgsStorage<4096ul>)", 3_000, 9_000, 5,
+        **{
+            "Collective name": collective, "dtype": "BFloat16", "Group size": size, "In msg nelems": sent,
+            "Out msg nelems": received, "Process Group Name": "3", "Process Group Ranks": "[0, 1, 2, 3]",
+        },
+    )  # fmt: skip
+    found = load(writer, tmp_path)
+
+    assert found.collective_calls.select("operation", "bytes", "participants", "rank").rows() == [
+        (function, counted, size, 1)
+    ]
+
+
+def test_groups_that_are_cut_short_are_those_of_the_job(tmp_path):
+    ranks = list(range(40))
+
+    def written(rank, listed):
+        config = [{"pg_name": "3", "ranks": ranks}]
+        writer = trace(distributedInfo={"rank": rank, "world_size": 64, "pg_config": config})
+        writer.call("cudaLaunchKernelExC", 1_000, 2_000, 5)
+        args = {"Collective name": "allreduce", "Process Group Name": "3", "Process Group Ranks": listed}
+        writer.kernel("ncclDevKernel_AllReduce", 3_000, 9_000, 5, **args)
+        return load(writer, tmp_path).collective_calls
+
+    cut, whole = written(1, "[0, 1, 2, ...]"), written(39, str(ranks))
+
+    assert cut["communicator"].to_list() == whole["communicator"].to_list()
+    assert (cut["rank"].to_list(), whole["rank"].to_list()) == ([1], [39])
+
+
+REFUSED = {
+    "a list": (b'[{"ph": "X", "name": "a"}]', "is a list of events"),
+    "other JSON": (b'{"distributedInfo": {}, "a": 1}', "is JSON without traceEvents"),
+    "cut off in its head": (b'{"schemaVersion": 1, "dev', "is JSON without traceEvents"),
+    "no events": (b'{"traceEvents": []}', "holds no kernel, copy or fill (no event)"),
+    "the CPU alone": (
+        b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "ts": 1, "dur": 1}]}',
+        "holds no kernel, copy or fill (1 event of cpu_op)",
+    ),
+    "ROCm": (b'{"roctracer_version": 4, "traceEvents": []}', "is a trace of an AMD GPU (ROCm)"),
+    "calls of HIP": (
+        b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "hipFree", "ts": 1, "dur": 1}]}',
+        "is a trace of an AMD GPU (ROCm)",
+    ),
+    "another device": (
+        b'{"traceEvents": [{"ph": "X", "cat": "xpu_runtime", "name": "a", "ts": 1, "dur": 1}]}',
+        "is a trace of an Intel XPU",
+    ),
+    "replayed kernels": (
+        b'{"traceEvents": [{"ph": "X", "cat": "cuda_profiler_range", "name": "a", "ts": 1, "dur": 1}]}',
+        "kernels were replayed for counters",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_read_is_one_line_and_exit_code_2(case, tmp_path, wallscope):
+    content, said = REFUSED[case]
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    ran = wallscope("analyze", str(path))
+
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert ran.out == ""
+
+
+def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):
+    content = write_torch_run(RUN, tmp_path / "whole.json").read_bytes()
+    path = tmp_path / "cut.json"
+    path.write_bytes(content[: len(content) * 2 // 3])
+    found = analyze(path, Options(), lambda _: None)
+    (cut,) = (finding for finding in found.capture.findings if finding.code == "trace-cut-off")
+
+    assert cut.severity == "error"
+    assert "it ends inside an event" in cut.message
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_bytes_give_an_answer_or_one_line(data, tmp_path):
+    content = bytearray(write_torch_run(RUN, tmp_path / "whole.json").read_bytes())
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        kind = data.draw(st.sampled_from(["flip", "cut", "insert", "drop"]))
+        match kind:
+            case "flip":
+                content[at] = data.draw(st.integers(0, 255))
+            case "cut":
+                del content[at + 1 :]
+            case "insert":
+                content[at:at] = data.draw(
+                    st.sampled_from([b"nan", b'"', b"}", b"\\", b",", b"[[[", b"1e999"])
+                )
+            case "drop":
+                del content[at : at + data.draw(st.integers(1, 400))]
+    path = tmp_path / "damaged.json"
+    path.write_bytes(bytes(content))
+    try:
+        found = read_trace_capture(path, lambda _: None)
+    except InputError as error:
+        said = str(error)
+    else:
+        said = ""
+        assert (found.operations["end_ns"] >= found.operations["start_ns"]).all()
+        assert found.operations["call"].max() < len(found.calls)
+    assert "\n" not in said
+
+
+WRONG = st.sampled_from([None, True, -1, 2**70, 1e300, "x", "7", [], {}, [1, 2, 3], "[1, 2"])
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    members=st.dictionaries(st.sampled_from(["ph", "cat", "name", "pid", "tid", "ts", "dur", "args"]), WRONG),
+    args=st.dictionaries(
+        st.sampled_from(
+            [
+                *("device", "context", "stream", "correlation", "bytes", "grid", "block"),
+                *("registers per thread", "Collective name", "dtype", "Group size", "In msg nelems"),
+                "Process Group Ranks",
+            ]
+        ),
+        WRONG,
+    ),
+    keys=st.dictionaries(
+        st.sampled_from(["distributedInfo", "deviceProperties", "baseTimeNanoseconds", "schemaVersion"]),
+        WRONG,
+    ),
+)
+def test_values_of_any_type_give_an_answer_or_one_line(members, args, keys, tmp_path):
+    writer = with_kernel(TraceWriter(**keys))
+    strange = {"ph": "X", "cat": "kernel", "name": GEMM, "pid": 0, "tid": 7, "ts": 20, "dur": 5, "args": args}
+    writer.event(json.dumps({**strange, **members}))
+    writer.event(json.dumps({**strange, "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)"}))
+    writer.event(json.dumps({**strange, "cat": "cuda_runtime", "name": "cudaLaunchKernel", **members}))
+    found = load(writer, tmp_path)
+
+    assert len(found.operations) >= 2
+    assert found.operations.select(pl.col("rank_id", "stream").null_count().sum()).row(0) == (0, 0)
+    analyze(tmp_path / "trace.json", Options(), lambda _: None)
+
+
+def test_rank_files_of_a_folder_are_one_job(tmp_path):
+    for rank in range(len(RUN.ranks)):
+        write_torch_run(RUN, tmp_path / f"rank-{rank}.json.gz", rank)
+    (tmp_path / "config.json").write_text("{}")
+
+    assert is_many([tmp_path])
+    assert [path.name for path in find_exports([tmp_path])] == [
+        f"rank-{rank}.json.gz" for rank in range(len(RUN.ranks))
+    ]
+
+
+def test_exports_come_before_traces_in_a_folder(tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        writer.kernel(GEMM, 0, 1_000)
+    with_kernel().write(tmp_path / "trace.json")
+
+    assert [path.name for path in find_exports([tmp_path])] == ["run.sqlite"]
+
+
+def test_one_trace_is_no_job_and_an_answer_is_one(tmp_path):
+    path = with_kernel().write(tmp_path / "trace.json")
+    answer = tmp_path / "answer.json"
+    answer.write_text('{"schema": "wallscope.analysis/1"}')
+
+    assert not is_many([path])
+    assert is_many([answer])
+
+
+def test_sides_of_different_profilers_are_compared_with_a_warning(tmp_path):
+    from fixtures.simulation.writing import write_run
+
+    write_run(RUN, tmp_path / "run.sqlite", ranks=[0])
+    trace_file = write_torch_run(RUN, tmp_path / "run.json.gz", 0)
+    sides = []
+    for path in (tmp_path / "run.sqlite", trace_file):
+        (rank,) = analyze(path, Options(), lambda _: None).ranks
+        sides.append(Side(path.name, ((unpack_profile(rank.profile, path.name),),)))
+    found = compare_sides(*sides, CompareOptions())
+    (apart,) = (entry for entry in found.mismatches if entry.what == "profiler")
+
+    assert apart.base == "Nsight Systems"
+    assert "at its own cost" in apart.head
+    assert found.comparable
+
+
+def test_contents_are_events_by_category(tmp_path):
+    found = read_any_contents(with_kernel().write(tmp_path / "trace.json"), lambda _: None)
+
+    assert {entry.table: entry.row_count for entry in found.tables if entry.row_count} == {
+        "kernel": 1,
+        "cuda_runtime": 1,
+    }
+    assert found.duration_ns == 8_007
+    assert found.processes == 1
+
+
+def test_an_empty_trace_is_no_capture(tmp_path):
+    with pytest.raises(NothingToAnalyzeError, match="ProfilerActivity"):
+        load(trace(), tmp_path)
