@@ -52,6 +52,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "check-config",
         "explain",
         "info",
+        "convert",
         "capture-help",
         "cache",
         "install-recipe",

@@ -14,6 +14,7 @@ import typer
 from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze
+from wallscope.cli.convert import convert
 from wallscope.cli.diff import diff
 from wallscope.cli.history import history, record
 from wallscope.cli.installation import cache, install_recipe
@@ -31,7 +32,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Say why a GPU training step takes as long as it does, from an Nsight Systems export.",
+    help="Say why a GPU training step takes as long as it does, from an Nsight Systems export or a trace of"
+    " PyTorch's profiler.",
 )
 app.command()(analyze)
 app.command()(diff)
@@ -47,6 +49,7 @@ app.command()(advise)
 app.command("check-config")(check_config)
 app.command()(explain)
 app.command()(info)
+app.command()(convert)
 app.command("capture-help")(capture_help)
 app.command()(cache)
 app.command("install-recipe")(install_recipe)

@@ -275,7 +275,7 @@ class Outputs:
         for option, (folder, kind) in folders.items():
             if str(folder) == _STANDARD_OUTPUT:
                 raise OutputError(f"{option} - — is no folder — name one")
-            check_folder(folder, inputs, partial(_is_ours, kind=kind))
+            check_folder(folder, inputs, partial(is_table_folder, kind=kind))
             others = [place for name, place in places.items() if place and name != option]
             for other in others:
                 if folder and resolve_path(other).is_relative_to(resolve_path(folder)):
@@ -322,7 +322,7 @@ class Outputs:
                 progress(f"writing {folder.name}")
                 name = found.analysis.inputs[0].name
                 writer = partial(write_tables, kind=kind, source=name, frame=tables.frame)
-                write_folder(folder, writer, partial(_is_ours, kind=kind))
+                write_folder(folder, writer, partial(is_table_folder, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
             traced = tables.build_tracks()
@@ -350,7 +350,7 @@ class Outputs:
         for kind, folder in wanted:
             if folder is not None:
                 progress(f"writing {folder.name}")
-                write_folder(folder, partial(writer, kind=kind), partial(_is_ours, kind=kind))
+                write_folder(folder, partial(writer, kind=kind), partial(is_table_folder, kind=kind))
         if self.perfetto is not None:
             progress(f"writing {self.perfetto.name}")
             drawn = job_tracks(job.known)
@@ -365,7 +365,7 @@ class Outputs:
             write_chunks(self.perfetto, compress(pieces) if self.perfetto.suffix == ".gz" else pieces)
 
 
-def _is_ours(folder: Path, kind: "Format") -> bool:
+def is_table_folder(folder: Path, kind: "Format") -> bool:
     """Whether a folder holds tables of that kind and nothing else, so that it may be replaced."""
     from wallscope.render import data  # noqa: PLC0415  # only for a folder that is there
 

@@ -5,9 +5,10 @@ microseconds with up to three decimals, integers up to torch 2.3.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from wallscope.units import plural
 
 _INT64 = range(-(2**63), 2**63)
 _LARGEST_US = 2**53  # 285 years
-_PLAIN_TIME = r"^-?\d{1,16}(?:\.\d{1,12})?$"
+_PLAIN_TYPES = {int, NoneType}
 
 _SPAN: dict[str, pl.DataType] = {
     "start": pl.Int64(),
@@ -296,20 +297,26 @@ def _to_ns(raw: Sequence[bytes]) -> tuple[pl.Series, bool]:
     >>> values.to_list(), is_fine
     ([4458676416788066, 68000, -7000, None, 1000000, 500], True)
     """
-    texts = pl.Series("time", raw, dtype=pl.Binary).cast(pl.String).str.strip_chars('" ')
-    is_plain = texts.str.contains(_PLAIN_TIME)
-    frame = texts.to_frame().with_columns(
-        whole=pl.col("time").str.extract(r"^-?(\d+)").cast(pl.Int64, strict=False),
-        tenths=pl.col("time").str.extract(r"\.(\d+)$").fill_null("").str.pad_end(4, "0").str.slice(0, 4),
-        sign=pl.when(pl.col("time").str.starts_with("-")).then(-1).otherwise(1),
+    texts = pl.Series("time", raw, dtype=pl.Binary).cast(pl.String)
+    whole = texts.cast(pl.Int64, strict=False)
+    if not whole.null_count() and whole.abs().max() <= _LARGEST_US:  # type: ignore[operator]  # integers
+        return whole * 1_000, False
+    split = pl.col("time").str.strip_chars('" ').str.split_exact(".", 1)
+    tenths = split.struct[1].fill_null("").str.pad_end(4, "0").str.slice(0, 4)
+    frame = texts.to_frame().select(
+        whole=split.struct[0].cast(pl.Int64, strict=False),
+        thousandths=(tenths.cast(pl.UInt16, strict=False).cast(pl.Int64) + 5) // 10,
+        sign=pl.when(pl.col("time").str.contains("-", literal=True)).then(-1).otherwise(1),
     )
-    thousandths = (pl.col("tenths").cast(pl.Int64, strict=False) + 5) // 10
-    told = frame.select(ns=pl.col("sign") * (pl.col("whole") * 1_000 + thousandths))["ns"]
+    told = frame.select(
+        ns=pl.when(pl.col("whole").abs() <= _LARGEST_US).then(
+            pl.col("whole") * 1_000 + pl.col("sign") * pl.col("thousandths")
+        )
+    )["ns"]
     is_fine = bool((told % 1_000 != 0).any())
-    if not is_plain.all():
+    if told.null_count():
         values = [
-            value if plain else _reckon_ns(text)
-            for value, plain, text in zip(told, is_plain, texts, strict=True)
+            _reckon_ns(text) if value is None else value for value, text in zip(told, texts, strict=True)
         ]
         told = pl.Series("ns", values, dtype=pl.Int64)
     return told, is_fine
@@ -317,7 +324,7 @@ def _to_ns(raw: Sequence[bytes]) -> tuple[pl.Series, bool]:
 
 def _reckon_ns(text: str) -> int | None:
     try:
-        microseconds = Decimal(text)
+        microseconds = Decimal(text.strip('" '))
     except InvalidOperation:
         return None
     if not microseconds.is_finite() or abs(microseconds) > _LARGEST_US:
@@ -325,8 +332,13 @@ def _reckon_ns(text: str) -> int | None:
     return round(microseconds * 1_000)
 
 
-def _numbers(values: Iterable[Any]) -> pl.Series:
+def _numbers(values: list[Any]) -> pl.Series:
     """Whole numbers, also those that are spelled as text; null for what is none."""
+    if set(map(type, values)) <= _PLAIN_TYPES:
+        try:
+            return pl.Series(values, dtype=pl.Int64)
+        except (OverflowError, TypeError):
+            pass  # some is too large
     return pl.Series(list(map(_whole, values)), dtype=pl.Int64)
 
 

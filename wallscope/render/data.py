@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 
 from wallscope._version import __version__
+from wallscope.model.capture_columns import CAPTURE_TABLES
 from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
 from wallscope.render.texts import visible
 
@@ -90,9 +91,12 @@ def _spell_out(texts: pl.Series) -> pl.Series:
     return texts.replace(unsafe, [visible(text, most=len(text)) for text in unsafe.to_list()])
 
 
+_KNOWN = (*TABLES, *JOB_TABLES, *CAPTURE_TABLES)
+
+
 def name_table_files(kind: Format) -> frozenset[str]:
     """List the names of all files that a folder of tables holds."""
-    return frozenset({MANIFEST, _ABOUT, *(f"{table.name}.{kind}" for table in (*TABLES, *JOB_TABLES))})
+    return frozenset({MANIFEST, _ABOUT, *(f"{table.name}.{kind}" for table in _KNOWN)})
 
 
 def is_ours(manifest: str, kind: Format) -> bool:
