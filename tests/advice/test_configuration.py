@@ -1,12 +1,12 @@
 from contextlib import suppress
-from pathlib import Path
+from time import perf_counter
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wallscope.advice.configuration import read_configuration
-from wallscope.advice.preconditions import check_configuration, judge_preconditions
+from wallscope.advice.preconditions import judge_preconditions
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 
@@ -60,6 +60,12 @@ def read(tmp_path, text, name="run.yaml"):
     return read_configuration(path)
 
 
+def read_with_defaults(tmp_path, text, name="run.yaml"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_configuration(path, with_defaults=True)
+
+
 def status(row, configuration, **others):
     added = {name: KnownSetting(value, "test") for name, value in others.items()}
     full = RunConfiguration({**configuration.settings, **added})
@@ -85,8 +91,11 @@ def test_a_bridge_file_by_its_sections(tmp_path):
         "fp16": False,
         "fp8": "e4m3",
         "fp8_recipe": "mxfp8",
+        "fp8_param_gather": True,
+        "reuse_grad_buf_for_mxfp8_param_ag": True,
         "fp4": None,
         "framework": "megatron-bridge",
+        "cuda_graph_scope": None,
     }
     source = found.configuration.settings["overlap_moe_expert_parallel_comm"].source
     assert source == "run.yaml: comm_overlap.overlap_moe_expert_parallel_comm"
@@ -109,6 +118,10 @@ def test_the_arguments_that_a_log_lists(tmp_path):
         "num_layers": 32,
         "num_layers_per_virtual_pipeline_stage": 4,
         "virtual_pipeline_model_parallel_size": 4,
+        "layers_per_stage": 16,
+        "pipeline_layers": 32,
+        "middle_layers": 32,
+        "middle_stages": 2,
     }
 
 
@@ -208,8 +221,8 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         pytest.param("a.yaml", "a: 1\n---\nb: 2", "is no YAML", id="two documents"),
         pytest.param("a.yaml", "- 1", "holds no settings", id="list"),
         pytest.param("a.yaml", "", "holds no settings", id="empty"),
-        pytest.param("a.yaml", "a: 2024-13-45", "a value that is none", id="odd date"),
-        pytest.param("a.yaml", "model: {bf16: true, bf16: false}", "twice", id="twice"),
+        pytest.param("a.yaml", "a: 2024-13-45", "no setting that is known", id="odd date"),
+        pytest.param("a.yaml", "a: !!int many", "a value that is none", id="odd number"),
         pytest.param("a.yaml", "lr: 1", "no setting that is known", id="nothing known"),
         pytest.param("a.yaml", "x" * (2 * 2**20 + 1), "larger than 2 MiB", id="huge"),
         pytest.param("a.yaml", "a: 1\0", "no text", id="binary"),
@@ -295,21 +308,158 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(tmp_path, text, name):
         assert found.configuration.settings
 
 
-ACCEPTED = Path(__file__).resolve().parents[3] / "shared" / "configs"
-STOPPED = {
-    "nemotron_3_5_lightning_pretrain_8gpu_gb300_fp8mx_fsdp_config.yaml": {"FP8-10"},
-}
-"""What the framework accepts and a row stops: with FSDP there is no such buffer. The list only shrinks."""
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        pytest.param("a", "-a-" * 500_000, "no setting that is known", id="one long word"),
+        pytest.param(
+            "a.sh", "'" + "a b " * 400_000 + "'", "no setting that is known", id="one long quotation"
+        ),
+        pytest.param("a.sh", "A=$A$A$A\n" * 100_000 + "--x $A", "no setting", id="variables of variables"),
+        pytest.param("a.yaml", "a: " + ":".join(["1"] * 500_000), "no setting", id="base-60 integer"),
+        pytest.param("a.yaml", "a: " + ":".join(["1"] * 400_000) + ".5", "no setting", id="base-60 number"),
+        pytest.param("a.toml", ".".join("a" * 26_000) + "=1", "over 40 parts", id="deep key"),
+        pytest.param("a.toml", "[" + ".".join("a" * 26_000) + "]", "over 40 parts", id="deep table"),
+        pytest.param(
+            "a.toml", "x={" + " . ".join(["'a'"] * 9_000) + "=1}", "over 40 parts", id="deep inside"
+        ),
+        pytest.param("a.sh", "--x y\n" * 400_000, "too large", id="many flags"),
+        pytest.param("a.log", "seq_length ..." + "  ." * 900_000, "too large", id="long dotted line"),
+    ],
+)
+def test_what_unfolds_while_it_is_read_is_refused_at_once(tmp_path, name, text, said):
+    begun_s = perf_counter()
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        read(tmp_path, text, name)
+
+    assert len(str(caught.value)) < 500
+    assert perf_counter() - begun_s < 10, "minutes before"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not ACCEPTED.is_dir(), reason="no configurations here: ../shared/configs is absent")
-def test_presets_that_the_framework_accepts_are_read_and_not_stopped():
-    labels = (ACCEPTED / "labels.tsv").read_text(encoding="utf-8").splitlines()
-    files = [row[0] for row in (line.split("\t") for line in labels) if row[0].startswith("presets/")]
-    stops = {}
-    for file in files:
-        found = check_configuration(read_configuration(ACCEPTED / file).configuration, TraceFacts(), ())
-        stops[Path(file).name] = {row.precondition.id for row in found.stops}
+SCRIPT = """
+TP=4
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPT_ARGS="--num-layers 24 \\
+  --tensor-model-parallel-size $TP"
+MOE=(
+  --num-experts ${EXPERTS:-8}   # of all layers
+  --moe-layer-freq ([0]*4+[1]*9)
+  --moe-router-topk 2 --moe-router-topk 4
+)
+torchrun --nproc_per_node 8 pretrain_gpt.py $GPT_ARGS ${MOE[@]} --seq-length $LENGTH
+"""
 
-    assert {name: ids for name, ids in stops.items() if ids} == STOPPED
+
+def test_a_script_with_its_variables_and_arrays(tmp_path):
+    found = read_with_defaults(tmp_path, SCRIPT, "run.sh")
+
+    assert values(
+        found, "num_layers", "tensor_model_parallel_size", "num_moe_experts", "moe_router_topk", "bf16"
+    ) == {
+        "num_layers": 24,
+        "tensor_model_parallel_size": 4,
+        "num_moe_experts": 8,
+        "moe_router_topk": 4,
+        "bf16": False,
+    }
+    assert found.configuration.get("moe_layer_freq") == "( [0]*4+[1]*9"
+    assert not found.configuration.knows("seq_length"), "it comes from outside"
+    assert found.configuration.settings["bf16"].source == "default of megatron-lm"
+
+
+@pytest.mark.parametrize("outside", ['"$@"', "${EXTRA_ARGS[@]}", "$MORE", "--use-checkpoint-args"])
+def test_a_script_with_arguments_from_outside_leaves_open_what_is_not_in_it(tmp_path, outside):
+    found = read_with_defaults(tmp_path, f"torchrun pretrain_gpt.py --num-layers 4 {outside}", "run.sh")
+
+    assert not found.configuration.knows("bf16")
+
+
+def test_flags_as_keys_of_a_test_of_megatron_lm(tmp_path):
+    text = """
+ENV_VARS: {CUDA_DEVICE_MAX_CONNECTIONS: 1}
+MODEL_ARGS:
+  --num-layers: 12
+  --disable-bias-linear: true
+  --recompute-modules: "[moe_act layernorm]"
+  --no-gradient-accumulation-fusion: true
+"""
+    found = read_with_defaults(tmp_path, text)
+
+    assert values(
+        found,
+        "num_layers",
+        "add_bias_linear",
+        "recompute_modules",
+        "gradient_accumulation_fusion",
+        "framework",
+    ) == {
+        "num_layers": 12,
+        "add_bias_linear": False,
+        "recompute_modules": ("moe_act", "layernorm"),
+        "gradient_accumulation_fusion": False,
+        "framework": "megatron-lm",
+    }
+
+
+def test_overrides_of_nemo_without_dashes(tmp_path):
+    text = "torchrun x.py trainer.strategy.tensor_model_parallel_size 2 data.micro_batch_size 4\n"
+    found = read(tmp_path, text, "run.sh")
+
+    assert values(found, "tensor_model_parallel_size", "micro_batch_size") == {
+        "tensor_model_parallel_size": 2,
+        "micro_batch_size": 4,
+    }
+
+
+def test_sets_tuples_and_repeated_names_of_yaml(tmp_path):
+    text = "model:\n  recompute_modules: !!set {moe_act: null, norm: null}\n  bf16: true\n  bf16: false\n"
+    found = read(tmp_path, text + "  offload_modules: !!python/tuple [core_attn]\n")
+
+    assert values(found, "recompute_modules", "bf16", "offload_modules") == {
+        "recompute_modules": ("moe_act", "layernorm"),
+        "bf16": False,
+        "offload_modules": ("core_attn",),
+    }
+    assert [finding.code for finding in found.findings] == ["configuration-repeated"]
+
+
+def test_sections_of_bridge_count_as_bridge_applies_them(tmp_path):
+    text = """
+_target_: megatron.bridge.training.config.ConfigContainer
+comm_overlap: {delay_wgrad_compute: null, wgrad_deferral_limit: null}
+mixed_precision: {_target_: x.Precision, fp4: null, fp8: e4m3, fp8_param: null, fp8_param_gather: true}
+model:
+  delay_wgrad_compute: true
+  fp4: e2m1
+  use_te_rng_tracker: false
+  cuda_graph_modules: full
+  cuda_graph_scope: [attn]
+  seq_length: 8192
+  vision: {num_layers: 4}
+  num_layers: 48
+ddp: {use_megatron_fsdp: true, use_custom_fsdp: false}
+rng: {te_rng_tracker: true}
+dataset: {_target_: x.GPTDatasetConfig, seq_length: 4096}
+"""
+    found = read_with_defaults(tmp_path, text)
+
+    assert values(
+        found,
+        *("delay_wgrad_compute", "wgrad_deferral_limit", "fp4", "fp8", "fp8_param_gather", "te_rng_tracker"),
+        *("cuda_graph_modules", "use_megatron_fsdp", "seq_length", "dataset_seq_length", "num_layers"),
+    ) == {
+        "delay_wgrad_compute": False,
+        "wgrad_deferral_limit": -1,
+        "fp4": None,
+        "fp8": "e4m3",
+        "fp8_param_gather": True,
+        "te_rng_tracker": True,
+        "cuda_graph_modules": ("attn",),
+        "use_megatron_fsdp": True,
+        "seq_length": 8192,
+        "dataset_seq_length": 4096,
+        "num_layers": 48,
+    }
+    assert found.configuration.get("moe_token_dispatcher_type") == "allgather", "the default of a whole dump"
+    partial = read_with_defaults(tmp_path, "model: {bf16: true}\ncomm_overlap: {bucket_size: 1}")
+    assert not partial.configuration.knows("moe_token_dispatcher_type"), "a recipe may set it"

@@ -49,8 +49,7 @@ def test_the_trace_tells_machine_and_environment():
     assert status("FP8-01", "fp8_recipe=mxfp8", machine) == "unmet"
     assert status("DSP-21", "moe_flex_dispatcher_backend=deepep", machine) == "met"
     assert (
-        status("EPO-F02", "moe_flex_dispatcher_backend=hybridep", TraceFacts(architecture="sm_120"))
-        == "unmet"
+        status("DSP-22", "moe_flex_dispatcher_backend=hybridep", TraceFacts(architecture="sm_120")) == "unmet"
     )
     graphs = "cuda_graph_impl=transformer_engine PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     assert status("CG-31", graphs, machine) == "met"

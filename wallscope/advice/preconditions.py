@@ -24,6 +24,7 @@ from wallscope.model.capture import Finding
 from wallscope.resources import read_toml
 
 _TABLES = "advice/preconditions.toml"
+_ASSERTIONS = "advice/assertions.toml"
 _KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
 
 
@@ -87,8 +88,9 @@ def features() -> tuple[Feature, ...]:
 
 @cache
 def precondition_rows() -> Mapping[str, Row]:
-    """Return all rows by id, in the order of their table."""
-    return {table["id"]: _parse_row(table) for table in read_toml(_TABLES)["precondition"]}
+    """Return all rows by id, in the order of their tables."""
+    tables = [*read_toml(_TABLES)["precondition"], *read_toml(_ASSERTIONS)["assertion"]]
+    return {table["id"]: _parse_row(table) for table in tables}
 
 
 def _parse_row(table: Mapping[str, Any]) -> Row:

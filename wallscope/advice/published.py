@@ -20,11 +20,14 @@ _MOST_NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A kind of GPU server; NVLink joins `nvlink_domain` GPUs, `None` where that is unknown."""
+    """A kind of GPU server; NVLink joins `nvlink_domain` GPUs, `None` where that is unknown.
+
+    GPUs whose architecture is `None` are newer than Blackwell.
+    """
 
     id: str
     name: str
-    architecture: str
+    architecture: str | None
     nvlink_domain: int | None
 
     @property
@@ -35,12 +38,16 @@ class Machine:
     @property
     def has_fp8(self) -> bool:
         """Whether its matrix units take FP8."""
-        return int(self.architecture.removeprefix("sm_")) >= 89
+        return self._number >= 89
 
     @property
     def is_blackwell(self) -> bool:
         """Whether MXFP8 and NVFP4 run on it."""
-        return int(self.architecture.removeprefix("sm_")) >= 100
+        return self._number >= 100
+
+    @property
+    def _number(self) -> int:
+        return 1_000 if self.architecture is None else int(self.architecture.removeprefix("sm_"))
 
     def facts(self) -> TraceFacts:
         """Return what a trace would show of the machine."""
@@ -74,9 +81,8 @@ class LongContext:
 def machines() -> dict[str, Machine]:
     """Return all machines by short name."""
     return {
-        id_: Machine(id_, table["name"], table["architecture"], table["nvlink_domain"])
+        id_: Machine(id_, table["name"], table.get("architecture"), table["nvlink_domain"])
         for id_, table in _hardware().items()
-        if "architecture" in table
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from wallscope.advice.framework_rules import expand_recipe, resolve_settings
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, Value
 from wallscope.resources import read_toml
 
@@ -12,14 +13,6 @@ _NONE = {"none", "null", "~", ""}
 _SWITCHES = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
 _WORD = re.compile(r"[A-Za-z][\w.:+-]*|\d+")
 _LARGEST = 2**53
-_PRECISIONS: Mapping[str, Mapping[str, Value]] = {
-    "mxfp8": {"fp8": "e4m3", "fp8_recipe": "mxfp8"},
-    "nvfp4": {"fp4": "e2m1", "fp8": None},
-    "fp8_current_scaling": {"fp8": "hybrid", "fp8_recipe": "tensorwise"},
-    "fp8_delayed_scaling": {"fp8": "hybrid", "fp8_recipe": "delayed"},
-    "fp8_subchannel_scaling": {"fp8": "hybrid", "fp8_recipe": "blockwise"},
-    "fp8_blockwise": {"fp8": "e4m3", "fp8_recipe": "blockwise"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +26,7 @@ class Vocabulary:
 
     def name(self, written: str) -> str | None:
         """Return the current name of a written one, sections and dashes aside; `None` if it is unknown."""
-        leaf = written.strip().lstrip("-+").rpartition(".")[2]
+        leaf = written.strip().rpartition(".")[2].lstrip("-+")
         name = leaf if leaf in self.kinds else leaf.replace("-", "_")
         name = self.current.get(name, name)
         return name if name in self.kinds else None
@@ -165,33 +158,11 @@ _OF_KIND: Mapping[str, Callable[[object], Value]] = {
 def complete_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSetting]:
     """Return the settings with what follows from them: graph names, precision recipes, virtual stages."""
     found = dict(settings)
-    modules = found.get("cuda_graph_modules")
-    if modules is not None and isinstance(modules.value, tuple) and "full_iteration" in modules.value:
-        found["cuda_graph_impl"] = KnownSetting("full_iteration", modules.source)
-        found["cuda_graph_modules"] = KnownSetting((), modules.source)
     recipe = found.get("mixed_precision")
     if recipe is not None and isinstance(recipe.value, str):
-        found = {**_of_recipe(recipe.value, recipe.source), **found}
-    per_stage, layers, stages = (
-        found.get(name)
-        for name in ("num_layers_per_virtual_pipeline_stage", "num_layers", "pipeline_model_parallel_size")
-    )
-    if per_stage and layers and stages and "virtual_pipeline_model_parallel_size" not in found:
-        each, total, ranks = per_stage.value, layers.value, stages.value
-        if isinstance(each, int) and isinstance(total, int) and isinstance(ranks, int) and each * ranks:
-            chunks = total // (each * ranks)
-            found["virtual_pipeline_model_parallel_size"] = KnownSetting(chunks, per_stage.source)
-    return found
-
-
-def _of_recipe(name: str, source: str) -> dict[str, KnownSetting]:
-    words = f"_{name}_".replace("-", "_")
-    values: dict[str, Value] = {kind: f"_{kind}_" in words for kind in ("bf16", "fp16")}
-    values |= {"fp8": None, "fp4": None}
-    for part, settings in _PRECISIONS.items():
-        if f"_{part}_" in words:
-            values |= settings
-    return {key: KnownSetting(value, source) for key, value in values.items()}
+        values = expand_recipe(recipe.value).items()
+        found = {**{key: KnownSetting(value, recipe.source) for key, value in values}, **found}
+    return resolve_settings(found)
 
 
 def add_settings(configuration: RunConfiguration, settings: Iterable[Setting]) -> RunConfiguration:

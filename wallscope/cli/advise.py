@@ -76,7 +76,7 @@ Configuration = Annotated[
     ),
 ]
 Hardware = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The GPU: a100, h100, h200, b200, b300, gb200 or gb300.")
+    str | None, typer.Option(metavar="NAME", help="The GPU: a100, h100, h200, b200, b300, gb200, gb300, …")
 ]
 
 
@@ -99,7 +99,7 @@ def check_config(
 
     check_output(json, inputs=(file,))
     machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()
-    read = read_configuration(file)
+    read = read_configuration(file, with_defaults=True)
     found = check_configuration(read.configuration, machine_facts, read.findings)
     if json is not None:
         write_file(json, write_json(found))

@@ -1,0 +1,165 @@
+"""Settings of a command line or shell script: flags with their values, overrides, exports, variables.
+
+A script is not run. What it would take from outside (`$1`, `${EXTRA_ARGS}`, a command) is unknown, and so is
+then whether a flag that is not there is left out.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wallscope.advice.configuration_text import Entry
+from wallscope.errors import ConfigurationError
+
+_LARGEST = 2 * 2**20
+_MOST_VALUES = 1_000
+_DEEPEST = 8
+_ASSIGNED = re.compile(r"(\+{0,2}[A-Za-z_][\w.]*)\+?=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))")
+_WHOLE_ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|\$\{?(\w+)\}?")
+_DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_NUMBER = re.compile(r"-\d+(\.\d+)?([eE][+-]?\d+)?")
+_OUTSIDE = re.compile(r"\$(?:[@*]|\{[@*][^}]*\})")
+_ENDS = {"&&", "||", ";", "|", "&", ")", "done", "fi"}
+_TOKEN = re.compile(
+    r"""\s+|(?P<comment>\#[^\n]*)|(?P<operator>;;?|&&?|\|\|?)
+    |(?P<word>(?:[^\s"'\\;&|]+|\\.|"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')+)|(?P<open>.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTED = re.compile(r"""\\(.)|"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'""", re.DOTALL)
+_FROM_ELSEWHERE = {"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What a command line states; `is_open` where arguments may come from outside it."""
+
+    entries: tuple[Entry, ...]
+    is_open: bool
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The words of a script in their order; what is found so far, and the variables set so far."""
+
+    knows: Callable[[str], bool]
+    entries: list[Entry] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    arrays: set[str] = field(default_factory=set)
+    is_open: bool = False
+    flag: str | None = None
+    values: list[str] = field(default_factory=list)
+
+    def read(self, words: Sequence[str], depth: int = 0) -> None:
+        for word in words:
+            assigned = _ASSIGNED.fullmatch(word)
+            if assigned and not word.startswith("-"):
+                self.close()
+                self.assign(assigned[1], assigned[2], depth)
+            elif word in _ENDS:
+                self.close()
+            elif (word.startswith("--") and len(word) > 2) or (
+                _DOTTED_NAME.fullmatch(word) and self.knows(word)
+            ):
+                self.close()
+                name, equals, value = word.partition("=")
+                self.flag, self.values = name, [value] if equals else []
+                self.is_open |= name in _FROM_ELSEWHERE
+            elif _OUTSIDE.fullmatch(word):
+                self.close()
+                self.is_open = True
+            elif word.startswith("$") and _WHOLE_ARRAY.fullmatch(word):
+                self.insert(word, depth)
+            elif self.flag is not None and word and len(self.values) < _MOST_VALUES:
+                if word.startswith("-") and not _NUMBER.fullmatch(word):
+                    self.close()
+                else:
+                    self.values.append(word)
+
+    def assign(self, name: str, value: str, depth: int) -> None:
+        """Take a variable, or an override `name=value`; a string of flags counts as flags."""
+        if value == "(":
+            self.arrays.add(name)
+        elif re.search(r"(?:^|\s)--[a-z]", value) and depth < _DEEPEST:
+            self.arrays.add(name)
+            self.read(value.split(), depth + 1)
+            self.close()
+        else:
+            self.variables[name] = value
+            self.entries.append((name, value))
+
+    def insert(self, word: str, depth: int) -> None:
+        """Take a variable that stands as words of its own: flags read before, one value, or unknown ones."""
+        match = _WHOLE_ARRAY.fullmatch(word)
+        name = (match[1] or match[2]) if match else ""
+        if name in self.arrays:
+            self.close()
+        elif name in self.variables and depth < _DEEPEST:
+            self.read(self.variables[name].split(), depth + 1)
+        elif self.flag is not None and not self.values:
+            self.values.append(word)
+        else:
+            self.close()
+            self.is_open = True
+
+    def close(self) -> None:
+        if self.flag is not None:
+            self.entries.append((self.flag, " ".join(self.values)))
+        self.flag, self.values = None, []
+
+    def expand(self, value: object) -> object:
+        """Return a value with the variables in it that the script sets; the others stay as they are."""
+        if not isinstance(value, str) or "$" not in value:
+            return value
+
+        def replace(match: re.Match[str]) -> str:
+            known = self.variables.get(match[1] or match[3])
+            return known if known is not None else match[2] if match[2] is not None else match[0]
+
+        return _VARIABLE.sub(replace, _VARIABLE.sub(replace, value)[:_LARGEST])
+
+
+def _split(text: str) -> list[str]:
+    """Return the words of a line of a shell, without quotes and comments.
+
+    Raises:
+        ValueError: quotes do not match.
+    """
+    found = []
+    for match in _TOKEN.finditer(text):
+        if match["open"]:
+            raise ValueError("no closing quotation")
+        if match["operator"]:
+            found.append(match["operator"])
+        elif match["word"]:
+            found.append(_QUOTED.sub(lambda one: one[1] or one[2] or one[3] or "", match["word"]))
+    return found
+
+
+def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> CommandLine:
+    """Return the flags of a command line, and `name=value` overrides and exports; of a repeated one the last.
+
+    Args:
+        path: the file, for messages.
+        text: what it holds.
+        knows: whether a dotted name that stands alone, with its value as the next word, is a setting.
+
+    Raises:
+        ConfigurationError: it is too large, or quotes do not match.
+    """
+    if len(text) > _LARGEST:
+        raise ConfigurationError(
+            f"{path} — is too large for a command line — cut out the part with the flags"
+        )
+    joined = re.sub(r"\\\r?\n", " ", text)
+    apart = re.sub(r"(?<=[\s;])\(|\)(?=[\s;]|$)", lambda found: f" {found[0]} ", joined).replace("=(", "=( ")
+    try:
+        words = _split(apart)
+    except ValueError as error:
+        raise ConfigurationError(f"{path} — is no command line: {error} — close the quotes") from error
+    reader = _Reader(knows)
+    reader.read(words)
+    reader.close()
+    entries = tuple((name, reader.expand(value)) for name, value in reader.entries)
+    return CommandLine(entries, reader.is_open or _OUTSIDE.search(joined) is not None)

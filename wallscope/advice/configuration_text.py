@@ -1,0 +1,245 @@
+"""Settings as a file writes them: YAML, TOML, an argument list, a shell script or a log, as names and values.
+
+Whatever is read was written by others: sizes, depth, aliases and tags are bounded before anything is built.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from wallscope.errors import ConfigurationError
+
+Entry = tuple[str, object]
+"""A dotted name, and a value as its file has it; a `str` may stand for anything in texts."""
+
+_LARGEST = {"YAML": 2 * 2**20, "TOML": 2**20, "text": 32 * 2**20}
+_DEEPEST, _MOST_NODES, _MOST_EXPANDED = 40, 100_000, 200_000
+_LONGEST_NUMBER = 40
+_LONGEST_LINE = 4_000
+_DOTTED = re.compile(r"(?:^|[\s:\]])([a-z]\w*) ?\.{3,}\s?(.*)$")
+_FLAG = re.compile(r"(?:^|\s)--?[a-z][\w-]+")
+_LAUNCH = re.compile(r"^\s*(?:export \w+=|(?:\w+=\S* )*(?:torchrun|srun|python3?) )", re.MULTILINE)
+_SCRIPTS = {".sh", ".bash", ".slurm", ".sbatch"}
+_PART_OF_KEY = r"(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')"
+_DEEP_KEY = re.compile(rf"(?<![\w-]){_PART_OF_KEY}(?:[ \t]*\.[ \t]*{_PART_OF_KEY}){{{_DEEPEST}}}")
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_YAML = "tag:yaml.org,2002:"
+_PLAIN_TAGS = {
+    f"{_YAML}{name}"
+    for name in ("set", "str", "int", "float", "bool", "null", "seq", "map", "binary", "timestamp")
+} | {f"{_YAML}python/tuple", "!"}
+"""Tags of plain values, among them those with which Megatron Bridge saves sets and tuples."""
+_TRUE, _FALSE = {"yes", "true", "on"}, {"no", "false", "off"}
+
+
+def detect_kind(path: Path, text: str) -> str:
+    """Return `toml`, `yaml`, `log` (dotted lines) or `arguments`: by suffix, else by content."""
+    suffix = path.suffix.lower()
+    if suffix == ".toml":
+        return "toml"
+    if suffix in {".yaml", ".yml", ".json"}:
+        return "yaml"
+    if any(_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE):
+        return "log"
+    if suffix in _SCRIPTS or _LAUNCH.search(text):
+        return "arguments"
+    if _FLAG.search(text) and not re.search(r"^[\w.]+:(\s|$)", text, re.MULTILINE):
+        return "arguments"
+    return "yaml"
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file that is not too large for what it claims to be.
+
+    Raises:
+        ConfigurationError: it cannot be read, is too large or no text.
+    """
+    suffix = path.suffix.lower()
+    kind = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML", ".json": "YAML"}.get(suffix, "text")
+    try:
+        if path.exists() and not path.is_file():
+            raise ConfigurationError(f"{path} — is no regular file — name a file of settings")
+        if path.stat().st_size > _LARGEST[kind]:
+            most = _LARGEST[kind] // 2**20
+            raise ConfigurationError(
+                f"{path} — is larger than {most} MiB — cut out the part with the settings"
+            )
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ConfigurationError(f"{path} — cannot be read: {reason} — name a file of settings") from error
+    if "\0" in text:
+        raise ConfigurationError(f"{path} — is no text — name a file of settings")
+    return text
+
+
+def parse_toml(path: Path, text: str) -> list[Entry]:
+    """Return the settings of a TOML file, tables joined to their keys by dots.
+
+    Raises:
+        ConfigurationError: it is no TOML, or nested deeply.
+    """
+    if _DEEP_KEY.search(text):
+        raise ConfigurationError(f"{path} — has a key of over {_DEEPEST} parts — write tables of settings")
+    try:
+        return list(_flatten(tomllib.loads(text), ""))
+    except (ValueError, RecursionError) as error:
+        is_syntax = isinstance(error, tomllib.TOMLDecodeError)
+        reason = str(error) if is_syntax else "nested too deeply, or a number too long"
+        raise ConfigurationError(f"{path} — is no TOML: {reason} — mend that line") from error
+
+
+def parse_yaml(path: Path, text: str) -> tuple[list[Entry], tuple[str, ...]]:
+    """Return the settings of a YAML document, sections joined to their keys by dots, and names written twice.
+
+    Of a name that is written twice the last value counts, as PyYAML has it.
+
+    Raises:
+        ConfigurationError: it is no plain YAML mapping: tags, cycles, or far more of anything than settings.
+    """
+    if len(text) > _LARGEST["YAML"]:
+        raise ConfigurationError(f"{path} — is too large for YAML — cut out the part with the settings")
+    repeated: list[str] = []
+    try:
+        _check_events(path, text)
+        loader = _LOADER(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+        if node is not None:
+            _check_nodes(path, node)
+        document = None if node is None else _build(node, repeated)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where is not None else ""
+        reason = getattr(error, "problem", None) or str(error)
+        raise ConfigurationError(f"{path} — is no YAML{line}: {reason} — mend that line") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{path} — holds a value that is none: {error} — mend that line") from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{path} — holds no settings — write sections of `name: value`")
+    return list(_flatten(document, "")), tuple(dict.fromkeys(repeated))
+
+
+def _check_events(path: Path, text: str) -> None:
+    depth = 0
+    for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag not in _PLAIN_TAGS:
+            raise ConfigurationError(f"{path} — has the tag {tag[:80]} — write plain values")
+        if depth > _DEEPEST:
+            raise ConfigurationError(
+                f"{path} — is nested more than {_DEEPEST} deep — write sections of settings"
+            )
+        if number > _MOST_NODES:
+            raise ConfigurationError(
+                f"{path} — holds over {_MOST_NODES} values — cut out those of the settings"
+            )
+
+
+def _check_nodes(path: Path, root: yaml.Node) -> None:
+    """Refuse aliases that lead to themselves or unfold to very much."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if isinstance(node, yaml.ScalarNode):
+            return 1
+        key = id(node)
+        if sizes.get(key) == 0:
+            raise ConfigurationError(f"{path} — has an alias to what it stands in — write values out")
+        if key not in sizes:
+            sizes[key] = 0
+            inside = node.value
+            if isinstance(node, yaml.MappingNode):
+                inside = [part for pair in node.value for part in pair]
+            sizes[key] = 1 + sum(map(size, inside))
+        if sizes[key] > _MOST_EXPANDED:
+            raise ConfigurationError(f"{path} — has aliases that unfold to very much — write values out")
+        return sizes[key]
+
+    size(root)
+
+
+def _build(node: yaml.Node, repeated: list[str]) -> object:
+    """Return plain values; numbers that are too long for any setting, and dates, stay texts."""
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node)
+    if isinstance(node, yaml.SequenceNode):
+        return [_build(item, repeated) for item in node.value]
+    if node.tag == f"{_YAML}set":
+        return [_build(name, repeated) for name, _ in node.value]
+    merged: dict[str, object] = {}
+    found: dict[str, object] = {}
+    for name, value in node.value:
+        if name.tag == f"{_YAML}merge":
+            for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                inside = _build(each, repeated)
+                if not isinstance(inside, dict):
+                    raise yaml.YAMLError("a merge key (<<) names no mapping")
+                merged = {**inside, **merged}
+            continue
+        key = str(_scalar(name)) if isinstance(name, yaml.ScalarNode) else "?"
+        if key in found:
+            repeated.append(key)
+        found[key] = _build(value, repeated)
+    return {**merged, **found}
+
+
+def _scalar(node: yaml.ScalarNode) -> object:
+    text, kind = str(node.value), str(node.tag).removeprefix(_YAML)
+    bare = text.replace("_", "").lower()
+    if kind == "null":
+        return None
+    if kind == "bool":
+        if bare not in _TRUE | _FALSE:
+            raise ValueError(f"{text[:40]!r} is neither true nor false")
+        return bare in _TRUE
+    if kind not in {"int", "float"} or ":" in text or len(text) > _LONGEST_NUMBER:
+        return text
+    if kind == "float":
+        return float(bare.replace(".inf", "inf").replace(".nan", "nan"))
+    sign, digits = (bare[0], bare[1:]) if bare[:1] in {"+", "-"} else ("", bare)
+    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if digits[:1] == "0" and len(digits) > 1 else 10)
+    return int(f"{sign}{digits}", base)
+
+
+def _flatten(document: object, prefix: str) -> Iterator[Entry]:
+    if isinstance(document, dict):
+        if prefix and _member(document) is not None:
+            yield prefix, _member(document)
+        for name, value in document.items():
+            yield from _flatten(value, f"{prefix}.{name}" if prefix else str(name))
+        if prefix and not document:
+            yield prefix, None
+    elif isinstance(document, list) and any(
+        isinstance(item, dict) and "_target_" in item for item in document
+    ):
+        members = [_member(item) for item in document if isinstance(item, dict)]
+        if all(members):
+            yield prefix, members
+    elif not (isinstance(document, float) and not math.isfinite(document)):
+        yield prefix, document
+
+
+def _member(document: dict[object, object]) -> str | None:
+    """Return the name of an object of a dump, else the end of its path; `None` of one with a number alone."""
+    if isinstance(document.get("_name_"), str):
+        return str(document["_name_"])
+    if document.get("_call_") is not False or "_target_" not in document:
+        return None
+    return str(document["_target_"]).rpartition(".")[2]
+
+
+def parse_log(text: str) -> list[Entry]:
+    """Return the dotted lines in which Megatron-LM prints its arguments, whatever stands before them."""
+    found = (_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE)
+    return [(match[1], match[2].strip()) for match in found if match is not None]

@@ -1,0 +1,249 @@
+"""What a framework makes of settings before it checks them: defaults, sections that win, numbers that follow.
+
+It follows Megatron-Core's configuration classes, Megatron-LM's arguments and Megatron Bridge's update of a
+configuration before a run. A value that a framework replaces without a word is replaced here too.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from math import prod
+from typing import Final
+
+from wallscope.model.advice import KnownSetting, Value
+from wallscope.resources import read_toml
+
+_MOST_LAYERS: Final = 100_000
+_LONGEST_SIZE: Final = 7
+_PRECISIONS: Mapping[str, Mapping[str, Value]] = {
+    "mxfp8": {
+        "fp8": "e4m3",
+        "fp8_recipe": "mxfp8",
+        "fp8_param_gather": True,
+        "reuse_grad_buf_for_mxfp8_param_ag": True,
+    },
+    "nvfp4": {"fp4": "e2m1", "fp8": None, "fp4_param": True},
+    "fp8_current_scaling": {"fp8": "hybrid", "fp8_recipe": "tensorwise", "first_last_layers_bf16": True},
+    "fp8_delayed_scaling": {"fp8": "hybrid", "fp8_recipe": "delayed"},
+    "fp8_subchannel_scaling": {"fp8": "hybrid", "fp8_recipe": "blockwise"},
+    "fp8_blockwise": {"fp8": "e4m3", "fp8_recipe": "blockwise"},
+}
+
+
+@cache
+def framework_defaults(framework: str) -> Mapping[str, Value]:
+    """Return what settings are that a complete file of the framework leaves out."""
+    found: dict[str, Value] = {}
+    document = read_toml("advice/defaults.toml")
+    for table in (document["core"], document.get(framework, {})):
+        for word, value in (("none", None), ("false", False), ("true", True)):
+            found |= dict.fromkeys(table.get(word, []), value)
+        values = table.get("values", {}).items()
+        found |= {name: tuple(value) if isinstance(value, list) else value for name, value in values}
+    return found
+
+
+def expand_recipe(name: str) -> dict[str, Value]:
+    """Return the settings of one of Megatron Bridge's recipes for precision, by its name.
+
+    >>> expand_recipe("bf16_with_fp8_subchannel_scaling_mixed")["fp8_recipe"]
+    'blockwise'
+    """
+    words = f"_{name}_".replace("-", "_")
+    values: dict[str, Value] = {kind: f"_{kind}_" in words for kind in ("bf16", "fp16")}
+    values |= {"fp8": None, "fp4": None}
+    for part, settings in _PRECISIONS.items():
+        if f"_{part}_" in words:
+            values |= settings
+    return values
+
+
+def resolve_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSetting]:
+    """Return the settings as the framework has them when it checks them, and the numbers that follow."""
+    found = dict(settings)
+    _resolve_graphs(found)
+    _resolve_names(found)
+    framework = _value(found, "framework")
+    if framework == "megatron-lm":
+        _resolve_arguments(found)
+    _resolve_sizes(found, in_bridge=framework == "megatron-bridge")
+    for name, value in _follow(found):
+        found.setdefault(name, KnownSetting(value, "follows from others"))
+    return found
+
+
+def _value(found: Mapping[str, KnownSetting], name: str) -> Value:
+    return found[name].value if name in found else None
+
+
+def _number(found: Mapping[str, KnownSetting], name: str) -> int | None:
+    value = _value(found, name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _set(found: dict[str, KnownSetting], name: str, value: Value, reason: str) -> None:
+    found[name] = KnownSetting(value, found[reason].source)
+
+
+def _resolve_graphs(found: dict[str, KnownSetting]) -> None:
+    """Take the former names of CUDA graphs, and `full` for what it means: the whole layer."""
+    for name, implementation in (
+        ("enable_cuda_graph", "local"),
+        ("external_cuda_graph", "transformer_engine"),
+    ):
+        if _value(found, name) is True and _value(found, "cuda_graph_impl") in {None, "none"}:
+            _set(found, "cuda_graph_impl", implementation, name)
+    scope, modules = found.get("cuda_graph_scope"), _value(found, "cuda_graph_modules")
+    if scope is not None and scope.value is not None and modules in {None, (), ("full",)}:
+        found["cuda_graph_modules"] = scope
+        found["cuda_graph_scope"] = KnownSetting(None, scope.source)
+    chosen = found.get("cuda_graph_modules")
+    if chosen is None or not isinstance(chosen.value, tuple):
+        return
+    if "full_iteration" in chosen.value:
+        found["cuda_graph_impl"] = KnownSetting("full_iteration", chosen.source)
+        found["cuda_graph_modules"] = KnownSetting((), chosen.source)
+    elif "full" in chosen.value:
+        found["cuda_graph_modules"] = KnownSetting((), chosen.source)
+    if _value(found, "cuda_graph_impl") == "local" and {"moe_router", "moe_preprocess"} & set(chosen.value):
+        both = tuple(dict.fromkeys((*chosen.value, "moe_router", "moe_preprocess")))
+        found["cuda_graph_modules"] = KnownSetting(both, chosen.source)
+
+
+def _resolve_names(found: dict[str, KnownSetting]) -> None:
+    if _value(found, "moe_router_padding_for_fp8") is True:
+        _set(found, "moe_router_padding_for_quantization", True, "moe_router_padding_for_fp8")
+    if _value(found, "moe_flex_dispatcher_num_sms") is None:
+        for name in ("moe_hybridep_num_sms", "moe_deepep_num_sms"):
+            if _value(found, name) is not None:
+                found["moe_flex_dispatcher_num_sms"] = found[name]
+    if _value(found, "moe_enable_deepep") is True and _value(found, "moe_flex_dispatcher_backend") is None:
+        _set(found, "moe_flex_dispatcher_backend", "deepep", "moe_enable_deepep")
+    if _value(found, "num_moe_experts") == 0:
+        _set(found, "num_moe_experts", None, "num_moe_experts")
+    if _value(found, "use_transformer_engine_op_fuser") is True and _value(found, "moe_grouped_gemm") is True:
+        _set(found, "moe_use_grouped_tensor", True, "use_transformer_engine_op_fuser")
+    if _value(found, "moe_layer_recompute") is True and _value(found, "recompute_granularity") != "full":
+        modules = _value(found, "recompute_modules")
+        kept = modules if isinstance(modules, tuple) else ("core_attn",)
+        _set(found, "recompute_granularity", "selective", "moe_layer_recompute")
+        _set(found, "recompute_modules", tuple(dict.fromkeys((*kept, "moe"))), "moe_layer_recompute")
+    if _value(found, "recompute_granularity") == "selective" and (
+        "recompute_modules" in found and found["recompute_modules"].value is None
+    ):
+        _set(found, "recompute_modules", ("core_attn",), "recompute_modules")
+
+
+def _resolve_arguments(found: dict[str, KnownSetting]) -> None:
+    """Change what Megatron-LM changes in its arguments before it checks them."""
+    if _value(found, "recompute_activations") is True:
+        _set(found, "recompute_granularity", "selective", "recompute_activations")
+    if _value(found, "use_megatron_fsdp") is True:
+        _set(found, "reuse_grad_buf_for_mxfp8_param_ag", False, "use_megatron_fsdp")
+        if _number(found, "megatron_fsdp_version") != 2:
+            _set(found, "use_distributed_optimizer", True, "use_megatron_fsdp")
+    if _value(found, "fake_process_group") is True:
+        for name in ("check_for_nan_in_loss", "check_for_nan_in_grad"):
+            _set(found, name, False, "fake_process_group")
+    if (_number(found, "cpu_offloading_num_layers") or 0) > 0:
+        _set(found, "cpu_offloading", True, "cpu_offloading_num_layers")
+    if _value(found, "group_query_attention") is False:
+        found.pop("num_query_groups", None)
+    if _value(found, "add_bias_linear") is True:
+        _set(found, "add_qkv_bias", True, "add_bias_linear")
+    _resolve_messages(found)
+
+
+def _resolve_messages(found: dict[str, KnownSetting]) -> None:
+    """Let pipeline messages overlap where Megatron-LM interleaves stages, and batch the others."""
+    if isinstance(_value(found, "hybrid_layer_pattern"), str):
+        for name in ("num_layers", "virtual_pipeline_model_parallel_size"):
+            found.pop(name, None)
+    elif "overlap_p2p_comm" in found and not any(
+        _value(found, name)
+        for name in (
+            "num_layers_per_virtual_pipeline_stage",
+            "virtual_pipeline_model_parallel_size",
+            "pipeline_model_parallel_layout",
+        )
+    ):
+        _set(found, "overlap_p2p_comm", False, "overlap_p2p_comm")
+    if isinstance(_value(found, "overlap_p2p_comm"), bool):
+        _set(found, "batch_p2p_comm", _value(found, "overlap_p2p_comm") is False, "overlap_p2p_comm")
+
+
+def _resolve_sizes(found: dict[str, KnownSetting], *, in_bridge: bool) -> None:
+    per_stage, layers, stages = (
+        _number(found, name)
+        for name in ("num_layers_per_virtual_pipeline_stage", "num_layers", "pipeline_model_parallel_size")
+    )
+    if per_stage and layers and stages and _number(found, "virtual_pipeline_model_parallel_size") is None:
+        chunks = layers // (per_stage * stages)
+        if chunks > 1:
+            _set(
+                found, "virtual_pipeline_model_parallel_size", chunks, "num_layers_per_virtual_pipeline_stage"
+            )
+    layout = _value(found, "pipeline_model_parallel_layout")
+    counts = count_layout(layout) if isinstance(layout, str) else None
+    if counts and stages and _number(found, "virtual_pipeline_model_parallel_size") is None:
+        chunks, rest = divmod(counts[0], stages)
+        if not rest and chunks > 1:
+            _set(found, "virtual_pipeline_model_parallel_size", chunks, "pipeline_model_parallel_layout")
+    experts_tensor, tensor = found.get("expert_tensor_parallel_size"), found.get("tensor_model_parallel_size")
+    if experts_tensor is not None and experts_tensor.value is None and tensor is not None:
+        spread = (_number(found, "expert_model_parallel_size") or 1) > 1
+        value = 1 if in_bridge and spread else tensor.value
+        found["expert_tensor_parallel_size"] = KnownSetting(value, experts_tensor.source)
+    groups = found.get("num_query_groups")
+    if (groups is None or groups.value is None) and "num_attention_heads" in found:
+        found["num_query_groups"] = found["num_attention_heads"]
+
+
+def _follow(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Value]]:
+    """Yield numbers that conditions compare: layers and stages of a pipeline and of its layout."""
+    layers, stages = _number(found, "num_layers"), _number(found, "pipeline_model_parallel_size")
+    if layers and stages:
+        yield "layers_per_stage", layers // stages
+        extra = sum(
+            _value(found, f"account_for_{part}_in_pipeline_split") is True for part in ("embedding", "loss")
+        )
+        yield "pipeline_layers", layers + extra
+        ends = [_number(found, f"num_layers_in_{end}_pipeline_stage") for end in ("first", "last")]
+        set_ends = [end for end in ends if end is not None]
+        yield "middle_layers", layers - sum(set_ends)
+        yield "middle_stages", stages - len(set_ends)
+    bf16 = [_number(found, f"num_layers_at_{end}_in_bf16") for end in ("start", "end")]
+    if None not in bf16:
+        yield "bf16_layers_at_an_end", max(each or 0 for each in bf16)
+    sizes = _value(found, "hierarchical_context_parallel_sizes")
+    if isinstance(sizes, tuple):
+        words = [str(size) for size in sizes]
+        numbers = [int(word) for word in words if word.isdecimal() and len(word) < _LONGEST_SIZE]
+        yield "hierarchical_context_product", prod(numbers[:8])
+    layout = _value(found, "pipeline_model_parallel_layout")
+    counts = count_layout(layout) if isinstance(layout, str) else None
+    if counts is not None:
+        yield from zip(("layout_stages", "layout_decoders", "layout_mtp_layers"), counts, strict=True)
+
+
+def count_layout(layout: str) -> tuple[int, int, int] | None:
+    """Return the stages, decoder layers and prediction layers of a pipeline layout, as text or as a list.
+
+    >>> count_layout("Ettt|(tt|)*29,m|L")
+    (32, 61, 1)
+    >>> count_layout("[['embedding', 'decoder'], ['decoder', 'loss']]")
+    (2, 2, 0)
+    """
+    if layout.startswith("["):
+        parts = re.findall(r"\[[^\[\]]*\]", layout)
+        words = re.findall(r"embedding|decoder|mtp|loss", layout)
+        return len(parts), words.count("decoder"), words.count("mtp")
+    text = layout.replace(",", "").replace(" ", "")
+    for pattern in (r"\(([^)]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+        lengths = [len(part) * int(times) for part, times in re.findall(pattern, text)]
+        if sum(lengths) > _MOST_LAYERS:
+            return None
+        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+    if not re.fullmatch(r"[ELtm|]+", text):
+        return None
+    return text.count("|") + 1, text.count("t"), text.count("m")
