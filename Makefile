@@ -10,7 +10,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff faults floors guided huge screenshots clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -82,6 +82,9 @@ bench-jobs: .venv/stamp  ## measure --jobs 2 on 64 exports, and write docs/ranks
 
 bench-diff: .venv/stamp  ## measure how often comparisons are wrong, and write docs/diff.md; takes minutes
 	$(BIN)/python -m benchmarks.diff_verdicts --pairs 2000 --jobs 2 --write docs/diff.md
+
+drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has that the knowledge base lacks, and the reverse
+	$(BIN)/python -m benchmarks.drift $(if $(MEGATRON),--megatron $(MEGATRON)) $(if $(BRIDGE),--bridge $(BRIDGE))
 
 faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, stopped it goes on where it was
 	nice $(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --journal build/faults.jsonl --write docs/robustness.md

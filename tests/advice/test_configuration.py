@@ -463,3 +463,24 @@ dataset: {_target_: x.GPTDatasetConfig, seq_length: 4096}
     assert found.configuration.get("moe_token_dispatcher_type") == "allgather", "the default of a whole dump"
     partial = read_with_defaults(tmp_path, "model: {bf16: true}\ncomm_overlap: {bucket_size: 1}")
     assert not partial.configuration.knows("moe_token_dispatcher_type"), "a recipe may set it"
+
+
+@pytest.mark.parametrize(
+    ("layout", "counted"),
+    [
+        ("Et*3|(tt|)*29m|L", (32, 61, 1)),
+        ("[[embedding, decoder], [decoder, loss]]", (2, 2, 0)),
+        ("[[{_target_: x.LayerType, _call_: true, _args_: [1], _name_: decoder}], [loss]]", (2, 1, 0)),
+        ("{_target_: x.PipelineParallelLayerLayout, _call_: true}", (None, None, None)),
+        ("whatever", (None, None, None)),
+    ],
+)
+def test_the_stages_and_layers_of_a_pipeline_layout(tmp_path, layout, counted):
+    text = f"_target_: x.ConfigContainer\nmodel: {{num_layers: 61, pipeline_model_parallel_layout: {layout}}}"
+    found = read_with_defaults(tmp_path, text)
+
+    names = ("layout_stages", "layout_decoders", "layout_mtp_layers")
+    assert tuple(found.configuration.get(name) for name in names) == counted
+    assert (
+        found.configuration.get("pipeline_model_parallel_layout") is not None or "_target_: x.Pipe" in layout
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from wallscope.advice.command_line import parse_command_line
 from wallscope.advice.configuration_text import (
+    OPAQUE,
     Entry,
     detect_kind,
     parse_log,
@@ -19,7 +20,7 @@ from wallscope.advice.configuration_text import (
     parse_yaml,
     read_text,
 )
-from wallscope.advice.framework_rules import expand_recipe, framework_defaults
+from wallscope.advice.framework_rules import expand_recipe, framework_defaults, write_layout
 from wallscope.advice.settings import check_value, complete_settings, parse_value, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
@@ -156,7 +157,7 @@ def _read_entries(path: Path, contents: _Contents) -> list[_Written]:
             contents.unknown.append(written)
             continue
         is_text = contents.kind in {"log", "arguments"} or written.rpartition(".")[2].startswith("--")
-        if isinstance(value, str) and ("${" in value or (is_text and "$" in value)):
+        if value is OPAQUE or (isinstance(value, str) and ("${" in value or (is_text and "$" in value))):
             contents.open_names.add(name)
             continue
         try:
@@ -228,9 +229,15 @@ def _value(name: str, value: object, *, is_text: bool, off: bool) -> Value:
     if isinstance(value, str) and (is_text or kind in {"word", "environment", "number"}):
         words = value.split(maxsplit=1) if is_text and kind in _SINGLE else []
         return parse_value(name, words[0] if words else value)
-    if kind == "word" and isinstance(value, list):
-        return str(value[0]) if name == "cp_comm_type" and len(set(map(str, value))) == 1 else str(value)
-    return check_value(name, value)
+    return (
+        _write_list(name, value) if kind == "word" and isinstance(value, list) else check_value(name, value)
+    )
+
+
+def _write_list(name: str, items: list[object]) -> str:
+    if name == "pipeline_model_parallel_layout":
+        return write_layout(items)
+    return str(items[0]) if name == "cp_comm_type" and len(set(map(str, items))) == 1 else str(items)
 
 
 _SINGLE = {"sizes", "whole", "number"}

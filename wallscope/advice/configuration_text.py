@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import yaml
 
@@ -15,6 +16,9 @@ from wallscope.errors import ConfigurationError
 
 Entry = tuple[str, object]
 """A dotted name, and a value as its file has it; a `str` may stand for anything in texts."""
+
+OPAQUE: Final = object()
+"""The value of an object of a dump whose parts are not in the file."""
 
 _LARGEST = {"YAML": 2 * 2**20, "TOML": 2**20, "text": 32 * 2**20}
 _DEEPEST, _MOST_NODES, _MOST_EXPANDED = 40, 100_000, 200_000
@@ -214,20 +218,27 @@ def _scalar(node: yaml.ScalarNode) -> object:
 
 def _flatten(document: object, prefix: str) -> Iterator[Entry]:
     if isinstance(document, dict):
-        if prefix and _member(document) is not None:
-            yield prefix, _member(document)
+        member = _member(document)
+        if prefix and (member is not None or "_target_" in document):
+            yield prefix, OPAQUE if member is None else member
         for name, value in document.items():
             yield from _flatten(value, f"{prefix}.{name}" if prefix else str(name))
         if prefix and not document:
             yield prefix, None
-    elif isinstance(document, list) and any(
-        isinstance(item, dict) and "_target_" in item for item in document
-    ):
-        members = [_member(item) for item in document if isinstance(item, dict)]
-        if all(members):
-            yield prefix, members
+    elif isinstance(document, list):
+        members = [_name_members(item) for item in document]
+        yield prefix, OPAQUE if any(item is OPAQUE for item in members) else members
     elif not (isinstance(document, float) and not math.isfinite(document)):
         yield prefix, document
+
+
+def _name_members(item: object) -> object:
+    """Return an item of a list with the names of members of enumerations in their places."""
+    if isinstance(item, list):
+        return [_name_members(each) for each in item]
+    if isinstance(item, dict) and "_target_" in item:
+        return _member(item) or OPAQUE
+    return item
 
 
 def _member(document: dict[object, object]) -> str | None:

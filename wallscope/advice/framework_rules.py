@@ -93,6 +93,7 @@ def _resolve_graphs(found: dict[str, KnownSetting]) -> None:
     ):
         if _value(found, name) is True and _value(found, "cuda_graph_impl") in {None, "none"}:
             _set(found, "cuda_graph_impl", implementation, name)
+            _set(found, name, False, name)
     scope, modules = found.get("cuda_graph_scope"), _value(found, "cuda_graph_modules")
     if scope is not None and scope.value is not None and modules in {None, (), ("full",)}:
         found["cuda_graph_modules"] = scope
@@ -226,20 +227,27 @@ def _follow(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Value]]:
         yield from zip(("layout_stages", "layout_decoders", "layout_mtp_layers"), counts, strict=True)
 
 
+_LAYERS: Final = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
+
+
+def write_layout(stages: list[object]) -> str:
+    """Return a pipeline layout that is a list of stages as text.
+
+    >>> write_layout([["embedding", "decoder"], ["decoder", "loss"]])
+    'Et|tL'
+    """
+    names = [stage if isinstance(stage, list) else [stage] for stage in stages]
+    return "|".join("".join(_LAYERS.get(str(name), str(name)) for name in stage) for stage in names)
+
+
 def count_layout(layout: str) -> tuple[int, int, int] | None:
-    """Return the stages, decoder layers and prediction layers of a pipeline layout, as text or as a list.
+    """Return the stages, decoder layers and prediction layers of a pipeline layout.
 
     >>> count_layout("Ettt|(tt|)*29,m|L")
     (32, 61, 1)
-    >>> count_layout("[['embedding', 'decoder'], ['decoder', 'loss']]")
-    (2, 2, 0)
     """
-    if layout.startswith("["):
-        parts = re.findall(r"\[[^\[\]]*\]", layout)
-        words = re.findall(r"embedding|decoder|mtp|loss", layout)
-        return len(parts), words.count("decoder"), words.count("mtp")
     text = layout.replace(",", "").replace(" ", "")
-    for pattern in (r"\(([^)]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+    for pattern in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
         lengths = [len(part) * int(times) for part, times in re.findall(pattern, text)]
         if sum(lengths) > _MOST_LAYERS:
             return None

@@ -13,6 +13,7 @@ _NONE = {"none", "null", "~", ""}
 _SWITCHES = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
 _WORD = re.compile(r"[A-Za-z][\w.:+-]*|\d+")
 _LARGEST = 2**53
+_LONGEST_WORD = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def _switch(value: object) -> Value:
 def _word(value: object) -> Value:
     if isinstance(value, bool | int):
         return str(value)
-    if not isinstance(value, str) or len(value) > 500:
+    if not isinstance(value, str) or len(value) > _LONGEST_WORD:
         raise ValueError("is no word")
     return None if value.lower() in _NONE else value
 

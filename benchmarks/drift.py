@@ -1,0 +1,152 @@
+"""What changed in Megatron-Core and Megatron Bridge since the knowledge base was written.
+
+Compares settings, their defaults and the layouts of presets with checkouts, which are parsed and never run.
+
+    python -m benchmarks.drift --megatron ../Megatron-LM --bridge ../Megatron-Bridge
+"""
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from wallscope.advice.framework_rules import framework_defaults
+from wallscope.advice.published import presets
+from wallscope.advice.settings import vocabulary
+from wallscope.resources import read_toml
+
+_DATACLASSES = {
+    "megatron/core/model_parallel_config.py": "ModelParallelConfig",
+    "megatron/core/transformer/transformer_config.py": "TransformerConfig",
+    "megatron/core/distributed/distributed_data_parallel_config.py": "DistributedDataParallelConfig",
+    "megatron/core/optimizer/optimizer_config.py": "OptimizerConfig",
+}
+_PERFORMANCE = re.compile(
+    r"^(?!_)(?:.*_)?(?:fsdp|cuda_graph|overlap|offload\w*|recompute|dispatcher|fp8|fp4|gtp|parallel|stash|grouped)(?:_|$)"
+)
+"""Names of settings that advice may have to know."""
+
+_OF_DATACLASS = {"te_rng_tracker": "use_te_rng_tracker", "fp8_param_gather": "fp8_param"}
+_OF_LAYOUT = {
+    "tensor_model_parallel_size": "tensor",
+    "pipeline_model_parallel_size": "pipeline",
+    "context_parallel_size": "context",
+    "expert_model_parallel_size": "expert",
+}
+_RECIPE = re.compile(r"_pretrain_\d+gpu_\w+_config$")
+_UNTOLD = object()
+
+
+def read_fields(root: Path) -> dict[str, object]:
+    """Return the fields of the configuration classes of a checkout of Megatron-LM with their defaults.
+
+    Raises:
+        SystemExit: the checkout has none of the files.
+    """
+    found: dict[str, object] = {}
+    for path, name in _DATACLASSES.items():
+        if (root / path).is_file():
+            found = {**_fields_of(ast.parse((root / path).read_text(encoding="utf-8")), name), **found}
+    if not found:
+        raise SystemExit(f"{root} — holds no megatron/core — name a checkout of Megatron-LM")
+    return found
+
+
+def _fields_of(module: ast.Module, class_name: str) -> dict[str, object]:
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            return {
+                each.target.id: _literal(each.value)
+                for each in node.body
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            }
+    return {}
+
+
+def _literal(node: ast.expr | None) -> object:
+    if isinstance(node, ast.Call):
+        named = {word.arg: word.value for word in node.keywords}
+        return [] if "default_factory" in named else _literal(named.get("default"))
+    try:
+        return _UNTOLD if node is None else ast.literal_eval(node)
+    except ValueError:
+        return _UNTOLD
+
+
+def compare_settings(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield settings that a checkout has and the knowledge base lacks, the reverse, and other defaults."""
+    known = vocabulary()
+    unasked = set(read_toml("advice/settings.toml")["unasked"]["names"])
+    core = framework_defaults("megatron-core")
+    for name in sorted(fields):
+        if known.name(name) is None and name not in unasked and _PERFORMANCE.search(name):
+            yield f"setting {name}: in the checkout, not in settings.toml"
+    for name, default in sorted(core.items()):
+        field = _OF_DATACLASS.get(name, name)
+        if field not in fields:
+            yield f"setting {name}: in defaults.toml, not in the checkout"
+        elif fields[field] is not _UNTOLD and not _is_same(fields[field], default):
+            yield f"default of {name}: {default} in defaults.toml, {fields[field]} in the checkout"
+
+
+def _is_same(theirs: object, ours: object) -> bool:
+    if isinstance(theirs, list) or theirs == "full":
+        return ours == () or ours == tuple(theirs)
+    return (None if theirs == "none" else theirs) == ours
+
+
+def read_layouts(root: Path) -> dict[str, dict[str, int]]:
+    """Return the parallel sizes that performance recipes of Megatron Bridge set, by name of the preset."""
+    found: dict[str, dict[str, int]] = {}
+    for path in sorted((root / "src/megatron/bridge/perf_recipes").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and _RECIPE.search(node.name):
+                name = node.name.replace("_pretrain_", "_").removesuffix("_config")
+                found[name] = dict(_sizes_of(node))
+    return found
+
+
+def _sizes_of(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+            name, value = node.targets[0].attr, _literal(node.value)
+            if name in _OF_LAYOUT and isinstance(value, int):
+                yield name, value
+
+
+def compare_presets(layouts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield presets that one side lacks, and sizes that differ; a size that a recipe leaves out is unknown."""
+    ours = {each.name: each for each in presets()}
+    for name in sorted(ours.keys() - layouts.keys()):
+        yield f"preset {name}: in presets.toml, not in the checkout"
+    for name in sorted(layouts.keys() - ours.keys()):
+        if "expert_model_parallel_size" in layouts[name]:
+            yield f"preset {name}: in the checkout, not in presets.toml"
+    for name in sorted(ours.keys() & layouts.keys()):
+        if not ours[name].states_layout:
+            continue
+        for size, value in layouts[name].items():
+            here = getattr(ours[name].sizes, _OF_LAYOUT[size])
+            if here != value:
+                yield f"preset {name}: {size} is {here} in presets.toml, {value} in the checkout"
+
+
+def main() -> int:
+    """Print what differs; the exit code is 1 if anything does."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megatron", type=Path, help="A checkout of Megatron-LM.")
+    parser.add_argument("--bridge", type=Path, help="A checkout of Megatron Bridge.")
+    options = parser.parse_args()
+    lines: list[str] = []
+    if options.megatron is not None:
+        lines += compare_settings(read_fields(options.megatron))
+    if options.bridge is not None:
+        lines += compare_presets(read_layouts(options.bridge))
+    sys.stdout.write("".join(f"{line}\n" for line in lines) or "Nothing differs.\n")
+    return int(bool(lines))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,47 @@
+from benchmarks.drift import compare_presets, compare_settings, read_fields, read_layouts
+from wallscope.advice.framework_rules import framework_defaults
+from wallscope.advice.published import presets
+
+CONFIG = """
+class TransformerConfig:
+    moe_router_topk: int = 4
+    recompute_modules: list = field(default=None, metadata={})
+    fsdp_new_buffers: bool = False
+    init_method: str = "normal"
+"""
+RECIPES = """
+def deepseek_v3_pretrain_64gpu_h100_bf16_config():
+    cfg.model.tensor_model_parallel_size = 4
+    cfg.model.expert_model_parallel_size = 64
+
+def deepseek_v3_pretrain_32gpu_h100_bf16_config():
+    cfg.model.expert_model_parallel_size = 32
+
+def _common(cfg):
+    cfg.model.tensor_model_parallel_size = 8
+"""
+
+
+def test_settings_and_defaults_that_a_checkout_changed_are_listed(tmp_path):
+    folder = tmp_path / "megatron/core/transformer"
+    folder.mkdir(parents=True)
+    (folder / "transformer_config.py").write_text(CONFIG, encoding="utf-8")
+    lines = list(compare_settings(read_fields(tmp_path)))
+
+    assert "setting fsdp_new_buffers: in the checkout, not in settings.toml" in lines
+    assert "default of moe_router_topk: 2 in defaults.toml, 4 in the checkout" in lines
+    assert not [line for line in lines if "recompute_modules" in line or "init_method" in line]
+    gone = [line for line in lines if line.endswith("not in the checkout")]
+    assert len(gone) == len(framework_defaults("megatron-core")) - 2
+
+
+def test_presets_that_a_checkout_changed_are_listed(tmp_path):
+    folder = tmp_path / "src/megatron/bridge/perf_recipes/deepseek"
+    folder.mkdir(parents=True)
+    (folder / "v3.py").write_text(RECIPES, encoding="utf-8")
+    lines = list(compare_presets(read_layouts(tmp_path)))
+
+    changed = "tensor_model_parallel_size is 2 in presets.toml, 4 in the checkout"
+    assert f"preset deepseek_v3_64gpu_h100_bf16: {changed}" in lines
+    assert "preset deepseek_v3_32gpu_h100_bf16: in the checkout, not in presets.toml" in lines
+    assert len([line for line in lines if line.endswith("not in the checkout")]) == len(presets()) - 1
