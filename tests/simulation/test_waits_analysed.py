@@ -6,11 +6,14 @@ import pytest
 
 from fixtures.simulation.judged import account_ranks
 from fixtures.simulation.noise import add_noise
+from fixtures.simulation.removal import without
 from fixtures.simulation.run import run
 from fixtures.simulation.stories_waits import waits
+from fixtures.simulation.windows import busiest_stream, typical_step_ns
 from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
-from wallscope.pipeline import analyze
+from wallscope.model.whatif import Asked, Question
+from wallscope.pipeline import analyze, ask_what_if
 
 STORIES = dict(waits())
 RARE = {name: program for name, program in STORIES.items() if name.startswith("every fourth step")}
@@ -71,3 +74,28 @@ def test_no_rank_of_an_even_pipeline_is_called_late(tmp_path, has_ranges):
     assert analysis.diagnosis.dominant_wall == "communication"
     assert analysis.job is not None
     assert analysis.job.stragglers == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("a value that is read from the device", "cudaMemcpyAsync"),
+        ("an event that is asked for", "cudaEventQuery"),
+    ],
+)
+def test_both_bounds_of_a_call_that_drains_the_queue_are_told(tmp_path, name, call):
+    program = add_noise(STORIES[name], 1)
+    played = run(program)
+    write_run(played, tmp_path / "run.sqlite")
+    refill = Question("scale", f"refill:{call}", 0.0)
+    told = ask_what_if(tmp_path / "run.sqlite", Options(), Asked((refill,)), lambda _: None)
+    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+
+    (stream,) = {busiest_stream(rank) for rank in played.ranks}
+    lengths_ns = [
+        typical_step_ns(one.ranks[0], stream, 1) for one in (played, run(without(program, "host/framework")))
+    ]
+    assert told.answers[0].won_ns == pytest.approx(lengths_ns[0] - lengths_ns[1], rel=0.06)
+    first = analysis.opportunities[0]
+    assert first.cause == f"host/queue-drained/{call}"
+    assert "with it, but no host time behind it" in first.evidence[-1]

@@ -25,6 +25,8 @@ from wallscope.units import duration, number
 
 LAUNCH, THINK, COMMUNICATION, COMPUTE, COPIES = "launch", "think", "communication", "compute", "copies"
 DRAINED, FRAMEWORK = "host/queue-drained", "host/framework"
+REFILL = "refill:"
+"""Before the name of a call: the host time behind it, until the queue that it drained holds work again."""
 LAUNCH_LATENCY, SYNCHRONISATION = "host/launch-latency", "host/synchronisation"
 KERNEL_GAP = "compute/kernel-gap"
 HAND_OVERS = (KERNEL_GAP, "compute/hand-over")
@@ -109,6 +111,8 @@ def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
     for code, rows in sorted(iterate_by_first(of_piece), key=itemgetter(0)):
         name = causes_of_pieces[code]
         ops = causes.get(name, Target()).ops
+        if name.startswith(DRAINED):
+            found[name.replace(f"{DRAINED}/", REFILL)] = Target(rows=rows)
         causes[name] = Target(ops, rows[goes[rows]], is_return=name == SYNCHRONISATION)
     if rules.framework_refills:
         rows = found[THINK].rows

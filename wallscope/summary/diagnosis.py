@@ -11,6 +11,7 @@ from wallscope.model.analysis import CauseTime, Rank, Walls
 from wallscope.model.cause_catalogue import drop_detail
 from wallscope.model.diagnosis import ClaimStatus, Dominant, Opportunity, WallShare, WallShares
 from wallscope.model.enums import RecomputeSource, Wall
+from wallscope.replay.changes import REFILL
 from wallscope.replay.what_if import UpperBounds
 from wallscope.summary.rare_stalls import measure_rare_excess
 from wallscope.thresholds import (
@@ -178,7 +179,12 @@ def rank_opportunities(
     error = percent(ceilings.error)
     played = f"{ceilings.step_count} typical steps played again, {error} off the capture when unchanged"
     return _list_opportunities(
-        _opportunity(rank, entry, "inferred" if entry.cause in inferred else "trace-verified", played)
+        _opportunity(
+            rank,
+            entry,
+            "inferred" if entry.cause in inferred else "trace-verified",
+            "; ".join([*_describe_refill(entry, ceilings), played]),
+        )
         for entry in rank.causes
         if entry.recoverable_ns and entry.recoverable_ns < rank.typical.step_ns
     )
@@ -207,6 +213,18 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
         status=status,
         evidence=(owned, *_describe_interference(rank, entry), played),
     )
+
+
+def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
+    """What a call that drains the queue costs in two ways: being there, and the host time behind it."""
+    if not entry.cause.startswith(DRAINED) or entry.recoverable_ns is None:
+        return
+    behind_ns = ceilings.recoverable_ns([entry.cause.replace(f"{DRAINED}/", REFILL)])
+    if behind_ns is not None:
+        yield (
+            f"without the call {duration(entry.recoverable_ns)} less;"
+            f" with it, but no host time behind it, {duration(behind_ns)} less"
+        )
 
 
 def _describe_interference(rank: Rank, entry: CauseTime) -> Iterator[str]:
