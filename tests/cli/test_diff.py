@@ -138,5 +138,5 @@ def test_the_real_pair_got_slower_on_the_host(traces, called):
     ran = called("diff", *(traces / name for name in ends))
     said = ran.out.replace("\n", " ")
     assert "repeated window 16.9 ms → 19.2 ms: grew by 2.3 ms (+13.6 %, median +14.2 %" in said
-    assert "Mostly host: +2.6 ms." in said
+    assert "Mostly" not in said  # the interval of each wall contains no change
     assert "faster" not in ran.out.lower()

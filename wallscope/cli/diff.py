@@ -43,7 +43,8 @@ FailOn = Annotated[
     typer.Option(
         "--fail-on",
         metavar="GATE",
-        help="Exit with 1 if so: step>3%, communication>5% (of the step), host/framework>2ms; repeatable.",
+        help="Exit with 1 if so: step>3%, mean>3%, p90>5%, slow-steps>2, communication>5% (of the step),"
+        " host/framework>2ms; repeatable.",
     ),
 ]
 Gates = Annotated[

@@ -4,18 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, expm1, log
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from wallscope._version import __version__
+from wallscope.compare.all_steps import (
+    AllSteps,
+    AllStepsChange,
+    Change,
+    compare_all_steps,
+    measure_all_steps,
+)
 from wallscope.compare.comparability import align_parts, find_mismatches
 from wallscope.compare.confidence import (
     BothSides,
     Noise,
     Spread,
+    choose_noise,
     combine_sides,
+    noise_between_runs,
     spread_of_steps,
 )
 from wallscope.compare.explanations import explain_changes
@@ -84,6 +94,7 @@ class _Measured:
     scale: Fraction
     lengths_ns: npt.NDArray[np.float64]
     runs: tuple[Spread, ...]
+    all_steps: tuple[AllSteps, ...]
 
 
 def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
@@ -109,7 +120,10 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     if is_same:
         found = (Mismatch("capture", "the same", "the same", "note"),)
     is_comparable = all(entry.severity != "incomparable" for entry in found)
-    step = _step(ours, theirs, None if is_same else both, asked, tokens)
+    seen = noise_between_runs(ours.runs), noise_between_runs(theirs.runs)
+    noise = choose_noise(seen, (base.noise, head.noise))
+    every = compare_all_steps(ours.all_steps, theirs.all_steps, noise)
+    step = _step(ours, theirs, None if is_same else (both, every), asked, tokens)
     traffic = communication_changes(ours.typical, theirs.typical)
     comparison = Comparison(
         schema=COMPARISON_SCHEMA,
@@ -118,7 +132,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         head=_side(head, pairing.head),
         comparable=is_comparable,
         mismatches=found,
-        verdict=_verdict(step, both, is_same=is_same)
+        verdict=_verdict(step, both, every, is_same=is_same)
         if is_comparable or asked.overridden
         else "incomparable",
         window=works[0].unit if works[0].kind != "whole-trace" else "capture",
@@ -170,6 +184,7 @@ def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int
             spread_of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
             for profile, chosen in zip(profiles, steps, strict=True)
         ),
+        all_steps=tuple(measure_all_steps(lengths_ns(chosen) * float(scale)) for chosen in steps),
     )
 
 
@@ -254,11 +269,12 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
 def _step(
     base: _Measured,
     head: _Measured,
-    both: BothSides | None,
+    changed: tuple[BothSides, AllStepsChange] | None,
     asked: CompareOptions,
     tokens: tuple[int, int] | None,
 ) -> StepChange:
-    """Return the step; `both` is `None` where both sides are the same capture."""
+    """Return the step; `changed` is `None` where both sides are the same capture."""
+    both, every = changed or (None, None)
     change = (
         log(head.typical.step_ns / base.typical.step_ns)
         if base.typical.step_ns and head.typical.step_ns
@@ -285,6 +301,7 @@ def _step(
         head_mean_ns=counts[1].mean_ns,
         base_slow_steps=counts[0].slow,
         head_slow_steps=counts[1].slow,
+        **_all_steps_ratios(every),
         ratio=exp(change),
         ratio_low=None if half is None else exp(change - half),
         ratio_high=None if half is None else exp(change + half),
@@ -302,6 +319,30 @@ def _step(
         run_noise=None if both is None else both.noise.deviation,
         run_noise_source=None if both is None else both.source,
         tokens=None if tokens is None else min(tokens),
+    )
+
+
+class _AllStepsRatios(TypedDict):
+    mean_ratio_low: float | None
+    mean_ratio_high: float | None
+    p90_ratio_low: float | None
+    p90_ratio_high: float | None
+    slow_steps_chance: float
+
+
+def _all_steps_ratios(every: AllStepsChange | None) -> _AllStepsRatios:
+    """Return the intervals of mean and p90, as `StepChange` has them; `None`: both sides are one capture."""
+
+    def bounds(of: Change) -> tuple[float | None, float | None]:
+        return (None, None) if of.half is None else (exp(of.change - of.half), exp(of.change + of.half))
+
+    mean, p90 = ((1.0, 1.0), (1.0, 1.0)) if every is None else (bounds(every.mean), bounds(every.p90))
+    return _AllStepsRatios(
+        mean_ratio_low=mean[0],
+        mean_ratio_high=mean[1],
+        p90_ratio_low=p90[0],
+        p90_ratio_high=p90[1],
+        slow_steps_chance=1.0 if every is None else every.slow_chance,
     )
 
 
@@ -338,10 +379,25 @@ def decide_verdict(
     return "no-change" if is_nothing else "inconclusive"
 
 
-def _verdict(step: StepChange, both: BothSides, *, is_same: bool) -> Verdict:
-    halves = (0.0, 0.0) if is_same else (both.half(), both.likeness)
+def _verdict(step: StepChange, both: BothSides, every: AllStepsChange, *, is_same: bool) -> Verdict:
+    """Return the verdict on the typical step, or on the mean of all steps where that alone surely changed.
+
+    Where both surely changed, in opposite directions, there is none.
+    """
+    margin, margin_ns = log(1 + step.margin_ratio), step.margin_ns
+    if is_same:
+        return "no-change"
     shorter_ns = min(step.base_typical_ns, step.head_typical_ns)
-    return decide_verdict(log(step.ratio), halves, shorter_ns, log(1 + step.margin_ratio), step.margin_ns)
+    typical = decide_verdict(log(step.ratio), (both.half(), both.likeness), shorter_ns, margin, margin_ns)
+    shorter_ns = min(step.base_mean_ns, step.head_mean_ns)
+    halves = (every.mean.half, every.mean.half)
+    mean = decide_verdict(every.mean.change, halves, shorter_ns, margin, margin_ns)
+    if mean not in _CHANGED or typical == mean:
+        return typical
+    return "inconclusive" if typical in _CHANGED else mean
+
+
+_CHANGED = ("regression", "improvement")
 
 
 def _coarse_deltas(

@@ -168,13 +168,10 @@ def combine_sides(
 
     A side of one run differs as recorded, else as the runs of the other side do, else as is assumed.
     """
-    sides = (base, head)
-    seen = tuple(noise_between_runs(runs) for runs in sides)
+    seen = noise_between_runs(base), noise_between_runs(head)
     measured = [noise for noise in (*seen, *known) if noise is not None]
-    widened = []
-    for number, runs in enumerate(sides):
-        noise = seen[number] or known[number] or seen[1 - number] or known[1 - number] or ASSUMED
-        widened.append(spread_of_runs(runs, noise))
+    of_base, of_head = choose_noise(seen, known)
+    widened = spread_of_runs(base, of_base), spread_of_runs(head, of_head)
     source: NoiseSource = "runs" if any(seen) else "recorded" if any(known) else "assumed"
     return BothSides(
         widened[0],
@@ -182,6 +179,16 @@ def combine_sides(
         (spread_of_runs(base, None), spread_of_runs(head, None)),
         max(measured, key=lambda noise: noise.deviation) if measured else ASSUMED,
         source,
+    )
+
+
+def choose_noise(
+    seen: tuple[Noise | None, Noise | None], known: tuple[Noise | None, Noise | None]
+) -> tuple[Noise, Noise]:
+    """Return how runs of each side differ: as seen or recorded of it, else of the other, else as assumed."""
+    return (
+        seen[0] or known[0] or seen[1] or known[1] or ASSUMED,
+        seen[1] or known[1] or seen[0] or known[0] or ASSUMED,
     )
 
 
@@ -193,17 +200,36 @@ def spread_of_steps(length_ns: npt.NDArray[np.int64], columns: npt.NDArray[np.in
     if count < FEWEST_STEPS_FOR_SPREAD_COUNT:
         return Spread(_log_ratios(mean), np.full(mean.size, np.inf), 1.0)
     kept = _usual(length_ns)
-    length_ns, values, count = length_ns[kept], values[kept], int(kept.sum())
-    correlation = _correlation(length_ns)
+    length_ns, values = length_ns[kept], values[kept]
+    blocks = draw_blocks(length_ns)
+    means = _ordinary_means(values[blocks.drawn])
+    error = _log_ratios(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
+    return Spread(_log_ratios(mean), error * blocks.widening, blocks.freedom)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Steps drawn by blocks (`drawn`: int64[draws, steps]).
+
+    `widening` is what errors are multiplied by for what such blocks miss, `freedom` as many degrees as there
+    are steps that are worth one, less one.
+    """
+
+    drawn: npt.NDArray[np.int64]
+    widening: float
+    freedom: float
+
+
+def draw_blocks(length_ns: npt.NDArray[np.int64] | Floats) -> Blocks:
+    """Draw steps of a run, in order of time, by blocks; the same lengths give the same draws."""
+    count, correlation = length_ns.size, _correlation(length_ns)
     block = _block_length(count, correlation)
     random = np.random.default_rng(list(blake2b(np.ascontiguousarray(length_ns).tobytes()).digest()[:16]))
     starts = random.integers(0, count - block + 1, (RESAMPLES_COUNT, ceil(count / block)))
     drawn = (starts[:, :, None] + np.arange(block)).reshape(RESAMPLES_COUNT, -1)[:, :count]
-    means = _ordinary_means(values[drawn])
-    error = _log_ratios(means).std(axis=0, ddof=1) if mean[0] > 0 else np.full(mean.size, np.inf)
     whole = _inflation(count, correlation, count)
     missed = max(whole / _inflation(count, correlation, block), 1.0) * count / max(count - block, 1)
-    return Spread(_log_ratios(mean), error * sqrt(missed), max(count / whole - 1, 1.0))
+    return Blocks(drawn, sqrt(missed), max(count / whole - 1, 1.0))
 
 
 def spread_of_runs(runs: Sequence[Spread], noise: Noise | None) -> Spread:
@@ -279,7 +305,7 @@ def _log_ratios(means: Floats) -> Floats:
     return logged
 
 
-def _correlation(length_ns: npt.NDArray[np.int64]) -> float:
+def _correlation(length_ns: npt.NDArray[np.int64] | Floats) -> float:
     """Return how alike neighbours are, by rank, so that one slow step does not decide.
 
     In a short series they seem less alike than they are: the mean is its own. What that hides on average is

@@ -12,17 +12,24 @@ from wallscope.units import duration, percent, signed_duration, signed_percent
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _WORDS = ("regression", "inconclusive")
+_ALL_STEPS = ("mean", "p90")
+_SLOW = "slow-steps"
 _LIMIT = re.compile(r"\s*([a-z][a-zA-Z0-9_/.:-]*)\s*>\s*(\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms|s)\s*")
+_COUNT = re.compile(rf"\s*{_SLOW}\s*>\s*(\d+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A limit on the step, a wall or a cause, as a share of the step or in ns; or a verdict not to have."""
+    """A limit on the step, a wall or a cause, as a share of the step or in ns; or a verdict not to have.
+
+    `slow-steps` has a count.
+    """
 
     text: str
     name: str
     share: float | None = None
     limit_ns: int | None = None
+    count: int | None = None
 
     def is_past(self, time_ns: int, step_ns: int) -> bool:
         """Return whether a time is past the limit."""
@@ -42,12 +49,14 @@ def parse_gate(text: str) -> Gate:
     """
     if text.strip() in _WORDS:
         return Gate(text.strip(), text.strip())
+    if (count := _COUNT.fullmatch(text)) is not None:
+        return Gate(text.strip(), _SLOW, count=int(count[1]))
     found = _LIMIT.fullmatch(text)
-    walls = {str(wall) for wall in Wall}
-    if found is None or (found[1] != "step" and found[1].partition("/")[0] not in walls):
+    names = {"step", *_ALL_STEPS, *map(str, Wall)}
+    if found is None or found[1].partition("/")[0] not in names:
         raise OptionError(
-            f"--fail-on {text} — is no gate — write step>3%, communication>5%, host/framework>2ms"
-            " or inconclusive"
+            f"--fail-on {text} — is no gate — write step>3%, mean>3%, p90>5%, slow-steps>2, communication>5%,"
+            " host/framework>2ms or inconclusive"
         )
     name, number, unit = found.groups()
     if unit == "%":
@@ -71,6 +80,10 @@ def _evaluate(gate: Gate, comparison: Comparison) -> GateResult:
         is_sure = step.ratio_low is not None and step.ratio_low > 1
         held = not (is_sure and gate.is_past(delta_ns, step.base_typical_ns))
         return GateResult(gate.text, held, _value(gate, delta_ns, step), _step_evidence(step))
+    if gate.name in _ALL_STEPS:
+        return _evaluate_all_steps(gate, step)
+    if gate.count is not None:
+        return _evaluate_slow_steps(gate, gate.count, step)
     rows: dict[str, WallDelta | CauseDelta] = {str(entry.wall): entry for entry in comparison.deltas.walls}
     rows |= {entry.cause: entry for entry in comparison.deltas.causes}
     found = rows.get(gate.name)
@@ -87,6 +100,36 @@ def _evaluate(gate: Gate, comparison: Comparison) -> GateResult:
         if low_ns is not None and found.high_ns is not None:
             evidence += f" (95 % interval {signed_duration(low_ns)} … {signed_duration(found.high_ns)})"
     return GateResult(gate.text, held, _value(gate, delta_ns, step), evidence)
+
+
+def _evaluate_all_steps(gate: Gate, step: StepChange) -> GateResult:
+    """Evaluate a gate on the mean or p90 of all steps that count."""
+    mean = (step.base_mean_ns, step.head_mean_ns, step.mean_ratio_low, step.mean_ratio_high)
+    p90 = (step.base_p90_ns, step.head_p90_ns, step.p90_ratio_low, step.p90_ratio_high)
+    base_ns, head_ns, low, high = mean if gate.name == "mean" else p90
+    held = not (low is not None and low > 1 and gate.is_past(head_ns - base_ns, base_ns))
+    interval = "no interval"
+    if low is not None and high is not None:
+        interval = f"95 % interval {signed_percent(low - 1)} … {signed_percent(high - 1)}"
+    ratio = head_ns / base_ns - 1 if base_ns else 0.0
+    evidence = (
+        f"{gate.name} of all steps {duration(base_ns)} → {duration(head_ns)},"
+        f" {signed_percent(ratio)} ({interval})"
+    )
+    return GateResult(gate.text, held, float(head_ns - base_ns) if gate.share is None else ratio, evidence)
+
+
+def _evaluate_slow_steps(gate: Gate, count: int, step: StepChange) -> GateResult:
+    """Evaluate a gate on how many more slow steps head has, of as many steps as base has."""
+    share = step.base_steps / max(step.head_steps, 1)
+    more = step.head_slow_steps * share - step.base_slow_steps
+    is_sure = step.slow_steps_chance <= 1 - step.confidence
+    evidence = (
+        f"slow steps {step.base_slow_steps} of {step.base_steps} →"
+        f" {step.head_slow_steps} of {step.head_steps} (by chance as uneven in"
+        f" {percent(step.slow_steps_chance)})"
+    )
+    return GateResult(gate.text, not (is_sure and more > count), more, evidence)
 
 
 def _step_evidence(step: StepChange) -> str:
@@ -118,7 +161,8 @@ def evaluate_gates_alone(gates: tuple[Gate, ...], analysis: Analysis) -> tuple[G
 
 
 def _evaluate_alone(gate: Gate, rank: Rank) -> GateResult:
-    if gate.name in _WORDS or (gate.name == "step" and gate.share is not None):
+    needs_two = gate.name in {*_WORDS, *_ALL_STEPS, _SLOW}
+    if needs_two or (gate.name == "step" and gate.share is not None):
         raise OptionError(
             f"--fail-on {gate.text} — needs two sides to compare — gate a share or a time of one step, as"
             " unattributed>5% or step>400ms"

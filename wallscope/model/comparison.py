@@ -53,8 +53,10 @@ class StepChange:
     The interval holds what runs differ by: `run_noise`, a standard deviation, seen in the runs of this
     comparison, recorded, or assumed. Of one run a side, `pair_ratio_low` to `pair_ratio_high` is the interval
     of these steps without it. The ratio that can be told from 1 in four of five comparisons like this is
-    `minimum_detectable_ratio`. Slow steps last more than 1.25 times the median. Per token where `tokens` is
-    known and differs: both sides are scaled to that many.
+    `minimum_detectable_ratio`. Slow steps last more than 1.25 times the median; `slow_steps_chance` is how
+    likely both sides' are spread as unevenly without a change. Mean and p90 are of all steps that count, slow
+    ones included, with intervals of their ratios. Per token where `tokens` is known and differs: both sides
+    are scaled to that many.
     """
 
     base_typical_ns: int
@@ -67,6 +69,11 @@ class StepChange:
     head_mean_ns: int
     base_slow_steps: int
     head_slow_steps: int
+    mean_ratio_low: float | None
+    mean_ratio_high: float | None
+    p90_ratio_low: float | None
+    p90_ratio_high: float | None
+    slow_steps_chance: float
     ratio: float
     ratio_low: float | None
     ratio_high: float | None

@@ -241,7 +241,24 @@ def describe_change(comparison: Comparison) -> str:
     elif step.replication != "same":
         interval = f", 95 % interval {_write_interval(step.ratio_low, step.ratio_high)}"
     size = f"{units.signed_percent(step.ratio - 1)}{median}{interval}"
-    return f"{times}: {went} ({size}).{_name_largest_wall(comparison, change_ns)}"
+    return f"{times}: {went} ({size}).{_describe_all_steps(step)}{_name_largest_wall(comparison, change_ns)}"
+
+
+def _describe_all_steps(step: StepChange) -> str:
+    """Say what became of the mean of all steps, where that surely changed and the typical step did not so."""
+    low, high = step.mean_ratio_low, step.mean_ratio_high
+    if low is None or high is None or low <= 1 <= high or not step.base_mean_ns:
+        return ""
+    ratio = step.head_mean_ns / step.base_mean_ns
+    typical = step.ratio if (step.ratio_low or 0) > 1 or (step.ratio_high or 2) < 1 else 1.0
+    if max(ratio, 1 / ratio) <= 1 + step.margin_ratio or abs(ratio - typical) <= step.margin_ratio:
+        return ""
+    return (
+        f" The mean of all steps: {units.duration(step.base_mean_ns)} →"
+        f" {units.duration(step.head_mean_ns)} ({units.signed_percent(ratio - 1)}, 95 % interval"
+        f" {_write_interval(low, high)}); slow steps: {step.base_slow_steps} of {step.base_steps} →"
+        f" {step.head_slow_steps} of {step.head_steps}."
+    )
 
 
 def _write_interval(low: float, high: float) -> str:
@@ -249,12 +266,15 @@ def _write_interval(low: float, high: float) -> str:
 
 
 def _name_largest_wall(comparison: Comparison, change_ns: int) -> str:
-    """Name the wall that changed most; empty for a change within the margin."""
+    """Name the wall that changed most; empty for a change within the margin, or where no wall surely did."""
     step = comparison.step
     is_hidden = any(entry.code == "opaque-graphs" for entry in comparison.explanations)
     if is_hidden or max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
         return ""
     largest = max(comparison.deltas.walls, key=lambda row: row.delta_ns if change_ns > 0 else -row.delta_ns)
+    low_ns, high_ns = largest.low_ns, largest.high_ns
+    if low_ns is None or high_ns is None or low_ns <= 0 <= high_ns:
+        return ""
     return f" Mostly {largest.wall}: {units.signed_duration(largest.delta_ns)}."
 
 

@@ -1,0 +1,141 @@
+"""What the typical step leaves out: the mean, p90 and slow steps of all steps that count."""
+
+from itertools import product
+from math import log
+
+import numpy as np
+import pytest
+
+from tests.compare.test_compare import diff, steps
+from tests.profile.random_profiles import profile_of
+from wallscope.compare.all_steps import compare_all_steps, measure_all_steps, measure_chance
+from wallscope.compare.compare import CompareOptions, Side, compare_sides
+from wallscope.compare.confidence import Noise
+from wallscope.compare.gates import parse_gate
+from wallscope.errors import OptionError
+from wallscope.views.comparison import describe_change
+
+PAIRS, COUNT = 120, 20
+KNOWN = Noise(0.01, 10.0)
+ASKED = CompareOptions(gates=tuple(map(parse_gate, ("step>3%", "mean>3%", "p90>5%", "slow-steps>2"))))
+
+
+def doubled(every, count=COUNT, seed=3):
+    """Steps of which one in so many takes twice as long."""
+    return [
+        [2 * time_ns for time_ns in step] if number % every == every - 1 else step
+        for number, step in enumerate(steps(count, seed=seed))
+    ]
+
+
+def test_every_fifth_step_doubled_is_slower_though_the_typical_one_is_not():
+    found = diff(profile_of("base", steps(COUNT)), profile_of("head", doubled(5)), ASKED)
+
+    assert abs(found.step.ratio - 1) < 0.02
+    assert found.step.head_mean_ns / found.step.base_mean_ns == pytest.approx(1.2, abs=0.02)
+    assert found.verdict == "regression"
+    held = {gate.gate: gate.held for gate in found.gates}
+    assert held == {"step>3%": True, "mean>3%": False, "p90>5%": False, "slow-steps>2": True}
+    said = describe_change(found)
+    assert "The mean of all steps" in said
+    assert f"slow steps: 0 of {found.step.base_steps} → {found.step.head_slow_steps}" in said
+
+
+def test_slow_steps_of_three_runs_are_no_chance():
+    base, head = (
+        Side(name, tuple((profile_of(f"{name} {seed}", made(seed)),) for seed in range(3)))
+        for name, made in (
+            ("base", lambda seed: steps(COUNT, seed=seed)),
+            ("head", lambda seed: doubled(5, seed=10 + seed)),
+        )
+    )
+    found = compare_sides(base, head, ASKED)
+
+    assert found.step.slow_steps_chance < 0.01
+    assert {gate.gate for gate in found.gates if not gate.held} == {"mean>3%", "p90>5%", "slow-steps>2"}
+
+
+def test_one_slow_step_more_may_be_chance():
+    found = diff(profile_of("base", steps(COUNT)), profile_of("head", doubled(COUNT - 4)), ASKED)
+
+    assert found.step.head_slow_steps == 1
+    assert found.verdict != "regression"
+    assert all(gate.held for gate in found.gates)
+
+
+def test_typical_and_mean_that_change_in_opposite_directions_have_no_verdict():
+    head = [
+        [time_ns * 5 for time_ns in step] if number % 8 == 3 else step
+        for number, step in enumerate(steps(80, factor=0.9, seed=5))
+    ]
+    found = diff(profile_of("base", steps(80)), profile_of("head", head), CompareOptions())
+
+    assert found.step.ratio_high < 1 < found.step.mean_ratio_low
+    assert found.verdict == "inconclusive"
+
+
+def test_the_same_capture_has_the_same_steps():
+    profile = profile_of("base", steps(COUNT))
+    found = diff(profile, profile, CompareOptions())
+
+    assert (found.step.mean_ratio_low, found.step.mean_ratio_high) == (1.0, 1.0)
+    assert found.step.slow_steps_chance == 1.0
+
+
+def all_ways(slow, counts):
+    """Fisher's test the dull way: every way to hand out slow steps to head's places."""
+    places = [0] * counts[0] + [1] * counts[1]
+    ways = [sum(place for place, marked in zip(places, marks, strict=True) if marked)
+            for marks in product((0, 1), repeat=len(places)) if sum(marks) == sum(slow)]  # fmt: skip
+    often = [ways.count(one) for one in range(max(ways) + 1)]
+    return sum(count for count in often if count <= often[slow[1]]) / len(ways)
+
+
+@pytest.mark.parametrize(
+    ("slow", "counts"),
+    [((0, 2), (5, 5)), ((1, 3), (6, 4)), ((2, 0), (3, 7)), ((0, 0), (4, 4)), ((2, 2), (5, 6))],
+)
+def test_the_chance_of_slow_steps_is_that_of_all_ways(slow, counts):
+    assert measure_chance(slow, counts) == pytest.approx(all_ways(slow, counts))
+
+
+def lengths(random, law, count=COUNT):
+    spikes = {"free": 0.0, "rare": 0.05, "often": 0.2}[law]
+    usual_ns = 1e7 * np.exp(random.normal(0, 0.05, count))
+    return (
+        usual_ns * np.where(random.random(count) < spikes, 2, 1) * np.exp(random.normal(0, KNOWN.deviation))
+    )
+
+
+@pytest.mark.parametrize("law", ["free", "rare", "often"])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_intervals_of_the_mean_hold_where_nothing_changed(law, runs):
+    random = np.random.default_rng(7)
+    found = []
+    for _ in range(PAIRS):
+        sides = [[measure_all_steps(lengths(random, law)) for _ in range(runs)] for _ in range(2)]
+        found.append(compare_all_steps(*sides, (KNOWN, KNOWN)).mean)
+
+    # measured over 100 pairs of nine laws each: 92 to 100 %
+    assert np.mean([not one.is_sure for one in found]) >= 0.92
+    assert np.mean([one.is_sure and one.change > log(1.02) for one in found]) <= 0.05
+
+
+@pytest.mark.parametrize(("runs", "at_least"), [(1, 0.6), (3, 0.95)])
+def test_more_runs_find_more(runs, at_least):
+    random = np.random.default_rng(9)
+    found = []
+    for _ in range(PAIRS):
+        base, head = ([lengths(random, "free") for _ in range(runs)] for _ in range(2))
+        for one in head:
+            one[random.integers(5) :: 5] *= 2
+        sides = [[measure_all_steps(one) for one in side] for side in (base, head)]
+        found.append(compare_all_steps(*sides, (KNOWN, KNOWN)).mean)
+
+    assert np.mean([one.is_sure and one.change > 0 for one in found]) >= at_least
+
+
+@pytest.mark.parametrize("text", ["slow-steps>2%", "slow-steps>2ms", "p95>3%", "mean"])
+def test_what_is_no_gate_on_all_steps_is_refused(text):
+    with pytest.raises(OptionError, match="is no gate"):
+        parse_gate(text)
