@@ -17,7 +17,7 @@ from wallscope.trace.names import normalize_names
         ("layer_12f-layer_3b", "layer_#f-layer_#b"),
         ("layer_7f", "layer_#f"),
         ("step 3", "step #"),
-        ("ProfilerStep#14", "ProfilerStep##"),
+        ("ProfilerStep#14", "ProfilerStep#"),
         ("Iteration: 5", "Iteration: #"),
         ("microbatch 3 forward", "microbatch # forward"),
         ("FSDP::pre_forward (blocks.11.mlp)", "FSDP::pre_forward (blocks.#.mlp)"),

@@ -53,8 +53,9 @@ Exports = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="A .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed;"
-        " several, a folder of exports or a pattern: the ranks of one job. URLs too, as s3://runs/*.sqlite.",
+        help="A .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace"
+        " of PyTorch's profiler; several, a folder of them or a pattern: the ranks of one job. URLs too, as"
+        " s3://runs/*.sqlite.",
     ),
 ]
 KeepGoing = Annotated[

@@ -23,7 +23,8 @@ Export = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A .sqlite export, a parquetdir or arrowdir folder, or a report where nsys is installed.",
+        help="A .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace"
+        " of PyTorch's profiler (.json, .json.gz).",
     ),
 ]
 

@@ -8,7 +8,10 @@ from wallscope.model.capture import Export, Finding, Profiler
 _ASK_FOR_WAITS = (
     "Profile with enable_cuda_sync_events=True (torch 2.1 or later): wallscope capture-help --profiler torch."
 )
-_MARK_STEPS = "Call prof.step() behind each step, which marks it, or name a range: --step-range REGEX."
+_MARK_STEPS = (
+    "Profile several steps and call prof.step() behind each, which marks it, or name a range:"
+    " --step-range REGEX."
+)
 _ASK_FOR_DEVICE = (
     "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU trains."
 )
