@@ -3,10 +3,10 @@
     python -m benchmarks.faults --inputs 20000 --journal build/faults.jsonl --write docs/robustness.md
 
 Good inputs are mutated one way each (`fixtures/mutation`): exports, folders of tables, jobs, stores, JSON
-answers, configurations and files of kernel rules. The same arguments give the same inputs. Each is judged by
-a process with a watchdog on its time and a bound on its memory. What became of one is in the journal at once:
-begun again with the same journal, only the rest is tried, with `--again` also what was broken. Exit code 1
-if any outcome is neither an answer that holds nor one clear line.
+answers, configurations, files of kernel rules and traces of PyTorch's profiler. The same arguments give the
+same inputs. Each is judged by a process with a watchdog on its time and a bound on its memory. What became of
+one is in the journal at once: begun again with the same journal, only the rest is tried, with `--again` also
+what was broken. Exit code 1 if any outcome is neither an answer that holds nor one clear line.
 """
 
 import argparse

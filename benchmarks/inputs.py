@@ -15,6 +15,7 @@ from fixtures.simulation.plans import random_plan
 from fixtures.simulation.program import Program
 from fixtures.simulation.random_programs import planned_program
 from fixtures.simulation.run import run
+from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank, Testbed
@@ -78,6 +79,7 @@ def good_inputs(folder: Path) -> dict[str, list[Path]]:
         "answer": answers,
         "configuration": configurations,
         "kernel rules": [folder / "rules.toml"],
+        "trace": [write_torch_run(run(_program(seed)), folder / f"trace{seed}.json") for seed, _ in PROGRAMS],
     }
 
 

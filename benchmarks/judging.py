@@ -25,7 +25,7 @@ from unittest import mock
 import polars as pl
 
 from benchmarks.published import HarmfulError, check_csv, check_markdown, check_page, check_text, check_trace
-from wallscope import pipeline
+from wallscope import read_input
 from wallscope.cli import main
 from wallscope.errors import WallscopeError
 from wallscope.model.capture import Capture, Progress
@@ -133,7 +133,7 @@ def _export(path: Path, aside: Path, turn: int) -> str:
         (),
     )[turn % 5]
     readers = _BothReaders()
-    with mock.patch.object(pipeline, "read_capture", readers.read):
+    with mock.patch.object(read_input, "read_capture", readers.read):
         ran = _command(path, "analyze", path, "--no-cache", "--json", aside / "answer.json", *others)
     if readers.difference:
         raise BrokenError(readers.difference)
@@ -185,7 +185,7 @@ def _check_published(aside: Path, answer: Mapping[str, Any]) -> None:
 
 
 def _table_folder(path: Path, aside: Path, _: int) -> str:
-    """Analysed as a folder of tables."""
+    """Analysed as a folder of tables, or as a trace."""
     ran = _command(path, "analyze", path, "--no-cache", "--json", aside / "answer.json")
     if not ran.line:
         _check_sums(_read(aside / "answer.json"))
@@ -284,5 +284,6 @@ SUBJECTS: Mapping[str, Callable[[Path, Path, int], str]] = {
     "answer": _answer,
     "configuration": _configuration,
     "kernel rules": _rules,
+    "trace": _table_folder,
 }
 """What an input is, and what is done with it; the line of a refusal comes back, empty for an answer."""

@@ -18,7 +18,7 @@ from wallscope.render.markdown import code, escape
 QUICK = [
     *(
         (subject, kind)
-        for subject in ("table folder", "store", "answer", "configuration", "kernel rules")
+        for subject in ("table folder", "store", "answer", "configuration", "kernel rules", "trace")
         for kind in MUTATIONS[subject]
     ),
     *(("export", kind) for kind in BYTE_MUTATIONS),
@@ -39,6 +39,8 @@ FOUND = [
     ("store", "record: number replaced", 31, Ending.REFUSED),
     ("store", "record: value replaced", 121, Ending.REFUSED),
     ("answer", "profile: value replaced", 183, Ending.REFUSED),
+    ("trace", "bits flipped", 6, Ending.ANSWERED),
+    ("trace", "extreme numbers", 21, Ending.ANSWERED),
 ]
 """Inputs that once broke something, by subject, kind and seed, and how they end now."""
 

@@ -84,6 +84,18 @@ def test_a_broken_event_takes_no_other_with_it(broken, is_lost):
     assert facts.keys == {"schemaVersion": 1, "traceName": "x"}
 
 
+def test_arguments_and_times_that_are_no_utf8_are_read():
+    rows = (
+        b'{"ph": "X", "cat": "kernel", "name": "a", "ts": 1, "dur": 1,'
+        b' "args": {"dtype": "\xff", "stream": 7}},'
+        b'{"ph": "X", "cat": "kernel", "name": "b", "ts": "\xff", "dur": 1, "args": {"stream": 8}}'
+    )
+    tables = read_trace_tables(TraceBytes(io.BytesIO(b'{"traceEvents": [' + rows + b"]}")), lambda _: None)
+
+    assert tables.frames["kernels"].select("stream", "dtype").rows() == [(7, "\ufffd")]
+    assert tables.timeless_events == 1
+
+
 def test_bytes_that_are_no_utf8_are_read():
     raw = b'{"traceEvents": [{"name": "a\xff", "ts": 1}, {"name": "b", "ts": 2}]}'
 

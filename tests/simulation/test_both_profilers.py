@@ -9,6 +9,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.torch_writing import write_torch_run
 from fixtures.simulation.writing import write_run
+from wallscope.jobs.merge import run_job
 from wallscope.model.capture import Profiler
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
@@ -91,3 +92,21 @@ def test_collectives_have_the_same_bytes_by_either_profiler(tmp_path):
 
     assert told(found)
     assert told(trace) == told(found)
+
+
+@pytest.mark.parametrize("story", [one for one in stories() if one.is_split], ids=lambda one: one.name)
+def test_rank_files_on_clocks_of_their_own_have_the_same_waits_as_exports(story, tmp_path):
+    played = run(story.program)
+    exports, traces = [], []
+    for rank in range(len(played.ranks)):
+        exports.append(tmp_path / f"run_rank{rank}.sqlite")
+        write_run(played, exports[-1], ranks=[rank])
+        traces.append(write_torch_run(played, tmp_path / f"rank-{rank}.json.gz", rank))
+    ours, theirs = (run_job(paths, Options(), lambda _: None).analysis for paths in (exports, traces))
+
+    assert theirs.job is not None
+    assert theirs.job.collectives.matched == ours.job.collectives.matched > 0
+    for before, after in zip(ours.ranks, theirs.ranks, strict=True):
+        assert {one.cause: one.typical_ns for one in after.causes} == {
+            one.cause: one.typical_ns for one in before.causes
+        }

@@ -279,14 +279,14 @@ def _decode_arguments(events: Sequence[Event]) -> Sequence[_Arguments]:
     raw = [bytes(event.args) or b"{}" for event in events]
     try:
         return _MANY.decode(b"".join((b"[", b",".join(raw), b"]")))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return [_decode_one(one) for one in raw]
 
 
 def _decode_one(raw: bytes) -> _Arguments:
     try:
-        return _ONE.decode(raw)
-    except msgspec.DecodeError:
+        return _ONE.decode(raw.decode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
         return _NOTHING
 
 
@@ -297,7 +297,7 @@ def _to_ns(raw: Sequence[bytes]) -> tuple[pl.Series, bool]:
     >>> values.to_list(), is_fine
     ([4458676416788066, 68000, -7000, None, 1000000, 500], True)
     """
-    texts = pl.Series("time", raw, dtype=pl.Binary).cast(pl.String)
+    texts = pl.Series("time", [str(one, "latin-1") for one in raw], dtype=pl.String)
     whole = texts.cast(pl.Int64, strict=False)
     if not whole.null_count() and whole.abs().max() <= _LARGEST_US:  # type: ignore[operator]  # integers
         return whole * 1_000, False

@@ -47,7 +47,12 @@ def build_collective_calls(
     rows = rows.with_columns(made.find_issuing(rows)).filter(
         pl.col("collective").is_not_null() & (pl.col("call") >= 0)
     )
-    rows = rows.with_columns(operation=_function(), **_group(rows, job)).drop_nulls("operation")
+    size = pl.col("group_size")
+    rows = rows.with_columns(
+        operation=_function(),
+        group_size=pl.when(size.is_between(1, _MOST_RANKS)).then(size),
+        **_group(rows, job),
+    ).drop_nulls("operation")
     if rows.is_empty():
         return COLLECTIVE_CALLS.to_frame(), COMMUNICATORS.to_frame()
     members = (
@@ -61,14 +66,13 @@ def build_collective_calls(
         .cast(COMMUNICATORS)
     )
     calls = made.calls[rows["call"].to_numpy()].select("thread", "start_ns", "end_ns")
-    size = pl.col("group_size")
     moved = _bytes()
     told = (
         rows.select(
             "operation",
             "communicator",
             bytes=pl.when(moved.is_between(0, _MOST_BYTES)).then(moved),
-            participants=pl.when(size.is_between(1, _MOST_RANKS)).then(size),
+            participants="group_size",
             peer=_peer(),
             rank="own_rank",
             source=pl.lit(CollectiveSource.JSON, COLLECTIVE_CALLS["source"]),
