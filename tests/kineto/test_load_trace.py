@@ -370,6 +370,17 @@ def test_contents_are_events_by_category(tmp_path):
     assert found.processes == 1
 
 
+def test_work_that_begins_before_its_call_is_kept_and_said(tmp_path):
+    writer = with_kernel()
+    writer.call("cudaLaunchKernel", 20_000, 21_000, 6)
+    writer.kernel(GEMM, 19_000, 19_500, 6)
+    found = load(writer, tmp_path)
+    (said,) = (finding.message for finding in found.findings if finding.code == "work-before-calls")
+
+    assert len(found.operations) == 2
+    assert said.startswith("1 device operation of 2 began before")
+
+
 def test_an_empty_trace_is_no_capture(tmp_path):
     with pytest.raises(NothingToAnalyzeError, match="ProfilerActivity"):
         load(trace(), tmp_path)

@@ -135,6 +135,7 @@ def find_trace_limits(tables: TraceTables, capture: Capture) -> tuple[Finding, .
         *find_damage(tables),
         *adapt_cures(calls, capture.export),
         *_check_calls_left(capture),
+        *_check_order(capture),
         *_check_cost(tables, capture),
         *_check_overhead(tables, capture),
         *_check_clock(tables),
@@ -155,6 +156,20 @@ def _check_calls_left(capture: Capture) -> Iterator[Finding]:
             "The trace holds no CUDA call but those that issue work: somebody filtered it. What waited for"
             " what is unknown, and other events may be missing too.",
             "Analyze the trace as the profiler wrote it.",
+        )
+
+
+def _check_order(capture: Capture) -> Iterator[Finding]:
+    """Whether operations begin before their calls do: host and device then count by different clocks."""
+    issued = capture.operations.filter(pl.col("call") >= 0)
+    early = int((issued["start_ns"] < capture.calls["start_ns"].gather(issued["call"])).sum())
+    if early:
+        yield Finding(
+            "work-before-calls",
+            Severity.WARNING,
+            f"{plural(early, 'device operation')} of {len(issued):,} began before the calls that issued them:"
+            " the clocks of host and device differ, so gaps may be taken for another's.",
+            "Profile with a newer torch and driver.",
         )
 
 

@@ -80,6 +80,7 @@ _OTHERWISE = (
     "torch-stacks",
     "trace-cut-off",
     "trace-events-lost",
+    "work-before-calls",
 )
 """Findings that another capture or export cures, though no flag that is shown does."""
 CURED = {
