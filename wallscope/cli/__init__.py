@@ -1,7 +1,7 @@
 """The command line: parse, call, print, exit code.
 
-Exit codes: 0 done; 1 a gate that the user set failed; 2 bad usage, input or output; 70 an error of
-wallscope itself; 130 interrupted.
+Exit codes: 0 done; 1 a gate that the user set failed, and nothing else; 2 bad usage, input or output; 70 an
+error of wallscope itself; 130 interrupted; 128 and the number of a signal that asked it to end.
 """
 
 import sys
@@ -15,16 +15,17 @@ from wallscope._version import __version__
 from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze
 from wallscope.cli.convert import convert
-from wallscope.cli.diff import diff
+from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.history import history, record
 from wallscope.cli.installation import cache, install_recipe
 from wallscope.cli.tables import at, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
 from wallscope.process_tuning import tune_process
-from wallscope.render.texts import visible
+from wallscope.render.texts import spell_out, visible
+from wallscope.urls import redact
 
-USAGE, INTERNAL = 2, 70
+FAILED, USAGE, INTERNAL = 1, 2, 70
 _TRACKER = "https://github.com/wallscope/wallscope/issues"
 
 app = typer.Typer(
@@ -82,18 +83,23 @@ def main() -> None:
     except InternalError:
         _report_defect()
     except WallscopeError as error:
-        sys.stderr.write(f"wallscope: {visible(str(error), most=2_000)}\n")
+        sys.stderr.write(f"wallscope: {visible(redact(str(error)), most=2_000)}\n")
         sys.exit(USAGE)
     except MemoryError:
         sys.stderr.write("wallscope: there is not enough memory — raise the limit, or capture fewer steps\n")
         sys.exit(USAGE)
-    except (SystemExit, KeyboardInterrupt):
+    except GateFailure:
+        raise
+    except SystemExit as left:
+        sys.exit(USAGE if left.code == FAILED else left.code)  # typer has a 1 for a pipe that broke
+    except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001  # the boundary; panics of polars are no `Exception`
         _report_defect()
 
 
 def _report_defect() -> NoReturn:
-    traceback.print_exc()
+    for line in redact(traceback.format_exc()).splitlines():
+        sys.stderr.write(f"{spell_out(line)}\n")
     sys.stderr.write(f"wallscope {__version__}: internal error; please report the lines above: {_TRACKER}\n")
     sys.exit(INTERNAL)

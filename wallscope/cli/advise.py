@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.diff import FAILED, GateFailure
 from wallscope.cli.options import NoCache, Verbose, open_cache
 from wallscope.cli.output import check_output, print_out, write_file
 from wallscope.cli.progress import is_talkative, report_progress
@@ -106,7 +107,7 @@ def check_config(
     if json is None or str(json) != "-":
         print_out(render_sections(build_check(found, file.name)))
     if found.stops:
-        raise typer.Exit(1)
+        raise GateFailure(FAILED)
 
 
 def explain(

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 
 FAILED = 1
+
+
+class GateFailure(SystemExit):
+    """The only way out with 1: a gate that the user set failed."""
+
+
 FailOn = Annotated[
     list[str] | None,
     typer.Option(
@@ -79,7 +85,7 @@ def fail(found: "tuple[GateResult, ...]") -> None:
     for gate in failed:
         sys.stderr.write(f"wallscope: gate {gate.gate} failed: {visible(gate.evidence, most=500)}\n")
     if failed:
-        raise typer.Exit(FAILED)
+        raise GateFailure(FAILED)
 
 
 def judge(gates: "tuple[Gate, ...]", analysis: "Analysis") -> None:

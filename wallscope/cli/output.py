@@ -55,17 +55,8 @@ def print_out(answer: "RenderableType") -> None:
 
 
 def _to_standard_output(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
-        raise typer.Exit(2) from None
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OutputError(
-            f"standard output — cannot be written: {error.strerror} — make room there"
-        ) from error
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def check_output(target: Path | None, inputs: tuple[Path | None, ...]) -> None:

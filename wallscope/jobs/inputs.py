@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +24,7 @@ from wallscope.model.capture import Progress
 from wallscope.model.options import Options
 from wallscope.output_files import resolve_path
 from wallscope.units import size
+from wallscope.urls import describe_failure, is_url, redact_url, strip_local
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from wallscope.cache.answers import RenderedAnalysis
 
 
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
-_LOCAL = ("file://", "local://")
 _ASIDE = "wallscope-fetched-"
 _LEFT = re.compile(f"{_ASIDE}[a-z0-9_]{{8}}")  # as tempfile names folders
 _GRACE_S = 60
@@ -47,7 +46,7 @@ _VERSIONS = (
 class Url:
     """Where an export is that is not on this machine."""
 
-    text: str
+    text: str = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -69,8 +68,7 @@ class Url:
         return self
 
     def __str__(self) -> str:
-        shown = re.sub(r"//[^/@]*@", "//", self.text)
-        return shown.partition("?")[0] if re.match(r"https?://", shown) else shown
+        return redact_url(self.text)
 
 
 Source = Path | Url
@@ -82,10 +80,8 @@ def parse_source(named: str) -> Source:
     >>> parse_source("file:///runs/a.sqlite"), parse_source("s3://runs/a.sqlite").name
     (PosixPath('/runs/a.sqlite'), 'a.sqlite')
     """
-    for scheme in _LOCAL:
-        if named.startswith(scheme):
-            return Path(named.removeprefix(scheme))
-    return Url(named) if _URL.match(named) else Path(named)
+    named = strip_local(named)
+    return Url(named) if is_url(named) else Path(named)
 
 
 def list_files(url: Url) -> tuple[Url, ...]:
@@ -231,18 +227,7 @@ def _explain_errors(url: Url, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # plugins raise what the clients below them raise
         hint = "check the URL, your rights, and that its fsspec plugin is installed"
-        raise InputError(f"{url} — {what}: {_reason(error, url)} — {hint}") from error
-
-
-def _reason(error: BaseException, url: Url) -> str:
-    """Return the text of an error about a URL; of its cause where it names the URL alone."""
-    text = " ".join(str(error).replace(url.text, "it").split())[:200]
-    bare = url.text.partition("://")[2]
-    if text.strip("/") not in {"", "it", bare.strip("/")}:
-        return text
-    if error.__cause__ is not None:
-        return _reason(error.__cause__, url)
-    return "it is not there" if isinstance(error, FileNotFoundError) else type(error).__name__
+        raise InputError(f"{url} — {what}: {describe_failure(error, url.text)} — {hint}") from error
 
 
 _EXPORTS = (".sqlite", ".sqlite3")

@@ -36,6 +36,7 @@ from wallscope.store.folder import (
 )
 from wallscope.store.remote import Remote
 from wallscope.thresholds import FEWEST_DEGREES_OF_NOISE_COUNT
+from wallscope.urls import is_url, strip_local
 
 
 def run_noise(records: Iterable[Record], testbed: Testbed) -> tuple[float, float] | None:
@@ -53,10 +54,6 @@ def run_noise(records: Iterable[Record], testbed: Testbed) -> tuple[float, float
         squares += sum((value - mean) ** 2 for value in values)
         freedom += len(values) - 1
     return (sqrt(squares / freedom), float(freedom)) if freedom >= FEWEST_DEGREES_OF_NOISE_COUNT else None
-
-
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::)")
-_LOCAL = ("file://", "local://")
 
 
 class Place(Protocol):
@@ -96,10 +93,8 @@ def place_of(where: str) -> Place:
     >>> str(place_of("file:///srv/records")), str(place_of("records"))
     ('/srv/records', 'records')
     """
-    for scheme in _LOCAL:
-        if where.startswith(scheme):
-            return Folder(Path(where.removeprefix(scheme)))
-    return Remote(where) if _URL.match(where) else Folder(Path(where))
+    where = strip_local(where)
+    return Remote(where) if is_url(where) else Folder(Path(where))
 
 
 _OBJECT = re.compile(r"[0-9a-f]{64}")

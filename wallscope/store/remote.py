@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from wallscope.errors import StoreError
 from wallscope.store.folder import ASIDE
+from wallscope.urls import describe_failure, redact_url
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -27,18 +28,19 @@ class Remote:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+        self._named = url.rstrip("/")
+        self.url = redact_url(self._named)
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
         except ImportError as error:
             raise StoreError(
                 f"{self.url} — a store behind a URL needs fsspec — pip install 'wallscope[remote]'"
             ) from error
-        with _translate_errors(
+        with self._explained(
             f"{self.url} — cannot be opened", "check the URL, and that its fsspec plugin is installed"
         ):
             self.system: AbstractFileSystem
-            self.system, root = url_to_fs(self.url)
+            self.system, root = url_to_fs(self._named)
         self.root = str(root).rstrip("/")
 
     def __str__(self) -> str:
@@ -51,7 +53,7 @@ class Remote:
             StoreError: it cannot be written.
         """
         path = self._path(name)
-        with _translate_errors(f"{self.url}/{name} — cannot be written", "give another --store"):
+        with self._explained(f"{self.url}/{name} — cannot be written", "give another --store"):
             if _puts_whole(self.system):
                 self.system.pipe_file(path, content)
                 return
@@ -68,7 +70,7 @@ class Remote:
         Raises:
             StoreError: it cannot be read.
         """
-        with _translate_errors(f"{self.url}/{name} — cannot be read", "record the run again"):
+        with self._explained(f"{self.url}/{name} — cannot be read", "record the run again"):
             self._refuse_links((name,))
             return bytes(self.system.cat_file(self._path(name)))
 
@@ -79,7 +81,7 @@ class Remote:
             StoreError: one cannot be read.
         """
         wanted = list(names)
-        with _translate_errors(f"{self.url} — cannot be read", "check the URL and your rights there"):
+        with self._explained(f"{self.url} — cannot be read", "check the URL and your rights there"):
             self._refuse_links(wanted)
             ends = [None] * len(wanted)
             paths = [self._path(name) for name in wanted]
@@ -99,7 +101,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be asked.
         """
-        with _translate_errors(f"{self.url} — cannot be read", "check the URL and your rights there"):
+        with self._explained(f"{self.url} — cannot be read", "check the URL and your rights there"):
             self.system.invalidate_cache()
             self._refuse_links((name,))
             return bool(self.system.isfile(self._path(name)))
@@ -110,7 +112,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be listed.
         """
-        with _translate_errors(f"{self.url} — cannot be listed", "check the URL and your rights there"):
+        with self._explained(f"{self.url} — cannot be listed", "check the URL and your rights there"):
             self.system.invalidate_cache()
             return tuple(sorted(self._listed("")))
 
@@ -120,7 +122,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be listed, or holds a link.
         """
-        with _translate_errors(f"{self.url} — cannot be listed", "check the URL and your rights there"):
+        with self._explained(f"{self.url} — cannot be listed", "check the URL and your rights there"):
             self.system.invalidate_cache()
             self._refuse_links((below,))
             found = self.system.find(self._path(below), detail=True)
@@ -136,7 +138,7 @@ class Remote:
         Raises:
             StoreError: the store cannot be asked.
         """
-        with _translate_errors(f"{self.url}/{name} — cannot be read", "check the URL and your rights there"):
+        with self._explained(f"{self.url}/{name} — cannot be read", "check the URL and your rights there"):
             self.system.invalidate_cache()
             try:
                 at = self.system.modified(self._path(name))
@@ -152,12 +154,22 @@ class Remote:
         Raises:
             StoreError: it cannot be deleted.
         """
-        with _translate_errors(f"{self.url}/{name} — cannot be deleted", "give another --store"):
+        with self._explained(f"{self.url}/{name} — cannot be deleted", "give another --store"):
             self._refuse_links((name,))
             try:
                 self.system.rm_file(self._path(name))
             except (FileNotFoundError, KeyError):
                 return
+
+    @contextmanager
+    def _explained(self, what: str, cure: str) -> Iterator[None]:
+        """Whatever a plugin raises, in a line that repeats no credential."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:  # plugins raise what the clients below them raise
+            raise StoreError(f"{what}: {describe_failure(error, self._named)} — {cure}") from error
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -214,15 +226,3 @@ def _puts_whole(system: "AbstractFileSystem") -> bool:
 
 def _is_link(info: Mapping[str, object]) -> bool:
     return bool(info.get("islink")) or info.get("type") == "link"
-
-
-@contextmanager
-def _translate_errors(what: str, cure: str) -> Iterator[None]:
-    """Whatever a plugin raises, in a line."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:  # plugins raise what the clients below them raise
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise StoreError(f"{what}: {said} — {cure}") from error

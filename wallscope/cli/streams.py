@@ -1,0 +1,142 @@
+"""The one way out: standard streams that fail no command, repeat no credential, and give no runner orders.
+
+Runners of CI jobs obey lines of what a job prints: `::error::` where a line begins and `##[error]` anywhere
+(GitHub, https://github.com/actions/runner, ActionCommand.cs), `##vso[` (Azure), `##teamcity[`,
+`section_start:` (GitLab), `travis_fold:`. Names in an export must not be such orders.
+"""
+
+import io
+import os
+import re
+import select
+import signal
+import stat
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from wallscope.urls import redact
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "GITLAB_CI", "TRAVIS", "BUILDKITE")
+_ORDER = re.compile(
+    r"(?P<before>^[^\S\n]*(?:\x1b\[[0-9;]*m[^\S\n]*)*)(?:(?P<line>:)(?=:)|(?P<group>[-+~^])(?=[-+~^]{2}))"
+    r"|#(?=#(?:\w{0,20}\[))"
+    r"|s(?=ection_(?:start|end):)"
+    r"|t(?=ravis_(?:fold|time):)",
+    re.MULTILINE,
+)
+_NOTHING = "\u200b"  # a space without width
+
+
+def break_orders(text: str) -> str:
+    r"""Return a text of which no runner obeys a word; JSON stays the same JSON.
+
+    >>> break_orders("::error::x ##[error]").encode("ascii", "replace")
+    b':?:error::x #?#[error]'
+    >>> break_orders('{"name": "##[error]"}')
+    '{"name": "\\u0023#[error]"}'
+    """
+    if text.startswith(("{", "[")):
+        return _ORDER.sub(_as_escape, text)
+    return _ORDER.sub(lambda found: f"{found[0]}{_NOTHING}", text)
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    return found[0] if found["before"] is not None else f"\\u{ord(found[0]):04x}"
+
+
+class Outlet(io.RawIOBase):
+    """What is written to a handle, until that fails; what comes after goes nowhere."""
+
+    def __init__(self, handle: int) -> None:
+        super().__init__()
+        self.handle = handle
+        self.failure: OSError | None = None
+
+    def fileno(self) -> int:
+        """Return the handle."""
+        return self.handle
+
+    def isatty(self) -> bool:
+        """Return whether a terminal shows it."""
+        return os.isatty(self.handle)
+
+    def writable(self) -> bool:
+        """Return that it takes bytes."""
+        return True
+
+    def write(self, data: "ReadableBuffer") -> int:
+        """Write some of the bytes; how many are done with."""
+        while self.failure is None:
+            try:
+                return os.write(self.handle, data)
+            except BlockingIOError:
+                select.select([], [self.handle], [])
+            except OSError as error:
+                self.failure = error
+        return memoryview(data).nbytes
+
+
+class Speaker(io.TextIOWrapper):
+    """A stream of text, each piece made harmless before it leaves."""
+
+    def __init__(self, outlet: Outlet, encoding: str, clean: Callable[[str], str]) -> None:
+        super().__init__(
+            io.BufferedWriter(outlet), encoding, errors="replace", line_buffering=outlet.isatty()
+        )
+        self.outlet, self.clean = outlet, clean
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        super().write(self.clean(text))
+        return len(text)
+
+
+def fill_missing_streams() -> None:
+    """Open nowhere what the parent closed: a file opened later would take its place, and what is printed."""
+    for handle in range(3):
+        try:
+            os.fstat(handle)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest handle that is free
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115  # a handle open to the end
+
+
+def guard_streams() -> tuple[Outlet, Outlet]:
+    """Put our own streams in the place of standard output and error; what they write to."""
+    fill_missing_streams()
+    runner = any(os.environ.get(name) for name in _RUNNERS)
+    out, err = Outlet(1), Outlet(2)
+    is_data = stat.S_ISREG(os.fstat(1).st_mode)  # no runner reads it
+    sys.stdout = Speaker(out, _encoding(sys.stdout), break_orders if runner and not is_data else str)
+    sys.stderr = Speaker(err, _encoding(sys.stderr), _clean_error if runner else redact)
+    sys.stderr.reconfigure(line_buffering=True)
+    return out, err
+
+
+def _encoding(stream: object) -> str:
+    return str(getattr(stream, "encoding", None) or "utf-8")
+
+
+def _clean_error(text: str) -> str:
+    return break_orders(redact(text))
+
+
+def end_on_signals() -> None:
+    """Leave by way of all that cleans up when the process is asked to end; its workers end too."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)
+    processes = sys.modules.get("multiprocessing.process")  # none where nobody started one
+    for worker in processes.active_children() if processes else ():
+        worker.terminate()
+    sys.exit(128 + number)
