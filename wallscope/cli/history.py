@@ -27,6 +27,7 @@ from wallscope.cli.store_options import (
     is_pull_request,
     open_store,
     parse_labels,
+    warn_of_unreadable,
 )
 from wallscope.cli.tables import Csv, Json, check_targets, write_table
 from wallscope.errors import OptionError, StoreError
@@ -101,6 +102,7 @@ def record(  # noqa: PLR0913  # options are parameters
     if keep is not None:
         forgotten = sum(place.retain(entry.testbed, keep, origin=origin) for entry, _ in made)
         sys.stdout.write(f"{plural(forgotten, 'older run')} forgotten\n")
+        warn_of_unreadable(place)
 
 
 def _record(
@@ -171,6 +173,7 @@ def history(  # options are parameters
     wanted = parse_labels(label)
     place = open_store(store)
     records = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
+    warn_of_unreadable(place)
     if not records:
         raise StoreError(f"{place} — holds no such record — wallscope record a run first")
     frame = list_times(records, metric)

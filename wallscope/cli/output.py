@@ -120,7 +120,7 @@ def write_file(target: Path, text: str) -> None:
     if str(target) == _STANDARD_OUTPUT:
         _to_standard_output(text)
         return
-    write_chunks(target, (text.encode(),))
+    write_chunks(target, (text.encode("utf-8", "backslashreplace"),))  # names may hold any bytes
 
 
 def check_folder(

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from wallscope.errors import OptionError, StoreError
 from wallscope.render.texts import visible
+from wallscope.unicode_text import spell_surrogates
 
 if TYPE_CHECKING:
     from wallscope.compare.compare import Side
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from wallscope.store import Store
 
 
+_MOST_WARNINGS = 5
 _VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
 
 StorePlace = Annotated[
@@ -57,7 +60,9 @@ def parse_labels(texts: list[str] | None) -> dict[str, str]:
     found = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
-        if not equals or re.fullmatch(r"[\w.-]{1,40}", key) is None or not 0 < len(value) <= 100:
+        is_text = spell_surrogates(text) == text
+        is_key = re.fullmatch(r"[\w.-]{1,40}", key) is not None
+        if not (equals and is_text and is_key and 0 < len(value) <= 100):
             raise OptionError(f"--label {text[:80]} — is no label — write --label model=moe-30b")
         found[key] = value
     return found
@@ -118,11 +123,21 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
             f"{store} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
         )
     every = store.all_records()
+    warn_of_unreadable(store)
     ours, theirs = (
         _side(store, (name, commit), records, testbed, every)
         for name, commit, records, testbed in zip((base, head), commits, recorded, found[0], strict=True)
     )
     return ours, theirs
+
+
+def warn_of_unreadable(store: "Store") -> None:
+    """Say on standard error which records were left out."""
+    for place, error in enumerate(store.unreadable.values()):
+        if place == _MOST_WARNINGS:
+            sys.stderr.write(f"wallscope: {len(store.unreadable) - place} more records were left out\n")
+            return
+        sys.stderr.write(f"wallscope: record left out: {visible(str(error), most=1_000)}\n")
 
 
 def _testbeds(records: "tuple[Record, ...]") -> "list[Testbed]":

@@ -19,6 +19,7 @@ from wallscope.model.schemas import NAMES, THREADS
 from wallscope.nsys import tables
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.tables import EXPORT_METADATA, Database
+from wallscope.unicode_text import spell_surrogates
 
 NAMELESS = -1
 """Stands for a row that names no string; its text is `(unnamed)`."""
@@ -178,7 +179,7 @@ def identify_export(source: Database, facts: ExportFacts) -> Export:
     """Identity of the export; the base name of the file, never its folder."""
     size_bytes = content_size_bytes(source.path)
     return Export(
-        name=source.path.name,
+        name=spell_surrogates(source.path.name),
         fingerprint=fingerprint(source.path, size_bytes),
         size_bytes=size_bytes,
         nsys_version=facts.product_version,

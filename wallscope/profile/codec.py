@@ -32,6 +32,7 @@ from wallscope.model.profile import (
     Header,
     Profile,
 )
+from wallscope.unicode_text import spell_all
 
 TABLES: Final = {
     "steps": PROFILE_STEPS,
@@ -71,7 +72,7 @@ def encode_tables(profile: Profile) -> EncodedTables:
 def pack_profile(profile: Profile, known: EncodedTables | None = None) -> PackedProfile:
     """Return the profile as text; the same profile gives the same text with the same zlib."""
     known = known or EncodedTables()
-    header = _json(_headers().dump_python(profile.header, mode="json"))
+    header = _json(spell_all(_headers().dump_python(profile.header)))
     text = _object({"header": header, **{name: known.text(getattr(profile, name)) for name in TABLES}})
     return PackedProfile(PROFILE_SCHEMA, base64.b64encode(zlib.compress(text.encode(), _EFFORT)).decode())
 

@@ -13,6 +13,7 @@ from wallscope._version import __version__
 from wallscope.model.capture_columns import CAPTURE_TABLES
 from wallscope.model.table_columns import JOB_TABLES, TABLES, Table
 from wallscope.render.texts import visible
+from wallscope.unicode_text import spell_surrogates
 
 if TYPE_CHECKING:
     from wallscope.model.advice import Advice, ConfigurationCheck
@@ -51,8 +52,8 @@ def _unpack(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_unpack(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {key: _unpack(entry) for key, entry in value.items()}
-    return value
+        return {spell_surrogates(key): _unpack(entry) for key, entry in value.items()}
+    return spell_surrogates(value) if isinstance(value, str) else value
 
 
 def make_json_schema(answer: "type[Answer]") -> dict[str, Any]:

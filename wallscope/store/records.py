@@ -36,6 +36,7 @@ from wallscope.store.folder import (
 )
 from wallscope.store.remote import Remote
 from wallscope.thresholds import FEWEST_DEGREES_OF_NOISE_COUNT
+from wallscope.unicode_text import spell_all
 from wallscope.urls import is_url, strip_local
 
 
@@ -112,6 +113,8 @@ class Store:
     def __init__(self, where: str | Path) -> None:
         self.place = place_of(str(where))
         self._is_known = self._is_marked = False
+        self.unreadable: dict[str, StoreError] = {}
+        """Records that were left out, by path, and why: damaged, or of a later version."""
 
     def __str__(self) -> str:
         return str(self.place)
@@ -187,7 +190,10 @@ class Store:
         """
         every = self._read(RECORDS)
         references = sorted({path.split("/")[1] for path, record in every.items() if record.is_reference})
-        if not _beginning(wanted, references) and _beginning(wanted, self.commits()):
+        if not _beginning(wanted, references) and (held := _beginning(wanted, self.commits())):
+            for path, error in self.unreadable.items():
+                if path.split("/")[1] in held:
+                    raise error
             raise StoreError(
                 f"{self} — pull requests alone recorded commit {wanted[:80]}, and such runs are no base"
                 " — record it from a branch that you trust"
@@ -206,19 +212,23 @@ class Store:
         )
 
     def records(self, commit: str) -> tuple[Record, ...]:
-        """The runs of a commit, the oldest first.
+        """The runs of a commit, the oldest first; without those that are unreadable.
 
         Raises:
-            StoreError: one cannot be read.
+            StoreError: none of them can be read.
         """
-        found = self._read(f"{RECORDS}/{commit}").values()
+        below = f"{RECORDS}/{commit}"
+        found = self._read(below).values()
+        left_out = [error for path, error in self.unreadable.items() if path.startswith(f"{below}/")]
+        if left_out and not found:
+            raise left_out[0]
         return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, repr(record))))
 
     def all_records(self) -> tuple[Record, ...]:
-        """All runs, the oldest first.
+        """All runs, the oldest first; without those that are unreadable.
 
         Raises:
-            StoreError: one cannot be read.
+            StoreError: the store cannot be read.
         """
         found = self._read(RECORDS).values()
         return tuple(sorted(found, key=lambda record: (record.recorded_utc_ns, record.commit, repr(record))))
@@ -232,9 +242,10 @@ class Store:
             StoreError: the store cannot be written.
         """
         objects = self._known().names(OBJECTS)  # a link among them ends it here
+        every = self._read(RECORDS)
         own = {
             path: record
-            for path, record in self._read(RECORDS).items()
+            for path, record in every.items()
             if (record.testbed, record.origin) == (testbed, origin)
         }
         ordered = sorted(own.values(), key=lambda record: (record.recorded_utc_ns, record.commit))
@@ -251,6 +262,8 @@ class Store:
         What bears the name of an object and has other bytes is not known to be ours, and stays.
         """
         named = self._named()
+        if self.unreadable:  # nobody knows which objects these name
+            return
         gone: dict[str, bytes] = {}
         for path in paths:
             if not (is_leftover(path) or is_object(path)) or path in named:
@@ -287,8 +300,15 @@ class Store:
         return [path for path in self._known().names(below) if is_record(path)]
 
     def _read(self, below: str) -> dict[str, Record]:
-        found = self.place.read_all(self._paths(below))
-        return {path: _record(content, f"{self}/{path}") for path, content in found.items()}
+        found: dict[str, Record] = {}
+        known = self.unreadable.items()
+        self.unreadable = {path: error for path, error in known if not path.startswith(f"{below}/")}
+        for path, content in self.place.read_all(self._paths(below)).items():
+            try:
+                found[path] = _record(content, f"{self}/{path}")
+            except StoreError as error:
+                self.unreadable[path] = error
+        return found
 
     def _newest(self) -> list[str]:
         return list(dict.fromkeys(record.commit for record in reversed(self.all_records())))
@@ -306,7 +326,7 @@ def _identity(record: Record) -> bytes:
 
 def _fields(record: Record) -> dict[str, object]:
     """What is written of a record; one without an origin is the same bytes as in version 0.1."""
-    found = asdict(record)
+    found: dict[str, object] = spell_all(asdict(record))
     if record.origin is None:
         del found["origin"]
     return found

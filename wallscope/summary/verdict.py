@@ -47,10 +47,11 @@ def select_working_ranks(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
     computed_ns = [
         sum(step.budget.compute + step.budget.opaque_graph for step in rank.steps) for rank in ranks
     ]
+    busiest_ns = max(computed_ns, default=0)
     return tuple(
         rank
         for rank, time_ns in zip(ranks, computed_ns, strict=True)
-        if WORKING_RANK_PARTS_COUNT * time_ns >= max(computed_ns)
+        if WORKING_RANK_PARTS_COUNT * time_ns >= busiest_ns
     )
 
 
