@@ -32,7 +32,12 @@ from wallscope.model.schemas import HostKind
 from wallscope.trace.dependencies import Dependencies
 from wallscope.trace.forward_backward import is_optimizer_path
 from wallscope.trace.intervals import BEFORE_ALL, Spans, Times, is_inside, number_spans, order_spans, union
-from wallscope.trace.ranges import HostThread, find_host_threads, find_waiting_range
+from wallscope.trace.ranges import (
+    MOST_WAITING_THREADS_COUNT,
+    HostThread,
+    find_host_threads,
+    find_waiting_range,
+)
 from wallscope.trace.repeat_unit import find_outermost_units
 from wallscope.trace.streams import UNRESOLVED
 
@@ -195,8 +200,10 @@ class HostActivity:
         return find_outermost_units(self.tree)
 
     def others(self, thread: int) -> list[HostThread]:
-        """The other threads of its process that hold ranges."""
+        """The other threads of its process that hold ranges; none where too many do to tell who waits."""
         of_process = self._holders_of.get(self._processes[thread], ())
+        if len(of_process) > MOST_WAITING_THREADS_COUNT + 1:
+            return []
         return [self.holders[other] for other in of_process if other != thread]
 
     @cached_property
@@ -230,11 +237,31 @@ class HostActivity:
         So do the locks of the threads that issue: a thread is locked only while they are. Outside its own
         ranges a thread works for one that is in no call: calls of the others cut it there.
         """
-        return {thread: self._moments_of(thread, issuing, between_ns) for thread in threads}
+        locks = np.concatenate(
+            [np.empty(0, np.int64), *(self._rows(other, [HostKind.LOCK]) for other in issuing)]
+        )
+        return {thread: self._moments_of(thread, locks, between_ns) for thread in threads}
 
     def spans_of(self, thread: int, kind: HostKind) -> Spans:
         """When a thread was in waits of a kind."""
         return self._spans(self._rows(thread, [kind]))
+
+    def count_locked(self, drained: QueueDrains, at_ns: Times) -> Rows:
+        """How many of the threads that issue for a rank wait for a lock at each moment."""
+        if drained.rank_id not in self._locks:
+            spans = [self.spans_of(thread, HostKind.LOCK) for thread in drained.threads]
+            start_ns, end_ns = (
+                np.sort(np.concatenate([getattr(one, side) for one in spans]))
+                for side in ("start_ns", "end_ns")
+            )
+            self._locks[drained.rank_id] = start_ns, end_ns
+        begun, ended = (np.searchsorted(side, at_ns, side="right") for side in self._locks[drained.rank_id])
+        return begun - ended
+
+    @cached_property
+    def _locks(self) -> dict[int, tuple[Times, Times]]:
+        """When waits for locks begin and end on the threads that issue for each rank, in order."""
+        return {}
 
     def in_io(self, thread: int) -> tuple[Spans, Spans]:
         """When a thread waited for files, and when for the network."""
@@ -277,14 +304,14 @@ class HostActivity:
             process: telling[own] for process, own in iterate_groups(self.process.to_numpy()[thread[telling]])
         }
 
-    def _moments_of(self, thread: int, issuing: list[int], between_ns: tuple[int, int]) -> Times:
+    def _moments_of(self, thread: int, locks: Rows, between_ns: tuple[int, int]) -> Times:
         def held_there(moments: Times) -> Times:
             return moments[(moments > between_ns[0]) & (moments <= between_ns[1])]
 
         own = self._ranges_of.get(thread, slice(0))
         telling = self._telling.get(self._processes[thread], np.empty(0, np.int64))
         events = [
-            *(self._rows(other, [HostKind.LOCK]) for other in issuing),
+            locks,
             self._rows(thread, [HostKind.LOCK, HostKind.IO, HostKind.PROFILER]),
         ]
         cutting = ((self.tree, own), (self.tree, telling), (self.events, np.concatenate(events)))
@@ -364,9 +391,9 @@ def _outside_calls(
     for cause, waited in zip((_FILE, _NETWORK), activity.in_io(thread), strict=True):
         told[is_inside(waited, at_ns)] = CAUSES.index(cause)
     locked = is_inside(activity.spans_of(thread, HostKind.LOCK), at_ns)
-    for other in drained.threads:
-        if other != thread and locked.any():  # while another one works, that work is the cause
-            locked &= is_inside(activity.spans_of(other, HostKind.LOCK), at_ns)
+    others_count = len(drained.threads) - (thread in drained.threads)
+    if others_count and locked.any():  # while another one works, that work is the cause
+        locked &= activity.count_locked(drained, at_ns) - (thread in drained.threads) == others_count
     told[locked] = CAUSES.index(_LOCK)
     by_range = activity.causes_of_ranges[open_range]
     told = np.where(by_range >= 0, by_range, told)

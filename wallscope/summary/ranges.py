@@ -17,7 +17,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.schemas import RANGE_WORK
 from wallscope.trace.intervals import Times, is_inside, passed_ns
 from wallscope.trace.names import mark_changes
-from wallscope.trace.ranges import RangeTree
+from wallscope.trace.ranges import RangeTree, find_chain_top
 
 _DEEPEST = 64
 _MOST_LISTED = 200
@@ -95,9 +95,10 @@ def _sum_walls(
 def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:
     """Add to the totals of each path, a row each, those of the paths inside."""
     parent, depth = paths["parent"].to_numpy(), paths["depth"].to_numpy()
-    for level in range(int(depth.max(initial=0)), 0, -1):
-        deep = np.flatnonzero(depth == level)
-        np.add.at(totals, parent[deep], totals[deep])
+    order = np.argsort(-depth, kind="stable")
+    for deep in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
+        if deep.size and depth[deep[0]] > 0:
+            np.add.at(totals, parent[deep], totals[deep])
 
 
 def measure_range_work(
@@ -182,11 +183,7 @@ class _Busy:
 
 def _capped(paths: pl.DataFrame) -> Rows:
     """The path that ranges of each path count for: those deeper than 64 for the one around them there."""
-    depth, parent = paths["depth"].to_numpy(), paths["parent"].to_numpy()
-    capped = np.arange(depth.size)
-    while (too_deep := np.flatnonzero(depth[capped] > _DEEPEST)).size:
-        capped[too_deep] = parent[capped[too_deep]]
-    return capped
+    return find_chain_top(paths["parent"].to_numpy(), paths["depth"].to_numpy() >= _DEEPEST).astype(np.int64)
 
 
 def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:

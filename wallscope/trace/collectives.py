@@ -8,7 +8,6 @@ The call whose range contains the launch of an operation, on the same thread, en
 group launches what all calls since its begin ask for.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,6 +43,9 @@ from wallscope.trace.intervals import Times
 from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import find_innermost, find_parents
 
+_Stream = tuple[Rows, Times, Times]
+_MOST_COMPARED_COUNT = 64
+"""How many streams each is compared with: all of a machine, and of more not the square. Chosen."""
 _READ = ("op", "rank_id", "stream", "name", "start_ns", "end_ns")
 
 
@@ -79,23 +81,23 @@ def _pairs(same: pl.DataFrame) -> Iterator[Rows]:
     """Pairs of operations of one name that are one collective; two columns of numbers."""
     rank_id = same["rank_id"].to_numpy()
     of_streams = [rows for _, rows in iterate_by_first(number_groups(rank_id, same["stream"].to_numpy()))]
-    for one, other in itertools.combinations(of_streams, 2):
-        if rank_id[one[0]] != rank_id[other[0]]:
-            matched = _match_pairs(same[one], same[other])
-            if matched is not None:
-                yield matched
+    columns = [same[name].to_numpy() for name in ("op", "start_ns", "end_ns")]
+    sides = [(columns[0][rows], columns[1][rows], columns[2][rows]) for rows in of_streams]
+    for place, one in enumerate(of_streams):
+        for other in range(place + 1, min(place + 1 + _MOST_COMPARED_COUNT, len(of_streams))):
+            if rank_id[one[0]] != rank_id[of_streams[other][0]]:
+                matched = _match_pairs(sides[place], sides[other])
+                if matched is not None:
+                    yield matched
 
 
-def _match_pairs(one: pl.DataFrame, other: pl.DataFrame) -> Rows | None:
-    """The pairs of two ranks, `None` where they do not communicate with each other."""
-    starts, ends, other_starts, other_ends = (
-        side[column].to_numpy() for side in (one, other) for column in ("start_ns", "end_ns")
-    )
-    found = have_met(starts, ends, other_starts, other_ends)
+def _match_pairs(one: _Stream, other: _Stream) -> Rows | None:
+    """The pairs of two ranks, `None` where they do not communicate; each with numbers, starts and ends."""
+    found = have_met(one[1], one[2], other[1], other[2])
     if found is None:
         return None
     rows, others = found
-    pairs = np.column_stack([one["op"].to_numpy()[rows], other["op"].to_numpy()[others]])
+    pairs = np.column_stack([one[0][rows], other[0][others]])
     return pairs.astype(np.int64)
 
 

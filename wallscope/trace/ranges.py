@@ -145,8 +145,11 @@ def _continued(ranges: pl.DataFrame, parent: Parents, calls: pl.DataFrame, threa
     """Parents with those of outermost ranges taken from the thread that waits during all of each."""
     around = parent.copy()
     for own in split_by_process(find_host_threads(ranges, calls, parent), threads).values():
+        issuing = {thread: holder for thread, holder in own.items() if holder.issues}
+        if len(issuing) > MOST_WAITING_THREADS_COUNT + 1:
+            continue
         for thread, holder in own.items():
-            others = [other for number, other in own.items() if number != thread]
+            others = [other for number, other in issuing.items() if number != thread]
             outermost = np.flatnonzero(parent[holder.rows] < 0)
             if others and outermost.size:
                 around[holder.rows[outermost]] = find_range_around(
@@ -248,7 +251,7 @@ def project_ranges(
     return pl.DataFrame({"op": operations["op"], "range": found, "how": _HOW[how]}, schema=PROJECTION)
 
 
-_MOST_THREADS = 64
+MOST_WAITING_THREADS_COUNT = 64
 """Of more threads than that none is the one that waits; and the question would take the square of them."""
 _ISSUING = [CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY]
 
@@ -336,7 +339,7 @@ def split_by_process(
 
 def find_waiting_range(threads: list[HostThread], at_ns: Times) -> Rows:
     """The open range of the only thread that has one and is in no call; -1 where none or several do."""
-    if not 0 < len(threads) <= _MOST_THREADS:
+    if not 0 < len(threads) <= MOST_WAITING_THREADS_COUNT:
         return np.full(at_ns.size, -1)
     return _only([np.where(thread.is_in_call(at_ns), -1, thread.open_range(at_ns)) for thread in threads])
 
@@ -345,7 +348,7 @@ def find_range_around(threads: list[HostThread], start_ns: Times, end_ns: Times)
     """The range of the only issuing thread that waits in it during all of each span; else -1."""
     issuing = [thread for thread in threads if thread.issues]
     found = []
-    for thread in issuing if len(issuing) <= _MOST_THREADS else []:
+    for thread in issuing if len(issuing) <= MOST_WAITING_THREADS_COUNT else []:
         row = thread.open_range(start_ns)
         until_ns = np.append(thread.end_ns, 0)[np.searchsorted(thread.rows, row)]
         waits = (row >= 0) & (until_ns >= end_ns) & thread.is_quiet(start_ns, end_ns)
