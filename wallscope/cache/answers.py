@@ -10,13 +10,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from wallscope.bounded_json import read_json_bytes
 from wallscope.cache.key import answer_key
 from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import InputError
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
-from wallscope.profile.codec import unpack_profile
+from wallscope.profile.codec import Allowance, unpack_profile
 from wallscope.render.data import write_json
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def read_answer(path: Path) -> Analysis:
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # heavy, and only answers need it
 
     try:
-        content = path.read_bytes()
+        content = read_json_bytes(path, _AGAIN, InputError)
         schema = json.loads(content)["schema"]
         if schema != SCHEMA:
             raise InputError(f"{path} — is {str(schema)[:60]}, not {SCHEMA} — {_AGAIN}")
@@ -206,8 +207,9 @@ def read_answer(path: Path) -> Analysis:
         )
     if not found.ranks:
         raise InputError(f"{path} — is about no rank — {_AGAIN}")
+    allowance = Allowance()
     for rank in found.ranks:
         if rank.profile is None:
             raise InputError(f"{path} — lacks the profile of a rank — {_AGAIN}")
-        unpack_profile(rank.profile, str(path))
+        unpack_profile(rank.profile, str(path), allowance)
     return found

@@ -41,6 +41,7 @@ from wallscope.nsys.identity import (
     read_duration_ns,
     read_export_facts,
 )
+from wallscope.nsys.integrity import is_folder
 from wallscope.nsys.operations import build_device_work, look_up, read_operations
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
@@ -55,7 +56,7 @@ _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
 _SWITCH_BYTES, _SAMPLE_BYTES = 140, 55
 """What a row of the scheduler and a sample of the processor cost while they are read, likewise."""
 _MOST_OF_A_FILE = 12
-"""No export needs that many times its size: rows are counted only where there is less."""
+"""No SQLite file needs that many times its size: rows are counted only where there is less."""
 
 _SYSTEM = Path("/")
 _GROUPS = (
@@ -77,7 +78,7 @@ def check_memory(path: Path, tables: Tables, size_bytes: int) -> None:
         InputError: it needs more memory than this process can have.
     """
     left_bytes = min(list_free_bytes(_SYSTEM), default=None)
-    if left_bytes is None or left_bytes > _MOST_OF_A_FILE * size_bytes:
+    if left_bytes is None or (not is_folder(path) and left_bytes > _MOST_OF_A_FILE * size_bytes):
         return
     needed_bytes = _needed_bytes(tables)
     if needed_bytes > left_bytes:

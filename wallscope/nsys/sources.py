@@ -46,6 +46,7 @@ from wallscope.nsys.integrity import (
     list_table_files,
 )
 from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
+from wallscope.nsys.table_size import check_needed, measure_table
 from wallscope.nsys.tables import Tables, Wanted, quote
 from wallscope.resources import read_query
 
@@ -235,12 +236,10 @@ class FolderTables:
         return not _read(self.files[table], self.columns[table][:1], most_rows=1).is_empty()
 
     def row_count(self, table: str) -> int:
-        """Number of rows; a Parquet file tells it without being read."""
+        """Number of rows; the file tells it without being read."""
         file = self.files[table]
-        if file.suffix == ".parquet":
-            with _errors_about(file):
-                return int(_scan(file).select(pl.len()).collect().item())
-        return len(_read(file, self.columns[table][:1]))
+        with _errors_about(file):
+            return measure_table(file).rows
 
     def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
         """Columns of a table, int64 or text, in row order."""
@@ -287,9 +286,14 @@ def _columns(file: Path) -> tuple[str, ...]:
 
 def _read(file: Path, columns: Sequence[str], most_rows: int | None = None) -> pl.DataFrame:
     with _errors_about(file):
+        needed_bytes = 0 if most_rows else measure_table(file).needed_bytes(columns)
+        check_needed(file, needed_bytes)
         if file.suffix == ".parquet":
-            return _scan(file, most_rows).select(columns).collect()
-        found = pl.read_ipc_stream(file.absolute(), columns=list(columns), n_rows=most_rows)
+            found = _scan(file, most_rows).select(columns).collect()
+        else:
+            found = pl.read_ipc_stream(file.absolute(), columns=list(columns), n_rows=most_rows)
+        texts = [column for column in found if column.dtype == pl.String]
+        check_needed(file, needed_bytes + sum(int(text.str.len_bytes().sum()) for text in texts))
         return found.select(columns)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
+from wallscope.bounded_json import check_json, read_json_bytes
 from wallscope.errors import ProfileError
 from wallscope.model.analysis import SCHEMA, PackedProfile
 from wallscope.model.enums import Wall
@@ -33,6 +34,7 @@ from wallscope.model.profile import (
     Profile,
 )
 from wallscope.unicode_text import spell_all
+from wallscope.units import size
 
 TABLES: Final = {
     "steps": PROFILE_STEPS,
@@ -44,7 +46,9 @@ TABLES: Final = {
     "collectives": RANK_COLLECTIVES,
 }
 _LASTING: Final = ("steps", "keys", "work", "collectives")
-_MOST_BYTES: Final = 512 << 20
+_MOST_BYTES: Final = 256 << 20
+_MOST_VALUES: Final = 64 << 20
+"""Numbers of all profiles of a file, and letters of their texts, where each counts as often as it is used."""
 _EFFORT: Final = 3  # a fifth larger than 6, in a third of the time
 _LONG: Final = 2_000  # for fewer rows Python is faster
 _json = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
@@ -82,7 +86,27 @@ def _headers() -> TypeAdapter[Header]:
     return TypeAdapter(Header)
 
 
-def unpack_profile(stored: PackedProfile, origin: str) -> Profile:
+@dataclass(slots=True)
+class Allowance:
+    """How many values the profiles of one file may still have."""
+
+    left: int = _MOST_VALUES
+
+    def take(self, values: int, origin: str) -> None:
+        """Count some values.
+
+        Raises:
+            ProfileError: they are too many.
+        """
+        self.left -= values
+        if self.left < 0:
+            raise ProfileError(
+                f"{origin} — its profiles have more than {_MOST_VALUES:,} values, and would take"
+                f" {size((_MOST_VALUES - self.left) * 16)} of memory or more — {_AGAIN}"
+            )
+
+
+def unpack_profile(stored: PackedProfile, origin: str, allowance: Allowance | None = None) -> Profile:
     """Return the profile that was packed; `origin` names its file in errors.
 
     Raises:
@@ -93,8 +117,13 @@ def unpack_profile(stored: PackedProfile, origin: str) -> Profile:
             f"{origin} — its profile is {stored.schema[:60]}, this wallscope reads {PROFILE_SCHEMA}"
             f" — {_AGAIN}"
         )
+    allowance = allowance or Allowance()
     try:
-        content = json.loads(_inflate(stored.data))
+        packed = _inflate(stored.data)
+        check_json(packed, f"{origin}: its profile", _AGAIN, ProfileError)
+        allowance.take(max(packed.count(b","), len(packed) // 8), origin)
+        content = json.loads(packed)
+        del packed
         content["collectives"].setdefault("key", [None] * len(content["collectives"]["place"]))
         header = _headers().validate_python(content["header"], strict=False)
         frames = {
@@ -115,6 +144,8 @@ def unpack_profile(stored: PackedProfile, origin: str) -> Profile:
         pl.exceptions.PolarsError,
     ) as error:
         raise ProfileError(f"{origin} — its profile is damaged — {_AGAIN}") from error
+    texts = [column for frame in frames.values() for column in frame if column.dtype == pl.String]
+    allowance.take(sum(int(column.str.len_bytes().sum()) for column in texts), origin)
     profile = Profile(header, **frames)
     if not _is_sound(profile):
         raise ProfileError(f"{origin} — its profile contradicts itself — {_AGAIN}")
@@ -214,7 +245,7 @@ def read_profiles(path: Path) -> tuple[Profile, ...]:
         ProfileError: the file is no answer of this version, or holds no profile.
     """
     try:
-        answer = json.loads(path.read_text(encoding="utf-8"))
+        answer = json.loads(read_json_bytes(path, _AGAIN, ProfileError).decode())
         if answer.get("schema") != SCHEMA:
             raise ProfileError(
                 f"{path} — is {str(answer.get('schema'))[:60]}, not {SCHEMA} — give what"
@@ -234,4 +265,5 @@ def read_profiles(path: Path) -> tuple[Profile, ...]:
         or not stored
     ):
         raise ProfileError(f"{path} — is no answer with profiles — make it with `wallscope analyze … --json`")
-    return tuple(unpack_profile(entry, str(path)) for entry in stored)
+    allowance = Allowance()
+    return tuple(unpack_profile(entry, str(path), allowance) for entry in stored)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wallscope.errors import StoreError
+from wallscope.units import size
 
 if TYPE_CHECKING:
     from wallscope.store.records import Place
@@ -120,6 +121,7 @@ _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ROOT | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would be waited for
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+MOST_BYTES = 512 << 20
 _DEEPEST = 2  # slashes in the name of a file
 
 
@@ -308,8 +310,14 @@ class Folder:
         with self._opened(below) as folder:
             handle = _open(folder, last, _READ, self.root / name)
         with os.fdopen(handle, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise _irregular(self.root / name)
+            if status.st_size > MOST_BYTES:
+                raise StoreError(
+                    f"{self.root / name} — has {size(status.st_size)}, more than anything of a store —"
+                    " delete it and record the run again"
+                )
             return stream.read()
 
 

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from wallscope.bounded_json import check_json
 from wallscope.errors import StoreError
 from wallscope.model.analysis import PackedProfile
 from wallscope.model.record import RECORD_SCHEMA, Record, Testbed
@@ -168,6 +169,7 @@ class Store:
         content = self._known().read(object_path(name))
         if sha256(content).hexdigest() != name:
             raise StoreError(f"{self}/{object_path(name)} — is damaged — delete it and record the run again")
+        check_json(content, f"{self}/{object_path(name)}", "record the run again", StoreError)
         return TypeAdapter(PackedProfile).validate_json(content)
 
     def commits(self) -> tuple[str, ...]:
@@ -342,6 +344,7 @@ def _json(content: object) -> bytes:
 
 
 def _record(content: bytes, path: str) -> Record:
+    check_json(content, path, "delete it and record the run again", StoreError)
     try:
         found = json.loads(content)
         schema = found.get("schema") if isinstance(found, dict) else None
