@@ -280,9 +280,9 @@ def _begins_with(room: int, name: str, head: bytes) -> bool:
 
 def _write(room: int, name: str, content: bytes) -> None:
     aside = f"{ASIDE}{os.urandom(8).hex()}"
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=room)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with os.fdopen(os.open(aside, flags, 0o600, dir_fd=room), "wb") as stream:
             stream.write(content)
         os.replace(aside, name, src_dir_fd=room, dst_dir_fd=room)
     except BaseException:

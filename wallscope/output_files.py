@@ -2,10 +2,13 @@
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallscope.errors import OutputError
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_chunks(target: Path, chunks: Iterable[bytes]) -> None:
@@ -14,26 +17,46 @@ def write_chunks(target: Path, chunks: Iterable[bytes]) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    import tempfile  # noqa: PLC0415  # keeps --help fast
-
-    aside: Path | None = None
+    aside = name_aside(target)
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
-        ) as stream:
-            aside = Path(stream.name)
+        with os.fdopen(os.open(aside, _NEW, 0o600), "wb") as stream:
             for chunk in chunks:
                 stream.write(chunk)
             stream.flush()
             os.fsync(stream.fileno())
         aside.chmod(_mode(target))
         aside.replace(target)
-        aside = None
     except OSError as error:
         raise OutputError(f"{target} — cannot be written: {error.strerror} — name another file") from error
     finally:
-        if aside is not None:
-            aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()  # unless it is the target by now
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Let signals that end the process wait until the block is done."""
+    import signal  # noqa: PLC0415  # keeps --help fast
+    import threading  # noqa: PLC0415  # same
+
+    if threading.current_thread() is not threading.main_thread():  # signals go to the main thread
+        yield
+        return
+    waiting: list[int] = []
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    former = {number: signal.signal(number, lambda got, _: waiting.append(got)) for number in ending}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        for first in waiting[:1]:
+            signal.raise_signal(first)
+
+
+def name_aside(target: Path) -> Path:
+    """Return a new name beside a target; known before anything is made, so that it can be removed."""
+    return target.parent / f".wallscope-{os.urandom(8).hex()}"
 
 
 def resolve_path(path: Path) -> Path:

@@ -10,7 +10,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from nsys_recipe.lib import nsys_path, recipe
 from nsys_recipe.lib.args import Option
 from nsys_recipe.log import logger
 
+MOST_NAME_BYTES = 200
 CAPTURED = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "universal_newlines": True}
 
 
@@ -101,12 +101,11 @@ class WallscopeJob(recipe.Recipe):
 
 
 def answer_names(inputs):
-    """A file name for each input; those of inputs that share a name are numbered."""
-    stems = [path.stem for path in inputs]
-    shared = Counter(stems)
-    return [
-        f"{stem}.json" if shared[stem] == 1 else f"{number}-{stem}.json" for number, stem in enumerate(stems)
-    ]
+    """A file name for each input; all are numbered where two share one, whatever the case of its letters."""
+    stems = [os.fsdecode(os.fsencode(path.stem)[:MOST_NAME_BYTES]) for path in inputs]
+    if len({stem.lower() for stem in stems}) == len(stems):
+        return [f"{stem}.json" for stem in stems]
+    return [f"{number}-{stem}.json" for number, stem in enumerate(stems)]
 
 
 def last_line(said):

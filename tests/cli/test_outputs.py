@@ -198,7 +198,7 @@ def test_what_cannot_be_put_back_is_kept_and_named(tmp_path):
 
     with pytest.raises(OutputError, match=r"what was there is in .* — name another") as failed:
         write_folder(target, lambda _: None, is_ours)
-    (kept,) = tmp_path.glob(".tables.*/former")
+    (kept,) = tmp_path.glob(".wallscope-*/former")
     assert str(kept) in str(failed.value)
     assert contents(kept) == {"mine": b"mine"}
     assert contents(target) == {"other": b"other"}

@@ -246,7 +246,7 @@ class HostActivity:
         """When a thread was in waits of a kind."""
         return self._spans(self._rows(thread, [kind]))
 
-    def locked_count(self, drained: QueueDrains, at_ns: Times) -> Rows:
+    def count_lock_waits(self, drained: QueueDrains, at_ns: Times) -> Rows:
         """How many of the threads that issue for a rank wait for a lock at each moment."""
         if drained.rank_id not in self._locks:
             spans = [self.spans_of(thread, HostKind.LOCK) for thread in drained.threads]
@@ -393,7 +393,7 @@ def _outside_calls(
     locked = is_inside(activity.spans_of(thread, HostKind.LOCK), at_ns)
     others_count = len(drained.threads) - (thread in drained.threads)
     if others_count and locked.any():  # while another one works, that work is the cause
-        locked &= activity.locked_count(drained, at_ns) - (thread in drained.threads) == others_count
+        locked &= activity.count_lock_waits(drained, at_ns) - (thread in drained.threads) == others_count
     told[locked] = CAUSES.index(_LOCK)
     by_range = activity.causes_of_ranges[open_range]
     told = np.where(by_range >= 0, by_range, told)

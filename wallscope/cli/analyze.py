@@ -1,6 +1,5 @@
 """`wallscope analyze`: the main job, of one export or of several as one job."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -152,14 +151,14 @@ def analyze(  # noqa: PLR0913  # options are parameters
 ) -> None:
     """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
     from wallscope.cache.answers import build_answer  # noqa: PLC0415  # keeps --help fast
-    from wallscope.jobs.inputs import fetch_source, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
+    from wallscope.jobs.inputs import fetch_source, list_input_files, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.views.analysis import render_analysis  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
     sources = tuple(map(parse_source, files))
-    outputs.check(inputs=(*(source for source in sources if isinstance(source, Path)), kernels, config))
+    outputs.check(inputs=(*list_input_files(sources), kernels, config))
     check_one_way(jobs, dask)
     limits = read_gates(fail_on)
     options = Options(

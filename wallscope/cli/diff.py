@@ -23,6 +23,7 @@ from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.cli.store_options import (
     Labels,
     StorePlace,
+    folder_of_store,
     load_sides,
     open_store,
     parse_commit_range,
@@ -159,8 +160,10 @@ def diff(  # noqa: PLR0913  # options are parameters
     ends = commits or (base, str(head))
     stored = commits is not None or store is not None
     named = () if stored else tuple(find_captures(side) for side in ends)
+    place = open_store(store) if stored else None
+    kept_in = folder_of_store(place) if place is not None else None
     for target in (json, markdown, html, junit):
-        check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates))
+        check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates, kept_in))
     check_different({"--json": json, "--markdown": markdown, "--html": html, "--junit": junit})
     options = Options(
         kernels,
@@ -170,8 +173,8 @@ def diff(  # noqa: PLR0913  # options are parameters
     )
     kept = open_cache(refused=no_cache)
     with report_progress() as progress:
-        if stored:
-            sides = load_sides(open_store(store), *ends, parse_labels(label))
+        if place is not None:
+            sides = load_sides(place, *ends, parse_labels(label))
         else:
             read = [
                 Side(_shown(text), resolve_runs(paths, options, progress, kept))

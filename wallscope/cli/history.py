@@ -24,6 +24,7 @@ from wallscope.cli.store_options import (
     Labels,
     StorePlace,
     find_commit,
+    folder_of_store,
     is_pull_request,
     open_store,
     parse_labels,
@@ -169,9 +170,9 @@ def history(  # options are parameters
         raise OptionError(
             f"{metric[:80]} — is no metric — write step, a wall as host, or a cause as host/framework"
         )
-    check_targets((csv, json), inputs=())
     wanted = parse_labels(label)
     place = open_store(store)
+    check_targets((csv, json), inputs=(folder_of_store(place),))
     records = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
     warn_of_unreadable(place)
     if not records:

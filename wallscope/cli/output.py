@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.errors import OutputError
-from wallscope.output_files import resolve_path, write_chunks
+from wallscope.output_files import defer_signals, name_aside, resolve_path, write_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -162,34 +162,35 @@ def write_folder(target: Path, write: "Callable[[Path], None]", is_ours: "Callab
         OutputError: the folder cannot be written, or holds something else than `is_ours` by now.
     """
     import shutil  # noqa: PLC0415  # keeps --help fast
-    import tempfile  # noqa: PLC0415  # same
 
     place = resolve_path(target)
-    aside: Path | None = None
+    aside = name_aside(place)
     is_replaced, kept = False, ""
     try:
-        aside = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name[:100]}."))
+        aside.mkdir(mode=0o700)
         made, former = aside / "made", aside / "former"
         made.mkdir()
         write(made)
-        if place.exists():
-            place.rename(former)
-        try:
-            if former.exists() and any(former.iterdir()) and not is_ours(former):
-                raise OutputError(f"{target} — holds other files — name a new or an empty folder")
-            made.rename(place)
-            is_replaced = True
-        finally:
-            if not is_replaced and former.exists():
-                kept = f", and what was there is in {former}"
-                former.rename(place)
-                kept = ""
+        with defer_signals():
+            try:
+                if place.exists():
+                    place.rename(former)
+                if former.exists() and any(former.iterdir()) and not is_ours(former):
+                    raise OutputError(f"{target} — holds other files — name a new or an empty folder")
+                made.rename(place)
+            finally:
+                is_replaced = not made.exists()  # a signal may come right behind the rename
+                if not is_replaced and former.exists():
+                    kept = f", and what was there is in {former}"
+                    former.rename(place)
+                    kept = ""
     except OSError as error:
         reason = error.strerror or str(error)
         raise OutputError(f"{target} — cannot be written: {reason}{kept} — name another folder") from error
     finally:
-        if aside is not None and (is_replaced or not (aside / "former").exists()):
-            shutil.rmtree(aside, ignore_errors=True)
+        if is_replaced or not (aside / "former").exists():
+            with defer_signals():
+                shutil.rmtree(aside, ignore_errors=True)
 
 
 def holds_only(folder: Path, names: frozenset[str]) -> bool:

@@ -13,6 +13,7 @@ import typer
 from wallscope.errors import OptionError, StoreError
 from wallscope.render.texts import visible
 from wallscope.unicode_text import spell_surrogates
+from wallscope.urls import is_url
 
 if TYPE_CHECKING:
     from wallscope.compare.compare import Side
@@ -49,6 +50,11 @@ def open_store(named: str | None) -> "Store":
     if not chosen and Path(_DEFAULT).is_symlink():
         raise StoreError(f"{_DEFAULT} — is a link — name the folder that is meant with --store")
     return Store(chosen or _DEFAULT)
+
+
+def folder_of_store(store: "Store") -> Path | None:
+    """The folder of a store, into which no result is written; `None` for one behind a URL."""
+    return getattr(store.place, "root", None) if not is_url(str(store)) else None
 
 
 def parse_labels(texts: list[str] | None) -> dict[str, str]:

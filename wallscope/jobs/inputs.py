@@ -276,6 +276,15 @@ def find_exports(paths: Sequence[Source]) -> tuple[Source, ...]:
     return tuple(found.values())
 
 
+def list_input_files(paths: Sequence[Source]) -> list[Path]:
+    """Return the paths of this machine that are meant, patterns as what fits them."""
+    found: list[Path] = []
+    for path in paths:
+        if isinstance(path, Path):
+            found += map(Path, glob.glob(str(path), recursive=True)) if _is_pattern(path) else [path]  # noqa: PTH207  # absolute patterns too
+    return found
+
+
 def _url_exports(url: Url) -> list[Url]:
     """Return the exports that a URL means: itself, what fits its pattern, or what lies in its folder."""
     if _is_file(url):

@@ -46,7 +46,7 @@ from wallscope.nsys.integrity import (
     list_table_files,
 )
 from wallscope.nsys.sqlite_file import HAS_OWN_PLACES, NULL, decode_text, make_nullable, read_columns
-from wallscope.nsys.table_size import check_needed, measure_table
+from wallscope.nsys.table_size import measure_table, refuse_oversize
 from wallscope.nsys.tables import Tables, Wanted, quote
 from wallscope.resources import read_query
 
@@ -287,13 +287,13 @@ def _columns(file: Path) -> tuple[str, ...]:
 def _read(file: Path, columns: Sequence[str], most_rows: int | None = None) -> pl.DataFrame:
     with _errors_about(file):
         needed_bytes = 0 if most_rows else measure_table(file).needed_bytes(columns)
-        check_needed(file, needed_bytes)
+        refuse_oversize(file, needed_bytes)
         if file.suffix == ".parquet":
             found = _scan(file, most_rows).select(columns).collect()
         else:
             found = pl.read_ipc_stream(file.absolute(), columns=list(columns), n_rows=most_rows)
         texts = [column for column in found if column.dtype == pl.String]
-        check_needed(file, needed_bytes + sum(int(text.str.len_bytes().sum()) for text in texts))
+        refuse_oversize(file, needed_bytes + sum(int(text.str.len_bytes().sum()) for text in texts))
         return found.select(columns)
 
 

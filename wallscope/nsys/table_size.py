@@ -50,7 +50,7 @@ def measure_table(file: Path) -> TableSize:
         raise ValueError("no table of contents") from error
 
 
-def check_needed(file: Path, needed_bytes: int) -> None:
+def refuse_oversize(file: Path, needed_bytes: int) -> None:
     """Refuse a file that takes many times its size.
 
     Raises:

@@ -1,6 +1,7 @@
 """What programs read: JSON by the published schema, CSV, folders of tables, JUnit XML."""
 
 import dataclasses
+import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -132,7 +133,7 @@ def write_tables(
         if kind == "csv":
             _guard(made).write_csv(path)
         else:
-            made.write_parquet(path, compression="zstd", row_group_size=_ROWS_A_GROUP)
+            _write_parquet(made, path)
         columns = [{"name": one.name, "type": str(one.kind), "meaning": one.meaning} for one in table.columns]
         listed.append(
             {"name": table.name, "file": path.name, "row_is": table.row_is, "rows": len(made)}
@@ -143,6 +144,13 @@ def write_tables(
         json.dumps({**about, "tables": listed}, indent=1, ensure_ascii=True) + "\n", encoding="utf-8"
     )
     (folder / _ABOUT).write_text(describe_columns(tables), encoding="utf-8")
+
+
+def _write_parquet(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table; a disk that is full is an `OSError`, which polars turns into one of its own."""
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", row_group_size=_ROWS_A_GROUP)
+    path.write_bytes(content.getbuffer())
 
 
 def describe_columns(tables: Iterable[Table]) -> str:

@@ -1,5 +1,6 @@
 """Markdown as GitHub and GitLab read it: under 60 kB, and foreign text can make nothing but letters."""
 
+import re
 from collections.abc import Iterable
 
 from wallscope.model.section import Cell, Column, Grid, Value
@@ -13,13 +14,17 @@ _SPECIAL = str.maketrans(
 )
 
 
+_BARE_LINK = re.compile(r"\b(www)[.]", re.IGNORECASE)
+
+
 def escape(text: str, most: int = 500) -> str:
     r"""Escape prose with foreign names in it: no markup, link, mention or workflow command comes of it.
 
     >>> escape("a|b `c` <i>"), escape("https://x.invalid").startswith("https:\u200b//")
     ('a\\|b \\`c\\` \\<i\\>', True)
     """
-    return visible(text, most).translate(_SPECIAL).replace(f":{_NOTHING} ", ": ")
+    shown = visible(text, most).translate(_SPECIAL).replace(f":{_NOTHING} ", ": ")
+    return _BARE_LINK.sub(rf"\1{_NOTHING}.", shown)
 
 
 def code(text: str, most: int = 120) -> str:

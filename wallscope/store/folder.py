@@ -335,13 +335,12 @@ def _open(folder: int, name: str, flags: int, path: Path) -> int:
 def _replace(folder: int, name: str, content: bytes) -> None:
     """Write a file of an open folder aside, then rename it."""
     aside = f"{ASIDE}{os.urandom(8).hex()}"
-    handle = os.open(aside, _WRITE, 0o600, dir_fd=folder)
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with os.fdopen(os.open(aside, _WRITE, 0o600, dir_fd=folder), "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fchmod(handle, 0o644)
-            os.fsync(handle)
+            os.fchmod(stream.fileno(), 0o644)
+            os.fsync(stream.fileno())
         os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):

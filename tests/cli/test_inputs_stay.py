@@ -1,0 +1,208 @@
+"""No result is written over an input, a store, or half; whatever it is called and whatever interrupts it."""
+
+import errno
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import polars as pl
+import pytest
+
+from fixtures.scenario import scenarios
+from tests.conftest import ROOT
+from wallscope.errors import OutputError
+from wallscope.output_files import write_chunks
+from wallscope.render.markdown import escape
+
+BASE, HEAD = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def recorded(answers, called, tmp_path):
+    for name, commit in (("base", BASE), ("head", HEAD)):
+        assert (
+            called("record", answers / f"{name}.json", "--commit", commit, "--store", tmp_path / "s").code
+            == 0
+        )
+    return tmp_path / "s"
+
+
+def tree(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("named", ["option", "variable", "url", "default"])
+def test_no_result_is_written_into_a_store(recorded, called, monkeypatch, tmp_path, named):
+    monkeypatch.chdir(tmp_path)
+    if named == "default":
+        recorded.rename(tmp_path / ".wallscope")
+        recorded = tmp_path / ".wallscope"
+    if named == "variable":
+        monkeypatch.setenv("WALLSCOPE_STORE", str(recorded))
+    store = {"option": ["--store", recorded], "url": ["--store", f"file://{recorded}"]}.get(named, [])
+    before = tree(recorded)
+    for victim in (*before, recorded / "new.json"):
+        for words in (
+            ["diff", f"{BASE}..{HEAD}", *store, "--json", victim],
+            ["history", "step", *store, "--csv", victim],
+        ):
+            ran = called(*words)
+            assert (ran.code, "is an input" in ran.err) == (2, True), ran.err
+    assert tree(recorded) == before
+
+
+def test_what_fits_a_pattern_is_an_input(answers, called, tmp_path):
+    for name in ("base", "head"):
+        (tmp_path / f"{name}.json").write_bytes((answers / f"{name}.json").read_bytes())
+    before = tree(tmp_path)
+    ran = called("analyze", tmp_path / "*.json", "--json", tmp_path / "base.json")
+    assert (ran.code, "is an input" in ran.err) == (2, True)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["x" * 249, "ü" * 124, "字" * 84, "x" * 255])
+def test_every_name_that_the_system_takes_is_written(tmp_path, name):
+    write_chunks(tmp_path / name, [b"all"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"all"}
+
+
+def test_a_folder_of_tables_may_have_the_longest_name(called, tmp_path):
+    path = tmp_path / "run.sqlite"
+    next(one for one in scenarios() if one.name == "communication-partly-hidden").write(path)
+    assert called("analyze", path, "--csv", tmp_path / ("字" * 84)).code == 0
+
+
+def test_a_full_disk_is_one_line_and_leaves_what_was_there(called, monkeypatch, tmp_path):
+    path = tmp_path / "run.sqlite"
+    next(one for one in scenarios() if one.name == "communication-partly-hidden").write(path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = tree(tmp_path)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(pl.DataFrame, "write_csv", full)
+    for option in ("--parquet", "--csv"):
+        ran = called("analyze", path, option, tmp_path / "tables")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert "No space left on device" in ran.err
+    assert tree(tmp_path) == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
+
+
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from wallscope.cli.streams import end_on_signals
+from wallscope import output_files
+from wallscope.store import Store
+from wallscope.cli import output
+import wallscope.store.folder as folder
+end_on_signals()
+count, stop, number = 0, int(sys.argv[1]), int(sys.argv[2])
+
+def counted(function):
+    def call(*arguments, **named):
+        global count
+        found = function(*arguments, **named)
+        count += 1
+        if count == stop:
+            os.kill(os.getpid(), number)
+        return found
+    return call
+
+for name in ("open", "fsync", "replace", "mkdir", "rename", "unlink", "fdopen", "fchmod"):
+    setattr(os, name, counted(getattr(os, name)))
+try:
+    output_files.write_chunks(Path("file"), [b"new", b"er"])
+    output.write_folder(Path("folder"), lambda place: (place / "a").write_text("newer"), lambda _: True)
+    Store("store").place.write("objects/ab/" + "c" * 62, b"newer")
+finally:
+    sys.stderr.write(str(count))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_write_leaves_all_of_the_old_or_the_new(tmp_path, number):
+    script = INTERRUPTED.format(root=str(ROOT))
+    stop, ended = 0, False
+    while not ended:
+        stop += 1
+        place = tmp_path / str(stop)
+        (place / "folder").mkdir(parents=True)
+        (place / "file").write_bytes(b"older")
+        (place / "folder" / "a").write_text("older")
+        ran = subprocess.run(
+            [sys.executable, "-c", script, str(stop), str(int(number))],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        ended = ran.returncode == 0
+        assert ended or ran.returncode in {-number, 128 + number, 1, 130}, ran.stderr
+        assert (place / "file").read_bytes() in {b"older", b"newer"}
+        assert (place / "folder" / "a").read_text() in {"older", "newer"}
+        left = {path.name for path in place.rglob("*")} - {"file", "folder", "a", "store", "objects", "ab"}
+        assert left <= {"c" * 62}, (stop, left)
+    assert stop > 15
+
+
+def test_a_write_that_fails_says_so(tmp_path):
+    (tmp_path / "file").write_bytes(b"older")
+
+    def chunks():
+        yield b"half"
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OutputError, match="Input/output error"):
+        write_chunks(tmp_path / "file", chunks())
+    assert tree(tmp_path) == {tmp_path / "file": b"older"}
+
+
+@pytest.fixture
+def recipe(monkeypatch):
+    for name in ("nsys_recipe", "nsys_recipe.lib", "nsys_recipe.lib.args", "nsys_recipe.log"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    package, lib = sys.modules["nsys_recipe"], sys.modules["nsys_recipe.lib"]
+    package.nsys_constants = lib.nsys_path = None
+    lib.recipe = ModuleType("recipe")
+    lib.recipe.Recipe = object
+    sys.modules["nsys_recipe.lib.args"].Option = None
+    sys.modules["nsys_recipe.log"].logger = None
+    spec = importlib.util.spec_from_file_location("job", ROOT / "reports/recipe/wallscope_job.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "stems",
+    [
+        ["a", "a", "1-a"],
+        ["a", "1-a", "a"],
+        ["0-a", "a", "a", "2-a"],
+        ["A", "a"],
+        ["x" * 245, "x" * 246],
+        ["a", "b"],
+    ],
+)
+def test_results_of_reports_have_names_of_their_own(recipe, stems):
+    names = recipe.answer_names([Path(f"{place}/{stem}.nsys-rep") for place, stem in enumerate(stems)])
+    assert len({name.lower() for name in names}) == len(stems)
+    assert all(len(os.fsencode(name)) <= 255 for name in names)
+
+
+@pytest.mark.parametrize(
+    "text", ["www.evil.example", "see WWW.evil.example/x", "https://evil.example", "a@b.c"]
+)
+def test_nothing_in_markdown_becomes_a_link(text):
+    import re
+
+    assert re.search(r"(?i)www\.|://|@\w", escape(text)) is None
