@@ -10,14 +10,19 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots constraints attack clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
+ifdef LOCKED
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement constraints/ci.txt
+	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile --editable .
+else
 	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+endif
 	@touch $@
 
 # Compiled twice: for commands, and with bounds checks for the tests.
@@ -108,6 +113,14 @@ build/floors/stamp: pyproject.toml
 	build/floors/bin/python -m pip install --quiet --disable-pip-version-check uv
 	build/floors/bin/uv pip install --quiet --python build/floors/bin/python --resolution lowest-direct --editable '.[dev]'
 	@touch $@
+
+UV_COMPILE = build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--no-emit-package wallscope --custom-compile-command 'make constraints'
+constraints:  ## pin the newest dependencies, with hashes, for the action and CI
+	test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
+	$(UV_COMPILE) pyproject.toml constraints/build.in --extra remote --output-file constraints/action.txt
+	$(UV_COMPILE) pyproject.toml constraints/build.in --all-extras --output-file constraints/ci.txt
+	$(UV_COMPILE) constraints/release.in --output-file constraints/release.txt
 
 HUGE := build/huge_10gb.sqlite
 huge: $(BULK)  ## measure an export of 10 GB, and write docs/robustness.md; wants 11 GB of disk

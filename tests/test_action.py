@@ -268,3 +268,201 @@ def test_the_example_for_gitlab_names_commands_and_options_that_exist(wallscope)
     for line in lines:
         shown = wallscope(line.split()[1], "--help", columns=140).out
         assert all(option in shown for option in re.findall(r" (--[a-z-]+)", line))
+
+
+# --- The whole action, step by step as a runner does it -----------------------------------------------------
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=x", "-c", "user.email=x@x.invalid", "-c", "init.defaultBranch=main"]
+    ran = subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return ran.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A checkout of a branch, as the runner makes it: the base is known as origin/main alone."""
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "base")
+    base = git(tmp_path, "rev-parse", "HEAD")
+    git(tmp_path, "update-ref", "refs/remotes/origin/main", base)
+    git(tmp_path, "checkout", "-q", "--detach")
+    git(tmp_path, "branch", "-qD", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "head")
+    return base, git(tmp_path, "rev-parse", "HEAD")
+
+
+BEFORE, AFTER = ("base", 1.0, 1), ("head", 1.1, 2)
+
+
+def compared(runner, commit, run, report, **ends):
+    """Record the answer of a commit, and compare it with a base, if one is told."""
+    shutil.rmtree(report, ignore_errors=True)
+    answer(report / "runs" / f"{run[0]}.json", *run)
+    common = {"STORE": str(report.parent / "store"), "LABELS": "", "REPORT": str(report)}
+    assert runner.run("record", **common, KEEP="9", COMMIT=commit).returncode == 0
+    if not ends:
+        return None
+    told = {"GIVEN": "", "TARGET": "", "GATES": "step>3%", **ends}
+    return runner.run("compare", **common, COMMIT=commit, **told)
+
+
+@pytest.mark.parametrize("named", ["main", "origin/main", "full", "short", "refs/remotes/origin/main"])
+def test_a_base_is_known_by_any_name(runner, repository, tmp_path, named):
+    base, head = repository
+    report = tmp_path / "work" / "report"
+    compared(runner, base, BEFORE, report)
+    given = {"full": base, "short": base[:8]}.get(named, named)
+    ran = compared(runner, head, AFTER, report, GIVEN=given)
+    assert (ran.returncode, runner.outputs["compared"], runner.outputs["status"]) == (0, "true", "1")
+
+
+@pytest.mark.parametrize("named", ["main", "nosuch", "f" * 40, "f" * 7, "--output=x", "$(touch x)", "-h"])
+def test_a_base_that_was_asked_for_and_has_no_record_fails_the_job(runner, repository, tmp_path, named):
+    _, head = repository
+    report = tmp_path / "work" / "report"
+    ran = compared(runner, head, AFTER, report, GIVEN=named)
+    assert (ran.returncode, runner.outputs["status"]) == (0, "2")
+    assert runner.run("judge", STATUS=runner.outputs["status"]).returncode == 2
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_damaged_record_of_the_base_is_not_taken_for_none(runner, repository, tmp_path):
+    base, head = repository
+    report = tmp_path / "work" / "report"
+    compared(runner, base, BEFORE, report)
+    (path,) = (tmp_path / "work" / "store" / "records" / base).glob("*.json")
+    path.write_text("{")
+    ran = compared(runner, head, AFTER, report, TARGET=base)
+    assert (ran.returncode, runner.outputs["status"], "is damaged" in ran.stderr) == (0, "2", True)
+
+
+def prepared(runner, folder, name="wallscope"):
+    """Run the step that prepares, with a Python that makes no environment and notes what is asked of it."""
+    fake = folder / "bin" / "fake-python"
+    fake.write_text(
+        "#!/bin/bash\n"
+        'echo "$*" >> "$CALLS"\n'
+        'if [ "$3" = venv ]; then mkdir -p "$4/bin" && cp "$0" "$4/bin/python"; fi\n'
+    )
+    fake.chmod(0o755)
+    Path(runner.environment["RUNNER_TEMP"]).mkdir(exist_ok=True)
+    runner.environment["GITHUB_ACTION_PATH"] = str(ROOT)
+    ran = runner.run("prepare", PYTHON=str(fake), PACKAGES="s3fs", NAME=name)
+    return ran, dict(runner.outputs)
+
+
+def test_two_uses_in_a_job_share_nothing(runner, tmp_path):
+    found = [prepared(runner, tmp_path) for _ in range(3)]
+    assert [ran.returncode for ran, _ in found] == [0, 0, 0]
+    assert [outputs["artifact"] for _, outputs in found] == ["wallscope", "wallscope-2", "wallscope-3"]
+    reports = [Path(outputs["report"]) for _, outputs in found]
+    assert len({*reports}) == 3
+    assert not any([*report.iterdir()] for report in reports)
+    marks = [(report.parent / "mark").read_text() for report in reports]
+    assert marks == ["<!-- wallscope -->\n", "<!-- wallscope-2 -->\n", "<!-- wallscope-3 -->\n"]
+    assert not (tmp_path / "path").exists()  # later steps keep their own Python
+
+
+def test_what_is_installed_is_pinned_by_hashes(runner, tmp_path):
+    prepared(runner, tmp_path)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    pinned, own, further = [call for call in calls if " pip " in call]
+    assert "--require-hashes" in pinned
+    assert "--no-deps --no-build-isolation" in own
+    assert further.endswith("-- s3fs")
+    for name in ("action", "ci", "release"):
+        text = (ROOT / "constraints" / f"{name}.txt").read_text()
+        entries = re.split(r"\n(?=[a-z0-9])", text)[1:]
+        assert entries
+        assert all(re.match(r"[A-Za-z0-9._\[\]-]+==", one) and "--hash=sha256:" in one for one in entries)
+
+
+def test_dependencies_are_among_those_that_are_pinned():
+    import itertools
+    import tomllib
+
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = told["project"]["optional-dependencies"]
+    needs = [*told["build-system"]["requires"], *told["project"]["dependencies"]]
+    for name, more in (("action", extras["remote"]), ("ci", itertools.chain.from_iterable(extras.values()))):
+        text = (ROOT / "constraints" / f"{name}.txt").read_text()
+        pinned = set(re.findall(r"^([a-z0-9._-]+)==", text, re.MULTILINE))
+        assert {re.split(r"[>=\[]", one)[0].lower() for one in (*needs, *more)} <= pinned
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..\n", "a b", "x" * 61, "a\nreport=elsewhere"])
+def test_a_name_of_the_artifact_leads_nowhere(runner, tmp_path, name):
+    ran, outputs = prepared(runner, tmp_path, name)
+    assert (ran.returncode, outputs) == (2, {})
+
+
+HOSTILE = (
+    "-x.sqlite",
+    "--json.sqlite",
+    "::error::x.sqlite",
+    "a\nb.sqlite",
+    "$(touch owned).sqlite",
+    "*.sqlite",
+)
+
+
+def test_hostile_names_of_exports_are_names(runner, tmp_path):
+    from fixtures.scenario import scenarios
+
+    report = tmp_path / "work" / "report"
+    scenario = next(entry for entry in scenarios() if entry.name == "two-processes")
+    for name in HOSTILE:
+        scenario.write(tmp_path / f"{name}.sqlite")
+    runner.environment["GITHUB_ACTIONS"] = "true"
+    ran = runner.run("analyse", RUNS="*.sqlite\n", STEP_RANGE="", REPORT=str(report))
+    assert ran.returncode == 0, ran.stderr
+    ran = runner.run("analyse", RUNS="-*.sqlite\n", STEP_RANGE="", REPORT=str(report) + "2")
+    assert ran.returncode == 0, ran.stderr
+    assert len(list((tmp_path / "work" / "report2" / "runs").glob("*.json"))) == 2
+    assert not (tmp_path / "owned").exists()
+    assert not any(line.startswith("::") for line in (ran.stdout + ran.stderr).splitlines())
+
+
+def test_no_other_tool_is_taken_from_the_checkout_or_named_by_a_tag():
+    for path in (ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")):
+        used = re.findall(r"uses: *(\S+)", path.read_text(encoding="utf-8"))
+        assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one) for one in used), path
+    assert not any("GITHUB_PATH" in step["run"] or "| head" in step["run"] for step in SCRIPTS.values())
+
+
+def test_the_comment_that_is_updated_is_ours(runner, tmp_path):
+    report = tmp_path / "work" / "report"
+    report.mkdir(parents=True)
+    (report / "diff.md").write_text("### wallscope: slower\n")
+    (report.parent / "mark").write_text("<!-- wallscope-2 -->\n")
+    told = {"GH_TOKEN": "x", "REPOSITORY": "o/r", "NUMBER": "7", "REPORT": str(report)}
+    assert runner.run("comment", **told).returncode == 0
+    (listed,) = [line for line in (tmp_path / "calls").read_text().splitlines() if "--paginate" in line]
+    assert ".user.login == $ENV.AUTHOR" in listed
+    assert (report / "comment.md").read_text() == "<!-- wallscope-2 -->\n### wallscope: slower\n"
+    (tmp_path / "comments").write_text("".join(f"{number}\n" for number in range(41, 20_000)))
+    assert runner.run("comment", **told).returncode == 0
+    assert "issues/comments/41 " in (tmp_path / "calls").read_text().splitlines()[-1]
+    jq = shutil.which("jq")
+    if jq is None:
+        pytest.skip("no jq here")
+    comments = [
+        {"id": 1, "user": {"login": "mallory"}, "body": "<!-- wallscope-2 -->\nx"},
+        {"id": 2, "user": {"login": "github-actions[bot]"}, "body": "<!-- wallscope -->\nx"},
+        {"id": 3, "user": {"login": "github-actions[bot]"}, "body": "<!-- wallscope-2 -->\r\nx"},
+    ]
+    import json
+
+    program = listed.split("--jq ", 1)[1]
+    ran = subprocess.run(
+        [jq, program],
+        input=json.dumps(comments),
+        env={**os.environ, "AUTHOR": "github-actions[bot]", "MARK": "<!-- wallscope-2 -->"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "3\n"

@@ -286,7 +286,7 @@ def _columns(file: Path) -> tuple[str, ...]:
 
 def _read(file: Path, columns: Sequence[str], most_rows: int | None = None) -> pl.DataFrame:
     with _errors_about(file):
-        needed_bytes = 0 if most_rows else measure_table(file).needed_bytes(columns)
+        needed_bytes = 0 if most_rows else measure_table(file).cost_bytes(columns)
         refuse_oversize(file, needed_bytes)
         if file.suffix == ".parquet":
             found = _scan(file, most_rows).select(columns).collect()

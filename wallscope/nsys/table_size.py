@@ -30,7 +30,7 @@ class TableSize:
     of_columns: Mapping[str, int] = field(default_factory=dict)
     unpacked_bytes: int = 0
 
-    def needed_bytes(self, columns: Sequence[str]) -> int:
+    def cost_bytes(self, columns: Sequence[str]) -> int:
         """Return what some columns take at the least."""
         known = sum(self.of_columns.get(column, 0) for column in columns)
         return known + self.unpacked_bytes + self.rows * _CELL_BYTES * len(columns)
