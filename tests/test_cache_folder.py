@@ -223,3 +223,46 @@ def test_without_a_word_the_cache_is_where_the_system_keeps_them(monkeypatch, tm
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     assert user_cache() == Cache(tmp_path / "wallscope", 4 << 30)
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o606, 0o622])
+def test_an_entry_that_others_may_write_counts_as_absent(cache, mode):
+    cache.write(EntryKind.ANSWERS, "a" * 32, b"mine")
+    path = cache.folder / "answers" / ("a" * 32)
+    assert cache.trusts(EntryKind.ANSWERS, "a" * 32)
+    path.chmod(mode)
+    assert cache.read(EntryKind.ANSWERS, "a" * 32) is None
+    assert not cache.trusts(EntryKind.ANSWERS, "a" * 32)
+    cache.write(EntryKind.ANSWERS, "a" * 32, b"mine again")
+    assert cache.read(EntryKind.ANSWERS, "a" * 32) == b"mine again"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o722])
+def test_a_folder_that_others_may_write_is_not_read_and_is_mended_empty(cache, mode):
+    cache.write(EntryKind.ANSWERS, "a" * 32, b"perhaps theirs")
+    (cache.folder / "answers").chmod(mode)
+    assert cache.read(EntryKind.ANSWERS, "a" * 32) is None
+    cache.write(EntryKind.ANSWERS, "b" * 32, b"mine")
+    assert (cache.folder / "answers").stat().st_mode & 0o777 == 0o700
+    assert cache.read(EntryKind.ANSWERS, "a" * 32) is None
+    assert cache.read(EntryKind.ANSWERS, "b" * 32) == b"mine"
+
+
+@pytest.mark.parametrize(("mode", "is_read"), [(0o777, False), (0o770, False), (0o1777, True), (0o755, True)])
+def test_the_folder_around_is_looked_at_too(cache, mode, is_read):
+    cache.write(EntryKind.ANSWERS, "a" * 32, b"mine")
+    cache.folder.chmod(mode)
+    assert (cache.read(EntryKind.ANSWERS, "a" * 32) is not None) == is_read
+
+
+def test_an_entry_of_another_user_counts_as_absent(cache, monkeypatch):
+    cache.write(EntryKind.ANSWERS, "a" * 32, b"mine")
+    own = os.fstat
+
+    def other(handle):
+        status = own(handle)
+        is_file = Path(f"/proc/self/fd/{handle}").readlink().name == "a" * 32
+        return os.stat_result([*status[:4], status.st_uid + 1, *status[5:]]) if is_file else status
+
+    monkeypatch.setattr(os, "fstat", other)
+    assert cache.read(EntryKind.ANSWERS, "a" * 32) is None

@@ -182,10 +182,26 @@ class Cache:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = self.folder / kind
         place.mkdir(mode=0o700, exist_ok=True)
-        with self._room(kind) as room:
-            if stat.S_IMODE(os.fstat(room).st_mode) != 0o700:
+        room = os.open(place, _OPENED | os.O_DIRECTORY)
+        try:
+            status = os.fstat(room)
+            if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != 0o700:
+                _empty(room, kind)
                 os.fchmod(room, 0o700)
-        return place
+        finally:
+            os.close(room)
+        with self._room(kind):
+            return place
+
+    def trusts(self, kind: EntryKind, name: str) -> bool:
+        """Return whether an entry is there that this user alone can have written."""
+        try:
+            with self._room(kind) as room:
+                status = os.stat(name, dir_fd=room, follow_symlinks=False)
+                _refuse_strangers(status)
+        except OSError:
+            return False
+        return stat.S_ISREG(status.st_mode)
 
     def touch(self, kind: EntryKind, name: str) -> None:
         """Note that an entry is of use, so that others go first."""
@@ -226,14 +242,38 @@ class Cache:
 
     @contextmanager
     def _room(self, kind: EntryKind) -> Iterator[int]:
-        """Yield the folder of a kind, open; a link or the folder of another user is refused."""
+        """Yield the folder of a kind, open; a link, or a folder that other users can write, is refused."""
+        _refuse_strangers(self.folder.stat(), may_be_shared=True)
         room = os.open(self.folder / kind, _OPENED | os.O_DIRECTORY)
         try:
-            if os.fstat(room).st_uid != os.geteuid():
-                raise PermissionError(1, "it belongs to another user")
+            _refuse_strangers(os.fstat(room))
             yield room
         finally:
             os.close(room)
+
+
+def _empty(room: int, kind: EntryKind) -> None:
+    """Remove the entries of an open folder that others may write, as they may be theirs."""
+    if os.fstat(room).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        for entry in _entries_in(room, kind):
+            if _begins_with(room, entry.name, _HEADS[kind]):
+                _remove(room, entry.name)
+
+
+def _refuse_strangers(status: os.stat_result, *, may_be_shared: bool = False) -> None:
+    """Refuse what belongs to another user, or what other users may write.
+
+    The folder around all may be the system's, and shared where nobody moves what is another's, as in /tmp.
+
+    Raises:
+        PermissionError: it does, or they may.
+    """
+    owners = {os.geteuid(), 0} if may_be_shared else {os.geteuid()}
+    if status.st_uid not in owners:
+        raise PermissionError(1, "it belongs to another user")
+    is_sticky = may_be_shared and status.st_mode & stat.S_ISVTX
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky:
+        raise PermissionError(1, "other users may write it")
 
 
 def user_cache() -> Cache:
@@ -267,6 +307,7 @@ def _content(room: int, name: str) -> bytes:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return b""
+        _refuse_strangers(status)
         with suppress(OSError):
             os.utime(stream.fileno())
         return stream.read()

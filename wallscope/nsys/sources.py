@@ -349,7 +349,7 @@ def resolve_export(path: Path, progress: Progress) -> Path:
     try:
         name = f"{fingerprint(path, content_size_bytes(path))}.sqlite"
         kept = cache.make_folder(EntryKind.EXPORTS) / name
-        if not _is_whole(kept):
+        if not (cache.trusts(EntryKind.EXPORTS, name) and _is_whole(kept)):
             progress(f"exporting {_make_harmless(path.name)} with nsys")
             _export(nsys, path, kept)
             cache.trim(EntryKind.EXPORTS, name)
