@@ -53,11 +53,19 @@ def render_page(
             style=Markup(shipped("page.css")),  # noqa: S704  # our own file
             scripts=[Markup(script) for script in scripts],  # noqa: S704  # our own files
             plotly=_deflate(plotly),
+            notice=_write_notice(plotly),
             timelines=Markup(timelines),  # noqa: S704  # base64
             sections=tuple(section for section in sections if section is not None),
             **values,
         )
     )
+
+
+def _write_notice(library: str) -> str:
+    """Write what a library says of its authors where it begins, and the MIT licence that it names."""
+    head = library[: library.index("*/")].splitlines()
+    said = [line.strip("/* ") for line in head]
+    return "\n".join([*filter(None, said), "", shipped("plotly-license.txt").strip()]).replace("--", "- -")
 
 
 def _make_environment() -> Environment:
