@@ -117,7 +117,7 @@ def _sizes_of(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
 
 
 def compare_presets(layouts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield presets that one side lacks, and sizes that differ; a size that a recipe leaves out is unknown."""
+    """Yield presets that one side lacks, and sizes that differ; what a recipe leaves out is unknown."""
     ours = {each.name: each for each in presets()}
     for name in sorted(ours.keys() - layouts.keys()):
         yield f"preset {name}: in presets.toml, not in the checkout"

@@ -470,16 +470,6 @@ SHOWN_FIXES_COUNT: Final = 5
 """Fixes of the first screen. Chosen."""
 FIXES_OF_A_CAUSE_COUNT: Final = 2
 """Of one cause before those of others. Chosen."""
-LONG_SEQUENCE_COUNT: Final = 8_192
-"""Tokens; longer sequences ask for context parallelism. Chosen."""
-TOKENS_OF_A_RANK_COUNT: Final = 4_096
-"""Tokens of a sequence for each rank of context parallelism; twice as many on a rack. Chosen."""
-TENSOR_FOR_CONTEXT_FROM_COUNT: Final = 131_072
-"""Tokens from which on tensor parallelism takes a part of context parallelism, on a rack. Chosen."""
-TENSOR_FOR_CONTEXT_COUNT: Final = 4
-"""Ranks of tensor parallelism then. Chosen."""
-MEANT_KEY_RATIO: Final = 0.9
-"""Likeness (difflib) from which on an unknown key is taken for a misspelt one. Chosen."""
 
 # --- What is worth a line on a screen or page -----------------------------------------------------------
 

@@ -4,6 +4,8 @@ import pytest
 
 from fixtures.example import write_example
 
+OVERLAP = "overlap_moe_expert_parallel_comm"
+
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
@@ -47,3 +49,26 @@ def test_a_fix_that_the_configuration_forbids_is_blocked_and_says_by_what(wallsc
     assert not found[0]["blocked"]
     assert "Held back: Hide dispatch and combine" in shown
     assert "set recompute_method=null" in shown
+
+
+def test_what_the_file_sets_is_not_recommended_and_what_does_not_work_is_said(wallscope, example, tmp_path):
+    told = (
+        "overlap_moe_expert_parallel_comm = true\ntensor_model_parallel_size = 3\nmtp_num_layers = 2\n"
+        "fine_grained_activation_offloading = true\noffload_modules = ['core_attn']\n"
+        "moe_router_dtype = 'fp32'\n"
+    )
+    (tmp_path / "run.toml").write_text(told, encoding="utf-8")
+    answer = json.loads(wallscope("analyze", example, "--config", "run.toml", "--json", "-").out)
+    fixes = {fix["id"]: [setting["key"] for setting in fix["settings"]] for fix in answer["fixes"]}
+    odd = [each for each in answer["capture"]["findings"] if "run.toml" in each["message"]]
+
+    assert [each["message"] for each in odd] == [
+        "run.toml has TP x PP x CP = 3, which does not divide the 16 ranks of the trace",
+        f"run.toml: {OVERLAP} is on, and 100.0 % of the ep communication is still exposed",
+    ]
+    assert odd[1]["cure"].startswith(
+        "set mtp_num_layers=1, or unset it; export CUDA_DEVICE_MAX_CONNECTIONS=32"
+    )
+    assert "offload-activations" not in fixes
+    assert "mixed_precision" in fixes["fp8-blockwise"]
+    assert "model.moe_router_dtype" not in fixes["fp8-blockwise"]

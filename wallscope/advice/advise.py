@@ -9,6 +9,12 @@ import polars as pl
 from wallscope.advice.measurements import LAUNCHING, MeasuredRun
 from wallscope.advice.preconditions import judge_preconditions
 from wallscope.advice.rules import PRESSURE, Rule, fix_rules
+from wallscope.advice.set_already import (
+    is_done,
+    is_set,
+    list_impossible_sizes,
+    list_ineffective,
+)
 from wallscope.advice.settings import add_settings
 from wallscope.advice.trace_facts import merge_trace_facts
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
@@ -55,7 +61,9 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
     has_work = all(finding.code != "no-kernels" for finding in analysis.capture.findings)
     run = MeasuredRun(analysis, configuration, names, written)
     fixes = rank_fixes(run, fix_rules(), judge) if has_work else ()
-    findings = (*contradictions, *analysis.capture.findings)
+    ineffective = list_ineffective(written, trace, run.rank)
+    odd = (*contradictions, *list_impossible_sizes(written, trace), *ineffective)
+    findings = (*odd, *analysis.capture.findings)
     return _replace_fixes(replace(analysis, capture=replace(analysis.capture, findings=findings)), fixes)
 
 
@@ -83,7 +91,7 @@ def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple
     found = []
     for rule in rules:
         causes = _list_answered_causes(rule, run)
-        if causes and run.meets(rule.when, causes):
+        if causes and not is_done(rule.all_settings(), run.configuration) and run.meets(rule.when, causes):
             settings = _settings(rule, run)
             found.append((rule, _fix(rule, run, causes, settings, judge(rule.preconditions, settings))))
     return _sort(found, run)
@@ -193,7 +201,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
     """Return the settings of a rule, those of the run's own framework first.
 
     A program without a framework gets none of theirs, a model without experts none of experts, and what
-    the environment has already is left out.
+    the environment or the configuration file has already is left out.
     """
     first = _OF_FRAMEWORK[run.framework]
     ordered = sorted(rule.all_settings(), key=lambda entry: entry.system not in first)
@@ -202,6 +210,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
         for entry in ordered
         if (run.framework is not None or entry.system in first)
         and not (entry.system == "environment" and run.environment.get(entry.key) == entry.value)
+        and not is_set(entry, run.written)
         and (run.measure("experts", ()) or not _OF_EXPERTS.match(entry.key))
     )
 

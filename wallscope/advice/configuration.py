@@ -25,7 +25,7 @@ from wallscope.advice.settings import check_value, complete_settings, parse_valu
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
-from wallscope.thresholds import MEANT_KEY_RATIO
+from wallscope.plan_thresholds import MEANT_KEY_RATIO
 
 _SECTIONS = ("comm_overlap", "mixed_precision", "model", "ddp", "optimizer", "dist", "train")
 """Where sections disagree about a setting, the first of these is heeded: later ones hold its default."""

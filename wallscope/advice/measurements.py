@@ -54,6 +54,7 @@ class MeasuredRun:
         self.analysis = analysis
         self.rank: Rank = analysis.ranks[analysis.diagnosis.rank_index]
         self.configuration = configuration
+        self.written = RunConfiguration() if written is None else written
         self.framework = detect_framework(names, configuration if written is None else written)
         export = analysis.inputs[self.rank.input]
         self.environment = export.environment

@@ -22,8 +22,8 @@ from wallscope.advice.published import (
 )
 from wallscope.errors import LayoutError, OptionError
 from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes, Value
+from wallscope.plan_thresholds import LONG_SEQUENCE_COUNT, TOKENS_OF_A_RANK_COUNT
 from wallscope.resources import read_toml
-from wallscope.thresholds import LONG_SEQUENCE_COUNT, TOKENS_OF_A_RANK_COUNT
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 _YOURS = "your sizes"
