@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice.explain import cause_notes, fixes_page, index_facts, notes
+from wallscope.advice.explain import fixes_page, index_facts
+from wallscope.advice.explanation_notes import cause_notes, notes
 from wallscope.advice.rules import fix_rules
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from wallscope.advice.explain import explain_word, finding_notes, index_facts, notes
+from wallscope.advice.explain import explain_word, index_facts
+from wallscope.advice.explanation_notes import finding_notes, notes
 from wallscope.advice.rules import fix_rules
+from wallscope.advice.word_search import list_topics
 from wallscope.errors import UnknownWordError
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
@@ -73,8 +75,8 @@ def test_a_drained_queue_is_explained_for_any_call():
         ("memory/recomput", "memory/recompute"),
         ("cuda-graph", "cuda-graphs"),
         ("no-nvt", "no-nvtx"),
-        ("zzz", "give a cause, fix or finding of the answer, or a wall"),
-        ("", "give a cause, fix or finding of the answer, or a wall"),
+        ("zzz", "`wallscope explain --list` lists all words"),
+        ("", "`wallscope explain --list` lists all words"),
     ],
 )
 def test_an_unknown_word_is_one_line_with_near_names(word, near):
@@ -92,3 +94,41 @@ def test_the_command_prints_and_an_unknown_word_exits_with_2(wallscope):
     assert unknown.code == 2
     assert unknown.err.startswith("wallscope: explain — knows no 'nothing-like-it'")
     assert unknown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("vlm", "Qwen3-VL"),
+        ("fsdp", "FSDP"),
+        ("etp", "ETP"),
+        ("dispatcher", "alltoall"),
+        ("offload", "offload"),
+        ("h100", "H100"),
+        ("GB200", "GB200"),
+        ("three walls", "wall"),
+        ("moe_router_dtype", "FP32"),
+    ],
+)
+def test_words_that_people_use_find_what_names_them(word, named):
+    told = explain_word(word)
+
+    assert told.kind == "topic"
+    assert any(named in line for section in told.sections for line in section.lines)
+
+
+def test_all_words_are_listed_and_each_is_explained(wallscope):
+    listed = list_topics()
+    words = [word for section in listed.sections for line in section.lines for word in line.split(", ")]
+
+    assert len(words) > 400
+    assert all(explain_word(word.replace("<call>", "cudaFree")).meaning for word in words)
+    shown = wallscope("explain", "--list")
+    assert shown.code == 0
+    assert "vision-language" in shown.out
+    assert wallscope("explain").code == wallscope("explain", "fsdp", "--list").code == 2
+
+
+def test_a_misspelled_word_is_no_word(wallscope):
+    assert "perhaps pipeline-layout" in wallscope("explain", "pipelin").err
+    assert "--list" in wallscope("explain", "zzzzzz").err

@@ -17,6 +17,8 @@ NOT_BY_CAPTURE = {
     "export-left-out",
     "configuration-contradicted",
     "configuration-disputed",
+    "configuration-ineffective",
+    "configuration-repeated",
     "configuration-former-name",
     "configuration-misspelled",
     "configuration-unused",

@@ -5,18 +5,15 @@ reached where a table of the package names it: a fix, a note, a check, advice; d
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import cache
-from typing import Annotated, Any, ClassVar
-
-from pydantic import ConfigDict, Field, TypeAdapter
 
 from wallscope.advice.conditions import Clause
+from wallscope.advice.explanation_notes import Note, cause_notes, finding_notes, notes
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
+from wallscope.advice.word_search import list_words, search_word
 from wallscope.errors import UnknownWordError
 from wallscope.model.advice import ExplanationSection, Setting, WordExplanation
 from wallscope.model.cause_catalogue import CALL, describe_cause, list_cause_meanings
@@ -50,63 +47,6 @@ _IN_WORDS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One thought; `topics` are ids of fixes, causes (whole or their beginning), or words of their own."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    topics: Annotated[tuple[str, ...], Field(min_length=1)]
-    facts: Annotated[tuple[str, ...], Field(min_length=1)]
-    text: Annotated[str, Field(min_length=10)]
-
-
-@dataclass(frozen=True, slots=True)
-class FindingNote:
-    """What a finding about a capture means, and what it forbids to claim."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    code: str
-    means: str
-    told_by: str
-    cure: str = ""
-    facts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CauseNote:
-    """How the causes of a pattern are computed, and the queries that show the numbers."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    pattern: str
-    computed: str
-    sql: tuple[str, ...]
-
-
-@cache
-def notes() -> tuple[Note, ...]:
-    """Return all notes, in the order of the files."""
-    return TypeAdapter(tuple[Note, ...]).validate_python(_note_tables("note"))
-
-
-@cache
-def finding_notes() -> tuple[FindingNote, ...]:
-    """Return what is known of every finding."""
-    return TypeAdapter(tuple[FindingNote, ...]).validate_python(_note_tables("finding"))
-
-
-@cache
-def cause_notes() -> tuple[CauseNote, ...]:
-    """Return how causes are computed; of several patterns that match a cause the first counts."""
-    return TypeAdapter(tuple[CauseNote, ...]).validate_python(_note_tables("cause"))
-
-
-def _note_tables(kind: str) -> list[dict[str, Any]]:
-    return [table for path in list_toml_paths("advice/notes") for table in read_toml(path).get(kind, [])]
-
-
 def explain_word(word: str) -> WordExplanation:
     """Return what a word means.
 
@@ -126,19 +66,25 @@ def explain_word(word: str) -> WordExplanation:
         return WordExplanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
     if word.upper() in _facts():
         return _fact(word.upper())
-    if found := [note for note in notes() if word in note.topics]:
-        return WordExplanation(word, "topic", found[0].text, _notes(found[1:]))
-    raise UnknownWordError(f"explain — knows no {word!r} — {_near(word, causes)}")
+    topic = _topic(word) or search_word(word)
+    if topic is None:
+        raise UnknownWordError(f"explain — knows no {word!r} — {_near(word, causes)}")
+    return topic
+
+
+def _topic(word: str) -> WordExplanation | None:
+    found = [note for note in notes() if word in note.topics]
+    return WordExplanation(word, "topic", found[0].text, _notes(found[1:])) if found else None
 
 
 def _near(word: str, causes: Iterable[str]) -> str:
     """Return what may have been meant, as text."""
     words = {*causes, *(rule.id for rule in fix_rules()), *(entry.code for entry in finding_notes())}
-    words |= {topic for note in notes() for topic in note.topics} | set(Wall)
+    words |= {topic for note in notes() for topic in note.topics} | set(Wall) | set(list_words())
     inside = sorted(entry for entry in words if word and word.lower() in entry.lower())
     near = list(dict.fromkeys([*get_close_matches(word, sorted(words), n=_NEAR, cutoff=0.5), *inside]))
     if not near:
-        return "give a cause, fix or finding of the answer, or a wall"
+        return "`wallscope explain --list` lists all words"
     return f"perhaps {', '.join(near[:_NEAR])}"
 
 

@@ -112,18 +112,24 @@ def check_config(
 
 def explain(
     word: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="WORD", help="A cause, fix, finding, wall, or topic, as the answer spells it."
+            metavar="WORD", help="A cause, fix, finding, wall or topic, or a word for one such as fsdp."
         ),
-    ],
+    ] = None,
+    *,
+    all_words: Annotated[bool, typer.Option("--list", help="List all words that can be explained.")] = False,
 ) -> None:
     """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
     from wallscope.advice.explain import explain_word  # noqa: PLC0415  # keeps --help fast
+    from wallscope.advice.word_search import list_topics  # noqa: PLC0415
+    from wallscope.errors import OptionError  # noqa: PLC0415
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_explanation  # noqa: PLC0415
 
-    print_out(render_sections(build_explanation(explain_word(word))))
+    if (word is None) is not all_words:
+        raise OptionError("explain — wants a word, or --list alone — write `wallscope explain fsdp`")
+    print_out(render_sections(build_explanation(list_topics() if word is None else explain_word(word))))
 
 
 def capture_help(

@@ -1,0 +1,66 @@
+"""Notes behind fixes, causes and findings: one thought each, with the facts that it rests on."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from wallscope.resources import list_toml_paths, read_toml
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thought; `topics` are ids of fixes, causes (whole or their beginning), or words of their own."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    topics: Annotated[tuple[str, ...], Field(min_length=1)]
+    facts: Annotated[tuple[str, ...], Field(min_length=1)]
+    text: Annotated[str, Field(min_length=10)]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingNote:
+    """What a finding about a capture means, and what it forbids to claim."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    code: str
+    means: str
+    told_by: str
+    cure: str = ""
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CauseNote:
+    """How the causes of a pattern are computed, and the queries that show the numbers."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    pattern: str
+    computed: str
+    sql: tuple[str, ...]
+
+
+@cache
+def notes() -> tuple[Note, ...]:
+    """Return all notes, in the order of the files."""
+    return TypeAdapter(tuple[Note, ...]).validate_python(_note_tables("note"))
+
+
+@cache
+def finding_notes() -> tuple[FindingNote, ...]:
+    """Return what is known of every finding."""
+    return TypeAdapter(tuple[FindingNote, ...]).validate_python(_note_tables("finding"))
+
+
+@cache
+def cause_notes() -> tuple[CauseNote, ...]:
+    """Return how causes are computed; of several patterns that match a cause the first counts."""
+    return TypeAdapter(tuple[CauseNote, ...]).validate_python(_note_tables("cause"))
+
+
+def _note_tables(kind: str) -> list[dict[str, Any]]:
+    return [table for path in list_toml_paths("advice/notes") for table in read_toml(path).get(kind, [])]
