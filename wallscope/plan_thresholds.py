@@ -14,3 +14,5 @@ INEFFECTIVE_OVERLAP_SHARE: Final = 0.8
 """Exposed part of communication from which on an overlap that a file switches on does not work. Chosen."""
 MEANT_KEY_RATIO: Final = 0.9
 """Likeness (difflib) from which on an unknown key is taken for a misspelt one. Chosen."""
+RESERVED_MEMORY_SHARE: Final = 0.06
+"""Of the memory of a GPU that CUDA, NCCL and fragments take. Chosen; 4 to 5 GB of 80 in published logs."""

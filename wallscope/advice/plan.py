@@ -5,6 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from wallscope.advice.conditions import Clause, evaluate, parse_clause
+from wallscope.advice.layout_search import list_feasible_layouts
+from wallscope.advice.memory_estimate import (
+    MemoryOptions,
+    estimate_memory,
+    model_shapes,
+    smallest_states,
+)
 from wallscope.advice.parallel_layout import (
     check_shards,
     context_and_tensor,
@@ -21,12 +28,21 @@ from wallscope.advice.published import (
     nearest_presets,
 )
 from wallscope.errors import LayoutError, OptionError
-from wallscope.model.advice import PHASES, Advice, Folding, Item, Sizes, Value
-from wallscope.plan_thresholds import LONG_SEQUENCE_COUNT, TOKENS_OF_A_RANK_COUNT
+from wallscope.model.advice import PHASES, Advice, Folding, Item, MemoryEstimate, Sizes, Value
+from wallscope.plan_thresholds import LONG_SEQUENCE_COUNT, RESERVED_MEMORY_SHARE, TOKENS_OF_A_RANK_COUNT
 from wallscope.resources import read_toml
+from wallscope.units import size
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 _YOURS = "your sizes"
+_LOW = MemoryOptions(linear_input_bytes=1)
+_OPTIONS = {
+    "bf16": MemoryOptions(),
+    "fp8": replace(_LOW, weight_bytes=1),
+    "mxfp8": replace(_LOW, weight_bytes=2),
+    "nvfp4": _LOW,
+}
+"""How each precision keeps numbers: MXFP8 has weights in both directions; gradients and moments are FP32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +101,9 @@ def plan_run(wanted: PlanRequest) -> Advice:
         largest_expert=largest_expert(layout.sizes, wanted.gpus, wanted.model.experts),
         virtual_pipeline=chosen.virtual_pipeline if layout.sizes.pipeline > 1 else None,
         accumulation=accumulation,
+        memory=_estimate(wanted, layout, chosen.virtual_pipeline),
+        memory_capacity_bytes=_capacity(wanted.machine),
+        feasible=_feasible(wanted),
         items=tuple(_items(wanted, chosen, layout, accumulation)),
         presets=near,
         bands=find_bands(wanted.model.id, wanted.machine, is_long=is_long),
@@ -105,9 +124,55 @@ def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
             check_shards(wanted.seq_length, sizes.context)
         except LayoutError as error:
             refused.append((sizes.fewest_gpus, error))
-        else:
+            continue
+        excess = _find_excess(wanted, layout)
+        if excess is None:
             return _with_given_sizes(candidate, sizes, wanted), layout
+        refused.append((sizes.fewest_gpus, excess))
     raise min(refused, key=lambda each: each[0])[1]
+
+
+def _feasible(wanted: PlanRequest) -> tuple[Sizes, ...]:
+    """Return all sizes that divide the run and whose states fit, the least split first; none is published."""
+    shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
+    if shape is None or capacity is None:
+        return ()
+    found = list_feasible_layouts(shape, wanted.gpus, wanted.seq_length, capacity)
+    return tuple(layout.sizes for layout in found)
+
+
+def _capacity(machine: Machine) -> int | None:
+    if machine.memory_bytes is None:
+        return None
+    return round(machine.memory_bytes * (1 - RESERVED_MEMORY_SHARE))
+
+
+def _find_excess(wanted: PlanRequest, layout: Folding) -> LayoutError | None:
+    """Return why parameters, gradients and optimizer state alone do not fit; `None` where they may."""
+    shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
+    needed = None if shape is None else smallest_states(shape, layout)
+    if needed is None or capacity is None or needed <= capacity:
+        return None
+    sizes = layout.sizes
+    return LayoutError(
+        f"TP{sizes.tensor} PP{sizes.pipeline} EP{sizes.expert} on {wanted.gpus} GPUs — parameters,"
+        f" gradients and optimizer state need {size(needed)} of a GPU even in BF16,"
+        f" {size(needed - capacity)} more than {wanted.machine.name} has"
+        " — raise EP, PP or TP, add GPUs or offload the optimizer"
+    )
+
+
+def _estimate(wanted: PlanRequest, layout: Folding, virtual_stages: int | None) -> MemoryEstimate | None:
+    shape = model_shapes().get(wanted.model.id)
+    if shape is None:
+        return None
+    return estimate_memory(
+        shape,
+        layout,
+        wanted.seq_length * wanted.micro_batch,
+        _OPTIONS[wanted.precision],
+        virtual_stages if layout.sizes.pipeline > 1 else None,
+    )
 
 
 def _with_fewer_experts(wanted: PlanRequest) -> Iterator[_Candidate]:

@@ -29,6 +29,7 @@ class Machine:
     name: str
     architecture: str | None
     nvlink_domain: int | None
+    memory_bytes: int | None = None
 
     @property
     def is_rack(self) -> bool:
@@ -81,7 +82,13 @@ class LongContext:
 def machines() -> dict[str, Machine]:
     """Return all machines by short name."""
     return {
-        id_: Machine(id_, table["name"], table.get("architecture"), table["nvlink_domain"])
+        id_: Machine(
+            id_,
+            table["name"],
+            table.get("architecture"),
+            table["nvlink_domain"],
+            table["memory_gb"] * 10**9 if "memory_gb" in table else None,
+        )
         for id_, table in _hardware().items()
     }
 

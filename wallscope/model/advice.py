@@ -281,11 +281,29 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes that a GPU of the fullest pipeline stage needs, by part, without temporary buffers."""
+
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    logits_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All parts together."""
+        states = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
+        return states + self.activations_bytes + self.logits_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """A plan for a run: its layout and where that comes from, the checklist, and what was published nearby.
 
     `largest_expert` is the largest EP that the other sizes and the number of experts leave; `accumulation`
-    is `None` where no global batch was told.
+    is `None` where no global batch was told. `memory` is estimated, `None` where the sizes of the model are
+    not known; `memory_capacity_bytes` is what a GPU has for it, `feasible` are all sizes whose states fit.
     """
 
     schema: Literal["wallscope.advice/1"]
@@ -298,6 +316,9 @@ class Advice:
     largest_expert: int
     virtual_pipeline: int | None
     accumulation: int | None
+    memory: MemoryEstimate | None
+    memory_capacity_bytes: int | None
+    feasible: tuple[Sizes, ...]
     items: tuple[Item, ...]
     presets: tuple[Preset, ...]
     bands: tuple[Band, ...]

@@ -12,7 +12,9 @@ from wallscope.model.advice import (
     FeatureCheck,
     Folding,
     Item,
+    MemoryEstimate,
     Preset,
+    Sizes,
     WordExplanation,
 )
 from wallscope.model.capture import Contents, Finding, Gpu, Profiler, Severity
@@ -37,6 +39,7 @@ from wallscope.views.sections.findings import build_findings
 from wallscope.views.sections.words import describe_profiler
 
 _MOST_MISSING = 6
+_MOST_LAYOUTS = 3
 _UNKNOWN = "unknown"
 HISTORY = pl.Schema(
     {
@@ -171,6 +174,8 @@ def build_advice(advice: Advice) -> Iterator[Section]:
     virtual = f", VPP{advice.virtual_pipeline}" if advice.virtual_pipeline else ""
     source = f"from {advice.layout_source}{virtual}; EP could be up to {advice.largest_expert}"
     yield _build_layout(layout, (Span(source, "dim"),))
+    if advice.memory is not None:
+        yield _build_memory(advice.memory, advice.memory_capacity_bytes, advice.feasible)
     for phase, items in groupby(advice.items, key=lambda item: item.phase):
         yield Section(phase, phase.capitalize(), "", (Items(tuple(_list_items(items))),))
     if advice.presets:
@@ -223,6 +228,40 @@ def _build_layout(layout: Folding, *more: Line) -> Section:
         f"needs {units.plural(layout.fewest_gpus, 'GPU')}, has {layout.gpus:,}",
     )
     return Section("layout", "Layout", "", (Lines((*lines, *more)),))
+
+
+def _build_memory(memory: MemoryEstimate, capacity_bytes: int | None, feasible: Sequence[Sizes]) -> Section:
+    """Make the parts of the memory that a GPU needs, and whether it has as much."""
+    parts = (
+        ("weights", memory.weights_bytes),
+        ("gradients", memory.gradients_bytes),
+        ("optimizer", memory.optimizer_bytes),
+        ("activations", memory.activations_bytes),
+        ("logits", memory.logits_bytes),
+    )
+    told = " + ".join(f"{name} {units.size(part_bytes)}" for name, part_bytes in parts)
+    total = memory.total_bytes
+    lines: list[Line] = [(f"{units.size(total)} without recomputation: {told}",)]
+    if capacity_bytes is not None and total > capacity_bytes:
+        missing = f"{units.size(total - capacity_bytes)} more than a GPU has"
+        lines.append(
+            (
+                Span(
+                    f"{missing}: recompute modules, keep gradients and moments in BF16, or offload", "warning"
+                ),
+            )
+        )
+    elif capacity_bytes is not None:
+        lines.append((Span(f"a GPU has {units.size(capacity_bytes)} for it", "dim"),))
+    if feasible:
+        first = ", ".join(map(_write_sizes, feasible[:_MOST_LAYOUTS]))
+        fitting = f"{units.plural(len(feasible), 'layout')} hold their states; the least split: {first}"
+        lines.append((Span(fitting, "dim"),))
+    return Section("memory", "Memory of a GPU, estimated", "", (Lines(tuple(lines)),))
+
+
+def _write_sizes(sizes: Sizes) -> str:
+    return f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context} EP{sizes.expert}"
 
 
 def build_check(check: ConfigurationCheck, name: str) -> Iterator[Section]:

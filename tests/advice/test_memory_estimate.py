@@ -1,0 +1,186 @@
+"""Memory that layouts need, against published peaks, and layouts that fit, against published ones."""
+
+import pytest
+
+from wallscope.advice.layout_search import list_feasible_layouts
+from wallscope.advice.memory_estimate import (
+    MemoryOptions,
+    ModelShape,
+    estimate_memory,
+    lean_options,
+    model_shapes,
+    smallest_states,
+)
+from wallscope.advice.parallel_layout import fold
+from wallscope.advice.plan import PlanRequest, plan_run
+from wallscope.advice.published import find_machine, find_model, machines, presets
+from wallscope.errors import LayoutError
+from wallscope.model.advice import Sizes
+
+SHAPES = model_shapes()
+FP8 = MemoryOptions(weight_bytes=1, gradient_bytes=2, linear_input_bytes=1)
+PARAMETERS = {  # in 10^9, of the models' cards
+    "deepseek_v3": 671,
+    "deepseek_v2": 236,
+    "kimi_k2": 1026,
+    "moonlight_16b": 16,
+    "qwen3_235b_a22b": 235,
+    "qwen3_30b_a3b": 30.5,
+    "gpt_oss_120b": 117,
+    "gpt_oss_20b": 21,
+    "glm_45": 355,
+    "glm_45_air": 106,
+    "olmoe_7b": 6.9,
+    "llama3_70b": 70.6,
+}
+
+
+def layout(sizes, gpus, shape):
+    return fold(sizes, gpus, shape.experts or None)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_shapes_have_as_many_parameters_as_the_models(name):
+    shape = SHAPES[name]
+    states = estimate_memory(shape, layout(Sizes(), 1, shape), 0, MemoryOptions(weight_bytes=1))
+
+    assert states.weights_bytes / 1e9 == pytest.approx(PARAMETERS[name], rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("model", "at", "options", "virtual", "published_gb"),
+    [
+        pytest.param(
+            "deepseek_v3", (Sizes(1, 4, 1, 64), 256), MemoryOptions(), 4, 199.5, id="WF-60: DeepSeek-V3"
+        ),
+        pytest.param(
+            "moonlight_16b", (Sizes(2, 1, 1, 8), 8), lean_options(MemoryOptions()), None, 36.618, id="MEM-R2"
+        ),
+        pytest.param(
+            "qwen3_30b_a3b", (Sizes(1, 1, 1, 16), 16), MemoryOptions(), None, 66.75, id="EPO-M3: 62.166 GiB"
+        ),
+        pytest.param("llama3_70b", (Sizes(4, 4), 32), FP8, 5, 58.8, id="MEM-R4: Llama3-70B"),
+        pytest.param("llama3_70b", (Sizes(4, 8), 32), FP8, 5, 53.2, id="MEM-39: PP8"),
+        pytest.param("llama3_70b", (Sizes(8, 4), 32), FP8, 5, 50.2, id="MEM-39: TP8"),
+    ],
+)
+def test_estimates_are_near_published_peaks(model, at, options, virtual, published_gb):
+    shape = SHAPES[model]
+    found = estimate_memory(shape, layout(*at, shape), 4_096, options, virtual)
+
+    assert found.total_bytes / 1e9 == pytest.approx(published_gb, rel=0.2)
+
+
+def test_the_parts_of_deepseek_v3_are_those_published():
+    shape = SHAPES["deepseek_v3"]
+    found = estimate_memory(
+        shape, layout(Sizes(1, 4, 1, 64), 256, shape), 4_096, MemoryOptions(), virtual_stages=4
+    )
+
+    assert (found.weights_bytes + found.gradients_bytes) / 1e9 == pytest.approx(36.4, rel=0.25)
+    assert found.optimizer_bytes / 1e9 == pytest.approx(32.1, rel=0.05)
+    assert found.activations_bytes / 1e9 == pytest.approx(131.0, rel=0.05)
+
+
+def test_parts_by_hand():
+    shape = ModelShape(layers=4, hidden=8, heads=2, groups=1, head_size=4, vocabulary=32, feed_forward=16)
+    attention, mlp = 8 * (8 + 8) + 8 * 8, 3 * 8 * 16
+    held = (4 * (attention + mlp) / 2 + 32 * 8) / 2
+    found = estimate_memory(
+        shape, layout(Sizes(tensor=2, pipeline=2, context=2), 16, shape), 64, MemoryOptions()
+    )
+
+    assert (found.weights_bytes, found.gradients_bytes) == (2 * held, 4 * held)
+    assert found.optimizer_bytes == 12 * held / 2
+    token = 4 * 8 + 2 * 2 * 8 + 2 * (8 + 8) + 2 * 8 + 6 * 16
+    assert found.activations_bytes == 32 * 4 * token / 2, "2 microbatches of 2 layers on the first stage"
+    assert found.logits_bytes == 32 * 32 / 2 * 6
+
+
+@pytest.mark.parametrize("module", ["layernorm", "moe_act", "mla_up_proj", "moe"])
+def test_recomputation_saves_activations_alone(module):
+    shape = SHAPES["deepseek_v3"]
+    at = layout(Sizes(1, 4, 1, 64), 256, shape)
+    plain = estimate_memory(shape, at, 4_096, MemoryOptions())
+    less = estimate_memory(shape, at, 4_096, MemoryOptions(recompute_modules=(module,)))
+    full = estimate_memory(shape, at, 4_096, MemoryOptions(recompute_full=True))
+
+    assert full.activations_bytes < less.activations_bytes < plain.activations_bytes
+    assert less.total_bytes - plain.total_bytes == less.activations_bytes - plain.activations_bytes
+
+
+def test_shards_of_all_states_divide_by_their_replicas():
+    shape = SHAPES["qwen3_30b_a3b"]
+    at = layout(Sizes(expert=8), 64, shape)
+    whole, shards = (
+        estimate_memory(shape, at, 4_096, MemoryOptions(fully_sharded=sharded)) for sharded in (False, True)
+    )
+
+    assert shards.gradients_bytes < whole.gradients_bytes / 7
+    assert shards.optimizer_bytes == whole.optimizer_bytes
+
+
+PUBLISHED = [
+    preset
+    for preset in presets()
+    if preset.states_layout and preset.family in SHAPES and machines()[preset.machine].memory_bytes
+    if preset.sizes.fewest_gpus <= preset.gpus
+]
+
+
+def test_layouts_that_fit_hold_the_published_ones_without_knowing_them():
+    missing = []
+    for preset in PUBLISHED:
+        found = list_feasible_layouts(
+            SHAPES[preset.family], preset.gpus, 4_096, round(0.94 * machines()[preset.machine].memory_bytes)
+        )
+        if preset.sizes not in {one.sizes for one in found}:
+            missing.append((preset.name, preset.sizes))
+
+    assert len(PUBLISHED) > 100
+    assert missing == []
+
+
+def test_what_cannot_fit_is_no_layout():
+    shape = SHAPES["deepseek_v3"]
+    memory = 75 * 10**9
+    found = list_feasible_layouts(shape, 256, 4_096, memory)
+
+    assert found
+    assert all(smallest_states(shape, one) <= memory for one in found)
+    assert list_feasible_layouts(shape, 64, 4_096, memory) == ()
+    with pytest.raises(LayoutError):
+        layout(Sizes(expert=3), 64, shape)
+
+
+def plan(model, gpus, machine, given=None):
+    return plan_run(
+        PlanRequest(find_model(model), find_machine(machine), gpus, 4_096, "bf16", given or {}, None, 1)
+    )
+
+
+def test_a_plan_estimates_memory_and_refuses_what_cannot_fit_by_how_much():
+    found = plan("dsv3", 256, "h100", {"tensor": 1, "pipeline": 4, "context": 1, "expert": 64})
+
+    assert found.memory is not None
+    assert found.memory.total_bytes / 1e9 == pytest.approx(199.5, rel=0.35), "without virtual stages"
+    assert found.memory_capacity_bytes == round(80e9 * 0.94)
+    with pytest.raises(LayoutError, match=r"need \d+\.\d GiB of a GPU even in BF16, \d+\.\d GiB more"):
+        plan("dsv3", 64, "h100", {"tensor": 1, "pipeline": 1, "context": 1, "expert": 64})
+    assert plan("nemotron-3-nano", 16, "h100").memory is None
+
+
+def test_a_plan_lists_all_layouts_that_fit_whatever_is_published():
+    found = plan("qwen3-30b", 16, "h100").feasible
+
+    assert Sizes(expert=16) in found
+    assert Sizes(tensor=2, expert=8) in found
+    assert found == tuple(sorted(found, key=lambda one: one.attention * one.pipeline))
+
+
+def test_memory_is_shown_with_its_parts(wallscope):
+    shown = wallscope("advise", "--model", "dsv3", "--gpus", "256", "--hardware", "h100")
+
+    assert shown.code == 0
+    assert "Memory of a GPU, estimated" in shown.out
+    assert "activations" in shown.out

@@ -1,0 +1,179 @@
+"""Memory of a GPU that a layout needs: parameters, gradients, optimizer state, activations, logits.
+
+Counted from the shape of the model and the degrees of parallelism, for the pipeline stage that holds most.
+Temporary buffers, fragmentation and what CUDA and NCCL take are in no part.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil
+
+from wallscope.model.advice import Folding, MemoryEstimate
+from wallscope.resources import read_toml
+
+_OF_RECOMPUTED = {"layernorm": "norms", "moe_act": "expert_activation", "mla_up_proj": "projections"}
+_LOGITS_BYTES = 6
+"""Of a word of the vocabulary and a token: scores in BF16, and in FP32 for the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Sizes of a decoder; `dense_layers` hold no experts, ranks and `rope_size` are of latent attention."""
+
+    layers: int
+    hidden: int
+    heads: int
+    groups: int
+    head_size: int
+    vocabulary: int
+    feed_forward: int = 0
+    experts: int = 0
+    expert_width: int = 0
+    experts_of_a_token: int = 0
+    shared_width: int = 0
+    dense_layers: int = 0
+    query_rank: int = 0
+    latent_rank: int = 0
+    rope_size: int = 0
+
+    @property
+    def query_width(self) -> int:
+        """Numbers of all query heads of a token."""
+        return self.heads * (self.head_size + self.rope_size)
+
+    @property
+    def key_value_width(self) -> int:
+        """Numbers of all key and value heads of a token, as attention reads them."""
+        if self.latent_rank:
+            return self.query_width + self.heads * self.head_size
+        return 2 * self.groups * self.head_size
+
+    def attention_parameters(self) -> int:
+        """Count the parameters of attention in a layer."""
+        out = self.heads * self.head_size * self.hidden
+        if not self.latent_rank:
+            return self.hidden * (self.query_width + self.key_value_width) + out
+        queries = (
+            self.query_rank * (self.hidden + self.query_width)
+            if self.query_rank
+            else self.hidden * self.query_width
+        )
+        latent = self.hidden * (self.latent_rank + self.rope_size)
+        return queries + latent + self.latent_rank * 2 * self.heads * self.head_size + out
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOptions:
+    """How numbers are kept: bytes of each, what is recomputed, and whether all states are sharded."""
+
+    weight_bytes: float = 2
+    gradient_bytes: int = 4
+    state_bytes: int = 12
+    linear_input_bytes: float = 2
+    recompute_modules: tuple[str, ...] = ()
+    recompute_full: bool = False
+    fully_sharded: bool = False
+
+
+@cache
+def model_shapes() -> dict[str, ModelShape]:
+    """Return the shapes of model families, by name of the family."""
+    return {name: ModelShape(**table) for name, table in read_toml("advice/shapes.toml")["shape"].items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameters:
+    dense: float
+    experts: float
+
+
+def estimate_memory(
+    shape: ModelShape,
+    layout: Folding,
+    microbatch_tokens: int,
+    options: MemoryOptions,
+    virtual_stages: int | None = None,
+) -> MemoryEstimate:
+    """Return the bytes that a GPU of the fullest pipeline stage needs, by part."""
+    counted = _count_parameters(shape, layout)
+    held = counted.dense + counted.experts
+    shards = (layout.data, layout.expert_data) if options.fully_sharded else (1, 1)
+    sharded = counted.dense / shards[0] + counted.experts / shards[1]
+    states = counted.dense / layout.data + counted.experts / layout.expert_data
+    layers = _count_live_layers(shape, layout, virtual_stages)
+    tokens = microbatch_tokens / layout.sizes.context
+    working = held / max(ceil(shape.layers / layout.sizes.pipeline), 1) if options.fully_sharded else 0
+    return MemoryEstimate(
+        weights_bytes=round((sharded + 2 * working) * options.weight_bytes),
+        gradients_bytes=round(sharded * options.gradient_bytes),
+        optimizer_bytes=round(states * options.state_bytes),
+        activations_bytes=round(tokens * layers * _token_bytes(shape, layout, options)),
+        logits_bytes=round(tokens * shape.vocabulary / layout.sizes.tensor * _LOGITS_BYTES),
+    )
+
+
+def smallest_states(shape: ModelShape, layout: Folding) -> int:
+    """Return the bytes of parameters, gradients and optimizer state in their leanest form."""
+    options = MemoryOptions(gradient_bytes=2, state_bytes=8)
+    return estimate_memory(shape, layout, 0, options).total_bytes
+
+
+def _count_parameters(shape: ModelShape, layout: Folding) -> _Parameters:
+    """Count the parameters of a GPU in the stage with the embedding, which has its share of layers."""
+    sizes = layout.sizes
+    part = 1 / sizes.pipeline
+    sparse = shape.layers - shape.dense_layers if shape.experts else 0
+    dense = shape.layers - sparse
+    gated = 3 * shape.hidden
+    attention = shape.layers * shape.attention_parameters()
+    others = dense * gated * shape.feed_forward + sparse * gated * shape.shared_width
+    embeddings = shape.vocabulary * shape.hidden * (2 if sizes.pipeline == 1 else 1)
+    routers = sparse * shape.hidden * shape.experts
+    experts = sparse * gated * shape.expert_width * shape.experts
+    return _Parameters(
+        dense=((attention + others) * part + embeddings) / sizes.tensor + routers * part,
+        experts=experts * part / sizes.experts,
+    )
+
+
+def _count_live_layers(shape: ModelShape, layout: Folding, virtual_stages: int | None) -> float:
+    """Return how many layers hold activations at once on the first stage, over all its microbatches."""
+    stages, chunks = layout.sizes.pipeline, virtual_stages or 1
+    if stages == 1:
+        return shape.layers
+    in_flight = stages if chunks == 1 else stages * (chunks - 1) + 2 * (stages - 1) + 1
+    return in_flight * shape.layers / (stages * chunks)
+
+
+def _token_bytes(shape: ModelShape, layout: Folding, options: MemoryOptions) -> float:
+    """Return the bytes that backward needs of a token in an average layer of a GPU."""
+    hidden = shape.hidden
+    if options.recompute_full:
+        return 2 * hidden / layout.sizes.tensor
+    linear = options.linear_input_bytes
+    sparse = (shape.layers - shape.dense_layers) / shape.layers if shape.experts else 0
+    topk = shape.experts_of_a_token
+    parts = {
+        "residuals": 4 * hidden,
+        "norms": 2 * linear * hidden,
+        "projections": 2 * (shape.query_width + shape.key_value_width),
+        "latent": 2 * linear * (shape.query_rank + shape.latent_rank),
+        "attention": linear * shape.heads * shape.head_size,
+        "feed_forward": (1 - sparse) * (4 + linear) * shape.feed_forward,
+        "shared": sparse * (4 + linear) * shape.shared_width,
+        "dispatched": sparse * topk * linear * hidden,
+        "experts": sparse * topk * 4 * shape.expert_width,
+        "expert_activation": sparse * topk * linear * shape.expert_width,
+    }
+    for module in options.recompute_modules:
+        parts.pop(_OF_RECOMPUTED.get(module, module), None)
+    if "mlp" in options.recompute_modules:
+        parts["feed_forward"] = 0
+    if "moe" in options.recompute_modules:
+        parts |= {"dispatched": 0, "experts": 0, "expert_activation": 0, "shared": 0}
+    return sum(parts.values()) / layout.sizes.tensor
+
+
+def lean_options(options: MemoryOptions) -> MemoryOptions:
+    """Return the options with gradients and moments in BF16."""
+    return replace(options, gradient_bytes=2, state_bytes=8)
