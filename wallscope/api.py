@@ -210,8 +210,8 @@ def analyze(  # noqa: PLR0913  # options are parameters
     """Analyse an export, or several as one job, as `wallscope analyze` does.
 
     Args:
-        path: a .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace of
-            PyTorch's profiler; several, a folder of them or a pattern: the ranks of one job. URLs that fsspec
+        path: a .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace
+            of PyTorch's profiler; several, a folder of them or a pattern: the ranks of one job. URLs that fsspec
             knows too.
         rank: only the rank of this number.
         device: only ranks on this CUDA device.

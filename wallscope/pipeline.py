@@ -57,7 +57,6 @@ from wallscope.trace.steps import Steps, select_ranks, select_windows, split_ste
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
 from wallscope.views.gaps import GapLookup
-from wallscope.views.sections.fixes import select_first_fixes
 from wallscope.views.step_timeline import build_step_timelines
 from wallscope.views.tables import TableBuilder
 
@@ -110,23 +109,27 @@ def analyze_capture(
     concluded = _conclude(prepared, options, configuration, findings)
     answer, place = concluded.analysis, concluded.place
 
-    from wallscope.advice.advise import add_fixes, replay_questions  # noqa: PLC0415
+    from wallscope.advice.advise import add_fixes, list_questions, settle_fixes  # noqa: PLC0415
+    from wallscope.advice.programs import ProgramTraces, detect_program  # noqa: PLC0415
     from wallscope.advice.trace_facts import collect_trace_facts  # noqa: PLC0415
 
-    shown = collect_trace_facts(answer, trace.capture.range_names["text"], facts.axes, facts.collectives)
-    names = pl.concat([trace.capture.names["text"], trace.capture.range_names["text"]])
-    advised = add_fixes(answer, configuration, shown, names)
-    questions = {fix.id: replay_questions(fix) for fix in select_first_fixes(advised.fixes or ())}
+    capture = trace.capture
+    shown = collect_trace_facts(answer, capture.range_names["text"], facts.axes, facts.collectives)
+    names = pl.concat([capture.names["text"], capture.range_names["text"]])
+    traces = ProgramTraces(names, capture.libraries, capture.interpreter)
+    seen = replace(answer, program=detect_program(traces, configuration))
+    advised = add_fixes(seen, configuration, shown, names)
+    questions = list_questions(advised)
     replays = RankReplays(prepared, place, answer.ranks[place])
     replay, fixes = advised.replay, advised.fixes
-    if any(questions.values()):
+    if questions:
         progress("playing steps again")
         (replay, fixes), ranks = run_both(
             lambda: replays.answer_fixes(advised.fixes or (), questions), concluded.pack_profiles
         )
     else:
         ranks = concluded.pack_profiles()
-    complete = replace(advised, ranks=ranks, fixes=fixes, replay=replay)
+    complete = settle_fixes(replace(advised, ranks=ranks, fixes=fixes, replay=replay), names)
     return AnalyzedCapture(complete, prepared, place, replays, concluded.matched)
 
 

@@ -102,6 +102,8 @@ WIDEST_MODE_GAP_PARTS_COUNT: Final = 8
 """Between two kinds no step lies in one of so many parts of the way between their medians. Chosen."""
 RARE_STALL_SHARE: Final = 0.03
 """Of all steady time that a cause must take beyond its median, on few steps: `DOMINANT_LEAD_SHARE`."""
+RARE_LONG_PARTS_COUNT: Final = 4
+"""The period of a rare stall is of steps with at least one in so many parts of the longest. Chosen."""
 RARE_EXCESS_SHARE: Final = 0.05
 """Of the median step that it must take more, for a step to be one of those. Chosen."""
 RARE_DEVIATIONS_COUNT: Final = 6
@@ -139,6 +141,9 @@ SHORTEST_HELD_CALL_NS: Final = 50_000
 """Of calls that a full queue or a lock may have held. Chosen; launches mostly take 3 to 15 us."""
 LOCK_RETURN_NS: Final = 20_000
 """Two calls return together if no more lies between. Chosen: the way out of the driver."""
+LOCKED_WORK_NS: Final = 100_000
+"""A call that waited for a lock returns within this after its holder: it does its own work first. Measured:
+50 to 80 us where a copy of 332 MB waits for one of 4 bytes (NERSC's vision transformer)."""
 LOCKED_SHARE: Final = 0.8
 """Of a call for which another must have lasted beside it, to be what held it. Chosen: nearly all."""
 LOCK_CANDIDATES_COUNT: Final = 8
@@ -280,8 +285,6 @@ SHARE_ROUNDING: Final = 1e-9
 """Shares are rounded quotients: one that equals a threshold may come out a hair below it."""
 NEXT_WALL_SHARE: Final = 0.10
 """Of what is left without the wall that a loss must take, to be the next. Chosen, as `DOMINANT_SHARE`."""
-NEXT_WALL_OF_FIX_SHARE: Final = 0.10
-"""The same behind a fix."""
 TOLD_CAUSE_SHARE: Final = 0.1
 """Of the wall that a cause must own, to be named in the verdict. Chosen."""
 TOLD_CAUSES_COUNT: Final = 2
@@ -357,6 +360,16 @@ LONG_KERNELS_SHARE: Final = 0.9
 
 # --- Host -----------------------------------------------------------------------------------------------
 
+FORWARD_PARTS_COUNT: Final = 4
+"""One in so many reductions of a group may come from the main thread (of the loss, of norms), for the others
+to be of gradients. Chosen: tensor parallelism reduces as often there."""
+DATA_WAIT_NS: Final = 1_000_000
+"""Without a launch on the issuing thread, before the copy of a batch, to be data loading. Chosen: handing
+over a finished batch takes less."""
+BATCH_COPY_BYTES: Final = 4_096
+"""Of a copy to the device that may be of a batch. Chosen: a page; token ids of a sequence are more."""
+FEWEST_BATCHES_COUNT: Final = 3
+"""Copies of one size that recur, for them to be of batches. Chosen, as `FEWEST_UNITS_COUNT`."""
 READY_NS: Final = 10_000
 """Work that has been ready for so long waits for more than the latency of its launch. Chosen."""
 HELD_BEHIND_NS: Final = 5_000
@@ -466,10 +479,6 @@ MORE_SLOW_STEPS_COUNT: Final = 2
 
 # --- Fixes and plans ------------------------------------------------------------------------------------
 
-SHOWN_FIXES_COUNT: Final = 5
-"""Fixes of the first screen. Chosen."""
-FIXES_OF_A_CAUSE_COUNT: Final = 2
-"""Of one cause before those of others. Chosen."""
 
 # --- What is worth a line on a screen or page -----------------------------------------------------------
 
@@ -477,8 +486,6 @@ SHOWN_LOSS_SHARE: Final = 0.001
 """Of the typical step that a loss must own, for the list of causes. Chosen."""
 SHOWN_HOST_SHARE: Final = 0.001
 """The same for calls that drain the queue and work that was held. Chosen."""
-SHOWN_WIN_SHARE: Final = 0.001
-"""Of the step that a replay must win, to be told as more than nothing. Chosen."""
 SHOWN_CHANGE_SHARE: Final = 0.001
 """Of base's step that a cause must change, for the first screen of a comparison. Chosen."""
 SHOWN_COMPUTE_SHARE: Final = 0.05

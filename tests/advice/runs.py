@@ -18,6 +18,7 @@ from wallscope.model.diagnosis import Diagnosis, MemoryPressure, Opportunity
 from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision, Wall
 from wallscope.model.rank_summaries import (
     BlockingCall,
+    CategoryPrecision,
     Communication,
     CommunicationOperation,
     ComputeDetails,
@@ -25,6 +26,7 @@ from wallscope.model.rank_summaries import (
     HostDetails,
     LaunchCost,
     LaunchShapes,
+    LeadingKernel,
     Memory,
     PrecisionWork,
     SmallMultiplications,
@@ -162,7 +164,7 @@ def _export(gpu, environment):
     return Export("run", "", 0, None, None, None, None, 0, (gpu,), dict(environment))
 
 
-def _details(precision="bf16", small_grids=None, ungrouped=0.0, **others):
+def _details(precision="bf16", small_grids=None, ungrouped=0.0, kernels=(), **others):
     known = ComputeDetails(
         work_ns=MS,
         precisions=(PrecisionWork(Precision(precision), MS, 1.0, 10),),
@@ -175,6 +177,14 @@ def _details(precision="bf16", small_grids=None, ungrouped=0.0, **others):
         permute_fused=None,
         router_fused=None,
         launch_shapes=LaunchShapes(1.0, 0, small_grids, None, None, None),
+        category_precisions=tuple(
+            CategoryPrecision(ComputeCategory(category), Precision(own), MS, 1 / len(kernels), 1)
+            for _, category, own in kernels
+        ),
+        leading_kernels=tuple(
+            LeadingKernel(name, ComputeCategory(category), Precision(own), 1, MS)
+            for name, category, own in kernels
+        ),
     )
     return replace(known, **others)
 

@@ -172,7 +172,7 @@ def test_a_fix_without_a_ceiling_tells_none():
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story["name"])
 def test_nothing_of_experts_is_said_to_a_model_without_them(story):
     facts = dict(story.get("run", {}))
-    names = pl.Series([RANGES[facts.pop("framework", "megatron")]])
+    names = pl.Series([RANGES[facts.pop("framework", "megatron")], *facts.pop("names", ())])
     settings = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
     view = MeasuredRun(run(story["causes"], **facts), RunConfiguration(settings), names)
 

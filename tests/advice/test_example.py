@@ -19,7 +19,7 @@ def test_the_exchange_comes_first_then_the_token_counts(answer):
     ids = [fix.id for fix in answer.fixes]
 
     assert ids[:4] == ["ep-overlap", "hybridep", "deepep", "experts-in-the-domain"]
-    assert ids.index("sync-free-experts") < ids.index("cpu-binding") < ids.index("data-workers")
+    assert ids.index("sync-free-experts") < ids.index("data-workers") < ids.index("cpu-binding")
     assert not {
         "cuda-graphs-experts",
         "permute-fusion",
@@ -35,7 +35,8 @@ def test_each_opportunity_names_the_fixes_that_answer_it(answer):
     for entry in answer.opportunities:
         assert entry.fixes == tuple(fix.id for fix in answer.fixes if entry.cause in fix.causes)
     exchange = next(entry for entry in answer.opportunities if entry.cause == "communication/ep/unsplit")
-    assert known[exchange.fixes[0]].recoverable_ns == exchange.recoverable_ns
+    first = known[exchange.fixes[0]]
+    assert first.recoverable_ns == first.replay.won_ns <= exchange.recoverable_ns
     assert known[exchange.fixes[0]].next_wall == "host"
 
 

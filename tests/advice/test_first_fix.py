@@ -12,6 +12,7 @@ from wallscope.advice.rules import fix_rules
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 from wallscope.model.cause_catalogue import CALL, list_cause_meanings
 
+RULES = {rule.id: rule for rule in fix_rules()}
 STORIES = tomllib.loads((Path(__file__).parent / "stories.toml").read_text(encoding="utf-8"))["story"]
 
 
@@ -19,8 +20,11 @@ def fixes_of(story):
     """The fixes of a story that answer its cause, and all of them."""
     told = {key: KnownSetting(value, "test") for key, value in story.get("configuration", {}).items()}
     facts = dict(story.get("run", {}))
-    names = pl.Series([RANGES[facts.pop("framework", "megatron")]])
-    found = add_fixes(run(story["causes"], **facts), RunConfiguration(told), TraceFacts(), names).fixes
+    names = pl.Series([RANGES[facts.pop("framework", "megatron")], *facts.pop("names", ())])
+    answer = add_fixes(run(story["causes"], **facts), RunConfiguration(told), TraceFacts(), names)
+    found = (*answer.fixes, *answer.capture_advice)
+    if RULES[story["first"]].about == "capture":
+        found = (*answer.capture_advice, *answer.fixes)
     cause = story.get("cause", next(iter(story["causes"])))
     return [fix for fix in found if cause in fix.causes or not cause], found
 

@@ -1,5 +1,7 @@
 """What fixes would win, and why it is not told."""
 
+from dataclasses import replace
+
 import pytest
 
 from fixtures.simulation.program import HostThread, Program, SyncDevice, Work
@@ -8,7 +10,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.story import US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
-from wallscope.advice.advise import replay_questions
+from wallscope.advice.advise import list_questions
 from wallscope.advice.rules import fix_rules, read_rules
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis, ComputeCategory
@@ -42,13 +44,14 @@ def slow_host(_):
 def test_a_fix_is_told_what_its_questions_win_together(tmp_path, story, won_ns):
     path = tmp_path / "run.sqlite"
     analysis = analysis_of(STORIES[story], path)
-    told = {fix.id: fix for fix in analysis.fixes if fix.replay is not None}
+    told = {fix.id: fix for fix in (*analysis.fixes, *analysis.dismissed) if fix.replay is not None}
 
     assert analysis.replay.refused is None
     assert analysis.replay.check.error_median < 0.05
     assert {name: told[name].replay.won_ns for name in won_ns} == won_ns
+    asking = replace(analysis, fixes=(*analysis.fixes, *analysis.dismissed))
     for fix in told.values():
-        assert set(fix.replay.questions) <= set(replay_questions(fix))
+        assert set(fix.replay.questions) <= set(list_questions(asking)[fix.id])
         asked = ask_what_if(path, Options(), Asked(fix.replay.questions), lambda _: None).answers[-1]
         assert (asked.step_ns, asked.next_wall) == (fix.replay.step_ns, fix.replay.next_wall)
 

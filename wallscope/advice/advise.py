@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import polars as pl
 
+from wallscope.advice.evidence import list_evidence
 from wallscope.advice.measurements import LAUNCHING, MeasuredRun
 from wallscope.advice.preconditions import judge_preconditions
+from wallscope.advice.programs import GENERAL_SYSTEMS, choose_systems, is_read_by
 from wallscope.advice.rules import PRESSURE, Rule, fix_rules
 from wallscope.advice.set_already import (
     is_done,
@@ -17,46 +19,40 @@ from wallscope.advice.set_already import (
 )
 from wallscope.advice.settings import add_settings
 from wallscope.advice.trace_facts import merge_trace_facts
-from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, System, TraceFacts
-from wallscope.model.analysis import Analysis, CauseTime
+from wallscope.fix_thresholds import NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
+from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, TraceFacts
+from wallscope.model.analysis import Analysis
 from wallscope.model.cause_catalogue import PEER_WAIT, is_part
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
-from wallscope.thresholds import NEXT_WALL_OF_FIX_SHARE
+from wallscope.thresholds import MATERIAL_SHARE
 from wallscope.units import duration, percent
 
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
-_OF_FRAMEWORK: dict[object, tuple[System, ...]] = {
-    "megatron": ("megatron-bridge", "megatron-lm"),
-    "pytorch": ("pytorch",),
-    None: ("program", "environment", "launcher", "nsys"),
-}
 _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _CONTRACT = (
     "A/B: change this alone, hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
     " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
 )
 
+_REFUTED = "The change is in effect, and {cause} takes as long as before."
+
 Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
 """Judges preconditions by their ids once some settings are made."""
-
-
-def replay_questions(fix: Fix) -> tuple[Question, ...]:
-    """Return what a replay of the steps is asked, together, for what a fix would win; may be nothing."""
-    rule = next(rule for rule in fix_rules() if rule.id == fix.id)
-    return rule.questions(fix.causes)
 
 
 def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, names: pl.Series) -> Analysis:
     """Return the analysis with its fixes, ranked, and with contradictions between file and trace as findings.
 
-    What the configuration file states and what the trace shows count together; preconditions are judged for
-    what they would be with the fix. `names` are those of kernels and ranges: they show the framework.
+    What the configuration file states and what the trace shows count together; preconditions are judged on
+    the run as it is. `names` are those of kernels and ranges.
     """
     configuration, contradictions = merge_trace_facts(written, trace)
 
     def judge(ids: Sequence[str], settings: tuple[Setting, ...]) -> tuple[Precondition, ...]:
-        return judge_preconditions(ids, add_settings(configuration, settings), trace)
+        before = judge_preconditions(ids, configuration, trace)
+        after = judge_preconditions(ids, add_settings(configuration, settings), trace)
+        return tuple(_compare(*pair) for pair in zip(before, after, strict=True))
 
     has_work = all(finding.code != "no-kernels" for finding in analysis.capture.findings)
     run = MeasuredRun(analysis, configuration, names, written)
@@ -64,7 +60,63 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
     ineffective = list_ineffective(written, trace, run.rank)
     odd = (*contradictions, *list_impossible_sizes(written, trace), *ineffective)
     findings = (*odd, *analysis.capture.findings)
-    return _replace_fixes(replace(analysis, capture=replace(analysis.capture, findings=findings)), fixes)
+    found = replace(analysis, capture=replace(analysis.capture, findings=findings), program=run.program)
+    return _replace_fixes(found, fixes)
+
+
+def _compare(before: Precondition, after: Precondition) -> Precondition:
+    """Return a precondition as the run has it; what holds with the fix alone is set by it."""
+    if before.status != after.status and after.status == "met":
+        return replace(after, status="set", unblock=None)
+    return after
+
+
+def list_questions(analysis: Analysis) -> dict[str, tuple[Question, ...]]:
+    """Return what a replay of the steps is asked for each fix, by id, for those worth the most that ask."""
+    run = MeasuredRun(analysis, RunConfiguration(), pl.Series([], dtype=pl.String))
+    rules = {rule.id: rule for rule in fix_rules()}
+    asked = {fix.id: rules[fix.id].questions(fix.causes, run.estimate) for fix in analysis.fixes or ()}
+    return dict([(fix, asked[fix]) for fix in asked if asked[fix]][:REPLAYED_FIXES_COUNT])
+
+
+def settle_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
+    """Return the analysis with its fixes by what their replays win; those that win nothing are dismissed.
+
+    A fix is worth what its own replay wins, not what its cause could: one number for each.
+    """
+    run = MeasuredRun(analysis, RunConfiguration(), names)
+    rules = {rule.id: rule for rule in fix_rules()}
+    settled = [(rules[fix.id], _settle(fix, rules[fix.id], run)) for fix in analysis.fixes or ()]
+    kept = [(rule, fix) for rule, fix in settled if not _is_worthless(fix)]
+    dismissed = tuple(fix for _, fix in settled if _is_worthless(fix))
+    found = replace(analysis, dismissed=(*analysis.dismissed, *dismissed))
+    return _link_opportunities(replace(found, fixes=_sort(kept, run)))
+
+
+def _is_worthless(fix: Fix) -> bool:
+    """Return whether the replay of a fix wins less than is material, and no few steps take more."""
+    answer = fix.replay
+    if answer is None:
+        return False
+    return (fix.recoverable_ns or 0) < MATERIAL_SHARE * (answer.step_ns + answer.won_ns)
+
+
+def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
+    """Return a fix that is worth what its replay wins, and what causes that it removes take on few steps."""
+    if fix.replay is None:
+        return fix
+    asked = rule.questions(fix.causes)
+    removed = {one.target for one in asked if one.kind == "hide" or (one.kind == "scale" and not one.share)}
+    rare = sum(run.rare_share(cause) for cause in fix.causes if cause in removed)
+    mean_ns = run.rank.mean_step_ns or run.step_ns
+    won_ns = fix.replay.won_ns + round(rare * mean_ns)
+    whole_ns = max(mean_ns, run.step_ns) if rare else run.step_ns
+    return replace(
+        fix,
+        recoverable_ns=won_ns,
+        speedup_ceiling=whole_ns / max(whole_ns - won_ns, 1),
+        next_wall=str(fix.replay.next_wall),
+    )
 
 
 def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
@@ -74,16 +126,31 @@ def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
     were; those that answer waiting alone are new. `names` are those of kernels and ranges.
     """
     run = MeasuredRun(analysis, RunConfiguration(), names)
-    return _replace_fixes(analysis, rerank_fixes(run, fix_rules(), analysis.fixes or ()))
+    before = (*(analysis.fixes or ()), *analysis.capture_advice)
+    gone = {fix.id for fix in analysis.dismissed}
+    found = tuple(fix for fix in rerank_fixes(run, fix_rules(), before) if fix.id not in gone)
+    return _replace_fixes(analysis, found)
 
 
-def _replace_fixes(analysis: Analysis, fixes: tuple[Fix, ...]) -> Analysis:
-    """Return the analysis with other fixes, and their ids at the opportunities that they answer."""
+def _replace_fixes(analysis: Analysis, found: tuple[Fix, ...]) -> Analysis:
+    """Return the analysis with other fixes, and apart from these what is about the capture alone."""
+    about_capture = {rule.id for rule in fix_rules() if rule.about == "capture"}
+    return _link_opportunities(
+        replace(
+            analysis,
+            fixes=tuple(fix for fix in found if fix.id not in about_capture),
+            capture_advice=tuple(fix for fix in found if fix.id in about_capture),
+        )
+    )
+
+
+def _link_opportunities(analysis: Analysis) -> Analysis:
+    """Return the analysis with the ids of its fixes at the opportunities that they answer."""
     opportunities = tuple(
-        replace(entry, fixes=tuple(fix.id for fix in fixes if entry.cause in fix.causes))
+        replace(entry, fixes=tuple(fix.id for fix in analysis.fixes or () if entry.cause in fix.causes))
         for entry in analysis.opportunities
     )
-    return replace(analysis, fixes=fixes, opportunities=opportunities)
+    return replace(analysis, opportunities=opportunities)
 
 
 def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple[Fix, ...]:
@@ -93,7 +160,8 @@ def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple
         causes = _list_answered_causes(rule, run)
         if causes and not is_done(rule.all_settings(), run.configuration) and run.meets(rule.when, causes):
             settings = _settings(rule, run)
-            found.append((rule, _fix(rule, run, causes, settings, judge(rule.preconditions, settings))))
+            if settings or not rule.settings:
+                found.append((rule, _fix(rule, run, causes, settings, judge(rule.preconditions, settings))))
     return _sort(found, run)
 
 
@@ -110,9 +178,12 @@ def rerank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], before: tuple[Fix, .
         if fix is not None:
             shares = tuple(clause for clause in rule.when if any(one.key == "share" for one in clause))
             if not fix.causes or (causes and run.meets(shares, causes)):
-                found.append((rule, _fix(rule, run, causes, fix.settings, fix.preconditions)))
+                again = _fix(rule, run, causes, fix.settings, fix.preconditions)
+                found.append((rule, _settle(replace(again, replay=fix.replay), rule, run)))
         elif any(map(is_part, causes)) and _answers_waiting(rule) and run.meets(rule.when, causes):
-            found.append((rule, _fix(rule, run, causes, _settings(rule, run), ())))
+            settings = _settings(rule, run)
+            if settings or not rule.settings:
+                found.append((rule, _fix(rule, run, causes, settings, ())))
     return _sort(found, run)
 
 
@@ -134,21 +205,27 @@ def _list_answered_causes(rule: Rule, run: MeasuredRun) -> tuple[str, ...]:
 def _order(fix: Fix, rule: Rule, run: MeasuredRun) -> tuple[object, ...]:
     """Return the sort key of a fix: kind, worth, status, whether blocked, the order of rules, the workflow.
 
-    What has no ceiling counts by the time of its causes. It comes behind what has one: compute last, unless
-    compute is the wall; time without a cause before that, unless it hides the wall.
+    What has no number of its own counts by the time of its causes, behind what has one. Compute comes last
+    where a loss is the wall; time without a cause before that, unless it hides the wall. Generic advice comes
+    behind all that the capture has a sign of.
     """
     dominant = run.analysis.diagnosis.dominant_wall
-    if fix.wall == Wall.COMPUTE:
-        kind = 0 if dominant == "compute" else 3
-    elif fix.recoverable_ns is None:
-        kind = 0 if dominant == "unknown" and fix.causes else 2
-    else:
+    has_replays = run.analysis.replay is not None and run.analysis.replay.refused is None
+    if fix.wall == Wall.COMPUTE and dominant == "compute":
+        kind = 1 if has_replays else 0
+    elif fix.wall == Wall.COMPUTE:
+        kind = 1 if fix.replay is not None and dominant not in _LOSSES else 3
+    elif fix.recoverable_ns is not None:
         kind = 1
-    owned_ns = max((_entry(run, cause).typical_ns for cause in fix.causes), default=0)
+    else:
+        kind = 0 if dominant == "unknown" and fix.causes else 2
+    owned_ns = max((_find_time(run, cause) for cause in fix.causes), default=0)
     worth_ns = owned_ns if fix.recoverable_ns is None else fix.recoverable_ns
     statuses = {entry.status for entry in run.analysis.opportunities if entry.cause in fix.causes}
     return (
+        rule.generic,
         kind,
+        has_replays and fix.replay is None,
         -worth_ns,
         "trace-verified" not in statuses,
         fix.blocked,
@@ -166,9 +243,9 @@ def _fix(
     preconditions: tuple[Precondition, ...],
 ) -> Fix:
     timed = tuple(cause for cause in causes if cause != PRESSURE)
-    counted = _counted(run, timed)
-    opportunities = [entry for entry in run.analysis.opportunities if entry.cause in counted]
-    best = max(opportunities, key=lambda entry: entry.recoverable_ns, default=None)
+    worths = [worth for cause in _counted(run, timed) if (worth := run.worth_ns(cause)) is not None]
+    won_ns = max(worths, default=None)
+    whole_ns = max(run.step_ns, run.rank.mean_step_ns or 0)
     return Fix(
         id=rule.id,
         title=rule.title,
@@ -178,13 +255,15 @@ def _fix(
         settings=settings,
         preconditions=preconditions,
         blocked=any(entry.status == "unmet" for entry in preconditions),
-        recoverable_ns=best.recoverable_ns if best else None,
-        speedup_ceiling=best.speedup_ceiling if best else None,
+        recoverable_ns=won_ns,
+        speedup_ceiling=None if won_ns is None else whole_ns / max(whole_ns - won_ns, 1),
         expected_gain=rule.gain.quote() if rule.gain else None,
         caveats=rule.caveats,
         verify=f"{rule.active} {_CONTRACT.format(besides=f', {rule.compare}' if rule.compare else '')}",
         source=rule.source,
-        next_wall=_next_wall(run, rule.wall, best.recoverable_ns) if best else None,
+        next_wall=None if won_ns is None else _next_wall(run, rule.wall, won_ns),
+        evidence=list_evidence(run, timed),
+        refuted_by=rule.refuted or _REFUTED.format(cause=timed[0] if timed else PRESSURE),
     )
 
 
@@ -198,17 +277,21 @@ def _counted(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
-    """Return the settings of a rule, those of the run's own framework first.
+    """Return the settings of a rule that the program takes, its framework's first; empty where none is.
 
-    A program without a framework gets none of theirs, a model without experts none of experts, and what
-    the environment or the configuration file has already is left out.
+    A rule that has settings for frameworks alone is none for a program of another. A model without experts
+    gets none of experts, and what the environment or the configuration file has already is left out.
     """
-    first = _OF_FRAMEWORK[run.framework]
-    ordered = sorted(rule.all_settings(), key=lambda entry: entry.system not in first)
+    own = choose_systems(run.framework, rule.settings)
+    given = rule.all_settings()
+    if not own and any(entry.system not in GENERAL_SYSTEMS for entry in given):
+        return ()
+    ordered = sorted(given, key=lambda entry: entry.system not in own)
     return tuple(
         entry
         for entry in ordered
-        if (run.framework is not None or entry.system in first)
+        if entry.system in (*own, *GENERAL_SYSTEMS)
+        and not (entry.system == "environment" and not is_read_by(entry.key, run.framework))
         and not (entry.system == "environment" and run.environment.get(entry.key) == entry.value)
         and not is_set(entry, run.written)
         and (run.measure("experts", ()) or not _OF_EXPERTS.match(entry.key))
@@ -217,16 +300,25 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
 
 def _why(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> str:
     """Return what was measured, and why the fix answers it, as text."""
-    owned = [_entry(run, cause) for cause in causes[:2]]
-    lines = [f"{entry.cause} owns {duration(entry.typical_ns)} ({percent(entry.share)})" for entry in owned]
+    lines = [_describe_share(run, cause) for cause in causes[:2]]
     if not lines:
         evidence = "; ".join(run.analysis.diagnosis.memory_pressure.evidence)
         lines = [f"memory pressure is {run.analysis.diagnosis.memory_pressure.level}: {evidence}"]
     return f"{', '.join(lines)}. {rule.because}"
 
 
-def _entry(run: MeasuredRun, cause: str) -> CauseTime:
-    return next(entry for entry in run.rank.causes if entry.cause == cause)
+def _describe_share(run: MeasuredRun, cause: str) -> str:
+    """Return how much a cause takes: of the typical step, or of all time where only few steps have it."""
+    rare = run.rare_share(cause)
+    time_ns = _find_time(run, cause)
+    if rare * run.step_ns > time_ns:
+        return f"{cause} owns {percent(rare)} of all time, on few steps"
+    return f"{cause} owns {duration(time_ns)} ({percent(time_ns / run.step_ns)})"
+
+
+def _find_time(run: MeasuredRun, cause: str) -> int:
+    """Return what a cause takes of the typical step, in ns."""
+    return next((entry.typical_ns for entry in run.rank.causes if entry.cause == cause), 0)
 
 
 def _next_wall(run: MeasuredRun, wall: Wall, won_ns: int) -> str:

@@ -13,20 +13,19 @@ from operator import attrgetter
 import polars as pl
 
 from wallscope.advice.conditions import Clause, evaluate
+from wallscope.advice.estimates import estimate_left_share
+from wallscope.advice.programs import ProgramTraces, detect_program
 from wallscope.advice.published import nvlink_domain
+from wallscope.fix_thresholds import PAGEABLE_SHARE
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory
+from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds import MATERIAL_SHARE
 
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
 """What the host does between blocking calls."""
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
-_MEGATRON = r"(?i)megatron|^nvte_|transformer_engine|hybrid[-_]ep|deep_ep::|^MFSDP |_row_id_map|kuserbuffers_"
-_PYTORCH = (
-    r"at::native|\bc10::|^triton_(poi|red|per)_|aten::|autograd::|^Optimizer\.|^nccl:|DataLoader|^FSDP::"
-)
 _ARCHITECTURES = {
     "7": "volta",
     "8": "ampere",
@@ -55,7 +54,11 @@ class MeasuredRun:
         self.rank: Rank = analysis.ranks[analysis.diagnosis.rank_index]
         self.configuration = configuration
         self.written = RunConfiguration() if written is None else written
-        self.framework = detect_framework(names, configuration if written is None else written)
+        self.names = names
+        self.program = analysis.program or detect_program(
+            ProgramTraces(names), configuration if written is None else written
+        )
+        self.framework = self.program.framework
         export = analysis.inputs[self.rank.input]
         self.environment = export.environment
         self.gpu = export.gpu(self.rank.gpu)
@@ -77,10 +80,16 @@ class MeasuredRun:
 
         return evaluate(clauses, lookup) is True
 
+    def estimate(self, name: str, target: str) -> float | None:
+        """Return what an estimate leaves of a target of a replay; `None` where nothing material goes."""
+        details = self.rank.compute_details
+        return None if details is None else estimate_left_share(name, target, details.category_precisions)
+
     @cached_property
     def material(self) -> tuple[str, ...]:
         """The causes that could win enough to be worth a fix, the weightiest first."""
-        weights = {entry.cause: self.weight(entry.cause) for entry in self.rank.causes}
+        causes = [one.cause for one in self.rank.causes] + [one.cause for one in self.rank.rare_stalls]
+        weights = {cause: self.weight(cause) for cause in dict.fromkeys(causes)}
         found = (cause for cause, weight in weights.items() if weight >= MATERIAL_SHARE)
         return tuple(sorted(found, key=lambda cause: (-weights[cause], cause)))
 
@@ -88,9 +97,31 @@ class MeasuredRun:
         """Return what a cause could win, else the time attributed to it, as a share of the typical step."""
         entry = next((entry for entry in self.rank.causes if entry.cause == cause), None)
         if entry is None:
-            return 0.0
-        won_ns = entry.recoverable_ns
-        return (entry.typical_ns if won_ns is None else won_ns) / self.step_ns
+            return self.rare_share(cause)
+        won_ns = None if self._leads(cause) else entry.recoverable_ns
+        typical = (entry.typical_ns if won_ns is None else won_ns) / self.step_ns
+        return max(typical, self.rare_share(cause))
+
+    def _leads(self, cause: str) -> bool:
+        """Return whether a cause takes most of the dominant wall, and what it could win is not sure."""
+        sure = self.analysis.diagnosis.confidence
+        if sure is None or sure.level == "high":
+            return False
+        own = [one for one in self.rank.causes if one.wall == self.analysis.diagnosis.dominant_wall]
+        return bool(own) and max(own, key=lambda one: one.typical_ns).cause == cause
+
+    def rare_share(self, cause: str) -> float:
+        """Return what a cause takes of all time on few steps alone, beside the typical step."""
+        if cause in LAUNCHING or cause.startswith("compute/"):
+            return 0.0  # what these do on few steps is other work: no fix for all steps answers it
+        return next((stall.share for stall in self.rank.rare_stalls if stall.cause == cause), 0.0)
+
+    def worth_ns(self, cause: str) -> int | None:
+        """Return what a step could win in the mean without a cause; `None` where that is not known."""
+        entry = next((entry for entry in self.rank.causes if entry.cause == cause), None)
+        won_ns = None if entry is None else entry.recoverable_ns
+        rare_ns = round(self.rare_share(cause) * (self.rank.mean_step_ns or self.step_ns))
+        return won_ns if not rare_ns else max(won_ns or 0, rare_ns)
 
 
 def _share(run: MeasuredRun, causes: tuple[str, ...]) -> float:
@@ -122,13 +153,6 @@ def _experts(run: MeasuredRun) -> bool:
         or (details is not None and {details.permute_fused, details.router_fused} != {None})
         or (isinstance(experts, int) and experts > 1)
     )
-
-
-def detect_framework(names: pl.Series, configuration: RunConfiguration) -> str | None:
-    """Return whose settings apply, by names of kernels and ranges: `megatron`, `pytorch` or `None`."""
-    if configuration.settings or names.str.contains(_MEGATRON).any():
-        return "megatron"
-    return "pytorch" if names.str.contains(_PYTORCH).any() else None
 
 
 def _architecture(run: MeasuredRun) -> str | None:
@@ -169,9 +193,83 @@ def _low_precision_share(run: MeasuredRun) -> float | None:
     return sum(entry.share for entry in details.precisions if entry.precision in LOW_PRECISIONS)
 
 
+def _full_precision_share(run: MeasuredRun) -> float | None:
+    """Return the part of the work of multiplications, attention and convolutions in FP32, TF32 or FP64."""
+    details = run.rank.compute_details
+    if details is None or not details.category_precisions:
+        return None
+    whole = sum(entry.share for entry in details.category_precisions)
+    full = sum(entry.share for entry in details.category_precisions if entry.precision in _FULL)
+    return full / whole if whole else None
+
+
+def _simt_share(run: MeasuredRun) -> float | None:
+    """Return the part of the compute work that multiplies in FP32, outside tensor cores."""
+    details = run.rank.compute_details
+    if details is None or not details.category_precisions:
+        return None
+    own = [entry for entry in details.category_precisions if entry.category != ComputeCategory.ATTENTION]
+    return sum(entry.share for entry in own if entry.precision is Precision.FP32)
+
+
+_FULL = {Precision.FP32, Precision.TF32, Precision.FP64}
+_FLASH = r"(?i)flash|cudnn_generated|sdpa|fmha_v2|pytorch_fmha|FusedAttention"
+
+
+def _is_attention_fast(run: MeasuredRun) -> bool | None:
+    """Return whether most attention runs in FlashAttention's or cuDNN's kernels."""
+    details = run.rank.compute_details
+    own = [] if details is None else details.leading_kernels
+    own = [entry for entry in own if entry.category == ComputeCategory.ATTENTION]
+    whole_ns = sum(entry.work_ns for entry in own)
+    if not whole_ns:
+        return None
+    return sum(entry.work_ns for entry in own if re.search(_FLASH, entry.name)) > whole_ns / 2
+
+
+def _is_optimizer_fused(run: MeasuredRun) -> bool | None:
+    """Return whether kernels of a fused optimizer run; `None` where no name is of an optimizer."""
+    if run.names.str.contains(_FUSED_OPTIMIZER).any():
+        return True
+    seen = any(entry.category == ComputeCategory.OPTIMIZER and entry.kernels for entry in run.rank.compute)
+    return False if seen or run.names.str.contains(_OPTIMIZER).any() else None
+
+
+_FUSED_OPTIMIZER = (
+    r"(?i)Fused(Adam|SGD|Lamb|AdamMath|SgdMath|Adagrad)|AdamFunctor|AdamWFunctor|LAMBStage|multi_tensor_adam"
+)
+_OPTIMIZER = r"(?i)^(.*[/ ])?optimizer([_. ]?step)?$|Optimizer\.step#"
+_LOSS = r"(?i)log_?softmax|cross_?entropy|nll_?loss|online_softmax"
+
+
+def _launching_share(run: MeasuredRun) -> float:
+    """Return what launching takes of the typical step: framework, launch calls and their latency."""
+    owned = (entry.typical_ns for entry in run.rank.causes if entry.cause in LAUNCHING)
+    return sum(owned) / run.step_ns
+
+
+def _gradients_overlap(run: MeasuredRun) -> bool | None:
+    """Return whether most reduction of gradients is hidden; `None` without any."""
+    own = [entry for entry in run.rank.communication.operations if entry.axis is Axis.DP_GRADIENT]
+    work_ns = sum(entry.work_ns for entry in own)
+    return None if not work_ns else sum(entry.exposed_ns for entry in own) < work_ns / 2
+
+
+def _gradient_collectives(run: MeasuredRun) -> tuple[str, ...]:
+    own = (entry for entry in run.rank.communication.operations if entry.axis is Axis.DP_GRADIENT)
+    return tuple(str(entry.operation) for entry in own)
+
+
 def _pageable(run: MeasuredRun) -> tuple[str, ...]:
-    """Return the directions in which bulk copies from or to pageable memory went."""
-    return tuple(str(entry.direction) for entry in run.rank.memory.copies if entry.pinned is False)
+    """Return the directions in which a good part of the bytes goes from or to pageable memory."""
+    moved: dict[str, int] = {}
+    pageable: dict[str, int] = {}
+    for entry in run.rank.memory.copies:
+        direction = str(entry.direction)
+        moved[direction] = moved.get(direction, 0) + entry.bytes
+        if entry.pinned is False:
+            pageable[direction] = pageable.get(direction, 0) + entry.bytes
+    return tuple(one for one, own in pageable.items() if own >= PAGEABLE_SHARE * moved[one])
 
 
 def _launch_gap_ns(run: MeasuredRun) -> float | None:
@@ -232,6 +330,7 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "blocking_in_experts": _of_run(
         "the costliest blocking call stands in expert layers", _blocking_in_experts
     ),
+    "attention_fast": _of_run("attention runs in kernels of FlashAttention or cuDNN", _is_attention_fast),
     "collectives": Measurement("collectives of the axis", _axis_collectives),
     "drained": _of_run("calls that drain the queue own more than the launching between them", _drained),
     "experts": _of_run("the model has experts", _experts),
@@ -240,17 +339,28 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         lambda run: tuple(finding.code for finding in run.analysis.capture.findings),
     ),
     "framework": _of_run("framework of the program", lambda run: run.framework),
+    "full_precision_share": _of_run(
+        "part of multiplications, attention and convolutions in FP32, TF32 or FP64", _full_precision_share
+    ),
+    "gradient_collectives": _of_run("collectives that reduce gradients", _gradient_collectives),
+    "gradients_overlap": _of_run("most reduction of gradients is hidden", _gradients_overlap),
     "graphed_share": _of_run("part of the compute that graphs launch", _graphed_share),
     "grouped_share": _of_details("part of the compute work in grouped multiplications", "grouped_share"),
     "host_share": _of_run(
         "part of the step that the host wall has", lambda run: run.rank.typical.walls.host / run.step_ns
     ),
     "launch_gap_ns": _of_run("framework time for each launch call, in ns", _launch_gap_ns),
+    "launching_share": _of_run("part of the step that launching takes", _launching_share),
+    "loss_kernels": _of_run(
+        "kernels of a softmax or cross entropy run", lambda run: bool(run.names.str.contains(_LOSS).any())
+    ),
     "low_precision_share": _of_run("part of the multiplications in FP8 or FP4", _low_precision_share),
     "nvlink_domain": _of_run(
         "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
     ),
+    "optimizer_fused": _of_run("kernels of a fused optimizer run", _is_optimizer_fused),
     "pageable": _of_run("directions of copies from or to pageable memory", _pageable),
+    "parts": _of_run("libraries and features that were seen", lambda run: run.program.parts),
     "permute_fused": _of_details("permutation of tokens runs as fused kernels", "permute_fused"),
     "precision": _of_run("precision of most multiplications", _precision),
     "pressure": _of_run("memory pressure", lambda run: run.analysis.diagnosis.memory_pressure.level),
@@ -259,6 +369,7 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     ),
     "router_fused": _of_details("the router runs as fused kernels", "router_fused"),
     "share": Measurement("what a cause could win, else what it owns, as a share of the step", _share),
+    "simt_share": _of_run("part of the compute work that multiplies in FP32", _simt_share),
     "small_grid_share": _of_details(
         "part of the compute work in grids smaller than the GPU", "launch_shapes.small_grid_share"
     ),

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from wallscope.advice.conditions import Clause, parse_clause
+from wallscope.advice.estimates import ESTIMATES, Estimate, estimate_nothing
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.settings import vocabulary
 from wallscope.model.advice import ExpectedGain, Phase, Setting, System
@@ -57,8 +58,10 @@ class Rule:
     `causes` are patterns of cause ids; `order` ranks rules that answer the same cause, lower first;
     `settings` has lines by system. `active` names what proves that it runs, `compare` what to hold fixed
     in addition to the usual. `replay` is what a replay of the steps is asked, together, for what the fix
-    would win: options of `wallscope whatif`, with `CAUSES` for those that it answers. `facts` are ids of the
-    fact tables that it rests on.
+    would win: options of `wallscope whatif`, with `CAUSES` for those that it answers, and a name of
+    `estimates.py` for a share that the kernels decide. `facts` are ids of the fact tables that it rests on.
+    `about` the capture is what makes it say more: no recommendation. A `generic` one has no sign of its own
+    in the capture and comes last. `refuted` says what a further capture shows if it is wrong.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -72,6 +75,9 @@ class Rule:
     active: _Text
     source: _Text
     order: int = 50
+    about: Literal["program", "capture"] = "program"
+    generic: bool = False
+    refuted: str = ""
     when: tuple[Annotated[Clause, BeforeValidator(parse_clause)], ...] = ()
     settings: dict[System, Annotated[tuple[_Text, ...], Field(min_length=1)]] = field(default_factory=dict)
     preconditions: tuple[str, ...] = ()
@@ -89,9 +95,9 @@ class Rule:
         """Return the settings one by one, in the order of the file."""
         return tuple(_setting(system, line) for system, lines in self.settings.items() for line in lines)
 
-    def questions(self, causes: Sequence[str]) -> tuple[Question, ...]:
+    def questions(self, causes: Sequence[str], estimate: Estimate = estimate_nothing) -> tuple[Question, ...]:
         """Return what a replay is asked, where the rule answers these causes."""
-        return tuple(question for line in self.replay for question in _questions(line, causes))
+        return tuple(question for line in self.replay for question in _questions(line, causes, estimate))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -101,10 +107,10 @@ def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
     )
 
 
-def _questions(line: str, causes: Sequence[str]) -> Iterator[Question]:
+def _questions(line: str, causes: Sequence[str], estimate: Estimate) -> Iterator[Question]:
     """Yield a question for each cause where the target is `CAUSES`, else the only one.
 
-    >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"])]
+    >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"], estimate_nothing)]
     ['--scale host/file=0', '--scale host/lock=0']
 
     Raises:
@@ -114,9 +120,13 @@ def _questions(line: str, causes: Sequence[str]) -> Iterator[Question]:
     kind = next((kind for kind in get_args(QuestionKind) if match and match["kind"] == kind), None)
     if match is None or kind is None or (kind == "scale") == (match["share"] is None):
         raise ValueError(f"replay {line!r} asks nothing")
-    share = None if match["share"] is None else float(match["share"])
     for target in causes if match["target"] == "CAUSES" else (match["target"],):
-        yield Question(kind, target, share)
+        if match["share"] in ESTIMATES:
+            share = estimate(match["share"], target)
+            if share is not None:
+                yield Question(kind, target, share)
+        else:
+            yield Question(kind, target, None if match["share"] is None else float(match["share"]))
 
 
 def _setting(system: System, line: str) -> Setting:
@@ -182,5 +192,14 @@ def _problems(rule: Rule) -> Iterator[str]:
 
 
 _WILD = re.compile(r"[*?\[]")
-_REPLAY = re.compile(r"--(?P<kind>\w+) (?P<target>.+?)(=(?P<share>[\d.]+))?")
-_VERBATIM: tuple[System, ...] = ("pytorch", "program", "launcher")
+_REPLAY = re.compile(r"--(?P<kind>\w+) (?P<target>.+?)(=(?P<share>[\d.]+|[A-Z]+\d*))?")
+_VERBATIM: tuple[System, ...] = (
+    "pytorch",
+    "jax",
+    "tensorflow",
+    "inference",
+    "directives",
+    "julia",
+    "program",
+    "launcher",
+)

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from wallscope.attribution.data_loading import find_loading_waits
 from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_host_causes
 from wallscope.attribution.slices import (
     NO_SLACK,
@@ -342,6 +343,10 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
             process=capture.threads["process"],
             away={
                 rank_id: find_offloaded_spans(own, capture.copies, facts.copies)
+                for rank_id, own in of_ranks.items()
+            },
+            loading={
+                rank_id: find_loading_waits(own, capture.copies, facts.copies, waits)
                 for rank_id, own in of_ranks.items()
             },
         ),

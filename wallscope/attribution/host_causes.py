@@ -1,8 +1,8 @@
 """Why the host was late: drained queues, data loading, garbage collection, waits of the operating system.
 
-In this order: ranges that load data or collect garbage; the queue that a blocking call left empty, up
-to the next launch; waits of the operating system; else the framework. Time in which the profiler held
-the thread is nobody's.
+In this order: ranges that load data or collect garbage; waits for a batch; the queue that a blocking call
+left empty, up to the next launch; waits of the operating system; else the framework. Time in which the
+profiler held the thread is nobody's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -131,13 +131,13 @@ class QueueDrains:
 
 
 _Told = TypeVar("_Told", np.int64, np.bool_)
-FRAMEWORK = "host/framework"
+FRAMEWORK, LOADING = "host/framework", "host/data-loading"
 OFFLOAD = "memory/offload"
 PROFILER = "unattributed/profiler"
 DRAINED = "host/queue-drained"
 _BY_RANGE = (
     (
-        "host/data-loading",
+        LOADING,
         r"(?i)data[ _]?load(er|ing)|data_iterator|batch[_-]generator|(get|next|load|fetch)_batch|DataIter",
     ),
     ("host/garbage-collection", r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$"),
@@ -159,6 +159,7 @@ class HostActivity:
         calls: `CALLS`.
         process: that of each thread, by number of the thread.
         away: when offloaded bytes of each rank were on the host alone, by id of the rank.
+        loading: when threads of each rank waited for a batch, by id of the rank and number of the thread.
     """
 
     tree: pl.DataFrame
@@ -169,6 +170,7 @@ class HostActivity:
     calls: pl.DataFrame
     process: pl.Series
     away: Mapping[int, Spans]
+    loading: Mapping[int, Mapping[int, Spans]]
 
     @cached_property
     def holders(self) -> Mapping[int, HostThread]:
@@ -369,7 +371,8 @@ def assign_host_causes(
     return found, cause, texts
 
 
-_OFFLOADED, _FRAMEWORK = CAUSES.index(OFFLOAD), CAUSES.index(FRAMEWORK)
+_OFFLOADED, _LOADED = CAUSES.index(OFFLOAD), CAUSES.index(LOADING)
+_FRAMEWORK = CAUSES.index(FRAMEWORK)
 _BEHIND_A_DRAIN = np.array([_FRAMEWORK, CAUSES.index(_LOCK)])
 """What an empty queue tells more of; reading files and waiting for the network say enough."""
 
@@ -395,6 +398,9 @@ def _outside_calls(
     if others_count and locked.any():  # while another one works, that work is the cause
         locked &= activity.count_lock_waits(drained, at_ns) - (thread in drained.threads) == others_count
     told[locked] = CAUSES.index(_LOCK)
+    spans = activity.loading[drained.rank_id].get(thread)
+    if spans is not None:
+        told[is_inside(spans, at_ns)] = _LOADED
     by_range = activity.causes_of_ranges[open_range]
     told = np.where(by_range >= 0, by_range, told)
     updates = is_inside(activity.away[drained.rank_id], at_ns)

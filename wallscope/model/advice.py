@@ -9,8 +9,31 @@ from wallscope.model.capture import Finding, GraphTracing
 from wallscope.model.enums import Axis, Backend, Precision, Wall
 from wallscope.model.whatif import Answer
 
-System = Literal["megatron-bridge", "megatron-lm", "pytorch", "program", "environment", "launcher", "nsys"]
-Met = Literal["met", "unmet", "unknown"]
+System = Literal[
+    "megatron-bridge",
+    "megatron-lm",
+    "pytorch",
+    "jax",
+    "tensorflow",
+    "inference",
+    "directives",
+    "julia",
+    "program",
+    "environment",
+    "launcher",
+    "nsys",
+]
+Framework = Literal[
+    "megatron",
+    "pytorch",
+    "jax",
+    "tensorflow",
+    "inference",
+    "directives",
+    "julia",
+    "cuda",
+]
+Met = Literal["met", "unmet", "unknown", "set"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +65,8 @@ class Setting:
 class Precondition:
     """What must hold before a fix can work; trace or run configuration tell whether it does.
 
-    `unblock` says what to change where it is unmet.
+    `set` is what the fix itself sets, and the run does not show. `unblock` says what to change where it is
+    unmet.
     """
 
     id: str
@@ -62,12 +86,28 @@ class ExpectedGain:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """Whose settings a program takes, and what in the capture shows it.
+
+    `framework` is `None` where nothing shows it. `parts` are libraries and features that were seen
+    (`ddp`, `dali`, `torch-compile`); `evidence` has a line for the framework, then one for each part.
+    """
+
+    framework: Framework | None
+    name: str
+    parts: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """One remedy for one or several causes, ranked.
 
-    `causes` are those of this run that it answers; `recoverable_ns` is the largest ceiling among them, `None`
-    where none was worked out. It is `blocked` while a precondition is unmet. `replay` is what the step would
-    take if all of what the fix is for came true, `None` where that was not asked (`Analysis.replay`).
+    `causes` are those of this run that it answers. `recoverable_ns` is what the replay of the fix wins; where
+    it was not replayed, the largest ceiling among its causes; `None` where none was worked out. It is
+    `blocked` while a precondition is unmet. `replay` is what the step would take if all of what the fix is
+    for came true, `None` where that was not asked (`Analysis.replay`). `evidence` names the rows that support
+    it, `refuted_by` what a further capture would show if it is wrong.
     """
 
     id: str
@@ -86,6 +126,8 @@ class Fix:
     source: str
     next_wall: str | None = None
     replay: Answer | None = None
+    evidence: tuple[str, ...] = ()
+    refuted_by: str = ""
 
 
 Value = bool | int | float | str | None | tuple["Value", ...]

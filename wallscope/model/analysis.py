@@ -7,7 +7,7 @@ added, never renamed within a major version of `SCHEMA`.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from wallscope.model.advice import Fix
+from wallscope.model.advice import Fix, Program
 from wallscope.model.capture import Export, Finding, GraphTracing
 from wallscope.model.diagnosis import Diagnosis, Opportunity, RareStall, StepMode
 from wallscope.model.diagnosis import Walls as Walls  # noqa: PLC0414  # told here too: a part of the contract
@@ -249,7 +249,8 @@ class CaptureQuality:
 class Analysis:
     """One object a run of `analyze`; `job` is what several ranks tell together, `None` of one alone.
 
-    `replay` is `None` where no fix that is shown first can be asked for.
+    `replay` is `None` where no fix can be asked for. `capture_advice` is what would make the capture say
+    more, in the form of fixes but none of them; `dismissed` are fixes whose own replay wins nothing.
     """
 
     schema: Literal["wallscope.analysis/1"]
@@ -263,3 +264,6 @@ class Analysis:
     fixes: tuple[Fix, ...] | None = None
     job: Job | None = None
     replay: Replay | None = None
+    program: Program | None = None
+    capture_advice: tuple[Fix, ...] = ()
+    dismissed: tuple[Fix, ...] = ()

@@ -105,7 +105,9 @@ class Capture:
 
     Frames follow the schemas of `model.frames` and `model.events` that bear their names; `names`,
     `call_names`, `host_names`, `range_names` and `metric_names` follow `NAMES`, `streams` follows
-    `DEVICE_STREAMS`. `world_size` is the number of ranks in the job, where anything tells.
+    `DEVICE_STREAMS`. `world_size` is the number of ranks in the job, where anything tells. `libraries` are
+    those of known frameworks that the program loaded, `interpreter` is what runs it (`python`, `julia`,
+    `native`), `None` where that is unknown.
     """
 
     export: Export
@@ -134,6 +136,8 @@ class Capture:
     metric_names: "pl.DataFrame"
     findings: tuple[Finding, ...]
     world_size: int | None
+    libraries: tuple[str, ...] = ()
+    interpreter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from wallscope.model.enums import Axis, Backend, Collective, CopyDirection, Precision
+from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, CopyDirection, Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,28 @@ class PrecisionWork:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadingKernel:
+    """Kernels of one short name in the typical step: what they are, how many begin, how long they run."""
+
+    name: str
+    category: ComputeCategory
+    precision: Precision
+    kernels: int
+    work_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryPrecision:
+    """Kernels of a category that multiplies, of one precision; the share is of all compute work."""
+
+    category: ComputeCategory
+    precision: Precision
+    work_ns: int
+    share: float
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
 class SmallMultiplications:
     """Runs of at least four like matrix multiplications under 50 microseconds, nothing between them.
 
@@ -130,7 +152,8 @@ class ComputeDetails:
 
     `unfused_elementwise_share` is of single operations of a framework, `cast_share` of copies between
     number formats, `quantize_share` of scaling and packing for low precision. `permute_fused` and
-    `router_fused` are `None` where no kernel tells, as in models without experts.
+    `router_fused` are `None` where no kernel tells, as in models without experts. `leading_kernels` are the
+    first few of each category that matters.
     """
 
     work_ns: int
@@ -144,6 +167,8 @@ class ComputeDetails:
     permute_fused: bool | None
     router_fused: bool | None
     launch_shapes: LaunchShapes
+    category_precisions: tuple[CategoryPrecision, ...] = ()
+    leading_kernels: tuple[LeadingKernel, ...] = ()
 
 
 RepeatedUnit = Literal["microbatch", "layer"]

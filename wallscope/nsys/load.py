@@ -34,6 +34,7 @@ from wallscope.nsys.gpu_counters import read_memory, read_samples
 from wallscope.nsys.host_events import SAMPLES, SWITCHES, build_ranges, read_cpu_samples, read_host_events
 from wallscope.nsys.identity import (
     identify_export,
+    list_processes,
     number_processes,
     number_threads,
     process_of,
@@ -43,6 +44,7 @@ from wallscope.nsys.identity import (
 )
 from wallscope.nsys.integrity import is_folder
 from wallscope.nsys.operations import build_device_work, look_up, read_operations
+from wallscope.nsys.programs import read_program_hints
 from wallscope.nsys.ranks import Ranks, identify_ranks
 from wallscope.nsys.sources import open_tables
 from wallscope.nsys.synchronisation import add_flags, read_events, read_streams, read_syncs
@@ -237,6 +239,10 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             has_nodes=work.operations["graph_node"].is_not_null().any(),
             has_graphs=(work.operations["kind"] == OperationKind.GRAPH).any(),
         )
+        ranked = list_processes(of_threads).filter(
+            pl.col("process").is_in(of_ranks.ranks["process"].implode())
+        )
+        hints = read_program_hints(source, ranked["globalPid"].drop_nulls().to_list())
         capture = Capture(
             export=export,
             presence=presence,
@@ -264,6 +270,8 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             metric_names=metric_names,
             findings=(),
             world_size=of_ranks.world_size,
+            libraries=hints.libraries,
+            interpreter=hints.interpreter,
         )
         limits = (
             *graph_findings,

@@ -11,7 +11,14 @@ from operator import itemgetter
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, are_among, encode_column, encode_member, iterate_by_first
+from wallscope.columns import (
+    Rows,
+    are_among,
+    encode_column,
+    encode_member,
+    iterate_by_first,
+    mark_numbers,
+)
 from wallscope.errors import OptionError
 from wallscope.model.enums import CallRole, OperationClass
 from wallscope.model.whatif import Question
@@ -28,7 +35,7 @@ DRAINED, FRAMEWORK = "host/queue-drained", "host/framework"
 REFILL = "refill:"
 """Before the name of a call: the host time behind it, until the queue that it drained holds work again."""
 LAUNCH_LATENCY, SYNCHRONISATION = "host/launch-latency", "host/synchronisation"
-KERNEL_GAP = "compute/kernel-gap"
+KERNEL_GAP, STAGING = "compute/kernel-gap", "memory/staging"
 HAND_OVERS = (KERNEL_GAP, "compute/hand-over")
 _LAUNCHING = (CallRole.LAUNCH, CallRole.GRAPH)
 _SHOWN = 6
@@ -363,7 +370,8 @@ class Changes:
         """Let operations run beside what stands in their stream; hidden ones hold nothing else up either.
 
         What stands behind one in its stream waits for what that one waited for; the step does not end
-        before they are through.
+        before they are through. A hidden copy of a batch waits for no kernel, as its buffer is another one
+        than that of the batch before, and no call waits for it.
         """
         moved, behind = set(target.ops.tolist()), find_next_in_stream(self._stretch)
         is_computing = dict(
@@ -379,9 +387,14 @@ class Changes:
             free = {one for one, is_so in zip(held_by, is_free, strict=True) if is_so}
             kept = [one for one in draft.producers(op) if one not in free]
             draft.wait(op, [*kept, *passed.before(free)])
-        for op in moved if not is_hidden else ():
+        staging = target.ops[are_among(target.ops, self.targets.get(STAGING, Target()).ops)]
+        staged = set(staging.tolist())
+        if is_hidden and staging.size:
+            draft.unblock(self._find_calls_waiting_for(staging))
+        for op in moved if not is_hidden else moved & staged:
             before = [one for one in draft.producers(op) if behind.get(one) == op]
-            is_false = [one for one in before if not is_computing.get(one) and one not in moved]
+            reads = set() if op in staged else {one for one in before if is_computing.get(one)}
+            is_false = [one for one in before if one not in reads and one not in moved]
             if is_false and op in self._stretch.graph.position_of:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)
@@ -391,6 +404,17 @@ class Changes:
             else ("only waits by events hold on to them, and the end of the step")
         )
         return (f"{number(len(moved))} operations are moved: {kind}",)
+
+    def _find_calls_waiting_for(self, ops: Rows) -> set[int]:
+        """Find the blocking calls that wait for nothing but some operations."""
+        graph = self._window.graph
+        positions = graph.positions(ops)
+        is_own = mark_numbers(positions[positions >= 0], graph.end_ns.size)[graph.awaited]
+        segment = np.arange(graph.role.size).repeat(np.diff(graph.awaited_ptr))
+        others = np.bincount(segment[~is_own], minlength=graph.role.size)
+        own = np.bincount(segment[is_own], minlength=graph.role.size)
+        waits = (graph.role == Role.BLOCKING) & (own > 0) & (others == 0)
+        return set(graph.call[waits].tolist()) - {-1}
 
     def _end_with(self, moved: set[int], draft: GraphEdit) -> None:
         """Let each step end when the last operations that were moved in it have ended."""

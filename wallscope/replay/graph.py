@@ -250,17 +250,18 @@ def _issued(own: pl.DataFrame, waits: Dependencies, pieces: ThreadSegments) -> _
     held = np.flatnonzero(call >= 0)
     call, op = call[held], own["op"].to_numpy()[held].astype(np.int64)
     start_ns, end_ns = own["start_ns"].to_numpy()[held], own["end_ns"].to_numpy()[held]
-    is_early = waits.calls.end_ns[call] > start_ns
+    is_held = are_among(call, waits.held)  # such a call issues at its end, when it has what it waited for
+    is_early = (waits.calls.end_ns[call] > start_ns) & ~is_held
     issued_ns = np.where(is_early, waits.calls.start_ns[call], waits.calls.end_ns[call])
     issuer = pieces.at(waits.calls.thread[call], issued_ns, is_early)
     held = np.flatnonzero(issuer >= 0)
     op, issuer, issued_ns, is_early = op[held], issuer[held], issued_ns[held], is_early[held]
-    start_ns, end_ns = start_ns[held], end_ns[held]
+    start_ns, end_ns, is_held = start_ns[held], end_ns[held], is_held[held]
     starts_ns, ends_ns = np.asarray(pieces.start_ns), np.asarray(pieces.end_ns)
-    is_early |= ends_ns[issuer] > start_ns  # it starts while the call around its own still lasts
+    is_early |= (ends_ns[issuer] > start_ns) & ~is_held  # it starts while the call around its own still lasts
     edge = _edges(op, waits)
     lag_ns = start_ns[edge[:, 0]] - waits.end_ns[edge[:, 1]]
-    latency_ns = start_ns - issued_ns
+    latency_ns = np.where(is_held, np.maximum(start_ns - issued_ns, 0), start_ns - issued_ns)
     least_ns = latency_ns.copy()
     np.minimum.at(least_ns, edge[:, 0], np.maximum(lag_ns, 0))
     return _Issued(

@@ -19,6 +19,7 @@ from wallscope.model.rank_summaries import (
     PrecisionWork,
     SmallMultiplications,
 )
+from wallscope.summary.leading_kernels import list_leading_kernels, sum_category_precisions
 from wallscope.thresholds import (
     FEWEST_SMALL_RUN_COUNT,
     KNOWN_PRECISION_SHARE,
@@ -160,6 +161,8 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
         permute_fused=is_fused(_FUSED_PERMUTE, _LOOSE_PERMUTE),
         router_fused=is_fused(_FUSED_ROUTER, _LOOSE_ROUTER),
         launch_shapes=_launch_shapes(work, rows, capture.kernels, gpu),
+        category_precisions=sum_category_precisions(work, rows, capture.names),
+        leading_kernels=list_leading_kernels(work, rows, capture.names),
     )
 
 

@@ -13,6 +13,7 @@ from wallscope.thresholds import (
     FEWEST_FOR_PERIOD_COUNT,
     RARE_DEVIATIONS_COUNT,
     RARE_EXCESS_SHARE,
+    RARE_LONG_PARTS_COUNT,
     RARE_STALL_SHARE,
     RARE_STEPS_PARTS_COUNT,
     REGULAR_PERIOD_SHARE,
@@ -39,7 +40,7 @@ def find_rare_stalls(sums: SliceSums, steady: pl.DataFrame) -> tuple[RareStall, 
                 cause=cause,
                 wall=_WALLS[wall],
                 steps=tuple(number[rows].tolist()),
-                period=find_stall_period(number[rows]),
+                period=find_stall_period(number[_select_longest(excess_ns, rows)]),
                 total_ns=total_ns,
                 share=total_ns / int(length_ns.sum()),
                 least_ns=int(excess_ns[rows].min()),
@@ -85,6 +86,12 @@ def measure_rare_excess(time_ns: Times, length_ns: Times) -> Times:
     is_rare = RARE_STEPS_PARTS_COUNT * int(stands_out.sum()) < time_ns.size
     is_material = total_ns >= (RARE_STALL_SHARE - SHARE_ROUNDING) * int(length_ns.sum())
     return np.where(stands_out, excess_ns, 0) if is_rare and is_material else nothing
+
+
+def _select_longest(excess_ns: Times, rows: Times) -> Times:
+    """The steps that take most of what a stall takes: those over a quarter of the longest."""
+    longest_ns = int(excess_ns.max())
+    return rows[RARE_LONG_PARTS_COUNT * excess_ns[rows] >= longest_ns]
 
 
 def find_stall_period(steps: Times) -> int | None:

@@ -341,13 +341,21 @@ def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
 
 def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
     steady = sum(step.steady for step in rank.steps)
-    often = f" (every {stall.period} {anchor.window}s)" if stall.period is not None else ""
+    often = _tell_period(stall, anchor)
     verb = "takes" if len(stall.steps) == 1 else "take"
     return (
         f"{len(stall.steps)} of {units.plural(steady, f'steady {anchor.window}')}{often} {verb}"
         f" {_from_to(stall.least_ns, stall.most_ns)} more for {describe_cause(stall.cause)},"
         f" {percent(stall.share)} of all time"
     )
+
+
+def _tell_period(stall: RareStall, anchor: Anchor) -> str:
+    """How often a stall comes; not all of its steps may keep to that."""
+    if stall.period is None:
+        return ""
+    is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
+    return f" ({'' if is_all else 'the longest '}every {stall.period} {anchor.window}s)"
 
 
 def _from_to(least_ns: int, most_ns: int) -> str:

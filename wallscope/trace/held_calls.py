@@ -19,6 +19,7 @@ from wallscope.thresholds import (
     LOCK_CANDIDATES_COUNT,
     LOCK_RETURN_NS,
     LOCKED_SHARE,
+    LOCKED_WORK_NS,
     SHORTEST_HELD_CALL_NS,
 )
 from wallscope.trace.streams import UNRESOLVED, Tail
@@ -82,7 +83,8 @@ def find_locked_calls(
 ) -> LockedCalls:
     """Return the calls that returned together with a long call of another thread of their process.
 
-    That call blocks or allocates, and lasted for most of the time of the one that waited for it.
+    That call blocks or allocates, and lasted for most of the time of the one that waited for it. The latter
+    may return a little later: it does its own work once it has the lock.
 
     Args:
         calls: times and threads of all calls.
@@ -121,7 +123,7 @@ def _find_holders(calls: CallTimes, asked: Rows, holding: Rows) -> Rows:
         beside_ns = np.minimum(end_ns[other], end_ns[asked]) - since_ns
         is_holder: Flags = (
             (last >= nth)
-            & (end_ns[other] >= end_ns[asked] - LOCK_RETURN_NS)
+            & (end_ns[other] >= end_ns[asked] - LOCKED_WORK_NS)
             & (start_ns[other] < start_ns[asked])
             & (thread[other] != thread[asked])
             & (beside_ns >= LOCKED_SHARE * (end_ns[asked] - start_ns[asked]))

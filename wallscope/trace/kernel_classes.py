@@ -338,7 +338,7 @@ _PATTERNS = (
         Precision.FP16,
         (
             r"(^|[^a-z])fp16|(^|[^ab])float16|(^|[^a-z])half[0-9]?([^a-z0-9]|$)|(^|[^a-z])f16"
-            r"|(^|_)h([0-9]+)?gemm|(^|_)h(884|1688|16816)|nvjet_(sm[0-9]+_)?h"
+            r"|hmma_fp(16|32)_|(^|_)h([0-9]+)?gemm|(^|_)h(884|1688|16816)|nvjet_(sm[0-9]+_)?h"
         ),
     ),
     (Precision.TF32, r"tf32|tfloat32|cutlass_80_tensorop_s1688gemm"),

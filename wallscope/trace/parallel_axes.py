@@ -2,8 +2,9 @@
 
 Sources in order of trust: the user's map of streams, the kernel, the ranges around the issue from the
 innermost outwards, what is known of the same communicator, of the same stream, and an all-to-all on a
-rank that runs kernels of a mixture of experts. Without evidence the axis is unknown: neither the kind
-of an operation nor two neighbours in a ring tell gradients from activations, or a ring from a pipeline.
+rank that runs kernels of a mixture of experts, and reductions that the thread of PyTorch's backward pass
+issues. Without evidence the axis is unknown: neither the kind of an operation nor two neighbours in a ring
+tell gradients from activations, or a ring from a pipeline.
 """
 
 import re
@@ -22,6 +23,7 @@ from wallscope.errors import SelectionError
 from wallscope.model.capture import Capture
 from wallscope.model.enums import Axis, Backend, Collective, OperationClass
 from wallscope.model.schemas import AXES, CATEGORY
+from wallscope.thresholds import FORWARD_PARTS_COUNT
 from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.names import TextMemo, mark_changes
 from wallscope.trace.ranges import find_nearest
@@ -42,6 +44,9 @@ _OF_BACKEND = {
     Backend.USERBUFFERS: Axis.TP,
 }
 _OF_DATA = {Collective.REDUCE_SCATTER: Axis.DP_GRADIENT, Collective.ALL_GATHER: Axis.DP_PARAMETER}
+_REDUCING = [
+    _OPERATIONS.index(each) for each in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+]
 _GIVEN = tuple(axis for axis in Axis if axis is not Axis.UNKNOWN)
 _LONGEST_NAME = 80
 _PLACES = {axis: place for place, axis in enumerate(Axis)}
@@ -176,6 +181,7 @@ def infer_axes(
     _share(told, operations)
     _by_experts(told, operations, capture.names)
     _share(told, operations)
+    _by_backward(told, operations, capture)
     axis = np.where(told.axis < 0, _PLACES[Axis.UNKNOWN], told.axis)
     return pl.DataFrame(
         {
@@ -354,6 +360,41 @@ def _by_experts(told: _Told, operations: pl.DataFrame, names: pl.DataFrame) -> N
         np.full(rows.size, _PLACES[Axis.EP]),
         [f"{_group(peers)} beside kernels of a mixture of experts" for peers in told.peers[rows].tolist()],
     )
+
+
+def _by_backward(told: _Told, operations: pl.DataFrame, capture: Capture) -> None:
+    """Reductions that the thread of the backward pass issues, and hardly the main thread: gradients.
+
+    PyTorch runs backward on a thread of its own. Tensor parallelism reduces in the forward pass as often, on
+    the main thread.
+    """
+    rows = told.open_rows(np.isin(told.does, _REDUCING))
+    if rows.size == 0 or capture.calls.is_empty():
+        return
+    call = operations["call"].to_numpy()
+    of_call = capture.calls["thread"].to_numpy().astype(np.int64)
+    computes = as_integers(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
+    launching = np.unique(of_call[np.unique(call[computes & (call >= 0)])])
+    main = _find_main_threads(capture.threads, launching)
+    own_call = call[find_places(told.op, operations["op"].to_numpy())]
+    thread = np.where(own_call >= 0, of_call[np.maximum(own_call, 0)], -1)
+    is_backward = np.isin(thread, np.setdiff1d(launching, main)) & np.isin(
+        capture.threads["process"].to_numpy()[np.maximum(thread, 0)],
+        capture.threads["process"].to_numpy()[main],
+    )
+    group = np.where(told.communicator >= 0, told.communicator, -2 - told.stream)
+    for one in np.unique(group[rows]).tolist():
+        own = rows[group[rows] == one]
+        chosen = own[is_backward[own]]
+        if chosen.size and (own.size - chosen.size) * FORWARD_PARTS_COUNT <= own.size:
+            text = f"{_OPERATIONS[int(told.does[chosen[0]])]} that the thread of the backward pass issues"
+            told.settle(chosen, np.full(chosen.size, _PLACES[Axis.DP_GRADIENT]), [text] * chosen.size)
+
+
+def _find_main_threads(threads: pl.DataFrame, launching: Rows) -> Rows:
+    """The main threads of processes, of those that launch: their number is that of the process."""
+    main = threads.filter(pl.col("tid") == pl.col("pid"))["thread"].to_numpy().astype(np.int64)
+    return np.intersect1d(main, launching)
 
 
 def _group(peers: int) -> str:

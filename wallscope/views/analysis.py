@@ -19,10 +19,13 @@ from wallscope.render.timeline_pack import pack_timelines
 from wallscope.views.sections.depth import build_details, build_walls_in_depth
 from wallscope.views.sections.findings import build_findings, build_limits, build_methods, sort_findings
 from wallscope.views.sections.fixes import (
+    build_capture_quality,
     build_fixes,
     count_preconditions,
     describe_answer,
+    describe_program,
     describe_replay,
+    describe_worthless_fixes,
     select_first_fixes,
 )
 from wallscope.views.sections.job import build_clocks, build_job, build_job_details, build_survey
@@ -82,8 +85,16 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     if losses is not None:
         yield losses
     if analysis.fixes:
-        yield build_fixes(analysis.fixes, analysis.anchor.typical, analysis.replay)
+        yield build_fixes(
+            analysis.fixes,
+            analysis.anchor.typical,
+            analysis.replay,
+            analysis.program,
+            analysis.dismissed,
+        )
     yield build_findings(analysis.capture.findings, _MOST_LIMITS)
+    if analysis.capture_advice:
+        yield build_capture_quality(analysis.capture_advice)
     if job is not None and job.collectives.matched:
         yield from build_job_details(job)
     if len(analysis.ranks) > 1:
@@ -120,6 +131,7 @@ def write_analysis_markdown(analysis: Analysis) -> str:
             ["#### Who pays, each nanosecond once", "", *render_table(walls)],
             [] if losses is None else [f"#### {losses.title}", "", *render_table(losses)],
             _list_findings(analysis.capture.findings),
+            _list_capture_advice(analysis),
             [f"<sub>wallscope {analysis.wallscope_version}, times of the session; shares of the step</sub>"],
         ),
         "_The rest is left out: `wallscope analyze` shows it._",
@@ -168,6 +180,17 @@ def _list_fixes(analysis: Analysis) -> list[str]:
     return lines
 
 
+def _list_capture_advice(analysis: Analysis) -> list[str]:
+    """List what would let the capture say more."""
+    if not analysis.capture_advice:
+        return []
+    lines = ["#### Capture quality", ""]
+    for fix in analysis.capture_advice[:_MOST_FIXES]:
+        settings = ", ".join(code(entry.write(), 200) for entry in fix.settings[:_MOST_SETTINGS])
+        lines.append(f"- {escape(fix.title)}{f': {settings}' if settings else ''}")
+    return lines
+
+
 def _describe_fix(fix: Fix) -> Iterator[str]:
     yield from (f"{entry.system}: {code(entry.write(), 200)}" for entry in fix.settings[:_MOST_SETTINGS])
     if len(fix.settings) > _MOST_SETTINGS:
@@ -177,6 +200,7 @@ def _describe_fix(fix: Fix) -> Iterator[str]:
         yield f"**blocked:** {escape(entry.text)}{cure}"
     if fix.replay is not None:
         yield escape(describe_answer(fix.replay), 300)
+    yield from (f"evidence: {escape(line, 300)}" for line in fix.evidence)
     if fix.preconditions:
         unknown = [entry.text for entry in fix.preconditions if entry.status == "unknown"]
         more = f"; {len(unknown) - _MOST_UNKNOWN} more" if len(unknown) > _MOST_UNKNOWN else ""
@@ -283,6 +307,8 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "count_preconditions": count_preconditions,
         "describe_answer": describe_answer,
         "replay": "" if analysis.replay is None else describe_replay(analysis.replay),
+        "program": "" if analysis.program is None else describe_program(analysis.program),
+        "dismissed": describe_worthless_fixes(analysis.dismissed) if analysis.dismissed else "",
         "findings": sort_findings(analysis.capture.findings),
         "most_findings": _MOST_LIMITS,
     }

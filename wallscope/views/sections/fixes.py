@@ -4,10 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.model.advice import Fix, Met, Setting, System
+from wallscope.fix_thresholds import (
+    FIXES_OF_A_CAUSE_COUNT,
+    SHOWN_CAPTURE_ADVICE_COUNT,
+    SHOWN_FIXES_COUNT,
+    SHOWN_WIN_SHARE,
+)
+from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Replay
-from wallscope.thresholds import FIXES_OF_A_CAUSE_COUNT, SHOWN_FIXES_COUNT, SHOWN_WIN_SHARE
+from wallscope.render.texts import visible
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
@@ -28,17 +34,58 @@ def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return tuple(found[place] for place in sorted([*first, *others][:SHOWN_FIXES_COUNT]))
 
 
-def build_fixes(found: tuple[Fix, ...], unit: str, replay: Replay | None = None) -> Section:
+def build_fixes(
+    found: tuple[Fix, ...],
+    unit: str,
+    replay: Replay | None = None,
+    program: Program | None = None,
+    dismissed: tuple[Fix, ...] = (),
+) -> Section:
     """Make what a terminal shows: a few fixes with settings and preconditions; the rest is counted.
 
-    `replay` is what was played again to tell what they would win; `None` where nothing was.
+    `replay` is what was played again to tell what they would win; `None` where nothing was. `dismissed` are
+    those that win nothing there.
     """
     title = f"Do, by what the {unit} could win at most; ceilings do not add up"
-    return Section("fixes", title, "", (Items(tuple(_list_rows(found, replay)), ("mark", "fold", "right")),))
+    rows = tuple(_list_rows(found, replay, program, dismissed))
+    return Section("fixes", title, "", (Items(rows, ("mark", "fold", "right")),))
 
 
-def _list_rows(found: tuple[Fix, ...], replay: Replay | None) -> Iterator[tuple[Line, ...]]:
+def build_capture_quality(found: tuple[Fix, ...]) -> Section:
+    """Make what would let the capture say more: no recommendation for the program."""
+    rows: list[tuple[Line, ...]] = []
+    for fix in found[:SHOWN_CAPTURE_ADVICE_COUNT]:
+        rows.append(("•", (Span(fix.title, "dim"),), ""))
+        rows += [("", _list_settings(fix.settings), "")] if fix.settings else []
+    if (left := len(found) - SHOWN_CAPTURE_ADVICE_COUNT) > 0:
+        rows.append(("", (Span(f"{left} more in the JSON", "dim"),), ""))
+    title = "Capture quality: what would let it say more"
+    return Section("capture-quality", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
+
+
+def describe_program(program: Program) -> str:
+    """Say whose program it is, and what shows it.
+
+    >>> describe_program(Program("pytorch", "PyTorch", (), ("name 'at::native::add'",)))
+    "Program: PyTorch (name 'at::native::add')"
+    """
+    if program.framework is None:
+        return "Program: no framework was recognized; settings of none are recommended"
+    return f"Program: {program.name} ({'; '.join(program.evidence)})"
+
+
+def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
+    """Say which fixes the replay advises against."""
+    names = ", ".join(fix.id for fix in dismissed)
+    return f"Replayed and left out, as they win less than 1 % of the step: {names}"
+
+
+def _list_rows(
+    found: tuple[Fix, ...], replay: Replay | None, program: Program | None, dismissed: tuple[Fix, ...]
+) -> Iterator[tuple[Line, ...]]:
     shown = select_first_fixes(found)
+    if program is not None:
+        yield "", (Span(visible(describe_program(program), most=200), "dim"),), ""
     for number, fix in enumerate(shown, start=1):
         worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
         yield f"{number}", (Span(fix.title, fix.wall),), worth
@@ -48,6 +95,8 @@ def _list_rows(found: tuple[Fix, ...], replay: Replay | None) -> Iterator[tuple[
         yield from (("", line, "") for line in _describe_obstacles(fix))
     if replay is not None:
         yield "", (Span(describe_replay(replay), "dim"),), ""
+    if dismissed:
+        yield "", (Span(describe_worthless_fixes(dismissed), "dim"),), ""
     if left := len(found) - len(shown):
         yield "", (Span(f"{left} more in the JSON; wallscope explain {shown[0].id}", "dim"),), ""
 
@@ -73,6 +122,8 @@ def _describe(fix: Fix) -> Iterator[Line]:
         yield _list_settings(fix.settings)
     if fix.replay is not None:
         yield describe_answer(fix.replay)
+    if fix.evidence:
+        yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
     yield from _describe_obstacles(fix)
     parts = [f"preconditions: {count_preconditions(fix)}"] if fix.preconditions else []
     parts += [f"then {fix.next_wall} is next"] if fix.next_wall and fix.replay is None else []

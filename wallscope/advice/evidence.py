@@ -1,0 +1,130 @@
+"""The rows behind a recommendation: which kernels, copies and calls, how many a step, for how long.
+
+A reader finds them in Nsight Systems by these names.
+"""
+
+from collections.abc import Iterator
+
+from wallscope.advice.measurements import LAUNCHING, MeasuredRun
+from wallscope.fix_thresholds import EVIDENCE_LINES_COUNT
+from wallscope.model.enums import CopyDirection
+from wallscope.model.rank_summaries import CopyWork
+from wallscope.units import duration, number, percent, plural, size
+
+_COPIES = {
+    "staging": (CopyDirection.HOST_TO_DEVICE,),
+    "readback": (CopyDirection.DEVICE_TO_HOST,),
+    "offload": (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST),
+    "device-copy": (CopyDirection.DEVICE_TO_DEVICE,),
+    "migration": (
+        CopyDirection.MIGRATION_TO_DEVICE,
+        CopyDirection.MIGRATION_TO_HOST,
+        CopyDirection.MIGRATION_BETWEEN_DEVICES,
+    ),
+    "fill": (CopyDirection.FILL,),
+}
+_DRAINED = "host/queue-drained/"
+_WHERE_PARTS_COUNT = 2
+
+
+def list_evidence(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rows of the representative rank that support a fix for some causes, a line for each kind."""
+    lines = dict.fromkeys(line for cause in causes for line in _list_rows(run, cause))
+    return tuple(lines)[:EVIDENCE_LINES_COUNT]
+
+
+def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
+    wall, kind, *_ = [*cause.split("/"), ""]
+    yield from _list_stalls(run, cause)
+    if wall == "compute":
+        yield from _list_kernels(run, kind)
+    elif wall == "memory":
+        yield from _list_copies(run, kind)
+    elif wall == "communication":
+        yield from _list_collectives(run, kind)
+    elif cause.startswith(_DRAINED):
+        yield from _list_blocking_calls(run, cause.removeprefix(_DRAINED))
+    elif cause == "host/data-loading":
+        yield from _list_loading(run)
+    elif cause in LAUNCHING:
+        yield from _list_launches(run)
+
+
+def _list_stalls(run: MeasuredRun, cause: str) -> Iterator[str]:
+    """Yield the few steps on which a cause takes most."""
+    for stall in run.rank.rare_stalls:
+        if stall.cause == cause:
+            shown = ", ".join(map(str, stall.steps[:3]))
+            yield (
+                f"{plural(len(stall.steps), 'step')} ({shown}{' …' if len(stall.steps) > 3 else ''}) take"
+                f" {duration(stall.least_ns)} to {duration(stall.most_ns)} more, {percent(stall.share)} of"
+                " all time"
+            )
+
+
+def _list_kernels(run: MeasuredRun, category: str) -> Iterator[str]:
+    details = run.rank.compute_details
+    for kernel in () if details is None else details.leading_kernels:
+        if kernel.category == category:
+            precision = "" if kernel.precision == "unknown" else f", {kernel.precision}"
+            yield (
+                f"{number(kernel.kernels)} kernels {kernel.name}{precision}:"
+                f" {duration(kernel.work_ns)} a {run.analysis.anchor.window}"
+            )
+
+
+def _list_copies(run: MeasuredRun, kind: str) -> Iterator[str]:
+    for copy in run.rank.memory.copies:
+        if copy.direction in _COPIES.get(kind, ()) and copy.count:
+            yield f"{_describe_copy(copy)} a {run.analysis.anchor.window}"
+
+
+def _describe_copy(copy: CopyWork) -> str:
+    pinned = "" if copy.pinned is None else ", pinned" if copy.pinned else ", pageable"
+    return (
+        f"{number(copy.count)} {copy.direction} rows{pinned}: {size(copy.bytes)} in"
+        f" {duration(copy.work_ns)}, {duration(copy.exposed_ns)} of it with nothing else"
+    )
+
+
+def _list_collectives(run: MeasuredRun, axis: str) -> Iterator[str]:
+    for entry in run.rank.communication.operations:
+        if entry.axis == axis:
+            told = f"; {entry.evidence[0]}" if entry.evidence else ""
+            yield (
+                f"{number(entry.count)} {entry.operation} ({entry.backend}): {duration(entry.work_ns)} a"
+                f" {run.analysis.anchor.window}, {duration(entry.exposed_ns)} exposed{told}"
+            )
+
+
+def _list_blocking_calls(run: MeasuredRun, name: str) -> Iterator[str]:
+    host = run.rank.host_details
+    for call in () if host is None else host.blocking_calls:
+        if call.name == name:
+            where = (
+                "" if call.path is None else f" in {' / '.join(call.path.split(' / ')[-_WHERE_PARTS_COUNT:])}"
+            )
+            yield (
+                f"{call.count:.1f} calls {call.name}{where} a {run.analysis.anchor.window}: they wait"
+                f" {duration(call.waited_ns)}, the refill costs {duration(call.drained_ns)}"
+            )
+
+
+def _list_loading(run: MeasuredRun) -> Iterator[str]:
+    host = run.rank.host_details
+    own = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
+    if own:
+        largest = max(own, key=lambda one: one.bytes)
+        yield f"the waits end with the copy of a batch: {_describe_copy(largest)}"
+    if host is not None and host.cpu is not None:
+        yield f"the launching thread is on a CPU for {percent(host.cpu.share)} of the step"
+
+
+def _list_launches(run: MeasuredRun) -> Iterator[str]:
+    host = run.rank.host_details
+    if host is not None and host.launches is not None:
+        cost = host.launches
+        yield (
+            f"{number(cost.calls)} launch calls a {run.analysis.anchor.window}, median"
+            f" {duration(cost.median_ns)}; {percent(cost.outpaced_share)} outlast what they launch"
+        )

@@ -1,0 +1,70 @@
+"""What a profiled program loaded, and what runs it: the libraries of known frameworks, and its interpreter.
+
+Strings of an export hold environments and output: only names on a list are asked for, and only whether each
+is there leaves the export.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+from wallscope.nsys.tables import STRINGS, Database
+
+_LIBRARIES = (
+    "libtorch_cuda.so",
+    "libtorch_cuda_cu.so",
+    "libtorch_python.so",
+    "libdali.so",
+    "libtensorflow_cc.so.2",
+    "libtensorflow_framework.so.2",
+    "_pywrap_tensorflow_internal.so",
+    "xla_extension.so",
+    "xla_cuda_plugin.so",
+    "libjax_common.so",
+    "libnvinfer.so.8",
+    "libnvinfer.so.10",
+    "libtensorrt_llm.so",
+    "libjulia.so.1",
+    "libtransformer_engine.so",
+)
+"""Base names of shared libraries, each of one framework."""
+_INTERPRETERS = ((re.compile(r"(pytest|python[0-9.]*)(\.exe)?"), "python"), (re.compile(r"julia"), "julia"))
+_LAUNCHERS = re.compile(r"nsys.*|ProcessLauncher|readlink|gcc|cc1|git|nvidia-smi|sh|bash|mpirun|srun|orted")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramHints:
+    """Libraries that were seen, and what runs the program (`python`, `julia`, `native`; `None`: unknown)."""
+
+    libraries: tuple[str, ...]
+    interpreter: str | None
+
+
+def read_program_hints(source: Database, global_pids: list[int]) -> ProgramHints:
+    """Return the known libraries in an export, and the interpreter of the processes that issued work.
+
+    Args:
+        source: the export.
+        global_pids: those processes.
+    """
+    libraries: tuple[str, ...] = ()
+    if source.has(STRINGS, "id", "value"):
+        found = source.rows("loaded_libraries", json.dumps(list(_LIBRARIES)))
+        libraries = tuple(sorted(str(name) for (name,) in found))
+    names: list[str] = []
+    if source.has("PROCESSES", "globalPid", "name"):
+        names = [str(name) for (name,) in source.rows("process_names", json.dumps(global_pids)) if name]
+    return ProgramHints(libraries, _find_interpreter(names))
+
+
+def _find_interpreter(names: list[str]) -> str | None:
+    """Return what runs processes of these names.
+
+    >>> [_find_interpreter([name]) for name in ("/usr/bin/python3", "./a.out", "nsys-launcher")]
+    ['python', 'native', None]
+    """
+    own = [re.split(r"[/\\]", name)[-1] for name in names]
+    for pattern, interpreter in _INTERPRETERS:
+        if any(pattern.fullmatch(name) for name in own):
+            return interpreter
+    return "native" if any(not _LAUNCHERS.fullmatch(name) for name in own) else None

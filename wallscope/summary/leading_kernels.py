@@ -1,0 +1,119 @@
+"""Which kernels a category of compute is made of, and in which precision it multiplies.
+
+Recommendations name these kernels as evidence, and estimate from their precision what another one would win.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from wallscope.attribution.totals import CATEGORIES, TypicalWork
+from wallscope.columns import Rows, sum_by_group
+from wallscope.fix_thresholds import LEADING_KERNELS_COUNT
+from wallscope.model.enums import ComputeCategory, Precision
+from wallscope.model.rank_summaries import CategoryPrecision, LeadingKernel
+from wallscope.thresholds import MATERIAL_SHARE
+from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
+
+_MULTIPLYING = (
+    ComputeCategory.GEMM,
+    ComputeCategory.GROUPED_GEMM,
+    ComputeCategory.ATTENTION,
+    ComputeCategory.CONVOLUTION,
+)
+_EACH = list(Precision)
+
+
+def sum_category_precisions(
+    work: TypicalWork, computing: Rows, names: pl.DataFrame
+) -> tuple[CategoryPrecision, ...]:
+    """Return the work of each category that multiplies by precision, the most work first.
+
+    Args:
+        work: the typical step of a rank.
+        computing: rows of its compute kernels.
+        names: `NAMES` of kernels.
+    """
+    columns = work.columns
+    total_ns = work.total_ns(computing)
+    is_asked = np.isin(CATEGORIES, _MULTIPLYING)
+    rows = computing[is_asked[columns.category[computing]] & (columns.name[computing] >= 0)]
+    if not rows.size or not total_ns:
+        return ()
+    key = columns.category[rows].astype(np.int64) * len(_EACH) + _find_precisions(names)[columns.name[rows]]
+    work_ns = sum_by_group(key, columns.inside_ns[rows], len(CATEGORIES) * len(_EACH))
+    begun = np.bincount(key[columns.begins[rows]], minlength=work_ns.size)
+    places = sorted(np.flatnonzero(work_ns).tolist(), key=lambda place: (-int(work_ns[place]), place))
+    return tuple(
+        CategoryPrecision(
+            ComputeCategory(CATEGORIES[place // len(_EACH)]),
+            _EACH[place % len(_EACH)],
+            work.mean(int(work_ns[place])),
+            int(work_ns[place]) / total_ns,
+            work.mean(int(begun[place])),
+        )
+        for place in places
+    )
+
+
+def list_leading_kernels(
+    work: TypicalWork, computing: Rows, names: pl.DataFrame
+) -> tuple[LeadingKernel, ...]:
+    """Return the first few kernels, by short name, of each category with a material part of the work.
+
+    Args:
+        work: the typical step of a rank.
+        computing: rows of its compute kernels.
+        names: `NAMES` of kernels.
+    """
+    columns = work.columns
+    rows = computing[columns.name[computing] >= 0]
+    total_ns = work.total_ns(computing)
+    if not rows.size or not total_ns:
+        return ()
+    name, category = columns.name[rows].astype(np.int64), columns.category[rows].astype(np.int64)
+    key = category * len(names) + name
+    own, place = np.unique(key, return_inverse=True)
+    work_ns = sum_by_group(place, columns.inside_ns[rows], own.size)
+    begun = np.bincount(place[columns.begins[rows]], minlength=own.size)
+    texts, precisions = names["text"].to_list(), _find_precisions(names)
+    found = pl.DataFrame(
+        {
+            "category": own // len(names),
+            "name": [shorten_kernel(texts[each]) for each in (own % len(names)).tolist()],
+            "precision": precisions[own % len(names)],
+            "kernels": begun,
+            "work_ns": work_ns,
+        }
+    )
+    return tuple(_list_first(found, work, total_ns))
+
+
+def _list_first(found: pl.DataFrame, work: TypicalWork, total_ns: int) -> Iterator[LeadingKernel]:
+    """Yield the first kernels of each category, the categories by work."""
+    together = (
+        found.group_by("category", "name", "precision")
+        .agg(pl.col("kernels", "work_ns").sum())
+        .with_columns(whole_ns=pl.col("work_ns").sum().over("category"))
+        .filter(pl.col("whole_ns") >= MATERIAL_SHARE * total_ns)
+        .sort(
+            *("whole_ns", "category", "work_ns", "name", "precision"),
+            descending=[True, False, True, False, False],
+        )
+        .filter(pl.int_range(pl.len()).over("category") < LEADING_KERNELS_COUNT)
+    )
+    for row in together.iter_rows(named=True):
+        yield LeadingKernel(
+            row["name"],
+            ComputeCategory(CATEGORIES[row["category"]]),
+            _EACH[row["precision"]],
+            work.mean(row["kernels"]),
+            work.mean(row["work_ns"]),
+        )
+
+
+def _find_precisions(names: pl.DataFrame) -> Rows:
+    """The place in `Precision` of each kernel name, by number."""
+    found: Rows = infer_precisions(names)["precision"].to_physical().to_numpy().astype(np.int64)
+    return found
