@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from wallscope.api import diff
+from wallscope.errors import NothingToAnalyzeError
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 from wallscope.render.data import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT.parent / "shared" / "traces"
+PAGE = ROOT / "docs" / "programs.md"
 FRAMEWORK_SYSTEMS = {
     "megatron": {"megatron-bridge", "megatron-lm", "pytorch"},
     "pytorch": {"pytorch"},
@@ -288,3 +290,33 @@ def test_the_program_is_recognized_with_evidence(name):
 
     assert (program["framework"], tuple(program["parts"])) == (framework, parts)
     assert len(program["evidence"]) == 1 + len(parts)
+
+
+def write_page():
+    rows = []
+    for name in CAPTURES:
+        try:
+            found = answer(name)
+        except NothingToAnalyzeError:
+            continue
+        program = found["program"]
+        evidence = "; ".join(program["evidence"]).replace("|", "\\|") if program else "no kernel ran"
+        framework = program["name"] if program else "none"
+        first = ", ".join(f"`{fix['id']}`" for fix in found["fixes"][:3]) or "none"
+        rows.append(f"| `{name}` | {framework} | {evidence} | {first} |")
+    return (
+        "# Programs recognized in captures that others made\n\n"
+        "Whose program a capture is of decides whose settings are recommended. Kernels, ranges, libraries\n"
+        "that were loaded and what runs the process show it: `wallscope/advice/programs.toml` has the patterns.\n"
+        "`make test-real` compares this page with what `wallscope analyze` answers.\n\n"
+        "| capture | program | evidence | first recommendations |\n|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
+def test_the_page_lists_the_programs(request):
+    if request.config.getoption("--golden"):
+        PAGE.write_text(write_page(), encoding="utf-8")
+
+    assert PAGE.read_text(encoding="utf-8") == write_page()

@@ -51,11 +51,11 @@ class Run:
         self.writer = writer
         self.at_ns = 1_000
 
-    def __call__(self, kernel, *ranges, stream=20, **where):
-        """Launch a kernel; ranges from the outermost inwards."""
+    def __call__(self, kernel, *ranges, stream=20, thread=None, **where):
+        """Launch a kernel from the main thread or another; ranges from the outermost inwards."""
         for depth, text in enumerate(ranges):
             self.writer.range(text, self.at_ns + depth, self.at_ns + 900 - depth)
-        number = self.writer.call("cuLaunchKernelEx", self.at_ns + 500, self.at_ns + 501)
+        number = self.writer.call("cuLaunchKernelEx", self.at_ns + 500, self.at_ns + 501, thread=thread)
         start_ns = 1_000_000 + self.at_ns
         text = KERNELS.get(kernel, kernel)
         self.writer.kernel(text, start_ns, start_ns + 100, stream=stream, correlation=number, **where)
@@ -296,6 +296,64 @@ def test_operations_of_a_stream_for_communication_share_the_axis(stream, others,
             run(*(("send-recv", other) if "Attn" in other else (other,)))
 
     assert told(tmp_path / "run.sqlite")[0] == expected
+
+
+BACKWARD = 1_777
+"""A thread beside the main one."""
+
+
+@pytest.mark.parametrize(
+    ("launched", "expected"),
+    [
+        pytest.param(
+            [("nvjet_tst", None), ("nvjet_tst", BACKWARD), *2 * [("all-reduce", BACKWARD)]],
+            ["dp-gradient"] * 2,
+            id="all of the backward thread",
+        ),
+        pytest.param(
+            [
+                ("nvjet_tst", None),
+                ("nvjet_tst", BACKWARD),
+                *3 * [("all-reduce", BACKWARD)],
+                ("all-reduce", None),
+            ],
+            [*3 * ["dp-gradient"], "unknown"],
+            id="one of the main thread may be of the loss",
+        ),
+        pytest.param(
+            [
+                ("nvjet_tst", None),
+                ("nvjet_tst", BACKWARD),
+                *2 * [("all-reduce", BACKWARD), ("all-reduce", None)],
+            ],
+            ["unknown"] * 4,
+            id="as many of the forward pass: tensor parallelism",
+        ),
+        pytest.param(
+            [("nvjet_tst", None), ("all-reduce", None)], ["unknown"], id="one thread does everything"
+        ),
+        pytest.param(
+            [("nvjet_tst", None), ("all-reduce", BACKWARD)], ["unknown"], id="a thread that computes nothing"
+        ),
+        pytest.param(
+            [("nvjet_tst", BACKWARD), ("all-reduce", BACKWARD)],
+            ["unknown"],
+            id="a main thread that does nothing",
+        ),
+        pytest.param(
+            [("nvjet_tst", None), ("nvjet_tst", BACKWARD), ("all-gather", BACKWARD), ("send-recv", BACKWARD)],
+            ["unknown"] * 2,
+            id="no reductions",
+        ),
+    ],
+)
+def test_reductions_of_the_backward_thread_are_of_gradients(launched, expected, tmp_path):
+    with ExportWriter(tmp_path / "run.sqlite") as writer:
+        run = Run(writer)
+        for kernel, thread in launched:
+            run(kernel, stream=7 if kernel == "nvjet_tst" else 20, thread=thread)
+
+    assert [axis for axis, _ in told(tmp_path / "run.sqlite")] == expected
 
 
 def test_ranks_do_not_share(tmp_path):

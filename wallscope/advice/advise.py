@@ -284,7 +284,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
     """
     own = choose_systems(run.framework, rule.settings)
     given = rule.all_settings()
-    if not own and any(entry.system not in GENERAL_SYSTEMS for entry in given):
+    if rule.about == "program" and not own and any(entry.system not in GENERAL_SYSTEMS for entry in given):
         return ()
     ordered = sorted(given, key=lambda entry: entry.system not in own)
     return tuple(

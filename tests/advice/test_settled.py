@@ -1,0 +1,135 @@
+"""What a fix is worth once it was replayed, whose settings it has, and what estimates rest on."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from tests.advice.runs import MS, RANGES, STEP_NS, run
+from wallscope.advice.advise import add_fixes, list_questions, settle_fixes
+from wallscope.advice.estimates import estimate_left_share
+from wallscope.advice.rules import fix_rules
+from wallscope.model.advice import RunConfiguration, TraceFacts
+from wallscope.model.analysis import Walls
+from wallscope.model.diagnosis import RareStall
+from wallscope.model.enums import ComputeCategory, Precision, Wall
+from wallscope.model.rank_summaries import CategoryPrecision
+from wallscope.model.whatif import Answer, Question, Replay
+
+PLAYED = Replay(3, 100, 1, None, None)
+NAMES = {name: pl.Series([text]) for name, text in RANGES.items()}
+
+
+def advised(causes, framework="pytorch", **facts):
+    return add_fixes(run(causes, **facts), RunConfiguration(), TraceFacts(), NAMES[framework])
+
+
+def answered(won_ms):
+    questions = (Question("scale", "host/data-loading", 0.0),)
+    left_ns = STEP_NS - round(won_ms * MS)
+    walls = Walls(left_ns, 0, 0, 0, 0)
+    return Answer(questions, left_ns, STEP_NS - left_ns, STEP_NS / left_ns, walls, Wall.COMPUTE, "", ())
+
+
+def settled(analysis, **won_ms):
+    """The analysis with replays of some fixes, by id with _ for -, and its fixes settled by them."""
+    answers = {name.replace("_", "-"): answered(won) for name, won in won_ms.items()}
+    fixes = tuple(replace(fix, replay=answers.get(fix.id)) for fix in analysis.fixes)
+    return settle_fixes(replace(analysis, fixes=fixes, replay=PLAYED), NAMES["pytorch"])
+
+
+def test_a_fix_is_worth_what_its_own_replay_wins():
+    found = settled(advised({"host/data-loading": 40}), data_workers=25)
+    (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
+
+    assert fix.recoverable_ns == 25 * MS
+    assert fix.speedup_ceiling == pytest.approx(100 / 75)
+    assert fix.next_wall == "compute"
+
+
+@pytest.mark.parametrize(("won_ms", "stays"), [(0, False), (0.99, False), (1.0, True), (-3, False)], ids=str)
+def test_a_fix_whose_replay_wins_nothing_is_dismissed(won_ms, stays):
+    found = settled(advised({"host/data-loading": 40}), data_workers=won_ms)
+
+    assert ("data-workers" in {fix.id for fix in found.fixes}) is stays
+    assert ("data-workers" in {fix.id for fix in found.dismissed}) is not stays
+    assert all("data-workers" not in one.fixes for one in found.opportunities) is not stays
+
+
+def test_what_was_replayed_comes_before_what_was_not():
+    analysis = advised({"host/data-loading": 40, "host/file": 30})
+    before = [fix.id for fix in analysis.fixes]
+    after = [fix.id for fix in settled(analysis, no_file_access=5).fixes]
+
+    assert before.index("data-workers") < before.index("no-file-access")
+    assert after[0] == "no-file-access"
+
+
+def test_a_stall_of_few_steps_counts_beside_the_replay_of_the_typical_step():
+    analysis = advised({"host/data-loading": 2})
+    stall = RareStall("host/data-loading", Wall.HOST, (3, 11), 8, 40 * MS, 0.12, 15 * MS, 25 * MS)
+    rank = replace(analysis.ranks[0], rare_stalls=(stall,), mean_step_ns=110 * MS)
+    found = settled(replace(analysis, ranks=(rank,)), data_workers=0)
+    (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
+
+    assert fix.recoverable_ns == round(0.12 * 110 * MS)
+    assert fix.speedup_ceiling == pytest.approx(110 / (110 - 13.2))
+
+
+@pytest.mark.parametrize(
+    ("name", "work", "left"),
+    [
+        pytest.param("BF16", [("attention", "fp32", 100)], 0.25, id="attention in FP32"),
+        pytest.param("BF16", [("gemm", "tf32", 100)], 0.5, id="multiplications in TF32"),
+        pytest.param("BF16", [("gemm", "tf32", 50), ("gemm", "bf16", 50)], 0.75, id="half of them"),
+        pytest.param("BF16", [("gemm", "bf16", 100)], None, id="in BF16 already"),
+        pytest.param("BF16", [("gemm", "unknown", 100)], None, id="of unknown precision"),
+        pytest.param("BF16", [], None, id="nothing of it"),
+        pytest.param("TF32", [("gemm", "fp32", 100)], 0.3, id="to TF32"),
+        pytest.param("TF32", [("gemm", "tf32", 100)], None, id="TF32 already"),
+    ],
+)
+def test_estimates_rest_on_what_the_kernels_are(name, work, left):
+    found = [
+        CategoryPrecision(ComputeCategory(category), Precision(precision), own, own / 100, 1)
+        for category, precision, own in work
+    ]
+    category = work[0][0] if work else "gemm"
+
+    assert estimate_left_share(name, f"category:{category}", found) == left
+
+
+def test_questions_have_the_estimates_in_them():
+    details = {"kernels": [["fmha_cutlassF_f32", "attention", "fp32"]]}
+    asked = list_questions(advised({"compute/attention": 80}, details=details))
+
+    assert asked["bf16"] == (Question("scale", "category:attention", 0.25),)
+
+
+@pytest.mark.parametrize("framework", ["megatron", "pytorch", "program"])
+def test_advice_on_the_capture_is_no_recommendation(framework):
+    causes = {"host/framework": 50, "communication/unknown/unsplit": 20, "unattributed/profiler": 5}
+    found = advised(causes, framework, window="capture", operations=[["unknown"]])
+    about = {rule.id for rule in fix_rules() if rule.about == "capture"}
+
+    assert not {fix.id for fix in found.fixes} & about
+    assert {"mark-the-steps", "name-the-axis", "lighter-capture"} <= {fix.id for fix in found.capture_advice}
+
+
+def test_a_precondition_that_the_fix_sets_is_not_met_by_the_run():
+    found = advised(
+        {"communication/ep/unsplit": 20}, "megatron", experts=True, operations=[["ep"]], gpu="GB200"
+    )
+    of_fixes = [fix for fix in found.fixes if fix.id in {"hybridep-in-the-rack", "hybridep", "deepep"}]
+    statuses = {entry.status for fix in of_fixes for entry in fix.preconditions if "flex" in entry.text}
+
+    assert statuses == {"set"}
+
+
+def test_fixes_name_their_rows_and_what_would_refute_them():
+    found = advised({"host/data-loading": 40}, pageable=["host-to-device"])
+    (fix,) = [fix for fix in found.fixes if fix.id == "data-workers"]
+
+    (line,) = fix.evidence
+    assert line.startswith("the waits end with the copy of a batch: 1 host-to-device rows, pageable: 1 B")
+    assert fix.refuted_by.startswith("With more workers")
