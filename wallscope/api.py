@@ -211,8 +211,8 @@ def analyze(  # noqa: PLR0913  # options are parameters
 
     Args:
         path: a .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace
-            of PyTorch's profiler; several, a folder of them or a pattern: the ranks of one job. URLs that fsspec
-            knows too.
+            of PyTorch's profiler; several, a folder of them or a pattern: the ranks of one job. URLs that
+            fsspec knows too.
         rank: only the rank of this number.
         device: only ranks on this CUDA device.
         steps: only this step, or these from first to last, both included.

@@ -48,6 +48,16 @@ FRAMEWORK = "host/framework"
             id="garbage collection",
         ),
         pytest.param(
+            idle(ranges=[Range(0, 50, 90, "save_checkpoint"), Range(0, 60, 70, "torch.save")]),
+            [(20, 50, FRAMEWORK), (50, 90, "host/checkpoint"), (90, 200, FRAMEWORK)],
+            id="a checkpoint is saved",
+        ),
+        pytest.param(
+            idle(ranges=[Range(0, 50, 90, "CheckpointFunctionBackward"), Range(0, 100, 150, "checkpoint")]),
+            [(20, 200, FRAMEWORK)],
+            id="activations are computed again",
+        ),
+        pytest.param(
             idle(ranges=[Range(0, 50, 90, "DataLoader"), Range(0, 60, 70, "gc")]),
             [
                 (20, 50, FRAMEWORK),

@@ -307,7 +307,8 @@ def write_page():
     return (
         "# Programs recognized in captures that others made\n\n"
         "Whose program a capture is of decides whose settings are recommended. Kernels, ranges, libraries\n"
-        "that were loaded and what runs the process show it: `wallscope/advice/programs.toml` has the patterns.\n"
+        "that were loaded and what runs the process show it, by the patterns of\n"
+        "`wallscope/advice/programs.toml`.\n"
         "`make test-real` compares this page with what `wallscope analyze` answers.\n\n"
         "| capture | program | evidence | first recommendations |\n|---|---|---|---|\n"
         + "\n".join(rows)

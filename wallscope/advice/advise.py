@@ -22,6 +22,7 @@ from wallscope.advice.trace_facts import merge_trace_facts
 from wallscope.fix_thresholds import NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, TraceFacts
 from wallscope.model.analysis import Analysis
+from wallscope.model.capture import Finding
 from wallscope.model.cause_catalogue import PEER_WAIT, is_part
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
@@ -30,6 +31,7 @@ from wallscope.units import duration, percent
 
 _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
+_OF_MEGATRON = re.compile(r" \(Megatron Bridge: [^()]*\)")
 _CONTRACT = (
     "A/B: change this alone, hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
     " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
@@ -59,9 +61,16 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
     fixes = rank_fixes(run, fix_rules(), judge) if has_work else ()
     ineffective = list_ineffective(written, trace, run.rank)
     odd = (*contradictions, *list_impossible_sizes(written, trace), *ineffective)
-    findings = (*odd, *analysis.capture.findings)
+    findings = (*odd, *(_fit_cure(one, run.framework) for one in analysis.capture.findings))
     found = replace(analysis, capture=replace(analysis.capture, findings=findings), program=run.program)
     return _replace_fixes(found, fixes)
+
+
+def _fit_cure(finding: Finding, framework: str | None) -> Finding:
+    """Return a finding whose cure names no setting of Megatron where the program is none of it."""
+    if framework in {"megatron", None} or finding.cure is None:
+        return finding
+    return replace(finding, cure=_OF_MEGATRON.sub("", finding.cure))
 
 
 def _compare(before: Precondition, after: Precondition) -> Precondition:

@@ -53,7 +53,7 @@ def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
 def _list_stalls(run: MeasuredRun, cause: str) -> Iterator[str]:
     """Yield the few steps on which a cause takes most."""
     for stall in run.rank.rare_stalls:
-        if stall.cause == cause:
+        if stall.cause == cause and run.rare_share(cause):
             shown = ", ".join(map(str, stall.steps[:3]))
             yield (
                 f"{plural(len(stall.steps), 'step')} ({shown}{' …' if len(stall.steps) > 3 else ''}) take"
@@ -68,7 +68,7 @@ def _list_kernels(run: MeasuredRun, category: str) -> Iterator[str]:
         if kernel.category == category:
             precision = "" if kernel.precision == "unknown" else f", {kernel.precision}"
             yield (
-                f"{number(kernel.kernels)} kernels {kernel.name}{precision}:"
+                f"{plural(kernel.kernels, 'kernel')} {kernel.name}{precision}:"
                 f" {duration(kernel.work_ns)} a {run.analysis.anchor.window}"
             )
 
@@ -82,7 +82,7 @@ def _list_copies(run: MeasuredRun, kind: str) -> Iterator[str]:
 def _describe_copy(copy: CopyWork) -> str:
     pinned = "" if copy.pinned is None else ", pinned" if copy.pinned else ", pageable"
     return (
-        f"{number(copy.count)} {copy.direction} rows{pinned}: {size(copy.bytes)} in"
+        f"{plural(copy.count, f'{copy.direction} row')}{pinned}: {size(copy.bytes)} in"
         f" {duration(copy.work_ns)}, {duration(copy.exposed_ns)} of it with nothing else"
     )
 

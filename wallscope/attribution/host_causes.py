@@ -1,8 +1,8 @@
 """Why the host was late: drained queues, data loading, garbage collection, waits of the operating system.
 
-In this order: ranges that load data or collect garbage; waits for a batch; the queue that a blocking call
-left empty, up to the next launch; waits of the operating system; else the framework. Time in which the
-profiler held the thread is nobody's.
+In this order: ranges that load data, save checkpoints or collect garbage; waits for a batch; the queue that a
+blocking call left empty, up to the next launch; waits of the operating system; else the framework. Time in
+which the profiler held the thread is nobody's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -139,6 +139,14 @@ _BY_RANGE = (
     (
         LOADING,
         r"(?i)data[ _]?load(er|ing)|data_iterator|batch[_-]generator|(get|next|load|fetch)_batch|DataIter",
+    ),
+    (
+        "host/checkpoint",  # not of activations, which the backward pass computes again
+        (
+            r"(?i)(^|[^a-z])(save|saving|writ(e|ing)|async|upload|finali[sz]e)[ _.:-]*(\w+[ _.:-])?checkpoint"
+            r"|checkpoint(ing|s)?[ _.:-]*(sav|writ|upload|finali[sz])|(^|[^a-z])torch\.save([^a-z]|$)"
+            r"|(^|[^a-z])save_(model|state|weights|optimizer)"
+        ),
     ),
     ("host/garbage-collection", r"(?i)garbage[ _-]?collect|\bgc[._ ]?collect|^gc$"),
 )

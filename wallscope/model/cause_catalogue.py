@@ -26,6 +26,7 @@ _MEANINGS = {
     "memory/unresolved": "waits of unknown origin beside copies",
     "host/framework": "Python, framework and program outside CUDA calls",
     "host/data-loading": "host loading data",
+    "host/checkpoint": "host saving a checkpoint",
     "host/garbage-collection": "host collecting garbage",
     "host/lock": "host waiting for a lock",
     "host/file": "host in file operations",
