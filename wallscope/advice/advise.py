@@ -235,6 +235,7 @@ def _order(fix: Fix, rule: Rule, run: MeasuredRun) -> tuple[object, ...]:
         rule.generic,
         kind,
         has_replays and fix.replay is None,
+        has_replays and fix.blocked,
         -worth_ns,
         "trace-verified" not in statuses,
         fix.blocked,
