@@ -217,15 +217,25 @@ def is_compute(of_class: Codes) -> Flags:
 
 
 _LONGEST_KERNEL = 80
+_WRAPPER = re.compile(
+    r"((?:\w+::)*(?:device_kernel|kernel_?launcher|kernel|kernel2))<\s*((?:\w+::)*\w+)", re.IGNORECASE
+)
+"""Kernels that run what their first template argument names."""
 
 
 def shorten_kernel(name: str) -> str:
     """The name of a kernel without what it returns, its parameters and arguments.
 
+    Of one that runs whatever it is given that is named too.
+
     >>> shorten_kernel("void at::native::(anonymous namespace)::reduce_kernel<(int)512>(T3)")
     'at::native::reduce_kernel'
+    >>> shorten_kernel("void cutlass::device_kernel<flash::FlashAttnBwd<flash::Mainloop<2>>>(T1::Params)")
+    'cutlass::device_kernel<flash::FlashAttnBwd>'
     """
     whole = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", name.removeprefix("void "))
+    if (wrapped := _WRAPPER.match(whole)) is not None and not wrapped[2].isdigit():
+        return f"{wrapped[1]}<{wrapped[2]}>"[:_LONGEST_KERNEL]
     return re.split("[<(]", whole, maxsplit=1)[0][:_LONGEST_KERNEL] or name[:_LONGEST_KERNEL]
 
 
