@@ -67,7 +67,6 @@ class Rules:
     """What goes with a cause, where the kinds of answers differ so far.
 
     Attributes:
-        framework_refills: `host/framework` is the host time after a call that drained the queue too.
         blocking_calls_stay: no segment of a blocking call goes with its cause; else only the one at whose
             end it waits does not.
         recompute_has_host_time: the host time between the calls of recomputed work goes with it.
@@ -75,7 +74,6 @@ class Rules:
             where no segment has that cause.
     """
 
-    framework_refills: bool
     blocking_calls_stay: bool
     recompute_has_host_time: bool
     returns_count_alone: bool
@@ -121,9 +119,6 @@ def list_targets(window: ReplayWindow, rules: Rules) -> dict[str, Target]:
         if name.startswith(DRAINED):
             found[name.replace(f"{DRAINED}/", REFILL)] = Target(rows=rows)
         causes[name] = Target(ops, rows[goes[rows]], is_return=name == SYNCHRONISATION)
-    if rules.framework_refills:
-        rows = found[THINK].rows
-        causes[FRAMEWORK] = Target(causes.get(FRAMEWORK, Target()).ops, rows[goes[rows]])
     if rules.returns_count_alone:
         causes.setdefault(SYNCHRONISATION, Target(is_return=True))
     causes[LAUNCH_LATENCY] = Target(is_latency=True)

@@ -235,7 +235,6 @@ UPPER_BOUNDS = Purpose(
     largest_error=None,
     largest_own_error=UPPER_BOUND_ERROR_SHARE,
     rules=Rules(
-        framework_refills=True,
         blocking_calls_stay=True,
         recompute_has_host_time=False,
         returns_count_alone=True,
@@ -244,7 +243,6 @@ UPPER_BOUNDS = Purpose(
 """What the step of each rank could win at most without a cause; asked about a dozen causes of each rank."""
 
 _NAMED = Rules(
-    framework_refills=False,
     blocking_calls_stay=False,
     recompute_has_host_time=True,
     returns_count_alone=False,

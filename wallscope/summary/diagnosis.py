@@ -168,8 +168,15 @@ def measure_recoverable(causes: Iterable[CauseTime], ceilings: UpperBounds) -> d
         and not entry.unresolved_ns
         and (entry.share >= ASKED_CAUSE_SHARE or entry.cause.startswith(DRAINED))
     ]
-    found = {cause: ceilings.recoverable_ns([cause]) for cause in asked[:ASKED_CAUSES_COUNT]}
+    found = {cause: max(_measure_ways(cause, ceilings), default=None) for cause in asked[:ASKED_CAUSES_COUNT]}
     return {cause: time_ns for cause, time_ns in found.items() if time_ns is not None}
+
+
+def _measure_ways(cause: str, ceilings: UpperBounds) -> list[int]:
+    """What a cause could win in each way to end it: a call that drains the queue, or what it delays."""
+    names = [cause, cause.replace(f"{DRAINED}/", REFILL)] if cause.startswith(DRAINED) else [cause]
+    found = [ceilings.recoverable_ns([name]) for name in names]
+    return [time_ns for time_ns in found if time_ns is not None]
 
 
 def rank_opportunities(
@@ -217,13 +224,10 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
 
 def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
     """What a call that drains the queue costs in two ways: being there, and the host time behind it."""
-    if not entry.cause.startswith(DRAINED) or entry.recoverable_ns is None:
-        return
-    behind_ns = ceilings.recoverable_ns([entry.cause.replace(f"{DRAINED}/", REFILL)])
-    if behind_ns is not None:
+    if entry.cause.startswith(DRAINED) and len(ways := _measure_ways(entry.cause, ceilings)) > 1:
         yield (
-            f"without the call {duration(entry.recoverable_ns)} less;"
-            f" with it, but no host time behind it, {duration(behind_ns)} less"
+            f"without the call {duration(ways[0])} less;"
+            f" with it, but no host time behind it, {duration(ways[1])} less"
         )
 
 
@@ -248,7 +252,10 @@ def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str
         return None
     own = [entry for entry in rank.causes if entry.wall == decision.dominant]
     played = {
-        name for entry in own if not entry.unresolved_ns for name in (entry.cause, drop_detail(entry.cause))
+        name
+        for entry in own
+        if not entry.unresolved_ns
+        for name in (entry.cause, drop_detail(entry.cause), entry.cause.replace(f"{DRAINED}/", REFILL))
     }
     won_ns = ceilings.recoverable_ns(sorted(played))
     if won_ns is None:
