@@ -204,6 +204,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     config: AnyPath | None = None,
     streams: Mapping[int, str] | None = None,
     step_facts: StepFacts | None = None,
+    python_functions: bool = False,
     jobs: int = 1,
     dask: str | None = None,
 ) -> Result:
@@ -221,6 +222,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         kernels: TOML file of kernel-name rules, asked before the shipped ones.
         config: how the run was configured.
         streams: what a CUDA stream communicates for, as `{20: "ep"}`.
+        python_functions: whether Python functions of a PyTorch trace with stacks are ranges.
         step_facts: what you know of a step: its unprofiled length, tokens, FLOPs.
         jobs: how many exports of a job are analysed side by side.
         dask: address of a Dask cluster that analyses them instead.
@@ -236,6 +238,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         streams=parse_stream_axes([f"{stream}={axis}" for stream, axis in (streams or {}).items()]),
         step_facts=step_facts or StepFacts(),
         configuration=_path(config),
+        python_functions=python_functions,
     )
     named = [path] if isinstance(path, str | PathLike) else path
     paths = [parse_source(os.fspath(one)) for one in named]

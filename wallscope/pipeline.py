@@ -268,7 +268,7 @@ def read_trace(path: Path, options: Options, progress: Progress) -> Trace:
         WallscopeError: one of its children, each with a line for the user.
     """
     rules = load_kernel_rules(options.kernels)
-    capture = read_any_capture(path, progress, options.reader)
+    capture = read_any_capture(path, progress, options.reader, with_python=options.python_functions)
 
     progress("naming kernels")
     operations = classify_operations(

@@ -9,16 +9,20 @@ from wallscope.model.enums import Reader
 from wallscope.nsys import read_capture, read_contents
 
 
-def read_any_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) -> Capture:
+def read_any_capture(
+    path: Path, progress: Progress, reader: Reader = Reader.PAGES, *, with_python: bool = False
+) -> Capture:
     """Return the device operations of an export or a trace, and what limits the claims made from them.
+
+    The reader is for exports alone, functions of Python are in traces alone.
 
     Raises:
         InputError: the file is neither, or cannot be read.
         NothingToAnalyzeError: it holds no device operation.
     """
-    return (
-        read_trace_capture(path, progress) if is_torch_trace(path) else read_capture(path, progress, reader)
-    )
+    if is_torch_trace(path):
+        return read_trace_capture(path, progress, with_python=with_python)
+    return read_capture(path, progress, reader)
 
 
 def read_any_contents(path: Path, progress: Progress) -> Contents:

@@ -381,6 +381,19 @@ def test_work_that_begins_before_its_call_is_kept_and_said(tmp_path):
     assert said.startswith("1 device operation of 2 began before")
 
 
+def test_functions_of_python_are_ranges_on_request(tmp_path):
+    writer = with_kernel()
+    writer.span("user_annotation", "train", 0, 50_000)
+    writer.span("python_function", "train.py(7): step", 500, 40_000, args={"Python id": 1})
+    path = writer.write(tmp_path / "trace.json")
+    plain, asked = (
+        read_trace_capture(path, lambda _: None, with_python=wanted).ranges for wanted in (False, True)
+    )
+
+    assert plain["domain"].to_list() == [0]
+    assert asked.select("start_ns", "domain").rows() == [(0, 0), (500, 2)]
+
+
 def test_an_empty_trace_is_no_capture(tmp_path):
     with pytest.raises(NothingToAnalyzeError, match="ProfilerActivity"):
         load(trace(), tmp_path)

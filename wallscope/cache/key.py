@@ -58,6 +58,7 @@ def _digest(name: str, content: Sequence[object], options: Options) -> str:
         sorted(options.streams.items()),
         asdict(options.step_facts),
         options.reader,
+        options.python_functions,
         *(_named_file(file) for file in (options.kernels, options.configuration)),
     ]
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=20).hexdigest()

@@ -11,6 +11,7 @@ from wallscope.cli.options import (
     Flops,
     KernelRules,
     NoCache,
+    PythonFunctions,
     Rank,
     ReadBy,
     StepRange,
@@ -142,6 +143,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     flops_per_step: Flops = None,
     config: Configuration = None,
     reader: ReadBy = Reader.PAGES,
+    python_functions: PythonFunctions = False,
     jobs: Jobs = 1,
     dask: Dask = None,
     keep_going: KeepGoing = False,
@@ -169,6 +171,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         make_step_facts(unprofiled_step_ms, tokens_per_step, flops_per_step),
         config,
         reader,
+        python_functions,
     )
     if dask is not None or is_job(sources):
         cache = open_cache(refused=no_cache)

@@ -60,6 +60,15 @@ Streams = Annotated[
 ]
 
 
+PythonFunctions = Annotated[
+    bool,
+    typer.Option(
+        "--python-functions",
+        help="Take Python functions of a PyTorch trace with stacks for ranges; there may be millions.",
+    ),
+]
+
+
 ReadBy = Annotated[
     Reader,
     typer.Option(

@@ -116,7 +116,7 @@ _KINDS = {
     ),
     "overheads": _Kind(("overhead",)),
 }  # fmt: skip
-_FRAMES = _Kind(("python_function",))
+_PYTHON = _Kind(("python_function",))
 _COLLECTIVES = _Kind((), _NCCL_NUMBERS, _NCCL_TEXTS)
 _COLLECTIVE_CALL = "record_param_comms"
 _ALLOCATIONS: dict[str, pl.DataType] = {
@@ -125,7 +125,7 @@ _ALLOCATIONS: dict[str, pl.DataType] = {
     **dict.fromkeys(("reserved_bytes", "device_type", "device_id"), pl.Int64()),
 }
 _THREAD_NAMES: dict[str, pl.DataType] = {"pid": pl.Int64(), "tid": pl.Int64(), "role": pl.String()}
-_SPAN_CODES, _ALLOCATION, _THREAD_NAME = ("X", "B"), "[memory]", "thread_name"
+_SPAN_CODE, _ALLOCATION, _THREAD_NAME = "X", "[memory]", "thread_name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +167,11 @@ class _Collector:
             except KeyError:
                 by_category[key] = [event]
         for (category, code), own in by_category.items():
-            if category and code in _SPAN_CODES:
+            if category and code == _SPAN_CODE:
                 self.counts[category] += len(own)
         for name, kind in self.kinds.items():
             own = [
-                event
-                for category in kind.categories
-                for code in _SPAN_CODES[:1]
-                for event in by_category.get((category, code), ())
+                event for category in kind.categories for event in by_category.get((category, _SPAN_CODE), ())
             ]
             if own:
                 self._add_spans(name, kind, own)
@@ -236,9 +233,9 @@ class _Collector:
         self.parts.setdefault("thread_names", []).append(pl.DataFrame(columns, schema=_THREAD_NAMES))
 
 
-def read_trace_tables(source: TraceBytes, progress: Progress, *, with_frames: bool = False) -> TraceTables:
+def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bool = False) -> TraceTables:
     """Return the events of a trace; those of Python functions, which are many, only on request."""
-    kinds = _KINDS | ({"python": _FRAMES} if with_frames else {})
+    kinds = _KINDS | ({"python": _PYTHON} if with_python else {})
     facts, collector = FileFacts(), _Collector(kinds)
     seen = 0
     for events in iterate_events(source, facts):

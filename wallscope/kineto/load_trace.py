@@ -63,19 +63,21 @@ _MEANINGS = {
 """What the events of a category are, for `wallscope info`."""
 
 
-def read_trace_capture(path: Path, progress: Progress) -> Capture:
+def read_trace_capture(path: Path, progress: Progress, *, with_python: bool = False) -> Capture:
     """Return the device operations of a trace, and what limits the claims made from them.
+
+    Functions of Python, of which a trace with stacks has very many, are ranges only on request.
 
     Raises:
         InputError: the file is no trace that can be read.
         NothingToAnalyzeError: it holds no device operation.
     """
-    tables = load_trace_tables(path, progress)
+    tables = load_trace_tables(path, progress, with_python=with_python)
     refuse_empty_trace(path, tables)
     return build_trace_capture(path, tables)
 
 
-def load_trace_tables(path: Path, progress: Progress) -> TraceTables:
+def load_trace_tables(path: Path, progress: Progress, *, with_python: bool = False) -> TraceTables:
     """Return the events of a trace as frames.
 
     Raises:
@@ -83,7 +85,7 @@ def load_trace_tables(path: Path, progress: Progress) -> TraceTables:
     """
     try:
         with path.open("rb") as stream:
-            tables = read_trace_tables(TraceBytes(stream), progress)
+            tables = read_trace_tables(TraceBytes(stream), progress, with_python=with_python)
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check the path") from error
     refuse_other_traces(path, tables)

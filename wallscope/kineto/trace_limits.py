@@ -28,7 +28,6 @@ _OTHER_DEVICES = {
 _AMD_KEYS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
 _AMD_CALL = re.compile(r"hip[A-Z]\w+")
 _REPLAYING = "cuda_profiler_range"
-_PROFILER_OVERHEAD = "overhead"
 _EVENTS, _CALLS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 

@@ -29,7 +29,7 @@ class Options:
     """What the user asks for, and tells.
 
     Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
-    says how the run was configured, how to read.
+    says how the run was configured, how to read, and whether functions of Python count as ranges.
     """
 
     kernels: Path | None = None
@@ -39,3 +39,4 @@ class Options:
     step_facts: StepFacts = field(default_factory=StepFacts)
     configuration: Path | None = None
     reader: Reader = Reader.PAGES
+    python_functions: bool = False
