@@ -18,7 +18,7 @@ from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.jobs.inputs import find_exports, is_many
 from wallscope.kineto.load_trace import read_trace_capture
 from wallscope.model.options import Options
-from wallscope.pipeline import analyze
+from wallscope.pipeline import analyze, analyze_capture, build_report
 from wallscope.profile.codec import unpack_profile
 from wallscope.read_input import read_any_contents
 
@@ -397,3 +397,16 @@ def test_functions_of_python_are_ranges_on_request(tmp_path):
 def test_an_empty_trace_is_no_capture(tmp_path):
     with pytest.raises(NothingToAnalyzeError, match="ProfilerActivity"):
         load(trace(), tmp_path)
+
+
+def test_neither_page_nor_fixes_of_a_trace_speak_of_flags_of_nsys(tmp_path):
+    from wallscope.views.analysis import write_analysis_page
+
+    found = analyze_capture(write_torch_run(RUN, tmp_path / "run.json.gz"), Options(), lambda _: None)
+    page = write_analysis_page(build_report(found, lambda _: None))
+    fixes = found.analysis.fixes or ()
+
+    assert fixes
+    assert {setting.system for fix in fixes for setting in fix.settings} & {"nsys"} == set()
+    assert "sqlite3" not in page
+    assert "PyTorch profiler" in page

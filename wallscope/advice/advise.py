@@ -22,7 +22,7 @@ from wallscope.advice.trace_facts import merge_trace_facts
 from wallscope.fix_thresholds import NEXT_WALL_OF_FIX_SHARE, REPLAYED_FIXES_COUNT
 from wallscope.model.advice import PHASES, Fix, Precondition, RunConfiguration, Setting, TraceFacts
 from wallscope.model.analysis import Analysis
-from wallscope.model.capture import Finding
+from wallscope.model.capture import Finding, Profiler
 from wallscope.model.cause_catalogue import PEER_WAIT, is_part
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import Question
@@ -290,7 +290,8 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
     """Return the settings of a rule that the program takes, its framework's first; empty where none is.
 
     A rule that has settings for frameworks alone is none for a program of another. A model without experts
-    gets none of experts, and what the environment or the configuration file has already is left out.
+    gets none of experts, a trace of PyTorch's profiler none of nsys, and what the environment or the
+    configuration file has already is left out.
     """
     own = choose_systems(run.framework, rule.settings)
     given = rule.all_settings()
@@ -302,6 +303,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
         for entry in ordered
         if entry.system in (*own, *GENERAL_SYSTEMS)
         and not (entry.system == "environment" and not is_read_by(entry.key, run.framework))
+        and not (entry.system == "nsys" and run.profiler == Profiler.TORCH)
         and not (entry.system == "environment" and run.environment.get(entry.key) == entry.value)
         and not is_set(entry, run.written)
         and (run.measure("experts", ()) or not _OF_EXPERTS.match(entry.key))

@@ -61,6 +61,7 @@ class MeasuredRun:
         self.framework = self.program.framework
         export = analysis.inputs[self.rank.input]
         self.environment = export.environment
+        self.profiler = export.profiler
         self.gpu = export.gpu(self.rank.gpu)
         self.step_ns = max(self.rank.typical.step_ns, 1)
         self._measured: dict[tuple[str, tuple[str, ...]], Value] = {}

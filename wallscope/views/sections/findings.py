@@ -1,6 +1,6 @@
 """What limits this? And how is each number computed?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, Rank
@@ -89,6 +89,7 @@ def build_limits(findings: tuple[Finding, ...]) -> Section:
 def build_methods(analysis: Analysis, rank: Rank) -> Section:
     """Make definitions, the SQL that checks a number, versions."""
     export, capture = analysis.inputs[0], analysis.capture
+    is_trace = export.profiler == Profiler.TORCH
     versions = {
         "wallscope": analysis.wallscope_version,
         "answer": analysis.schema,
@@ -106,12 +107,18 @@ def build_methods(analysis: Analysis, rank: Rank) -> Section:
         list_pairs("Words", ("word", "what it means"), words),
         tabulate_budget(analysis, rank),
         list_pairs("Causes of this capture", ("cause", "what it means"), causes),
-        Lines((_SQL,)),
-        *(Code(caption, read_query(name)) for name, caption in _QUERIES.items()),
+        *(() if is_trace else _write_queries()),
         list_pairs("Versions", ("of", "is"), versions.items()),
     )
     title = "How is each number computed?"
-    return Section("computed", title, "Definitions, SQL, versions.", blocks, is_open=False)
+    answer = "Definitions, versions." if is_trace else "Definitions, SQL, versions."
+    return Section("computed", title, answer, blocks, is_open=False)
+
+
+def _write_queries() -> Iterator[Block]:
+    """The SQL that checks a number; a trace of PyTorch is no database."""
+    yield Lines((_SQL,))
+    yield from (Code(caption, read_query(name)) for name, caption in _QUERIES.items())
 
 
 def list_pairs(title: str, names: tuple[str, ...], rows: Iterable[tuple[str | Cell, ...]]) -> Grid:
