@@ -303,7 +303,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
         for entry in ordered
         if entry.system in (*own, *GENERAL_SYSTEMS)
         and not (entry.system == "environment" and not is_read_by(entry.key, run.framework))
-        and not (entry.system == "nsys" and run.profiler == Profiler.TORCH)
+        and not (run.profiler == Profiler.TORCH and (entry.system == "nsys" or entry.key.startswith("nsys ")))
         and not (entry.system == "environment" and run.environment.get(entry.key) == entry.value)
         and not is_set(entry, run.written)
         and (run.measure("experts", ()) or not _OF_EXPERTS.match(entry.key))
