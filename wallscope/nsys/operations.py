@@ -101,7 +101,9 @@ def build_device_work(
 
     `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
     """
-    return sort_device_work(raw, _look_up_names(source, raw["string_id"]), ranks, made, time_shift_ns)
+    named, only = [_look_up_names(source, raw["string_id"])], [raw]
+    del raw  # handed over by its only reference, so that columns are freed as they are used
+    return sort_device_work(only.pop(), named.pop(), ranks, made, time_shift_ns)
 
 
 def sort_device_work(
@@ -113,6 +115,7 @@ def sort_device_work(
 ) -> DeviceWork:
     """The same of raw rows with known names: `NAMES`, and the number of each row, null without one."""
     names, name = named
+    del named
     streams, of_stream, place = _number_streams(raw, ranks)
     rows = raw.with_columns(
         name, *(of_stream[key].gather(place) for key in ("rank_id", "stream")), call=made.find_issuing(raw)
