@@ -117,8 +117,6 @@ _KINDS = {
     "overheads": _Kind(("overhead",)),
 }  # fmt: skip
 _PYTHON = _Kind(("python_function",))
-_COLLECTIVES = _Kind((), _NCCL_NUMBERS, _NCCL_TEXTS)
-_COLLECTIVE_CALL = "record_param_comms"
 _ALLOCATIONS: dict[str, pl.DataType] = {
     "start": pl.Int64(),
     "pid": pl.Int64(),
@@ -175,9 +173,6 @@ class _Collector:
             ]
             if own:
                 self._add_spans(name, kind, own)
-        calls = [one for one in by_category.get(("cpu_op", "X"), ()) if one.name == _COLLECTIVE_CALL]
-        if calls:
-            self._add_spans("collectives", _COLLECTIVES, calls)
         noted = by_category.get(("cpu_instant_event", "i"), ())
         if allocations := [event for event in noted if event.name == _ALLOCATION]:
             self._add_allocations(allocations)
@@ -244,7 +239,6 @@ def read_trace_tables(source: TraceBytes, progress: Progress, *, with_python: bo
         progress(f"reading events: {seen:,}")
     schemas: dict[str, dict[str, pl.DataType]] = {name: kind.schema for name, kind in kinds.items()}
     schemas |= {
-        "collectives": _COLLECTIVES.schema,
         "allocations": _ALLOCATIONS,
         "thread_names": _THREAD_NAMES,
     }
