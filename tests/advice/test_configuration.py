@@ -401,6 +401,16 @@ MODEL_ARGS:
     }
 
 
+def test_flags_of_a_second_run_and_of_a_checkpoint_decide_nothing(tmp_path):
+    text = "MODEL_ARGS:\n  --micro-batch-size: 2\nMODEL_ARGS_2:\n  --micro-batch-size: 1\n"
+    found = read_with_defaults(tmp_path, text)
+    of_checkpoint = read_with_defaults(tmp_path, f"{text}  --bf16: true\n  --use-checkpoint-args: true\n")
+
+    assert found.configuration.get("micro_batch_size") == 2
+    assert found.configuration.get("bf16") is False
+    assert not of_checkpoint.configuration.knows("bf16")
+
+
 def test_overrides_of_nemo_without_dashes(tmp_path):
     text = "torchrun x.py trainer.strategy.tensor_model_parallel_size 2 data.micro_batch_size 4\n"
     found = read(tmp_path, text, "run.sh")

@@ -28,7 +28,8 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _QUOTED = re.compile(r"""\\(.)|"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'""", re.DOTALL)
-_FROM_ELSEWHERE = {"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"}
+FROM_ELSEWHERE = frozenset({"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"})
+"""Flags that take arguments from another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class _Reader:
                 self.close()
                 name, equals, value = word.partition("=")
                 self.flag, self.values = name, [value] if equals else []
-                self.is_open |= name in _FROM_ELSEWHERE
+                self.is_open |= name in FROM_ELSEWHERE
             elif _OUTSIDE.fullmatch(word):
                 self.close()
                 self.is_open = True

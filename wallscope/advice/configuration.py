@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wallscope.advice.command_line import parse_command_line
+from wallscope.advice.command_line import FROM_ELSEWHERE, parse_command_line
 from wallscope.advice.configuration_text import (
     OPAQUE,
     Entry,
@@ -50,6 +50,9 @@ _DATASETS = re.compile(r"(?:GPT|GPTSFT|DirectHFSFT|Energon|MockVLMSFT|MockGPT|GP
 
 _MODEL_CLASS = "model._target_"
 """Where a dump of Megatron Bridge names the class that builds the model."""
+
+_SECOND_RUN = re.compile(r"MODEL_ARGS_[2-9]\.")
+"""Arguments with which a test of Megatron-LM goes on after its first run."""
 
 _FEW_KEYS = 100
 _LONGEST_NAME = 200
@@ -144,9 +147,12 @@ def _read_contents(path: Path) -> _Contents:
         line = parse_command_line(path, text, lambda name: _find_name(name)[0] is not None)
         return _Contents(list(line.entries), kind, is_complete=not line.is_open)
     entries, repeated = parse_yaml(path, text)
-    flags = any(name.rpartition(".")[2].startswith("--") for name, _ in entries)
+    flags = {name.rpartition(".")[2] for name, _ in entries if "--" in name}
     is_dump = str(dict(entries).get("_target_", "")).endswith("ConfigContainer")
-    return _Contents(entries, kind, is_complete=flags or is_dump, repeated=repeated)
+    is_complete = is_dump or (bool(flags) and not flags & FROM_ELSEWHERE)
+    first = [entry for entry in entries if not _SECOND_RUN.match(entry[0])]
+    others = [name for name, _ in entries if _SECOND_RUN.match(name)]
+    return _Contents(first, kind, is_complete=is_complete, repeated=repeated, unknown=others)
 
 
 def _read_entries(path: Path, contents: _Contents) -> list[_Written]:
