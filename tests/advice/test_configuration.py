@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wallscope.advice.configuration import read_configuration
-from wallscope.advice.preconditions import judge_preconditions
+from wallscope.advice.preconditions import check_configuration, judge_preconditions
+from wallscope.advice.published import find_machine
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, TraceFacts
 
@@ -345,6 +346,7 @@ MOE=(
   --num-experts ${EXPERTS:-8}   # of all layers
   --moe-layer-freq ([0]*4+[1]*9)
   --moe-router-topk 2 --moe-router-topk 4
+  "--fp8-format hybrid"
 )
 torchrun --nproc_per_node 8 pretrain_gpt.py $GPT_ARGS ${MOE[@]} --seq-length $LENGTH
 """
@@ -363,6 +365,7 @@ def test_a_script_with_its_variables_and_arrays(tmp_path):
         "bf16": False,
     }
     assert found.configuration.get("moe_layer_freq") == "( [0]*4+[1]*9"
+    assert found.configuration.get("fp8") == "hybrid", "a quoted flag falls apart where its array is used"
     assert not found.configuration.knows("seq_length"), "it comes from outside"
     assert found.configuration.settings["bf16"].source == "default of megatron-lm"
 
@@ -399,6 +402,14 @@ MODEL_ARGS:
         "gradient_accumulation_fusion": False,
         "framework": "megatron-lm",
     }
+
+
+def test_a_complete_file_leaves_only_versions_and_packages_open(tmp_path):
+    found = read_with_defaults(tmp_path, "torchrun pretrain_gpt.py --num-layers 4 --bf16\n", "run.sh")
+    check = check_configuration(found.configuration, find_machine("h100").facts(), ())
+    missing = {name for one in check.features if one.on for row in one.rows for name in row.missing}
+
+    assert missing <= {"num_attention_heads", "seq_length", "max_position_embeddings", "torch_version"}
 
 
 def test_flags_of_a_second_run_and_of_a_checkpoint_decide_nothing(tmp_path):

@@ -58,6 +58,8 @@ class _Reader:
             if assigned and not word.startswith("-"):
                 self.close()
                 self.assign(assigned[1], assigned[2], depth)
+            elif word.startswith("--") and " " in word and depth < _DEEPEST:
+                self.read(word.split(), depth + 1)
             elif word in _ENDS:
                 self.close()
             elif (word.startswith("--") and len(word) > 2) or (

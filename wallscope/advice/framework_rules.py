@@ -216,15 +216,24 @@ def _follow(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Value]]:
     bf16 = [_number(found, f"num_layers_at_{end}_in_bf16") for end in ("start", "end")]
     if None not in bf16:
         yield "bf16_layers_at_an_end", max(each or 0 for each in bf16)
-    sizes = _value(found, "hierarchical_context_parallel_sizes")
-    if isinstance(sizes, tuple):
-        words = [str(size) for size in sizes]
+    yield from _follow_lists(found)
+
+
+def _follow_lists(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Value]]:
+    """Yield numbers of lists and layouts; none where the file has no such list."""
+    if "hierarchical_context_parallel_sizes" in found:
+        sizes = found["hierarchical_context_parallel_sizes"].value
+        words = [str(size) for size in sizes] if isinstance(sizes, tuple) else []
         numbers = [int(word) for word in words if word.isdecimal() and len(word) < _LONGEST_SIZE]
-        yield "hierarchical_context_product", prod(numbers[:8])
-    layout = _value(found, "pipeline_model_parallel_layout")
-    counts = count_layout(layout) if isinstance(layout, str) else None
-    if counts is not None:
-        yield from zip(("layout_stages", "layout_decoders", "layout_mtp_layers"), counts, strict=True)
+        yield "hierarchical_context_product", prod(numbers[:8]) if numbers else None
+    if "cp_comm_type" in found:
+        yield "context_type_layers", None
+    if "pipeline_model_parallel_layout" in found:
+        layout = found["pipeline_model_parallel_layout"].value
+        counts = count_layout(layout) if isinstance(layout, str) else None
+        if counts is not None or layout is None:
+            names = ("layout_stages", "layout_decoders", "layout_mtp_layers")
+            yield from zip(names, counts or (None, None, None), strict=True)
 
 
 _LAYERS: Final = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
