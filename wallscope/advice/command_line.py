@@ -15,10 +15,15 @@ from wallscope.errors import ConfigurationError
 _LARGEST = 2 * 2**20
 _MOST_VALUES = 1_000
 _DEEPEST = 8
+_MOST_WORDS = 500_000
+_LONGEST_EXPANDED, _LONGEST_VALUE = 4_000, 200
+"""Characters of a value in which variables are replaced, and of what replaces one."""
+
 _ASSIGNED = re.compile(r"(\+{0,2}[A-Za-z_][\w.]*)\+?=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))")
 _WHOLE_ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|\$\{?(\w+)\}?")
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_FLAG_AND_VALUE = re.compile(r"--[\w-]+\s")
 _NUMBER = re.compile(r"-\d+(\.\d+)?([eE][+-]?\d+)?")
 _OUTSIDE = re.compile(r"\$(?:[@*]|\{[@*][^}]*\})")
 _ENDS = {"&&", "||", ";", "|", "&", ")", "done", "fi"}
@@ -51,14 +56,16 @@ class _Reader:
     is_open: bool = False
     flag: str | None = None
     values: list[str] = field(default_factory=list)
+    words_count: int = 0
 
     def read(self, words: Sequence[str], depth: int = 0) -> None:
+        self._count(words)
         for word in words:
             assigned = _ASSIGNED.fullmatch(word)
             if assigned and not word.startswith("-"):
                 self.close()
                 self.assign(assigned[1], assigned[2], depth)
-            elif word.startswith("--") and " " in word and depth < _DEEPEST:
+            elif _FLAG_AND_VALUE.match(word) and depth < _DEEPEST:
                 self.read(word.split(), depth + 1)
             elif word in _ENDS:
                 self.close()
@@ -79,6 +86,11 @@ class _Reader:
                     self.close()
                 else:
                     self.values.append(word)
+
+    def _count(self, words: Sequence[str]) -> None:
+        self.words_count += len(words)
+        if self.words_count > _MOST_WORDS:
+            raise ValueError("variables that unfold to very much")
 
     def assign(self, name: str, value: str, depth: int) -> None:
         """Take a variable, or an override `name=value`; a string of flags counts as flags."""
@@ -113,14 +125,14 @@ class _Reader:
 
     def expand(self, value: object) -> object:
         """Return a value with the variables in it that the script sets; the others stay as they are."""
-        if not isinstance(value, str) or "$" not in value:
+        if not isinstance(value, str) or "$" not in value or len(value) > _LONGEST_EXPANDED:
             return value
 
         def replace(match: re.Match[str]) -> str:
-            known = self.variables.get(match[1] or match[3])
-            return known if known is not None else match[2] if match[2] is not None else match[0]
+            known = self.variables.get(match[1] or match[3], match[2])
+            return known if known is not None and len(known) <= _LONGEST_VALUE else match[0]
 
-        return _VARIABLE.sub(replace, _VARIABLE.sub(replace, value)[:_LARGEST])
+        return _VARIABLE.sub(replace, _VARIABLE.sub(replace, value)[:_LONGEST_EXPANDED])
 
 
 def _split(text: str) -> list[str]:
@@ -162,7 +174,10 @@ def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> C
     except ValueError as error:
         raise ConfigurationError(f"{path} — is no command line: {error} — close the quotes") from error
     reader = _Reader(knows)
-    reader.read(words)
+    try:
+        reader.read(words)
+    except ValueError as error:
+        raise ConfigurationError(f"{path} — holds {error} — write flags out") from error
     reader.close()
     entries = tuple((name, reader.expand(value)) for name, value in reader.entries)
     return CommandLine(entries, reader.is_open or _OUTSIDE.search(joined) is not None)

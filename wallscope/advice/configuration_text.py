@@ -26,7 +26,7 @@ _LONGEST_NUMBER = 40
 _LONGEST_LINE = 4_000
 _DOTTED = re.compile(r"(?:^|[\s:\]])([a-z]\w*) ?\.{3,}\s?(.*)$")
 _FLAG = re.compile(r"(?:^|\s)--?[a-z][\w-]+")
-_LAUNCH = re.compile(r"^\s*(?:export \w+=|(?:\w+=\S* )*(?:torchrun|srun|python3?) )", re.MULTILINE)
+_LAUNCH = re.compile(r"^[ \t]*(?:export \w+=|(?:\w+=\S* )*(?:torchrun|srun|python3?) )", re.MULTILINE)
 _SCRIPTS = {".sh", ".bash", ".slurm", ".sbatch"}
 _PART_OF_KEY = r"(?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*')"
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART_OF_KEY}(?:[ \t]*\.[ \t]*{_PART_OF_KEY}){{{_DEEPEST}}}")
