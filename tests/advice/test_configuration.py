@@ -1,5 +1,4 @@
 from contextlib import suppress
-from time import perf_counter
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -307,48 +306,6 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(tmp_path, text, name):
     with suppress(ConfigurationError):
         found = read(tmp_path, text, name)
         assert found.configuration.settings
-
-
-UNFOLDING = "".join(
-    f'{name}="{f"${before} " * 1_000}"\n' for before, name in zip("ABCDEFG", "BCDEFGH", strict=True)
-)
-UNFOLDING = f'A="1 2"\n{UNFOLDING}$H\n'
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        pytest.param("a", "-a-" * 500_000, "no setting that is known", id="one long word"),
-        pytest.param(
-            "a.sh", "'" + "a b " * 400_000 + "'", "no setting that is known", id="one long quotation"
-        ),
-        pytest.param("a.sh", "A=$A$A$A\n" * 100_000 + "--x $A", "no setting", id="variables of variables"),
-        pytest.param("a.sh", UNFOLDING, "unfold to very much", id="variables that unfold"),
-        pytest.param(
-            "a.sh",
-            "A=" + "x" * 900_000 + "\n--seq-length " + "$A" * 500_000,
-            "no setting",
-            id="long variable",
-        ),
-        pytest.param("a", "\n" * 8_000_000 + "x", "too large|no settings", id="blank lines"),
-        pytest.param("a.yaml", "a: " + ":".join(["1"] * 500_000), "no setting", id="base-60 integer"),
-        pytest.param("a.yaml", "a: " + ":".join(["1"] * 400_000) + ".5", "no setting", id="base-60 number"),
-        pytest.param("a.toml", ".".join("a" * 26_000) + "=1", "over 40 parts", id="deep key"),
-        pytest.param("a.toml", "[" + ".".join("a" * 26_000) + "]", "over 40 parts", id="deep table"),
-        pytest.param(
-            "a.toml", "x={" + " . ".join(["'a'"] * 9_000) + "=1}", "over 40 parts", id="deep inside"
-        ),
-        pytest.param("a.sh", "--x y\n" * 400_000, "too large", id="many flags"),
-        pytest.param("a.log", "seq_length ..." + "  ." * 900_000, "too large", id="long dotted line"),
-    ],
-)
-def test_what_unfolds_while_it_is_read_is_refused_at_once(tmp_path, name, text, said):
-    begun_s = perf_counter()
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        read(tmp_path, text, name)
-
-    assert len(str(caught.value)) < 500
-    assert perf_counter() - begun_s < 10, "minutes before"
 
 
 SCRIPT = """
