@@ -41,9 +41,9 @@ UNFOLDING = f'A="1 2"\n{UNFOLDING}$H\n'
     ],
 )
 def test_what_unfolds_while_it_is_read_is_refused_at_once(tmp_path, name, text, said):
+    (tmp_path / name).write_text(text, encoding="utf-8")
     begun_s = perf_counter()
     with pytest.raises(ConfigurationError, match=said) as caught:
-        (tmp_path / name).write_text(text, encoding="utf-8")
         read_configuration(tmp_path / name)
 
     assert len(str(caught.value)) < 500
