@@ -277,5 +277,6 @@ def _facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
         "pipeline_model_parallel_size": sizes.pipeline,
         "context_parallel_size": sizes.context,
         "expert_model_parallel_size": sizes.expert,
+        "expert_tensor_parallel_size": sizes.expert_tensor,
         "data_parallel_size": layout.data,
     }
