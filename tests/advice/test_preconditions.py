@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from wallscope.advice.conditions import evaluate, parse_clause, parse_condition
+from wallscope.advice.framework_rules import framework_defaults
 from wallscope.advice.preconditions import features, judge_preconditions, precondition_rows
-from wallscope.advice.settings import add_settings, parse_value, vocabulary
+from wallscope.advice.settings import add_settings, check_value, parse_value, vocabulary
 from wallscope.model.advice import KnownSetting, RunConfiguration, Setting, TraceFacts
 
 CASES = [
@@ -135,3 +136,14 @@ def test_conditions(text, settings, holds):
 def test_what_is_no_condition_is_refused(text):
     with pytest.raises(ValueError, match=r"condition|unpack"):
         parse_condition(text)
+
+
+@pytest.mark.parametrize("framework", ["megatron-core", "megatron-lm", "megatron-bridge"])
+def test_defaults_are_values_of_known_settings(framework):
+    odd = {
+        name: value
+        for name, value in framework_defaults(framework).items()
+        if value is not None and check_value(name, value) != value
+    }
+
+    assert odd == {"moe_layer_freq": 1, "moe_router_load_balancing_type": "aux_loss"}, "as files write them"
