@@ -31,6 +31,7 @@ LOG = """
 [default0]:------------------------ arguments ------------------------
 [default0]:  num_experts ..................................... 64
 [default0]:  tensor_model_parallel_size ...................... 4
+[default0]:  cp_comm_type .................................... ['a2a']
  3:  cuda_graph_modules .............................. [<CudaGraphScope.attn: 2>]
   recompute_granularity ........................... None
   pipeline_model_parallel_size .................... 2
@@ -111,6 +112,8 @@ def test_the_arguments_that_a_log_lists(tmp_path):
     assert values(found, *found.configuration.settings) == {
         "num_moe_experts": 64,
         "tensor_model_parallel_size": 4,
+        "cp_comm_type": "a2a",
+        "context_type_layers": None,
         "cuda_graph_modules": ("attn",),
         "recompute_granularity": None,
         "pipeline_model_parallel_size": 2,
@@ -118,6 +121,7 @@ def test_the_arguments_that_a_log_lists(tmp_path):
         "num_layers": 32,
         "num_layers_per_virtual_pipeline_stage": 4,
         "virtual_pipeline_model_parallel_size": 4,
+        "framework": "megatron-lm",
         "layers_per_stage": 16,
         "pipeline_layers": 32,
         "middle_layers": 32,

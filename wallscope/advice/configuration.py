@@ -117,6 +117,8 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
         raise ConfigurationError(
             f"{path} — holds no setting that is known — name a configuration or a log of one"
         )
+    if contents.kind == "log" and all(each.name != "framework" for each in known):
+        known.append(_Written(known[0].written, "framework", "megatron-lm"))
     known = [*known, *_derive(contents.entries, known)]
     settings, findings = _resolve(path, known, last_counts=contents.kind in {"arguments", "log"})
     framework = settings.get("framework")
@@ -232,6 +234,8 @@ def _value(name: str, value: object, *, is_text: bool, off: bool) -> Value:
     if name == "moe_layer_freq" and isinstance(value, list | str):
         has_dense = re.search(r"\b0\b", str(value)) or not re.search(r"[\[\]]", str(value))
         return str(value) if has_dense else "1"
+    if name == "cp_comm_type" and isinstance(value, str):
+        value = " ".join(dict.fromkeys(re.findall(r"[\w+]+", value)))
     if isinstance(value, str) and (is_text or kind in {"word", "environment", "number"}):
         words = value.split(maxsplit=1) if is_text and kind in _SINGLE else []
         return parse_value(name, words[0] if words else value)
@@ -280,7 +284,7 @@ def _resolve(
 
 def _heed_bridge(name: str, same: Sequence[_Written]) -> _Written | None:
     """Return the value that Megatron Bridge gives a setting of several sections by a rule of its own."""
-    by_section = {each.written.partition(".")[0]: each for each in same}
+    by_section = {each.written.partition(".")[0]: each for each in reversed(same)}
     overlap = by_section.get("comm_overlap")
     if overlap is not None and overlap.value is None and name in _OFF_UNLESS_SET:
         return _Written(overlap.written, name, value=False)
