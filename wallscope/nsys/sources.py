@@ -24,7 +24,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -56,7 +56,8 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 64 << 20,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
-_ROWS_A_CHUNK = 100_000
+_ROWS_A_CHUNK, _ROWS_AT_ONCE = 100_000, 16
+_FEW_BYTES, _MOST_TIMES = 64 << 20, 4  # a text may be named by several rows of a query
 _SERIALIZED = 3  # by PEP 249: threads may share a connection
 _WORD = re.compile(r"\w+")
 _MOST_LETTERS = 200
@@ -121,7 +122,7 @@ class SqliteTables:
     def select(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         with self.lock:
-            return self.connection.execute(sql, values).fetchall()
+            return list(self._rows(self.connection.execute(sql, values)))
 
     def has_rows(self, table: str) -> bool:
         """Whether the table holds a row."""
@@ -148,8 +149,8 @@ class SqliteTables:
 
     def _chunks(self, wanted: Wanted, progress: Progress) -> Iterator[pl.DataFrame]:
         cursor = self.connection.execute(*_write_query(wanted))
-        row_count = 0
-        while rows := cursor.fetchmany(_ROWS_A_CHUNK):
+        row_count, every = 0, self._rows(cursor) if wanted.texts else cursor
+        while rows := list(islice(every, _ROWS_A_CHUNK)):
             try:
                 yield _frame(rows, wanted.integers, wanted.texts)
             except (TypeError, OverflowError) as error:
@@ -159,6 +160,19 @@ class SqliteTables:
                 ) from error
             row_count += len(rows)
             progress(f"reading {wanted.table}: {row_count:,} rows")
+
+    def _rows(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        """Yield rows as long as their texts are no longer than a file of that size can hold.
+
+        Records of a damaged file may share their bytes, each of which SQLite then copies for all of them.
+        """
+        ((page_bytes, page_count, _),) = self.connection.execute(read_query("pages"))
+        left_bytes = _FEW_BYTES + _MOST_TIMES * page_bytes * page_count
+        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+            left_bytes -= sum(len(value) for row in rows for value in row if isinstance(value, str | bytes))
+            if left_bytes < 0:
+                raise sqlite3.DatabaseError("its texts are longer than the file")
+            yield from rows
 
 
 def _open_sqlite(path: Path, connection: sqlite3.Connection, stream: io.FileIO | None) -> SqliteTables:
