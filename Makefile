@@ -94,6 +94,11 @@ drift: .venv/stamp  ## list what a checkout (MEGATRON=folder BRIDGE=folder) has 
 faults: .venv/stamp  ## try 20,000 broken inputs, and write docs/robustness.md; takes hours, stopped it goes on where it was
 	nice $(BIN)/python -m benchmarks.faults --inputs 20000 --jobs $$(nproc) --journal build/faults.jsonl --write docs/robustness.md
 
+ATTACKED = $(shell grep -o 'tests/[a-z_/]*[.]py' docs/threat-model.md | sort -u)
+attack: .venv/stamp  ## all tests that docs/threat-model.md names, and 300 broken inputs; under 10 minutes
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ATTACKED)
+	$(BIN)/python -m benchmarks.faults --inputs 300 --skip 20000 --jobs $$(nproc)
+
 SECONDS ?= 60
 guided: build/guided/stamp  ## feed parsers for SECONDS each with what atheris finds out; not for every Python
 	for parser in configuration rules record profile; do \

@@ -102,3 +102,25 @@ def test_no_file_outgrows_five_hundred_lines():
     }
 
     assert {path: length for path, length in lengths.items() if length > 500} == {}
+
+
+def test_every_promise_of_the_threat_model_has_a_proof_that_exists():
+    text = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 15
+    for row in rows:
+        proofs = re.findall(r"`(tests/[\w/]+\.py|make [a-z]+)`", row.rsplit("|", 2)[1])
+        assert proofs, row
+        for proof in proofs:
+            if proof.startswith("make "):
+                assert re.search(rf"^{proof[5:]}:", MAKEFILE, re.MULTILINE)
+            else:
+                assert "def test_" in (ROOT / proof).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "docs/robustness.md", "docs/threat-model.md"])
+def test_tests_that_pages_name_exist(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
