@@ -247,7 +247,7 @@ class FolderTables:
 
     def has_rows(self, table: str) -> bool:
         """Whether the table holds a row."""
-        return not _read(self.files[table], self.columns[table][:1], most_rows=1).is_empty()
+        return self.row_count(table) > 0
 
     def row_count(self, table: str) -> int:
         """Number of rows; the file tells it without being read."""
@@ -298,22 +298,22 @@ def _columns(file: Path) -> tuple[str, ...]:
         return tuple(pl.read_ipc_stream(file.absolute(), n_rows=0).columns)
 
 
-def _read(file: Path, columns: Sequence[str], most_rows: int | None = None) -> pl.DataFrame:
+def _read(file: Path, columns: Sequence[str]) -> pl.DataFrame:
     with _errors_about(file):
-        needed_bytes = 0 if most_rows else measure_table(file).cost_bytes(columns)
+        needed_bytes = measure_table(file).cost_bytes(columns)
         refuse_oversize(file, needed_bytes)
         if file.suffix == ".parquet":
-            found = _scan(file, most_rows).select(columns).collect()
+            found = _scan(file).select(columns).collect()
         else:
-            found = pl.read_ipc_stream(file.absolute(), columns=list(columns), n_rows=most_rows)
+            found = pl.read_ipc_stream(file.absolute(), columns=list(columns))
         texts = [column for column in found if column.dtype == pl.String]
         refuse_oversize(file, needed_bytes + sum(int(text.str.len_bytes().sum()) for text in texts))
         return found.select(columns)
 
 
-def _scan(file: Path, most_rows: int | None = None) -> pl.LazyFrame:
+def _scan(file: Path) -> pl.LazyFrame:
     """The file by its name as it stands: polars would take ~ for the home folder and * for any letters."""
-    return pl.scan_parquet(file.absolute(), n_rows=most_rows, glob=False, hive_partitioning=False)
+    return pl.scan_parquet(file.absolute(), glob=False, hive_partitioning=False)
 
 
 def _to_sqlite_type(column: pl.Series) -> pl.Series:
@@ -393,6 +393,7 @@ def _export(nsys: Path, report: Path, kept: Path) -> None:
                 f"{report} — nsys cannot export it: {reason} — export it with the nsys that captured it:"
                 " nsys export --type sqlite"
             )
+        made.chmod(0o600)  # else a mask of 002 lets others write it
         made.replace(kept)
 
 
