@@ -1,12 +1,17 @@
 """Credentials of URLs are shown nowhere, however they are spelled and whoever repeats them."""
 
+import os
+import subprocess
+import sys
 import time
 from urllib.parse import quote
 
 import pytest
 
+from tests.conftest import ROOT
 from wallscope.errors import StoreError, WallscopeError
 from wallscope.jobs.inputs import Url, fetch_source, list_files, url_version
+from wallscope.resolve_runs import find_captures
 from wallscope.store import Store
 from wallscope.urls import describe_failure, redact, redact_url
 
@@ -165,3 +170,43 @@ def test_long_texts_take_no_time(part):
         redact(some)
         redact_url(some)
     assert time.process_time() - begun_s < 8
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_side_of_a_comparison_that_is_a_url_is_refused_without_its_credential(url):
+    with pytest.raises(WallscopeError, match="is a URL") as failed:
+        find_captures(url)
+    assert SECRET not in str(failed.value)
+
+
+def test_a_local_url_is_a_file_and_so_is_a_name_like_a_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a::b.json").touch()
+    assert [path.name for path in find_captures(f"file://{tmp_path}/a::b.json")] == ["a::b.json"]
+    assert [path.name for path in find_captures("a::b.json")] == ["a::b.json"]
+
+
+def test_what_libraries_log_and_warn_of_holds_no_credential(tmp_path):
+    script = (
+        "import logging, warnings, wallscope.cli\n"
+        "def fails():\n"
+        f"    logging.basicConfig(level='INFO'); logging.info('GET {URLS[0]}')\n"
+        f"    warnings.warn('slow: {URLS[7]}')\n"
+        f"    raise RuntimeError('{URLS[13]}')\n"
+        "wallscope.cli.app = fails\n"
+        "from wallscope.__main__ import main\n"
+        "main()\n"
+    )
+    (tmp_path / "run.py").write_text(script)
+    ran = subprocess.run(
+        [sys.executable, "run.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 70
+    assert "GET https://host/a.sqlite" in ran.stderr
+    assert "RuntimeError: https://host/a.sqlite" in ran.stderr
+    assert SECRET not in ran.stderr

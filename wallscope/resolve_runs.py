@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Progress
 from wallscope.model.options import Options
+from wallscope.urls import is_url, redact_url, strip_local
 
 if TYPE_CHECKING:
     from wallscope.cache_folder import Cache
@@ -23,7 +24,12 @@ def find_captures(named: str) -> tuple[Path, ...]:
     Raises:
         ComparisonError: there is none.
     """
-    path = Path(named)
+    path = Path(strip_local(named))
+    if is_url(named) and not path.exists():
+        raise ComparisonError(
+            f"{redact_url(named)} — is a URL, and files of this machine alone are compared — analyze it with"
+            " --json, and give the answer"
+        )
     if not path.exists() and any(letter in named for letter in "*?["):
         anchor = Path(path.anchor)
         found = sorted(anchor.glob(str(path.relative_to(anchor))))
