@@ -154,6 +154,32 @@ def test_a_signal_at_any_write_leaves_all_of_the_old_or_the_new(tmp_path, number
     assert stop > 15
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)]
+    try:
+        ran = subprocess.run(mount, capture_output=True, check=False)
+    except OSError:
+        pytest.skip("no mount here")
+    if ran.returncode:
+        pytest.skip("only root mounts a small disk")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("option", ["--json", "--html", "--csv", "--parquet", "--perfetto"])
+def test_a_small_disk_holds_all_or_what_was_there(called, tmp_path, small_disk, option):
+    path = tmp_path / "run.sqlite"
+    next(one for one in scenarios() if one.name == "communication-partly-hidden").write(path)
+    (small_disk / "filled").write_bytes(b"x" * (128 << 10))
+    ran = called("analyze", path, option, small_disk / "x")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "No space left on device" in ran.err
+    assert [entry.name for entry in small_disk.iterdir()] == ["filled"]
+
+
 def test_a_write_that_fails_says_so(tmp_path):
     (tmp_path / "file").write_bytes(b"older")
 

@@ -288,3 +288,16 @@ def test_a_marker_that_is_not_ours_is_one_line(folder, text, said):
             act()
         assert "\n" not in str(failed.value)
     assert (folder / MARKER).read_text() == text
+
+
+@pytest.mark.parametrize("made", ["pipe", "folder"])
+def test_a_marker_that_is_no_file_marks_nothing(folder, made):
+    folder.mkdir(exist_ok=True)
+    path = folder / "wallscope-store.json"
+    os.mkfifo(path) if made == "pipe" else path.mkdir()
+    (folder / "thesis.tex").write_text("mine")
+    with pytest.raises(StoreError, match="is no marker of a store"):
+        Store(folder).all_records()
+    with pytest.raises(StoreError, match="is no marker of a store"):
+        Store(folder).add(*run("abcd"))
+    assert sorted(entry.name for entry in folder.iterdir()) == ["thesis.tex", "wallscope-store.json"]

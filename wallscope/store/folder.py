@@ -85,7 +85,11 @@ def has_marker(place: "Place") -> bool:
         _check_marker(content, f"{place}/{MARKER}")
         return True
     found = place.top()
-    if MARKER in found:  # another writer has marked it since
+    if MARKER in found:  # another writer has marked it since, or it is no file
+        content = place.read_all((MARKER,)).get(MARKER)
+        if content is None:
+            raise StoreError(f"{place}/{MARKER} — is no marker of a store — give another --store")
+        _check_marker(content, f"{place}/{MARKER}")
         return True
     others = [name for name in found if name not in {RECORDS, OBJECTS} and not name.startswith(ASIDE)]
     others = others or [
