@@ -9,6 +9,7 @@ from wallscope.model.analysis import (
     CaptureQuality,
     CauseTime,
     ComputeWork,
+    RangeWork,
     Rank,
     Typical,
     Walls,
@@ -68,6 +69,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     window="step",
     verdict=None,
     environment=(),
+    ranges=(),
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
     told = {cause: of if isinstance(of, tuple) else (of, of) for cause, of in causes.items()}
@@ -120,7 +122,7 @@ def run(  # noqa: PLR0913  # what a run may tell
         compute=tuple(ComputeWork(kind, MS, 0.5, count) for kind, count in kinds),
         memory=Memory(None, None, None, tuple(_pageable(direction) for direction in pageable)),
         unmatched_kernels=(),
-        ranges=(),
+        ranges=tuple(_range(name, own_ms) for name, own_ms in dict(ranges).items()),
         causes=tuple(entries),
         compute_details=_details(**dict(details)),
         host_details=_host(launch_calls, blocking),
@@ -191,6 +193,11 @@ def _details(precision="bf16", small_grids=None, ungrouped=0.0, kernels=(), **ot
 
 def _operation(axis, operation=Collective.ALL_TO_ALL, backend=Backend.NCCL):
     return CommunicationOperation(Collective(operation), Axis(axis), Backend(backend), 1, MS, MS, None)
+
+
+def _range(name, own_ms):
+    own_ns = round(own_ms * MS)
+    return RangeWork(name, f"step / {name}", 1, MS, own_ns, own_ns, own_ns, own_ns, Walls(own_ns, 0, 0, 0, 0))
 
 
 def _pageable(direction):

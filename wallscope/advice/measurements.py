@@ -236,6 +236,14 @@ def _is_optimizer_fused(run: MeasuredRun) -> bool | None:
     return False if seen or run.names.str.contains(_OPTIMIZER).any() else None
 
 
+def _unfused_optimizer_share(run: MeasuredRun) -> float:
+    """Return what single operations take of the step in ranges of an optimizer, where none is fused."""
+    if _is_optimizer_fused(run) is not False:
+        return 0.0
+    own = [entry.gpu_ns for entry in run.rank.ranges if re.search(_OPTIMIZER, entry.name)]
+    return max(own, default=0) / run.step_ns
+
+
 _FUSED_OPTIMIZER = (
     r"(?i)Fused(Adam|SGD|Lamb|AdamMath|SgdMath|Adagrad)|AdamFunctor|AdamWFunctor|LAMBStage|multi_tensor_adam"
 )
@@ -376,6 +384,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     ),
     "unfused_share": _of_details(
         "part of the compute work in single operations of a framework", "unfused_elementwise_share"
+    ),
+    "unfused_optimizer_share": _of_run(
+        "part of the step that an optimizer's single operations take", _unfused_optimizer_share
     ),
     "ungrouped_share": _of_details(
         "part of the compute work in runs of like small multiplications", "small_multiplications.share"
