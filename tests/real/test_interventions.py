@@ -39,6 +39,7 @@ ABOUT_CAPTURE = {
     "name-the-axis",
     "trace-events",
     "trace-graph-nodes",
+    "trace-synchronizations",
     "lighter-capture",
     "copies-of-known-kind",
     "kernel-analysis",

@@ -254,7 +254,7 @@ def _fix(
 ) -> Fix:
     timed = tuple(cause for cause in causes if cause != PRESSURE)
     worths = [worth for cause in _counted(run, timed) if (worth := run.worth_ns(cause)) is not None]
-    won_ns = max(worths, default=None)
+    won_ns = None if rule.generic else max(worths, default=None)
     whole_ns = max(run.step_ns, run.rank.mean_step_ns or 0)
     return Fix(
         id=rule.id,
@@ -265,7 +265,7 @@ def _fix(
         settings=settings,
         preconditions=preconditions,
         blocked=any(entry.status == "unmet" for entry in preconditions),
-        recoverable_ns=won_ns,
+        recoverable_ns=won_ns,  # what the cause could win is none of generic advice
         speedup_ceiling=None if won_ns is None else whole_ns / max(whole_ns - won_ns, 1),
         expected_gain=rule.gain.quote() if rule.gain else None,
         caveats=rule.caveats,
