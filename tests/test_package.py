@@ -37,7 +37,7 @@ def test_the_wheel_holds_every_shipped_file(folder, wheel):
     assert shipped == {
         path.relative_to(ROOT / folder).as_posix(): path.read_bytes()
         for path in (ROOT / folder).rglob("*")
-        if path.is_file()
+        if path.is_file() and path.parent.name != "__pycache__"
     }
 
 
