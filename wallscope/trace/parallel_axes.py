@@ -374,7 +374,7 @@ def _by_backward(told: _Told, operations: pl.DataFrame, capture: Capture) -> Non
     call = operations["call"].to_numpy()
     of_call = capture.calls["thread"].to_numpy().astype(np.int64)
     computes = as_integers(operations["class"]) == list(OperationClass).index(OperationClass.COMPUTE)
-    launching = np.unique(of_call[np.unique(call[computes & (call >= 0)])])
+    launching = np.flatnonzero(np.bincount(of_call[call[computes & (call >= 0)]]))
     main = _find_main_threads(capture.threads, launching)
     own_call = call[find_places(told.op, operations["op"].to_numpy())]
     thread = np.where(own_call >= 0, of_call[np.maximum(own_call, 0)], -1)
