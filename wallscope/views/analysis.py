@@ -199,7 +199,7 @@ def _describe_fix(fix: Fix) -> Iterator[str]:
         cure = f" → {escape(entry.unblock)}" if entry.unblock else ""
         yield f"**blocked:** {escape(entry.text)}{cure}"
     if fix.replay is not None:
-        yield escape(describe_answer(fix.replay), 300)
+        yield escape(describe_answer(fix, fix.replay), 300)
     yield from (f"evidence: {escape(line, 300)}" for line in fix.evidence)
     if fix.preconditions:
         unknown = [entry.text for entry in fix.preconditions if entry.status == "unknown"]

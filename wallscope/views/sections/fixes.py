@@ -121,7 +121,7 @@ def _describe(fix: Fix) -> Iterator[Line]:
     if fix.settings:
         yield _list_settings(fix.settings)
     if fix.replay is not None:
-        yield describe_answer(fix.replay)
+        yield describe_answer(fix, fix.replay)
     if fix.evidence:
         yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
     yield from _describe_obstacles(fix)
@@ -141,15 +141,23 @@ def _list_settings(settings: tuple[Setting, ...]) -> str:
     return " · ".join(lines[:_MOST_SETTINGS]) + more
 
 
-def describe_answer(answer: Answer) -> str:
-    """Say what the step would take if all that a fix is for came true, and what is the wall then."""
+def describe_answer(fix: Fix, answer: Answer) -> str:
+    """Say what the step would take if all that a fix is for came true, and what is the wall then.
+
+    What its causes take on few steps alone comes on top: the typical step, which is replayed, has none of it.
+    """
     asked = " and ".join(one.text for one in answer.questions[:_MOST_QUESTIONS])
     if len(answer.questions) > _MOST_QUESTIONS:
         asked += f" and {len(answer.questions) - _MOST_QUESTIONS} more"
     before_ns = answer.step_ns + answer.won_ns
+    rare_ns = (fix.recoverable_ns or 0) - answer.won_ns
+    rare = ""
+    if rare_ns >= SHOWN_WIN_SHARE * before_ns:
+        rare = f"; stalls on few steps: {units.duration(rare_ns)} more of the mean step"
     if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
-        return f"replay: wins nothing, {answer.next_wall} is the wall ({asked})"
-    return f"replay: {units.change(before_ns, answer.step_ns)}, then {answer.next_wall} is the wall ({asked})"
+        return f"replay: wins nothing, {answer.next_wall} is the wall ({asked}){rare}"
+    change = units.change(before_ns, answer.step_ns)
+    return f"replay: {change}, then {answer.next_wall} is the wall ({asked}){rare}"
 
 
 def describe_replay(replay: Replay) -> str:
