@@ -284,3 +284,18 @@ def test_another_export_of_one_capture_is_the_same_capture():
     assert [entry.what for entry in diff(first, again, CompareOptions()).mismatches] == ["capture"]
     assert diff(first, again, CompareOptions()).verdict == "no-change"
     assert "capture" not in {entry.what for entry in diff(first, other, CompareOptions()).mismatches}
+
+
+def test_a_copy_of_a_run_is_no_run():
+    base, head = profile_of("base", steps(20)), profile_of("head", steps(20, factor=1.03, seed=2))
+    other = profile_of("head again", steps(20, factor=1.03, seed=3))
+    renamed = replace(head, header=replace(head.header, inputs=other.header.inputs))
+    once = compare_sides(Side("base", ((base,),)), Side("head", ((head,),)), ASKED)
+    twice = compare_sides(Side("base", ((base,),)), Side("head", ((head,), (renamed,))), ASKED)
+    both = compare_sides(Side("base", ((base,),)), Side("head", ((head,), (other,))), ASKED)
+
+    assert (twice.step, twice.verdict) == (once.step, once.verdict)
+    (note,) = [entry for entry in twice.mismatches if entry.what == "runs that count"]
+    assert (note.base, note.head, note.severity) == ("1", "1 of 2 given, as others are copies", "note")
+    assert both.step.head_runs == 2
+    assert "runs that count" not in {entry.what for entry in both.mismatches}

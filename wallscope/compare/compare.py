@@ -31,6 +31,7 @@ from wallscope.compare.confidence import (
 from wallscope.compare.explanations import explain_changes
 from wallscope.compare.gates import Gate, evaluate_gates
 from wallscope.compare.match_operations import communication_changes, operation_deltas
+from wallscope.compare.same_capture import drop_copies, is_same_capture
 from wallscope.compare.typical_steps import (
     TypicalStep,
     deciding_steps,
@@ -103,18 +104,21 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     Raises:
         ComparisonError: they have no rank in common, or gates are set on what cannot be compared.
     """
+    given = len(base.runs), len(head.runs)
+    base, head = (replace(side, runs=drop_copies(side.runs)) for side in (base, head))
     pairing = pair_ranks(base.runs, head.runs, asked.rank)
     sides = align_parts(pairing.base, pairing.head, [gate.name for gate in asked.gates])
     tokens = _tokens(sides.base, sides.head)
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     both = combine_sides(ours.runs, theirs.runs, (base.noise, head.noise))
-    is_same = _is_same_capture(pairing.base, pairing.head)
+    is_same = is_same_capture(pairing.base, pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
         *find_mismatches((works[0], ours.typical), (works[1], theirs.typical)),
         *_ranks_apart(pairing.base[0], pairing.head[0]),
         *_profilers_apart(pairing.base[0], pairing.head[0]),
+        *_copies(given, (len(base.runs), len(head.runs))),
         *sides.mismatches,
     )
     if is_same:
@@ -202,34 +206,6 @@ def _columns(profile: Profile, steps: pl.DataFrame, causes: list[str]) -> npt.ND
     return columns
 
 
-def _is_same_capture(base: Sequence[Profile], head: Sequence[Profile]) -> bool:
-    """Whether both sides are one capture, whoever exported it: to the ns all steps ran at the same times.
-
-    Versions of the exporter add columns and rename files; they leave times as they are.
-    """
-
-    def place(profile: Profile) -> tuple[int, int]:
-        return min(profile.steps["start_ns"].to_list(), default=0), profile.header.device or 0
-
-    pairs = zip(sorted(base, key=place), sorted(head, key=place), strict=False)
-    return len(base) == len(head) and all(_is_same_rank(*pair) for pair in pairs)
-
-
-def _is_same_rank(base: Profile, head: Profile) -> bool:
-    times = [profile.steps.select("start_ns", "end_ns", "compute_ns") for profile in (base, head)]
-    ours, theirs = base.header.work, head.header.work
-    told = (
-        (ours.gpu, theirs.gpu),
-        (ours.world_size, theirs.world_size),
-        (base.header.rank, head.header.rank),
-    )
-    return (
-        times[0].equals(times[1])
-        and (ours.kind, ours.unit) == (theirs.kind, theirs.unit)
-        and all(None in pair or pair[0] == pair[1] for pair in told)
-    )
-
-
 def _ranks_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
     ours, theirs = base.header.rank, head.header.rank
     if ours == theirs:
@@ -249,6 +225,16 @@ def _profilers_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
     if ours is None or theirs is None or ours == theirs:
         return ()
     return (Mismatch("profiler", _PROFILERS[ours], _PROFILERS[theirs], "changed"),)
+
+
+def _copies(given: tuple[int, int], kept: tuple[int, int]) -> tuple[Mismatch, ...]:
+    if given == kept:
+        return ()
+    told = [
+        f"{count} of {number} given, as others are copies" if count != number else str(count)
+        for number, count in zip(given, kept, strict=True)
+    ]
+    return (Mismatch("runs that count", told[0], told[1], "note"),)
 
 
 def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
@@ -430,7 +416,7 @@ _WALLS = tuple(f"{wall}_wall_ns" for wall in Wall)
 
 def comparison_report(found: Comparison, base: Side, head: Side, rank: int | None) -> ComparisonReport:
     """Return the comparison with the steps of the compared rank; `rank` is the one that was asked for."""
-    pairing = pair_ranks(base.runs, head.runs, rank)
+    pairing = pair_ranks(drop_copies(base.runs), drop_copies(head.runs), rank)
     return ComparisonReport(
         found, _side_steps(pairing.base, found.step.tokens), _side_steps(pairing.head, found.step.tokens)
     )
