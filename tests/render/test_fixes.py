@@ -38,7 +38,7 @@ STATUSES = ("met", "met", "unknown")
 def shown(*found, columns=80):
     page = io.StringIO()
     Console(file=page, width=columns, markup=False, highlight=False, emoji=False).print(
-        render_section(build_fixes(found, "step"))
+        render_section(build_fixes(found))
     )
     return [line.strip() for line in page.getvalue().split("\n")[1:] if line.strip()]
 
@@ -57,7 +57,7 @@ def test_a_fix_tells_ceiling_settings_preconditions_and_the_next_wall():
     assert lines == [
         "1 Do a 1.25x",
         "model.a=1 · A=1",
-        "preconditions: 2 met, 1 unknown; then compute is next",
+        "preconditions: 2 met, 1 unknown; then compute-bound",
     ]
 
 

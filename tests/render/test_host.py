@@ -72,7 +72,7 @@ def test_a_host_of_which_nothing_is_to_be_told_has_no_section(details):
         ),
         pytest.param(
             replace(NOTHING, ahead=HostAhead(1_200_000, 120_400, 9)),
-            "The host runs 1.2 ms ahead of compute in the median, 120.4 µs at p10",
+            "Launch queue depth: the host is 1.2 ms ahead of the GPU (median), 120.4 µs (p10)",
             id="ahead",
         ),
         pytest.param(

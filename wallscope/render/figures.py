@@ -327,13 +327,13 @@ def _draw_part(kind: str, part: PathPart) -> dict[str, Any]:
 def draw_fixes(rank: Rank, fixes: Sequence[Fix], whole: str) -> Figure | None:
     """Draw what the step takes as it is and with each fix that was replayed; `None` without any."""
     won = [(fix.title, fix.replay) for fix in fixes if fix.replay is not None]
-    caption = f"The {whole} played again with all that each fix is for come true, by wall, in ms"
+    caption = f"The {whole} replayed with each fix fully effective, by wall, in ms"
     return _draw_answers("fixes", caption, rank.typical.step_ns, rank.typical.walls, won) if won else None
 
 
 def draw_changes(found: WhatIf, answers: Sequence[Answer], name: str) -> Figure:
     """Draw what the step takes as it is and with each change, by wall."""
-    caption = f"The typical {found.unit} as captured, and played again with each change, by wall, in ms"
+    caption = f"The typical {found.unit} as captured, and replayed with each change, by wall, in ms"
     won = [(name_changes(one), one) for one in answers]
     return _draw_answers(name, caption, found.step_ns, found.walls, won)
 

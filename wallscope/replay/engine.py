@@ -266,7 +266,8 @@ ASKED = Purpose(
 def is_too_far_off(error: float, most: float) -> str:
     """Return why a replay is not believed."""
     return (
-        f"played again by the lags of the other steps, steps are {percent(error)} off, over {percent(most)}"
+        f"replayed with the latencies of the other steps, steps are {percent(error)} off,"
+        f" over {percent(most)}"
     )
 
 

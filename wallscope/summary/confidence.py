@@ -47,7 +47,7 @@ def judge_confidence(  # noqa: PLR0913  # all that makes a verdict less sure
     elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or not steady or hides_recompute:
         level = "medium"
     told = [
-        f"{percent(inferred_share)} rests on waits that the export does not hold, told by times"
+        f"{percent(inferred_share)} depends on waits that were inferred from times"
         if inferred_share > 0
         else "no wait had to be inferred",
         f"{percent(unresolved_share)} has no known owner",

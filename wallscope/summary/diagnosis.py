@@ -184,7 +184,7 @@ def rank_opportunities(
 ) -> tuple[Opportunity, ...]:
     """The losses of a rank that could win something, the most first; `inferred` causes rest on inference."""
     error = percent(ceilings.error)
-    played = f"{ceilings.step_count} typical steps played again, {error} off the capture when unchanged"
+    played = f"{ceilings.step_count} typical steps replayed, {error} off the capture when unchanged"
     return _list_opportunities(
         _opportunity(
             rank,
@@ -209,7 +209,7 @@ def divide_opportunities(opportunities: Sequence[Opportunity], rank: Rank) -> tu
 
 def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str) -> Opportunity:
     step_ns, won_ns = rank.typical.step_ns, entry.recoverable_ns or 0
-    owned = f"owns {duration(entry.typical_ns)}, {percent(entry.share)} of the typical step"
+    taken = f"{duration(entry.typical_ns)}, {percent(entry.share)} of the typical step"
     return Opportunity(
         id=entry.cause,
         wall=entry.wall,
@@ -218,7 +218,7 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
         step_ceiling_ns=step_ns - won_ns,
         speedup_ceiling=step_ns / (step_ns - won_ns),
         status=status,
-        evidence=(owned, *_describe_interference(rank, entry), played),
+        evidence=(taken, *_describe_interference(rank, entry), played),
     )
 
 

@@ -225,8 +225,8 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
     """How much rests on waits that times alone tell."""
     if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
         yield (
-            f"{percent(confidence.inferred_share)} of the {unit} rests on waits that the export does not hold"
-            f" and times tell: {confidence.level} confidence."
+            f"{percent(confidence.inferred_share)} of the {unit} depends on waits that were inferred from"
+            f" times, as the export lacks them: {confidence.level} confidence."
         )
 
 
@@ -300,7 +300,7 @@ def _ceiling(
     first = opportunities[0]
     if first.recoverable_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return
-    then = f"; then {next_wall} is next" if next_wall is not None else ""
+    then = f"; then it is {next_wall}-bound" if next_wall is not None else ""
     yield (
         f"Without {first.cause} the {unit} takes {duration(first.step_ceiling_ns)} at best"
         f" (ceiling {first.speedup_ceiling:.2f}x){then}."

@@ -87,7 +87,6 @@ def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
     if analysis.fixes:
         yield build_fixes(
             analysis.fixes,
-            analysis.anchor.typical,
             analysis.replay,
             analysis.program,
             analysis.dismissed,

@@ -98,7 +98,7 @@ def _tabulate_walls(found: WhatIf) -> Grid:
         )
         for wall, part_ns in zip(Wall, found.walls.parts(), strict=True)
     )
-    return Grid("Who pays for it now", columns, rows)
+    return Grid("Time breakdown as captured", columns, rows)
 
 
 def _build_changes(found: WhatIf) -> Section:
@@ -137,7 +137,7 @@ def _build_sureness(found: WhatIf) -> Section:
     rows = {
         "played": f"{units.plural(found.played_steps, found.unit)} of {ranks}",
         "operations": units.number(found.played_operations),
-        "error, told of the other steps alone": units.percent(check.error_median),
+        "leave-one-out error": units.percent(check.error_median),
         "the same at p90": units.percent(check.error_p90),
         "error, told of the very steps": units.percent(check.own_error),
         "lags and time outside calls, of the path": units.percent(check.slack_share),

@@ -76,7 +76,7 @@ def sum_walls(comparison: Comparison) -> Grid:
         on_terminal("interval", "95 % interval", "plain", "", _write_interval),
         on_page("interval", "95 % interval", "plain", "of the change", _write_interval, widths=(1, 1)),
     )
-    title = f"Who pays for the typical {comparison.window}, each nanosecond once"
+    title = f"Time breakdown of the typical {comparison.window}"
     window = Cell(comparison.window, tone="strong")
     change = Cell(step.head_typical_ns - step.base_typical_ns, tone="strong")
     sides = {"base": step.base_typical_ns, "head": step.head_typical_ns}

@@ -280,8 +280,8 @@ def describe_host(details: HostDetails, step_ns: int) -> Iterator[str]:
         )
     if ahead is not None:
         yield (
-            f"The host runs {units.duration(ahead.median_ns)} ahead of compute in the median,"
-            f" {units.duration(ahead.p10_ns)} at p10 (0: the GPU waits for it)."
+            f"Launch queue depth: the host is {units.duration(ahead.median_ns)} ahead of the GPU (median),"
+            f" {units.duration(ahead.p10_ns)} (p10). 0 means that the GPU waits for launches."
         )
     if cpu is not None:
         source = {"switches": "switches of threads", "samples": "CPU samples, estimated"}[cpu.source]

@@ -36,17 +36,16 @@ def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
 
 def build_fixes(
     found: tuple[Fix, ...],
-    unit: str,
     replay: Replay | None = None,
     program: Program | None = None,
     dismissed: tuple[Fix, ...] = (),
 ) -> Section:
     """Make what a terminal shows: a few fixes with settings and preconditions; the rest is counted.
 
-    `replay` is what was played again to tell what they would win; `None` where nothing was. `dismissed` are
+    `replay` says what the replays of fixes cover; `None` where nothing was replayed. `dismissed` are
     those that win nothing there.
     """
-    title = f"Do, by what the {unit} could win at most; ceilings do not add up"
+    title = "Recommendations, sorted by upper bound on speedup (not additive)"
     rows = tuple(_list_rows(found, replay, program, dismissed))
     return Section("fixes", title, "", (Items(rows, ("mark", "fold", "right")),))
 
@@ -126,7 +125,7 @@ def _describe(fix: Fix) -> Iterator[Line]:
         yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
     yield from _describe_obstacles(fix)
     parts = [f"preconditions: {count_preconditions(fix)}"] if fix.preconditions else []
-    parts += [f"then {fix.next_wall} is next"] if fix.next_wall and fix.replay is None else []
+    parts += [f"then {fix.next_wall}-bound"] if fix.next_wall and fix.replay is None else []
     if parts:
         yield (Span("; ".join(parts), "dim"),)
 
@@ -155,19 +154,19 @@ def describe_answer(fix: Fix, answer: Answer) -> str:
     if rare_ns >= SHOWN_WIN_SHARE * before_ns:
         rare = f"; stalls on few steps: {units.duration(rare_ns)} more of the mean step"
     if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
-        return f"replay: wins nothing, {answer.next_wall} is the wall ({asked}){rare}"
+        return f"replay: no gain, the step stays {answer.next_wall}-bound ({asked}){rare}"
     change = units.change(before_ns, answer.step_ns)
-    return f"replay: {change}, then {answer.next_wall} is the wall ({asked}){rare}"
+    return f"replay: {change}, then {answer.next_wall}-bound ({asked}){rare}"
 
 
 def describe_replay(replay: Replay) -> str:
     """Say how good the replays of fixes are, or why there are none."""
     if replay.refused is not None or replay.check is None:
-        return f"No replay beside the ceilings: {replay.refused}."
+        return f"No replay: {replay.refused}."
     ranks = "" if replay.ranks == 1 else f" of {replay.ranks} ranks"
     return (
-        f"Replay: {units.number(replay.operations)} operations{ranks} played again, all that a fix is for"
-        f" come true; told of the other steps alone {units.percent(replay.check.error_median)} off."
+        f"The replay covers {units.number(replay.operations)} operations{ranks} and assumes that each fix is"
+        f" fully effective. Leave-one-out error: {units.percent(replay.check.error_median)}."
     )
 
 

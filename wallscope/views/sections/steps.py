@@ -103,7 +103,7 @@ def _tabulate_steps(rank: Rank, unit: str, shown: set[int]) -> Grid:
         Column("steady", "counts", "text", "whether it counts as steady, or why not", counts),
     )
     limits = {"page": Limit(_MOST_ROWS, "more row", " in wallscope steps.")}
-    return tabulate("Who pays for each window", columns, rank.steps, limits=limits)
+    return tabulate("Time breakdown of each window", columns, rank.steps, limits=limits)
 
 
 def build_phases(analysis: Analysis, rank: Rank) -> Section | None:

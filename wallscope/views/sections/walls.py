@@ -85,7 +85,7 @@ def tabulate_walls(analysis: Analysis, rank: Rank) -> Grid:
         on_page("spread", "p10 to p90", "plain", "spread of its share over the steady steps"),
     )
     columns = columns if any(row["spread"] for row in rows) else columns[:-2]
-    title = f"Who pays for the {whole} of {units.milliseconds(step_ns)}, each nanosecond once"
+    title = f"Time breakdown of the {whole} ({units.milliseconds(step_ns)})"
     cells = tuple(tuple(row[column.key] for column in columns) for row in rows)
     return Grid(title, columns, cells, has_header=False)
 
@@ -166,8 +166,12 @@ def build_losses(analysis: Analysis, rank: Rank) -> Grid | None:
     lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.share >= SHOWN_LOSS_SHARE]
     lost.sort(key=lambda entry: (-max(entry.typical_ns, entry.recoverable_ns or 0), entry.cause))
     won = {entry.cause for entry in analysis.opportunities}
-    says = "; ceiling: at best, without it" if any(one.cause in won for one in lost[:_MOST_LOSSES]) else ""
-    title = f"Losses of the {analysis.anchor.typical}{says}"
+    says = (
+        "; ceiling: upper bound on speedup without the cause"
+        if any(one.cause in won for one in lost[:_MOST_LOSSES])
+        else ""
+    )
+    title = f"Causes of lost time in the {analysis.anchor.typical}{says}"
     return tabulate_causes(analysis, title, lost[:_MOST_LOSSES]) if lost else None
 
 
@@ -175,7 +179,9 @@ def tabulate_losses(analysis: Analysis, rank: Rank) -> Grid | None:
     """Make what Markdown shows of the losses: by what they own, the rest added up."""
     lost = [entry for entry in rank.causes if entry.wall != Wall.COMPUTE and entry.typical_ns > 0]
     lost.sort(key=lambda entry: (-entry.typical_ns, entry.cause))
-    table = tabulate_causes(analysis, f"Losses of the {analysis.anchor.typical}", lost[:_MOST_IN_MARKDOWN])
+    table = tabulate_causes(
+        analysis, f"Causes of lost time in the {analysis.anchor.typical}", lost[:_MOST_IN_MARKDOWN]
+    )
     if rest := lost[_MOST_IN_MARKDOWN:]:
         time_ns, share = sum(entry.typical_ns for entry in rest), sum(entry.share for entry in rest)
         smaller = Cell(f"{len(rest)} smaller", tone="dim")
@@ -202,7 +208,7 @@ def tabulate_budget(analysis: Analysis, rank: Rank) -> Grid:
         name = Cell(STATE_NAMES[state], hint=STATE_WORDS[state])
         brief = "idle or unseen graphs" if state is DeviceState.IDLE and unseen else STATE_NAMES[state]
         rows.append((brief, name, Cell(share, _STATE_WALLS[state]), share, time_ns, share))
-    title = f"What the device did in the {analysis.anchor.typical}, each nanosecond once"
+    title = f"GPU activity in the {analysis.anchor.typical}"
     return Grid(title, columns, tuple(rows), has_header=False)
 
 
@@ -226,7 +232,7 @@ def tabulate_ranks(analysis: Analysis, ranks: Sequence[Rank], rest: str = "") ->
             for wall in Wall
         ),
     )
-    title = f"Who pays for the {whole} of each rank"
+    title = f"Time breakdown of the {whole} of each rank"
     return tabulate(title, columns, ranks, limits={"terminal": Limit(_MOST_RANKS)}, rest=rest)
 
 
