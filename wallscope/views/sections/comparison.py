@@ -74,6 +74,7 @@ def sum_walls(comparison: Comparison) -> Grid:
         *_SIDES,
         Column("delta_ns", "change", "signed_ms", "head less base"),
         on_terminal("interval", "95 % interval", "plain", "", _write_interval),
+        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
         on_page("interval", "95 % interval", "plain", "of the change", _write_interval, widths=(1, 1)),
     )
     title = f"Time breakdown of the typical {comparison.window}"
@@ -105,6 +106,8 @@ def _tabulate_causes(comparison: Comparison) -> Grid:
         Column("base_ns", "base", "ms", f"what it owns of base's typical {comparison.window}"),
         Column("head_ns", "head", "ms", f"what it owns of head's typical {comparison.window}"),
         Column("delta_ns", "change", "signed_ms"),
+        on_terminal("interval", "95 % interval", "plain", "", _write_interval, widths=(_WIDE, 1 << 30)),
+        on_markdown("interval", "95 % interval", "plain", value=_write_interval),
         on_page("interval", "95 % interval", "plain", _TOLD_BY, _write_interval),
     )
     title = "Causes that changed; they add up to the change"
