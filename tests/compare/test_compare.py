@@ -10,6 +10,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides, requi
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.model.enums import Wall
+from wallscope.views.comparison import describe_change
 
 MIRRORED = {"regression": "improvement", "improvement": "regression"}
 ASKED = CompareOptions(overridden=True)
@@ -299,3 +300,18 @@ def test_a_copy_of_a_run_is_no_run():
     assert (note.base, note.head, note.severity) == ("1", "1 of 2 given, as others are copies", "note")
     assert both.step.head_runs == 2
     assert "runs that count" not in {entry.what for entry in both.mismatches}
+
+
+def test_walls_that_cancel_each_other_are_in_the_headline():
+    def trade(step):
+        moved_ns = round(step[0] * 0.1)
+        return [step[0] - moved_ns, *step[1:3], step[3] + moved_ns, *step[4:]]
+
+    base = profile_of("base", steps(30))
+    head = profile_of("head", [trade(step) for step in steps(30, seed=4)])
+    found = diff(base, head, CompareOptions())
+
+    said = describe_change(found)
+    assert abs(found.step.ratio - 1) < 0.02
+    assert "Walls changed in opposite directions: " in said
+    assert "opposite" not in describe_change(diff(base, profile_of("again", steps(30, seed=4))))

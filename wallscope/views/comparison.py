@@ -266,16 +266,36 @@ def _write_interval(low: float, high: float) -> str:
 
 
 def _name_largest_wall(comparison: Comparison, change_ns: int) -> str:
-    """Name the wall that changed most; empty for a change within the margin, or where no wall surely did."""
+    """Name the wall that changed most; within the margin, walls that cancel each other."""
     step = comparison.step
     is_hidden = any(entry.code == "opaque-graphs" for entry in comparison.explanations)
-    if is_hidden or max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
+    if is_hidden:
         return ""
+    if max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
+        return _name_canceling_walls(comparison)
     largest = max(comparison.deltas.walls, key=lambda row: row.delta_ns if change_ns > 0 else -row.delta_ns)
     low_ns, high_ns = largest.low_ns, largest.high_ns
     if low_ns is None or high_ns is None or low_ns <= 0 <= high_ns:
         return ""
     return f" Mostly {largest.wall}: {units.signed_duration(largest.delta_ns)}."
+
+
+def _name_canceling_walls(comparison: Comparison) -> str:
+    """Name walls that surely changed in opposite directions, each by more than the margin."""
+    step = comparison.step
+    least_ns = step.margin_ratio * step.base_typical_ns
+    sure = [
+        row
+        for row in comparison.deltas.walls
+        if row.low_ns is not None
+        and row.high_ns is not None
+        and not row.low_ns <= 0 <= row.high_ns
+        and abs(row.delta_ns) > least_ns
+    ]
+    if not sure or all(row.delta_ns > 0 for row in sure) or all(row.delta_ns < 0 for row in sure):
+        return ""
+    changes = [f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in sure]
+    return f" Walls changed in opposite directions: {', '.join(changes)}."
 
 
 def describe_sureness(comparison: Comparison) -> str:
