@@ -17,6 +17,7 @@ from wallscope.pipeline import analyze, ask_what_if
 
 STORIES = dict(waits())
 RARE = {name: program for name, program in STORIES.items() if name.startswith("every fourth step")}
+SHARED = "a device that another process uses too"
 SEEDS = (1, 2, 3)
 
 
@@ -36,7 +37,7 @@ def test_walls_are_true(judged, name):
     assert [rank.dominant for rank in judged[name]] == [rank.truth.dominant for rank in judged[name]]
 
 
-@pytest.mark.parametrize("name", sorted(set(STORIES) - set(RARE)))
+@pytest.mark.parametrize("name", sorted(set(STORIES) - set(RARE) - {SHARED}))
 def test_the_largest_cause_and_what_it_wins_are_true(judged, name):
     for rank in judged[name]:
         first = max(rank.removals, key=lambda removal: removal.won)
@@ -58,6 +59,15 @@ def test_a_stall_on_every_fourth_step_is_in_the_headline(tmp_path, name):
     assert stall.share == pytest.approx(0.25, abs=0.04)
     assert analysis.diagnosis.dominant_wall == "host"
     assert "every 4 steps" in analysis.diagnosis.verdict
+
+
+def test_a_shared_device_is_named_before_any_wall(tmp_path):
+    write_run(run(add_noise(STORIES[SHARED], 1)), tmp_path / "run.sqlite")
+    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+
+    assert analysis.diagnosis.dominant_wall == "unknown"
+    assert "shared" in analysis.diagnosis.verdict.split(". ")[0]
+    assert analysis.ranks[0].causes[0].cause == "unattributed/held-while-idle"
 
 
 @pytest.mark.parametrize("has_ranges", [True, False])
