@@ -291,6 +291,10 @@ TOLD_CAUSES_COUNT: Final = 2
 """Causes that the verdict names, at most. Chosen."""
 MOSTLY_WAITING_PARTS_COUNT: Final = 2
 """Communication is said to be waiting if that is at least one in so many parts of it. Chosen: half."""
+MUCH_COMMUNICATION_SHARE: Final = 0.25
+"""Of the step in which communication runs, from which on the verdict tells that it is hidden. Chosen."""
+MOSTLY_HIDDEN_SHARE: Final = 0.5
+"""Of that time in which compute runs beside it, for that to be told. By definition: most of it."""
 STALLED_STEP_RATIO: Final = 1.1
 """The longest steady step is told of if it takes longer than so many medians. Chosen."""
 

@@ -23,7 +23,9 @@ from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.thresholds import (
     MATERIAL_SHARE,
     MEAN_ABOVE_MEDIAN_RATIO,
+    MOSTLY_HIDDEN_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
+    MUCH_COMMUNICATION_SHARE,
     OVERALL_SHARE,
     SHARED_DEVICE_SHARE,
     STALLED_STEP_RATIO,
@@ -138,6 +140,7 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     sentences += _rare(rank, decision, anchor)
     sentences += [*_ask_for_names(rank, decision), *_inferred(confidence, unit)]
     sentences += () if decision.is_mean else _name_largest_causes(rank, decision)
+    sentences += tell_hidden_communication(rank, unit)
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
     sentences += _modes(rank, unit)
@@ -285,6 +288,18 @@ def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
             f"{duration(entry.typical_ns)} {describe_cause(entry.cause)}" for entry in large
         )
         yield f"Of {whose} {duration(total_ns)}: {listed}."
+
+
+def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
+    """How much communication compute hides, where there is much and most of it is hidden."""
+    found, step_ns = rank.communication, rank.typical.step_ns
+    is_much = found.union_ns >= MUCH_COMMUNICATION_SHARE * step_ns > 0
+    if is_much and found.hidden_share is not None and found.hidden_share > MOSTLY_HIDDEN_SHARE:
+        left = f"{duration(found.exposed_ns)} of it is exposed" if found.exposed_ns else "none is exposed"
+        yield (
+            f"Communication runs for {duration(found.union_ns)}, {percent(found.union_ns / step_ns)} of the"
+            f" {unit}; compute hides {percent(found.hidden_share)} of that, {left}."
+        )
 
 
 def _ceiling(
