@@ -39,6 +39,7 @@ def test_what_is_not_told_is_unknown(wallscope, example):
         "flops_per_s",
         "peak",
         "mfu",
+        "flops_source",
     }
     assert diagnosis(wallscope, example)["throughput"] is None
 

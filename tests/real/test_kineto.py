@@ -223,6 +223,31 @@ def test_deepseek_hides_nearly_all_of_its_communication():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "flops", "kernels"),
+    [
+        pytest.param("hta_test.json.gz", 156_046_983_168, 798, id="products of a V100"),
+        pytest.param("hta_control.json.gz", 2_068_206_096_384, 2_394, id="of an A100, in batches too"),
+        pytest.param("tracelens_b200_eager.json.gz", 235_838_453_760, 109, id="of a B200"),
+    ],
+)
+def test_operators_have_the_flops_of_their_shapes(name, flops, kernels):
+    found = capture(name).kernel_flops
+
+    assert found.unique("operator")["flops"].sum() == flops
+    assert len(found) == kernels
+
+
+def test_only_a_trace_of_which_all_products_have_shapes_has_flops_of_a_step():
+    details = {name: answer(name).ranks[0].compute_details for name in NAMES}
+    known = {name for name, found in details.items() if found is not None and found.flops is not None}
+    rates = {str(one.category): one.flops_per_s for one in answer("hta_control.json.gz").ranks[0].compute}
+
+    assert known == {"hta_control.json.gz"}
+    assert rates["gemm"] is not None
+    assert all(rate is None for category, rate in rates.items() if category != "gemm")
+
+
 def test_what_the_profiler_does_not_record_is_said():
     codes = {name: {finding.code for finding in answer(name).capture.findings} for name in NAMES}
 

@@ -5,7 +5,7 @@ microseconds with up to three decimals, integers up to torch 2.3.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from types import NoneType
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from wallscope.kineto.operator_flops import FLOP_FORMULAS
 from wallscope.kineto.trace_bytes import TraceBytes
 from wallscope.kineto.trace_events import Event, FileFacts, iterate_events
 from wallscope.model.capture import Progress
@@ -64,6 +65,9 @@ class _Arguments(msgspec.Struct, gc=False):
     wait_event: Any = msgspec.field(default=None, name="wait_on_cuda_event_id")
     wait_record: Any = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
     name: Any = None
+    shapes: Any = msgspec.field(default=None, name="Input Dims")
+    types: Any = msgspec.field(default=None, name="Input type")
+    values: Any = msgspec.field(default=None, name="Concrete Inputs")
     reserved_bytes: Any = msgspec.field(default=None, name="Total Reserved")
     device_type: Any = msgspec.field(default=None, name="Device Type")
     device_id: Any = msgspec.field(default=None, name="Device Id")
@@ -83,19 +87,24 @@ _NCCL_TEXTS = ("collective", "dtype", "group_name", "old_group_name", "group_ran
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of event that is kept: its categories, and its arguments that are numbers, texts and sizes."""
+    """A kind of event that is kept: its categories, and its arguments that are numbers, texts and sizes.
+
+    `names` are those of its events, where the kind is not all of its categories; `lists` are kept as JSON.
+    """
 
     categories: tuple[str, ...]
     numbers: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     products: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    names: Collection[str] = ()
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
         return {
             **_SPAN,
             **dict.fromkeys((*self.numbers, *self.products), pl.Int64()),
-            **dict.fromkeys(self.texts, pl.String()),
+            **dict.fromkeys((*self.texts, *self.lists), pl.String()),
         }
 
 
@@ -111,6 +120,9 @@ _KINDS = {
     "calls": _Kind(("cuda_runtime", "cuda_driver"), ("correlation",)),
     "annotations": _Kind(("user_annotation",)),
     "operators": _Kind(("cpu_op", "operator")),
+    "multiplications": _Kind(
+        ("cpu_op", "operator"), lists=("shapes", "types", "values"), names=FLOP_FORMULAS
+    ),
     "syncs": _Kind(
         ("cuda_sync",), (*_WHERE, "wait_stream", "wait_event", "wait_record"), ("sync_kind",)
     ),
@@ -171,6 +183,8 @@ class _Collector:
             own = [
                 event for category in kind.categories for event in by_category.get((category, _SPAN_CODE), ())
             ]
+            if kind.names:
+                own = [event for event in own if event.name in kind.names]
             if own:
                 self._add_spans(name, kind, own)
         noted = by_category.get(("cpu_instant_event", "i"), ())
@@ -190,7 +204,7 @@ class _Collector:
             "tid": _numbers([event.tid for event in events]),
             "text": [texts.setdefault(event.name or "(unnamed)", len(texts)) for event in events],
         }
-        if kind.numbers or kind.texts:
+        if kind.numbers or kind.texts or kind.lists:
             arguments = _decode_arguments(events)
             for column in kind.numbers:
                 columns[column] = _numbers([getattr(one, column) for one in arguments])
@@ -198,6 +212,8 @@ class _Collector:
                 columns[column] = _numbers([_product(getattr(one, column)) for one in arguments])
             for column in kind.texts:
                 columns[column] = [_text(getattr(one, column)) for one in arguments]
+            for column in kind.lists:
+                columns[column] = [_spell_list(getattr(one, column)) for one in arguments]
         frame = pl.DataFrame(columns, schema=kind.schema)
         timed = frame.drop_nulls(["start", "end"])
         self.timeless_events += len(frame) - len(timed)
@@ -353,6 +369,10 @@ def _product(value: Any) -> int | None:
             return None
         product *= size
     return product
+
+
+def _spell_list(value: Any) -> str | None:
+    return msgspec.json.encode(value).decode() if isinstance(value, list) else None
 
 
 def _text(value: Any) -> str | None:

@@ -14,7 +14,7 @@ from wallscope.trace.intervals import Times
 
 _ANNOTATION, _OPERATOR, _PYTHON = range(3)
 """Domains of ranges."""
-_ROUNDING_NS = 2_000
+ROUNDING_NS = 2_000
 """Up to torch 2.3 starts and lengths are whole microseconds, rounded down each: an end is up to two early."""
 
 
@@ -96,7 +96,7 @@ def hold_inner_ends(thread: np.ndarray, start_ns: Times, end_ns: Times) -> Times
             around, before = [], own
         while around and around[-1] <= start:
             around.pop()
-        if around and around[-1] < end <= around[-1] + _ROUNDING_NS:
+        if around and around[-1] < end <= around[-1] + ROUNDING_NS:
             end = around[-1]  # noqa: PLW2901  # the end that it is given
             ends[row] = end
         around.append(end)

@@ -10,6 +10,7 @@ from wallscope.errors import InputError
 from wallscope.kineto.device_rows import build_device_rows, number_kernel_names
 from wallscope.kineto.event_tables import TraceTables, read_trace_tables
 from wallscope.kineto.host_rows import build_raw_calls, build_trace_ranges
+from wallscope.kineto.multiplication_rows import build_kernel_flops
 from wallscope.kineto.nccl_rows import build_collective_calls
 from wallscope.kineto.sync_rows import build_events, build_syncs
 from wallscope.kineto.trace_bytes import TraceBytes
@@ -141,6 +142,7 @@ def build_trace_capture(path: Path, tables: TraceTables) -> Capture:
         metric_names=NAMES.to_frame(),
         findings=(),
         world_size=job.world_size,
+        kernel_flops=build_kernel_flops(tables, numbered, work.operations, made.calls, start_ns),
     )
     return replace(capture, findings=(*find_trace_limits(tables, capture), *of_ranks.findings))
 

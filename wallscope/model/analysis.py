@@ -87,12 +87,17 @@ class Typical:
 
 @dataclass(frozen=True, slots=True)
 class ComputeWork:
-    """Compute kernels of one category: added-up durations (work, not time), share of all such work."""
+    """Compute kernels of one category: added-up durations (work, not time), share of all such work.
+
+    `flops_per_s` is by the shapes of operators, while the kernels run; `None` where a kernel of the category
+    lacks them.
+    """
 
     category: ComputeCategory
     work_ns: int
     share: float
     kernels: int
+    flops_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

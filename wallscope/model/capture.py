@@ -105,9 +105,9 @@ class Capture:
 
     Frames follow the schemas of `model.frames` and `model.events` that bear their names; `names`,
     `call_names`, `host_names`, `range_names` and `metric_names` follow `NAMES`, `streams` follows
-    `DEVICE_STREAMS`. `world_size` is the number of ranks in the job, where anything tells. `libraries` are
-    those of known frameworks that the program loaded, `interpreter` is what runs it (`python`, `julia`,
-    `native`), `None` where that is unknown.
+    `DEVICE_STREAMS`. `world_size` is the number of ranks in the job, where anything tells. `kernel_flops` is
+    `None` where the profiler notes no shapes of operators. `libraries` are those of known frameworks that the
+    program loaded, `interpreter` is what runs it (`python`, `julia`, `native`), `None` where that is unknown.
     """
 
     export: Export
@@ -136,6 +136,7 @@ class Capture:
     metric_names: "pl.DataFrame"
     findings: tuple[Finding, ...]
     world_size: int | None
+    kernel_flops: "pl.DataFrame | None" = None
     libraries: tuple[str, ...] = ()
     interpreter: str | None = None
 

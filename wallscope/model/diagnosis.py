@@ -47,8 +47,9 @@ class Throughput:
     """The typical step beside what the user knows of it.
 
     `perturbation` is the typical step over one without the profiler, a ratio: 1.05 is 5 % slower in the
-    capture. `tokens_per_s`, of the job, and `flops_per_s`, of one GPU, are those of the captured step, by the
-    user's own count. `mfu` is a share of `peak`, `None` where the peak of the GPU is not known.
+    capture. `tokens_per_s`, of the job, and `flops_per_s`, of one GPU, are those of the captured step: tokens
+    by the user's own count, FLOPs by what `flops_source` tells, the user or the shapes of the operators that
+    multiply, recomputed ones included. `mfu` is a share of `peak`, `None` where that of the GPU is not known.
     """
 
     step_ns: int
@@ -58,6 +59,7 @@ class Throughput:
     flops_per_s: float | None
     peak: Peak | None
     mfu: float | None
+    flops_source: Literal["user", "shapes"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,8 @@ class ComputeDetails:
     `unfused_elementwise_share` is of single operations of a framework, `cast_share` of copies between
     number formats, `quantize_share` of scaling and packing for low precision. `permute_fused` and
     `router_fused` are `None` where no kernel tells, as in models without experts. `leading_kernels` are the
-    first few of each category that matters.
+    first few of each category that matters. `flops` are those of the typical step by the shapes of operators,
+    work that runs again included; `None` where a kernel that may multiply lacks them.
     """
 
     work_ns: int
@@ -169,6 +170,7 @@ class ComputeDetails:
     launch_shapes: LaunchShapes
     category_precisions: tuple[CategoryPrecision, ...] = ()
     leading_kernels: tuple[LeadingKernel, ...] = ()
+    flops: int | None = None
 
 
 RepeatedUnit = Literal["microbatch", "layer"]

@@ -269,6 +269,15 @@ KERNELS = pl.Schema(
 )
 """Launch shapes of the operations that are kernels; null where the export does not tell what can be true."""
 
+KERNEL_FLOPS = pl.Schema(
+    {
+        "op": pl.UInt32(),
+        "operator": pl.UInt32(),  # that issued it, one or several kernels
+        "flops": pl.Int64(),  # of all kernels of the operator
+    }
+)
+"""The kernels of operators whose floating-point operations their shapes tell."""
+
 DEVICE_STREAMS = pl.Schema(
     {
         "stream": pl.UInt32(),  # as in `OPERATIONS`

@@ -35,6 +35,7 @@ Unit = Literal[
     "exact_speedup",
     "size",
     "rate",
+    "flops",
     "bar",
 ]
 """How values read; text and code stand to the left, all else to the right."""

@@ -38,6 +38,7 @@ _WRITERS: Mapping[Unit, Callable[[Any], str]] = {
     "exact_speedup": "{:.3f}x".format,
     "size": units.size,
     "rate": units.rate,
+    "flops": units.flops,
 }
 
 

@@ -19,6 +19,7 @@ from wallscope.model.rank_summaries import (
     PrecisionWork,
     SmallMultiplications,
 )
+from wallscope.summary.flops import count_category_flops, count_step_flops
 from wallscope.summary.leading_kernels import list_leading_kernels, sum_category_precisions
 from wallscope.thresholds import (
     FEWEST_SMALL_RUN_COUNT,
@@ -34,10 +35,11 @@ from wallscope.trace.names import TextMemo, mark_changes
 from wallscope.trace.unrecognized import mark_unknown_kernels
 
 
-def sum_compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
+def sum_compute_work(work: TypicalWork, kernel_flops: pl.DataFrame | None = None) -> tuple[ComputeWork, ...]:
     """Added-up durations by category in the typical step, the largest first: work, not time."""
     rows = work.rows_of(OperationClass.COMPUTE)
     category = work.columns.category[rows]
+    done = count_category_flops(work, kernel_flops)
     work_ns = sum_by_group(category, work.columns.inside_ns[rows], len(CATEGORIES))
     begun = np.bincount(category[work.columns.begins[rows]], minlength=len(CATEGORIES))
     all_ns = int(work_ns.sum())
@@ -48,6 +50,7 @@ def sum_compute_work(work: TypicalWork) -> tuple[ComputeWork, ...]:
             work.mean(-negative_ns),
             -negative_ns / all_ns if all_ns else 0.0,
             work.mean(count),
+            done[category] * 1e9 / -negative_ns if negative_ns and category in done else None,
         )
         for negative_ns, category, count in sorted(listed)
     )
@@ -163,6 +166,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
         launch_shapes=_launch_shapes(work, rows, capture.kernels, gpu),
         category_precisions=sum_category_precisions(work, rows, capture.names),
         leading_kernels=list_leading_kernels(work, rows, capture.names),
+        flops=count_step_flops(work, capture.kernel_flops),
     )
 
 
@@ -321,15 +325,17 @@ def _touched(samples: Spans, operations: pl.DataFrame) -> Flags:
 
 
 def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | None) -> Throughput | None:
-    """The throughput of one rank; `None` where the user told nothing, or windows are not known to be steps.
+    """The throughput of one rank; `None` where nothing tells it, or windows are not known to be steps.
 
     `gpu` is the one that the rank ran on.
     """
     step_ns = rank.typical.step_ns
-    if facts == StepFacts() or anchor.unit != "step" or step_ns == 0:
+    by_shapes = None if rank.compute_details is None else rank.compute_details.flops
+    flops = by_shapes if facts.flops is None else facts.flops
+    if (facts == StepFacts() and flops is None) or anchor.unit != "step" or step_ns == 0:
         return None
     per_s = 1e9 / step_ns
-    flops_per_s = None if facts.flops is None else facts.flops * per_s
+    flops_per_s = None if flops is None else flops * per_s
     most = None if flops_per_s is None else _peak(rank, gpu)
     return Throughput(
         step_ns=step_ns,
@@ -339,6 +345,7 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
         flops_per_s=flops_per_s,
         peak=most,
         mfu=flops_per_s / most.flops_per_s if flops_per_s is not None and most is not None else None,
+        flops_source=None if flops is None else "shapes" if facts.flops is None else "user",
     )
 
 

@@ -16,7 +16,7 @@ from wallscope.model.rank_summaries import CategoryPrecision, LeadingKernel
 from wallscope.thresholds import MATERIAL_SHARE
 from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
 
-_MULTIPLYING = (
+MULTIPLYING = (
     ComputeCategory.GEMM,
     ComputeCategory.GROUPED_GEMM,
     ComputeCategory.ATTENTION,
@@ -37,7 +37,7 @@ def sum_category_precisions(
     """
     columns = work.columns
     total_ns = work.total_ns(computing)
-    is_asked = np.isin(CATEGORIES, _MULTIPLYING)
+    is_asked = np.isin(CATEGORIES, MULTIPLYING)
     rows = computing[is_asked[columns.category[computing]] & (columns.name[computing] >= 0)]
     if not rows.size or not total_ns:
         return ()

@@ -164,7 +164,7 @@ def _summarize_rank(
             summarize_communication(work, budget.exposed_communication, traffic),
             blocking_ns=measure_blocking(usual, facts.axes["op"], len(chosen)),
         ),
-        compute=sum_compute_work(work),
+        compute=sum_compute_work(work, capture.kernel_flops),
         compute_details=summarize_compute(work, capture, model),
         memory=replace(
             summarize_memory(work, capture, rank, capacity_bytes),

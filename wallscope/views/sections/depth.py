@@ -49,6 +49,7 @@ _WORK = "durations added up"
 _WAITED = "how long the host stood in them: no cost by itself, the device worked"
 _REFILLED = "what the host needed to refill the queue, while the device had nothing to do"
 _COMPUTE_WORK = "durations added up, not time"
+_ACHIEVED = "while its kernels ran, by the shapes of operators; empty where one lacks them"
 _PINNED = {True: "pinned", False: "pageable", None: ""}
 
 
@@ -325,6 +326,8 @@ def _work_columns(of: str, share: str) -> tuple[Column, ...]:
 
 def _tabulate_compute(rank: Rank) -> Grid:
     columns = _work_columns("category", "share of work")
+    if any(entry.flops_per_s is not None for entry in rank.compute):
+        columns = (*columns, Column("flops_per_s", "achieved", "flops", _ACHIEVED, none=""))
     return tabulate("Compute kernels by category", columns, rank.compute, limits=_ALL_ROWS)
 
 

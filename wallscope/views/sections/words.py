@@ -182,7 +182,7 @@ def _describe_spread(low_ns: int, high_ns: int) -> str:
 
 
 def describe_throughput(found: Throughput | None) -> Iterator[str]:
-    """Compare the capture with an unprofiled step; tokens and FLOPs by the user's own count."""
+    """Compare the capture with an unprofiled step; tell tokens and FLOPs, and who counted them."""
     if found is None:
         return
     if found.perturbation is not None:
@@ -192,9 +192,11 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
     if found.tokens_per_s is not None:
         parts.append(f"{units.number(round(found.tokens_per_s))} tokens/s of the job")
     if found.flops_per_s is not None:
-        parts.append(f"{units.flops(found.flops_per_s)} a GPU by your count")
+        told = "shapes of operators" if found.flops_source == "shapes" else "your count"
+        parts.append(f"{units.flops(found.flops_per_s)} a GPU by {told}")
     if parts:
         yield f"Captured step: {', '.join(parts)}"
     if found.mfu is not None and found.peak is not None:
         peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
-        yield f"MFU {units.percent(found.mfu)} of {peak} ({found.peak.source})"
+        counted = ", recomputed work counted" if found.flops_source == "shapes" else ""
+        yield f"MFU {units.percent(found.mfu)} of {peak} ({found.peak.source}{counted})"
