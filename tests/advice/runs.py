@@ -42,7 +42,12 @@ GPUS = {
     "A100": ("NVIDIA A100-SXM4-80GB", "sm_80"),
     "T4": ("Tesla T4", "sm_75"),
 }
-RANGES = {"megatron": "nvte_rmsnorm_fwd", "pytorch": "aten::mm", "program": "my_kernel"}
+RANGES = {
+    "megatron": "nvte_rmsnorm_fwd",
+    "pytorch": "aten::mm",
+    "program": "my_kernel",
+    "inference": "vllm::all_reduce",
+}
 _LOSSES = {Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST}
 
 ANCHORS = {
@@ -70,6 +75,7 @@ def run(  # noqa: PLR0913  # what a run may tell
     verdict=None,
     environment=(),
     ranges=(),
+    copied_in_ms=0,
 ):
     """An analysis whose typical step has `causes` (ms each; a pair tells the ceiling too), else compute."""
     told = {cause: of if isinstance(of, tuple) else (of, of) for cause, of in causes.items()}
@@ -120,7 +126,7 @@ def run(  # noqa: PLR0913  # what a run may tell
             0, 0, None, 0.1, tuple(_operation(*operation) for operation in operations)
         ),
         compute=tuple(ComputeWork(kind, MS, 0.5, count) for kind, count in kinds),
-        memory=Memory(None, None, None, tuple(_pageable(direction) for direction in pageable)),
+        memory=Memory(None, None, None, (*map(_pageable, pageable), _copied_in(copied_in_ms))),
         unmatched_kernels=(),
         ranges=tuple(_range(name, own_ms) for name, own_ms in dict(ranges).items()),
         causes=tuple(entries),
@@ -202,6 +208,11 @@ def _range(name, own_ms):
 
 def _pageable(direction):
     return CopyWork(CopyDirection(direction), 1, 1, 1, 1, pinned=False)
+
+
+def _copied_in(own_ms):
+    """Copies of a pinned batch, or of parameters; compute works 1 ms."""
+    return CopyWork(CopyDirection.HOST_TO_DEVICE, 1, 1, round(own_ms * MS), round(own_ms * MS), pinned=True)
 
 
 def _host(launch_calls, blocking):

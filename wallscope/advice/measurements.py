@@ -19,7 +19,7 @@ from wallscope.advice.published import nvlink_domain
 from wallscope.fix_thresholds import PAGEABLE_SHARE
 from wallscope.model.advice import RunConfiguration, Value
 from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, Precision
+from wallscope.model.enums import LOW_PRECISIONS, Axis, Backend, ComputeCategory, CopyDirection, Precision
 from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds import MATERIAL_SHARE
 
@@ -219,13 +219,34 @@ _FLASH = r"(?i)flash|cudnn_generated|sdpa|fmha_v2|pytorch_fmha|FusedAttention"
 
 def _is_attention_fast(run: MeasuredRun) -> bool | None:
     """Return whether most attention runs in FlashAttention's or cuDNN's kernels."""
+    return _is_most_attention(run, _FLASH)
+
+
+def _is_most_attention(run: MeasuredRun, names: str) -> bool | None:
+    """Return whether kernels of such names do most of the attention; `None` without any."""
     details = run.rank.compute_details
     own = [] if details is None else details.leading_kernels
     own = [entry for entry in own if entry.category == ComputeCategory.ATTENTION]
     whole_ns = sum(entry.work_ns for entry in own)
     if not whole_ns:
         return None
-    return sum(entry.work_ns for entry in own if re.search(_FLASH, entry.name)) > whole_ns / 2
+    return sum(entry.work_ns for entry in own if re.search(names, entry.name)) > whole_ns / 2
+
+
+_FLASH_1 = r"(^|::)fmha_(fwd|bwd_\w+)_loop"
+_FLASH_2 = r"(^|::)flash_(fwd|bwd)_"
+_OUTDATED: Mapping[str, str] = {
+    "ampere": _FLASH_1,
+    "ada": _FLASH_1,
+    "hopper": rf"{_FLASH_1}|{_FLASH_2}",
+}
+"""Kernels of attention that are older than the GPUs of an architecture: newer ones are made for these."""
+
+
+def _is_attention_outdated(run: MeasuredRun) -> bool | None:
+    """Return whether most attention runs in FlashAttention's kernels of before the GPU's generation."""
+    outdated = _OUTDATED.get(_architecture(run) or "")
+    return None if outdated is None else _is_most_attention(run, outdated)
 
 
 def _is_optimizer_fused(run: MeasuredRun) -> bool | None:
@@ -290,6 +311,26 @@ def _launch_gap_ns(run: MeasuredRun) -> float | None:
     return framework / host.launches.calls
 
 
+def _host_gap_ns(run: MeasuredRun) -> float | None:
+    """Return the time outside CUDA calls of a step for each launch call, that behind drains too, in ns."""
+    host = run.rank.host_details
+    if host is None or host.launches is None or not host.launches.calls:
+        return None
+    own = (
+        entry.typical_ns
+        for entry in run.rank.causes
+        if entry.cause == "host/framework" or entry.cause.startswith("host/queue-drained/")
+    )
+    return sum(own) / host.launches.calls
+
+
+def _copied_in_ratio(run: MeasuredRun) -> float | None:
+    """Return how long bulk and other copies from the host take, as a ratio to the compute work."""
+    copied = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
+    work_ns = sum(entry.work_ns for entry in run.rank.compute)
+    return sum(one.work_ns for one in copied) / work_ns if work_ns else None
+
+
 def _drained(run: MeasuredRun) -> bool:
     """Return whether calls that drain the queue matter, and take more than the launching between them."""
     owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
@@ -340,7 +381,11 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "the costliest blocking call stands in expert layers", _blocking_in_experts
     ),
     "attention_fast": _of_run("attention runs in kernels of FlashAttention or cuDNN", _is_attention_fast),
+    "attention_outdated": _of_run(
+        "attention runs in kernels of an older generation than the GPU", _is_attention_outdated
+    ),
     "collectives": Measurement("collectives of the axis", _axis_collectives),
+    "copied_in_ratio": _of_run("work of copies to the device, as a ratio to compute work", _copied_in_ratio),
     "drained": _of_run("calls that drain the queue own more than the launching between them", _drained),
     "experts": _of_run("the model has experts", _experts),
     "findings": _of_run(
@@ -355,6 +400,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "gradients_overlap": _of_run("most reduction of gradients is hidden", _gradients_overlap),
     "graphed_share": _of_run("part of the compute that graphs launch", _graphed_share),
     "grouped_share": _of_details("part of the compute work in grouped multiplications", "grouped_share"),
+    "host_gap_ns": _of_run(
+        "time outside CUDA calls for each launch call, that behind drained queues too, in ns", _host_gap_ns
+    ),
     "host_share": _of_run(
         "part of the step that the host wall has", lambda run: run.rank.typical.walls.host / run.step_ns
     ),

@@ -1,0 +1,35 @@
+"""What the rows of captures of others ask for first, as someone reads it from them in SQL, is advised first."""
+
+from pathlib import Path
+
+import pytest
+
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
+
+TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
+FIRST = {
+    # 8 waits for the device a token, 0.1 ms in all; 1.2 ms without any call behind each, the thread off the CPU
+    "llama3_real.sqlite": "work-beside",
+    # 7.3 of 11.3 s in kernels of the first FlashAttention, 43 ms idle
+    "nersc_sc23_dali_bf16.sqlite": "newer-attention",
+    # 921 of 969 ms copies of 64 to 192 MiB under FSDP::pre_forward, 22 ms of kernels
+    "nsysai_h100_2gpu_1s.sqlite": "parameters-on-device",
+    # 12 of 84 ms busy: vLLM, 768 kernels launched one by one
+    "kineto/tracelens_b200_eager.json.gz": "cuda-graphs-program",
+    # 3.1 of 3.4 s of kernels are sgemm, on A100
+    "cs336_zx_2.7B_nvtx.sqlite": "bf16",
+    # 43 of 45 ms copies from and to pageable memory
+    "cudatut_fp16.sqlite": "pin-batches",
+}
+
+pytestmark = pytest.mark.skipif(
+    not TRACES.is_dir(), reason="no captures of others here: ../shared/traces is absent"
+)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_what_the_rows_ask_for_comes_first(name):
+    fixes = analyze(TRACES / name, Options(), lambda _: None).fixes
+
+    assert fixes[0].id == FIRST[name]
