@@ -31,7 +31,7 @@ def values_of(conditions):
         "switch": {True, False},
         "sizes": {None, 1, 2, 8},
         "whole": {None, 0, 1, 2, 8},
-        "number": {None, 0, 1.5},
+        "number": {None, -1.0, 0, 1.5},
         "version": {"0.1.0", "99.0.0"},
         "environment": {"0", "1", "32", "other"},
         "word": {None, "other"},

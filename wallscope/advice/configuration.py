@@ -42,11 +42,19 @@ _OFF_UNLESS_SET = {
 }
 """Settings that Megatron Bridge's `comm_overlap` switches off in the model where it leaves them unset."""
 
-_EITHER_SETS = {"te_rng_tracker", "use_distributed_optimizer", "overlap_param_gather", "use_megatron_fsdp"}
+_EITHER_SETS = {
+    "te_rng_tracker",
+    "use_distributed_optimizer",
+    "overlap_param_gather",
+    "use_megatron_fsdp",
+    "pad_to_max_length",
+}
 """Settings of several sections of Megatron Bridge that are on where one of the sections has them on."""
 
 _DATASETS = re.compile(r"(?:GPT|GPTSFT|DirectHFSFT|Energon|MockVLMSFT|MockGPT|GPTFIM)DatasetConfig")
 """Datasets of Megatron Bridge whose sequence length must be that of the model."""
+_FINETUNING = re.compile(r"(?:GPTSFT|DirectHFSFT|Energon|MockVLMSFT)DatasetConfig")
+"""Those of them that finetune: some ranks may hold no token that counts."""
 
 _MODEL_CLASS = "model._target_"
 """Where a dump of Megatron Bridge names the class that builds the model."""
@@ -205,8 +213,11 @@ def _derive(entries: Sequence[Entry], known: Sequence[_Written]) -> Iterator[_Wr
             yield _Written("mixed_precision", name, value)
     if "comm_overlap.wgrad_deferral_limit" in values and values["comm_overlap.wgrad_deferral_limit"] is None:
         yield _Written("comm_overlap.wgrad_deferral_limit", "wgrad_deferral_limit", -1)
-    length = values.get("dataset.seq_length")
-    if isinstance(length, int) and _DATASETS.search(str(values.get("dataset._target_", ""))):
+    length, dataset = values.get("dataset.seq_length"), str(values.get("dataset._target_", ""))
+    if dataset:
+        is_tuning = _FINETUNING.search(dataset) is not None
+        yield _Written("dataset._target_", "dataset_is_for_finetuning", is_tuning)
+    if isinstance(length, int) and _DATASETS.search(dataset):
         yield _Written("dataset.seq_length", "dataset_seq_length", length)
 
 

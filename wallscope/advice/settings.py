@@ -126,7 +126,8 @@ def _word(value: object) -> Value:
 
 
 def _words(value: object) -> Value:
-    items = value.split(",") if isinstance(value, str) else value
+    one = [value] if isinstance(value, int) and not isinstance(value, bool) else value
+    items = one.split(",") if isinstance(one, str) else one
     if not isinstance(items, list | tuple) or not all(isinstance(item, str | int) for item in items):
         raise ValueError("is no list of words")
     return tuple(str(item).strip().rpartition(".")[2] for item in items if str(item).strip())
