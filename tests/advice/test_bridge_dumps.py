@@ -46,3 +46,21 @@ model:
 
     assert found.get("activation_func") == "squared_relu"
     assert "CFG-88" in stops_of
+
+
+@pytest.mark.parametrize(("gathered", "stops"), [("true", set()), ("false", {"CFG-43"})])
+def test_whether_parameters_are_gathered_decides_whether_they_are_kept_in_fp8(tmp_path, gathered, stops):
+    """Bridge assigns both fields in their order, and the later one sets the other."""
+    text = f"""
+_target_: megatron.bridge.training.config.ConfigContainer
+mixed_precision:
+  fp8: e4m3
+  fp8_recipe: mxfp8
+  fp8_param: {"false" if gathered == "true" else "true"}
+  fp8_param_gather: {gathered}
+  reuse_grad_buf_for_mxfp8_param_ag: true
+"""
+    found, stopped_by = judge(tmp_path, text)
+
+    assert found.get("fp8_param_gather") is (gathered == "true")
+    assert stopped_by & {"CFG-39", "CFG-43"} == stops

@@ -303,7 +303,8 @@ def _heed_bridge(name: str, same: Sequence[_Written]) -> _Written | None:
         return overlap
     precise = [each for each in same if each.written.partition(".")[0] == "mixed_precision"]
     if precise:
-        return next((each for each in precise if each.value), precise[0])
+        gathered = (each for each in precise if each.written.endswith("_param_gather"))
+        return next(gathered, next((each for each in precise if each.value), precise[0]))
     if name in _EITHER_SETS:
         return next((each for each in same if each.value is True), None)
     return None
