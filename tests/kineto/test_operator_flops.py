@@ -100,6 +100,20 @@ def test_attention_multiplies_the_pairs_that_its_mask_leaves(sizes, causal):
         pytest.param("aten::mm", [[2**40, 2**40], [2**40, 2]], None, None, id="too large"),
         pytest.param("aten::convolution", [[1, 1, 4], [1, 1, 2]], None, None, id="no stride"),
         pytest.param(
+            "aten::convolution",
+            [[1, 1, 4], [1, 1, 2]],
+            None,
+            ["", "", "", "[0]", "[0]", "[1]", "False"],
+            id="a stride of nothing",
+        ),
+        pytest.param(
+            "aten::convolution",
+            [[1, 1, 4], [1, 1, 2]],
+            None,
+            ["", "", "", ["1"], 0, None, "False"],
+            id="values that are no texts",
+        ),
+        pytest.param(
             "aten::_scaled_dot_product_flash_attention", [[1, 1, 4, 2]] * 3, None, None, id="no mask"
         ),
     ],

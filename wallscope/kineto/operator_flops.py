@@ -93,9 +93,11 @@ def _convolve(shapes: list[Any], values: list[Any]) -> int:
     data, weight = _sizes(shapes, 0), _sizes(shapes, 1, len(shapes[0]))
     if _flag(values, 6):
         return 2 * data[0] * prod(data[2:]) * prod(weight)
-    stride, padding, dilation = (_spread(values[place], len(data) - 2) for place in (3, 4, 5))
+    stride, padding, dilation = (
+        _spread(values[place], len(data) - 2, least) for place, least in ((3, 1), (4, 0), (5, 1))
+    )
     outputs = [
-        (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
+        max((size + 2 * pad - gap * (kernel - 1) - 1) // step + 1, 0)
         for size, kernel, step, pad, gap in zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
     ]
     return 2 * data[0] * prod(outputs) * prod(weight)
@@ -108,14 +110,20 @@ def _convolve_backward(shapes: list[Any], values: list[Any]) -> int:
     """
     data, weight = _sizes(shapes, 1), _sizes(shapes, 2, len(shapes[1]))
     many = data if _flag(values, 7) else _sizes(shapes, 0, len(data))
-    asked = [one.strip() for one in values[10].strip("[]").split(",")][:2]
+    asked = [one.strip() for one in str(values[10]).strip("[]").split(",")]
     wanted = sum(_flag(asked, place) for place in (0, 1))
     return wanted * 2 * many[0] * prod(many[2:]) * prod(weight)
 
 
-def _spread(text: str, count: int) -> Sizes:
-    """A list of whole numbers as it is spelled, one for all dimensions spread over them."""
-    found = [int(one) for one in text.strip("[]").split(",")]
+def _spread(spelled: Any, count: int, least: int) -> Sizes:
+    """A list of whole numbers as it is spelled, one for all dimensions spread over them.
+
+    Raises:
+        ValueError: it is none, or has a number below the least.
+    """
+    found = [int(one) for one in str(spelled).strip("[]").split(",")]
+    if min(found) < least:
+        raise ValueError(spelled)
     return found * count if len(found) == 1 else found
 
 
