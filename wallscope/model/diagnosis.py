@@ -166,8 +166,8 @@ class Diagnosis:
     """The verdict of the rank that speaks for the job.
 
     `rank_index` is the place of that rank in `ranks`, from 0. `margin` is how far the dominant wall leads
-    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step,
-    `confidence` in answers of versions before it.
+    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step
+    or shapes of operators tell its FLOPs, `confidence` is `None` in answers of versions before it.
     """
 
     dominant_wall: Dominant
