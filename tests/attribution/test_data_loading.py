@@ -1,12 +1,27 @@
 """Data loading without NVTX: where the thread that launches waits, and a batch's copy ends the wait."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from fixtures.simulation.program import Copy, SyncDevice, Work
+from fixtures.simulation.noise import add_noise
+from fixtures.simulation.program import (
+    NULL_STREAM,
+    Copy,
+    HostThread,
+    Park,
+    Pop,
+    Program,
+    Push,
+    Record,
+    Signal,
+    SyncDevice,
+    WaitEvent,
+    Work,
+)
 from fixtures.simulation.run import run
-from fixtures.simulation.story import US, alone, gemm
+from fixtures.simulation.story import STEPS, US, alone, gemm, stepped
 from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
@@ -85,3 +100,65 @@ def test_the_recommendation_is_more_workers_and_no_larger_batch(tmp_path):
     assert (
         found.fixes[0].evidence[0].startswith("the waits end with the copy of a batch: 1 host-to-device row")
     )
+
+
+def dali(noise, usual_ms, between):
+    """Batches that stages of DALI prepare, one ahead, in threads of their own; `between` is a step's own."""
+
+    def one(number):
+        taken = (
+            Signal(f"free {number}"),
+            Park(f"batch {number}"),
+            WaitEvent(NULL_STREAM, f"copied {number}"),
+        )
+        return (*taken, *between(noise), *work(noise, 60), SyncDevice())
+
+    def carry_out(stages):
+        return tuple(action for number in range(STEPS) for action in stages(number))
+
+    def load(number):
+        wait_ns = round(usual_ms * noise.uniform(0.8, 1.2) * MS)
+        own = (Push("[DALI][Executor] RunCPU"), Work(wait_ns), Pop(), Signal(f"loaded {number}"))
+        return (Park(f"free {number - 1}"), *own) if number else own
+
+    def copy(number):
+        copied = replace(BATCH, stream=13)
+        return (
+            Park(f"loaded {number}"),
+            *(Push("[DALI][Executor] RunMixed"), copied, Record(f"copied {number}", 13), Pop()),
+            Signal(f"batch {number}"),
+        )
+
+    threads = (
+        HostThread("python", stepped(STEPS, one)),
+        HostThread("cpu stage", carry_out(load)),
+        HostThread("mixed stage", carry_out(copy)),
+    )
+    return Program((threads,))
+
+
+def causes_of_dali(program, seed, path):
+    """What causes take of the typical step, by name."""
+    write_run(run(add_noise(program, seed)), path, has_events=True)
+    (rank,) = analyze(path, Options(), lambda _: None).ranks
+    return {cause.cause: cause.share for cause in rank.causes}
+
+
+def test_late_stages_of_a_loader_are_data_loading(tmp_path):
+    found = []
+    for seed in SEEDS:
+        noise = random.Random(seed)
+        program = dali(noise, noise.uniform(12, 25), lambda _: ())
+        causes = causes_of_dali(program, seed, tmp_path / f"{seed}.sqlite")
+        found.append(causes.get(LOADING, 0) >= 0.3 and causes.get("host/framework", 0) < 0.1)
+
+    assert sum(found) >= 0.95 * len(SEEDS)
+
+
+def test_a_slow_program_beside_a_loader_in_time_is_no_data_loading(tmp_path):
+    for seed in range(5):
+        program = dali(random.Random(seed), 2, lambda noise: (Work(round(noise.uniform(8, 20) * MS)),))
+        causes = causes_of_dali(program, seed, tmp_path / f"{seed}.sqlite")
+
+        assert causes.get(LOADING, 0) < 0.02
+        assert sum(share for cause, share in causes.items() if cause.startswith("host/")) > 0.3

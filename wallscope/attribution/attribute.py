@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from wallscope.attribution.data_loading import find_loading_waits
+from wallscope.attribution.data_loading import find_loader_stages, find_loading_waits, find_stage_waits
 from wallscope.attribution.host_causes import HostActivity, QueueDrains, assign_host_causes
 from wallscope.attribution.slices import (
     NO_SLACK,
@@ -330,6 +330,7 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
         ),
         lambda: {rank_id: QueueDrains(own, waits, names_of_calls) for rank_id, own in of_ranks.items()},
     )
+    stages = find_loader_stages(range_tree, capture.threads["process"])
     return Evidence(
         waits=waits,
         causes=causes,
@@ -346,7 +347,10 @@ def collect_evidence(  # noqa: PLR0913, PLR0917  # all that was found out before
                 for rank_id, own in of_ranks.items()
             },
             loading={
-                rank_id: find_loading_waits(own, capture.copies, facts.copies, waits)
+                rank_id: {
+                    **find_loading_waits(own, capture.copies, facts.copies, waits),
+                    **find_stage_waits(own, waits, stages),
+                }
                 for rank_id, own in of_ranks.items()
             },
         ),

@@ -3,9 +3,13 @@
 Loaders need not name themselves: the thread that launches reads from a queue of worker processes, or loads
 the batch itself, and the first thing that it asks of the device then is to take the batch. Copies inside a
 step, of weights or of offloaded state, have few kernels between them.
+
+A loader that runs its stages in threads of its own names them: the thread that copies waits for the stage
+before, and the program's operations begin when the batch is there.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -19,9 +23,80 @@ from wallscope.thresholds import (
     SHORTEST_UNIT_COUNT,
 )
 from wallscope.trace.dependencies import Dependencies
-from wallscope.trace.intervals import Spans, Times, order_spans
+from wallscope.trace.intervals import Spans, Times, common, order_spans, union
+from wallscope.trace.ranges import RangeTree
 
 _CAUSES = (CopyCause.STAGING, CopyCause.SMALL_COPY)
+
+_LOADER = r"^\[DALI\]"
+_STAGE = r"^\[DALI\]\[(Executor\] Run(CPU|Mixed)|(CPU|Mixed) op\])"
+"""What a batch goes through before it is on the device; its reader reads ahead at all times."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderStages:
+    """The stages of loaders that run in threads of their own.
+
+    Attributes:
+        threads: those whose outermost ranges are all of a loader, by number.
+        work: when any stage was at work, by process.
+        process: that of each thread, by number.
+    """
+
+    threads: Rows
+    work: Mapping[int, Spans]
+    process: Rows
+
+
+def find_loader_stages(ranges: RangeTree, process: pl.Series) -> LoaderStages:
+    """Return the threads and times of stages that loaders name; `process` is that of each thread."""
+    of_name = ranges.paths["name"].to_numpy()[ranges.tree["path"].to_numpy()]
+    thread = as_integers(ranges.tree["thread"])
+    is_loader, is_stage = (
+        ranges.names["text"].str.contains(pattern).to_numpy()[of_name] for pattern in (_LOADER, _STAGE)
+    )
+    is_top = ranges.tree["parent"].to_numpy() < 0
+    threads = np.setdiff1d(thread[is_top & is_loader], thread[is_top & ~is_loader])
+    own = np.flatnonzero(is_stage & (thread >= 0))
+    start_ns, end_ns = (ranges.tree[side].to_numpy()[own] for side in ("start_ns", "end_ns"))
+    work = {
+        one: union(order_spans(start_ns[rows], end_ns[rows]))
+        for one, rows in iterate_groups(process.to_numpy().astype(np.int64)[thread[own]])
+    }
+    return LoaderStages(threads[threads >= 0].astype(np.int64), work, process.to_numpy().astype(np.int64))
+
+
+def find_stage_waits(
+    operations: pl.DataFrame, waits: Dependencies, stages: LoaderStages
+) -> Mapping[int, Spans]:
+    """Return when threads of a loader wait for its stages, and the program waits for them, by thread.
+
+    That is before a call of theirs, where the program's next operation begins as soon as their work is done.
+    That of a program that is late itself begins later.
+    """
+    if stages.threads.size == 0:
+        return {}
+    held = np.flatnonzero(operations["call"].to_numpy() >= 0)
+    call = operations["call"].to_numpy()[held]
+    thread = waits.calls.thread[call].astype(np.int64)
+    is_loader = are_among(thread, stages.threads)
+    start_ns, end_ns = (operations[side].to_numpy()[held] for side in ("start_ns", "end_ns"))
+    begins_ns = np.sort(start_ns[~is_loader])
+    issued_ns = waits.calls.start_ns[call[is_loader]]
+    order = np.argsort(issued_ns, kind="stable")
+    issued_ns, done_ns = issued_ns[order], np.maximum.accumulate(end_ns[is_loader][order])
+    found = {}
+    for one, own in iterate_groups(thread[is_loader]):
+        calls = np.unique(call[is_loader][own])
+        calls = calls[np.argsort(waits.calls.start_ns[calls], kind="stable")]
+        begun_ns, left_ns = waits.calls.start_ns[calls][1:], waits.calls.end_ns[calls][:-1]
+        next_ns = np.append(begins_ns, np.iinfo(np.int64).max)[np.searchsorted(begins_ns, begun_ns)]
+        ready_ns = done_ns[np.searchsorted(issued_ns, next_ns) - 1]
+        is_late = (begun_ns - left_ns >= DATA_WAIT_NS) & (next_ns - ready_ns < DATA_WAIT_NS)
+        work = stages.work.get(int(stages.process[one]))
+        if work is not None and is_late.any():
+            found[one] = common(order_spans(left_ns[is_late], begun_ns[is_late]), work)
+    return found
 
 
 def find_loading_waits(

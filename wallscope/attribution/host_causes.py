@@ -330,6 +330,9 @@ class HostActivity:
             for frame, rows in cutting
             for side in ("start_ns", "end_ns")
         ]
+        for of_rank in self.loading.values():
+            if thread in of_rank:
+                sides += [held_there(of_rank[thread].start_ns), held_there(of_rank[thread].end_ns)]
         held = self.holders.get(thread)
         in_ranges = None if held is None else union(order_spans(held.start_ns, held.end_ns))
         for other in self.others(thread):
