@@ -92,7 +92,7 @@ def find_stage_waits(
         begun_ns, left_ns = waits.calls.start_ns[calls][1:], waits.calls.end_ns[calls][:-1]
         next_ns = np.append(begins_ns, np.iinfo(np.int64).max)[np.searchsorted(begins_ns, begun_ns)]
         ready_ns = done_ns[np.searchsorted(issued_ns, next_ns) - 1]
-        is_late = (begun_ns - left_ns >= DATA_WAIT_NS) & (next_ns - ready_ns < DATA_WAIT_NS)
+        is_late = (begun_ns - left_ns >= DATA_WAIT_NS) & (next_ns < ready_ns + DATA_WAIT_NS)
         work = stages.work.get(int(stages.process[one]))
         if work is not None and is_late.any():
             found[one] = common(order_spans(left_ns[is_late], begun_ns[is_late]), work)
