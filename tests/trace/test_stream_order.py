@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -266,3 +268,23 @@ def test_a_record_stands_for_what_its_stream_had_been_given(actions, flags):
         stream = found.order.stream(process, context, number)
         mark = found.order.marks(np.array([stream]), np.array([at_ns])).of(0)
         assert set(found.order.record(record)) == set(mark)
+
+
+def test_several_threads_may_ask_for_tails_at_the_same_time():
+    program = Program()
+    for number in range(300):
+        program.run(number % 3, 100 * number + 100, 100 * number + 150)
+    order = program.order()[0].order
+    moments = np.linspace(0, 3_500, 40_000).astype(np.int64)
+    questions = [([[0, 1]], moments), ([[2]], moments[::-1].copy()), ([[0, 1, 2]], moments)]
+
+    def ask(number):
+        groups, at_ns = questions[number % len(questions)]
+        tails = order.tails(groups, np.zeros(at_ns.size, np.int64), at_ns)
+        return tails.ptr.tolist(), tails.op.tolist()
+
+    alone = [ask(number) for number in range(len(questions))]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(ask, range(24)))
+
+    assert together == [alone[number % len(questions)] for number in range(24)]

@@ -8,6 +8,7 @@ a wait on take part: an event recorded there stands for what that stream waits f
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +92,7 @@ class StreamOrder:
         waits: Waits,
         together: Mapping[int, Tail],
     ) -> None:
+        self._lock = Lock()
         self.end_ns: Times = operations["end_ns"].to_numpy()
         self._stream, self._issuer = operations["stream"].to_numpy().astype(np.int32), issuer.astype(np.int32)
         self._key: dict[tuple[int, int, int], int] = {
@@ -265,9 +267,10 @@ class StreamOrder:
             np.empty(asked.size + 1, np.int64),
             np.empty((TAIL_OPERATIONS_COUNT + 1) * asked.size, np.int32),
         )
-        stream_order.find_tails(
-            self._streams, *views(groups.ptr, groups.op, asked.astype(np.int32), at_ns, ptr, found)
-        )
+        with self._lock:  # ranks that are replayed at the same time ask for tails of the same streams
+            stream_order.find_tails(
+                self._streams, *views(groups.ptr, groups.op, asked.astype(np.int32), at_ns, ptr, found)
+            )
         return OperationSets(ptr, found[: ptr[-1]])
 
     def _pairs_of_waits(self) -> tuple[Codes, Codes]:
