@@ -19,19 +19,17 @@ from wallscope.compare.confidence import (
     half_width,
     spread_of_runs,
 )
-from wallscope.thresholds import FEWEST_STEPS_FOR_QUARTILES_COUNT, SLOW_STEP_RATIO
+from wallscope.thresholds import FEWEST_STEPS_FOR_QUARTILES_COUNT
 
 _P90_PERCENT = 90
 
 
 @dataclass(frozen=True, slots=True)
 class AllSteps:
-    """What all steps of one run take: logarithms of their mean and p90 with errors; slow ones and all."""
+    """What all steps of one run take: logarithms of their mean and p90 with their errors."""
 
     mean: Spread
     p90: Spread
-    slow_count: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,13 @@ class Change:
     change: float
     half: float | None
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether the interval excludes no change."""
-        return self.half is not None and abs(self.change) > self.half
-
 
 @dataclass(frozen=True, slots=True)
 class AllStepsChange:
-    """How mean and p90 changed, and the chance that slow steps are as unevenly spread without a change."""
+    """How mean and p90 changed."""
 
     mean: Change
     p90: Change
-    slow_chance: float
 
 
 def measure_all_steps(length_ns: npt.NDArray[np.floating]) -> AllSteps:
@@ -62,8 +54,6 @@ def measure_all_steps(length_ns: npt.NDArray[np.floating]) -> AllSteps:
     return AllSteps(
         _spread(every, lambda drawn: drawn.mean(axis=-1)),
         _spread(every, lambda drawn: np.percentile(drawn, _P90_PERCENT, axis=-1)),
-        int((length_ns > SLOW_STEP_RATIO * np.median(length_ns)).sum()),
-        length_ns.size,
     )
 
 
@@ -78,10 +68,7 @@ def compare_all_steps(
         )
         return Change(theirs[0] - ours[0], half_width(ours, theirs))
 
-    slow, counts = ([sum(getattr(one, name) for one in side) for side in (base, head)] for name in _COUNTS)
-    return AllStepsChange(
-        change(lambda one: one.mean), change(lambda one: one.p90), measure_chance(slow, counts)
-    )
+    return AllStepsChange(change(lambda one: one.mean), change(lambda one: one.p90))
 
 
 def _pool(runs: Sequence[Spread], noise: Noise) -> tuple[float, float, float]:
@@ -94,9 +81,6 @@ def _pool(runs: Sequence[Spread], noise: Noise) -> tuple[float, float, float]:
     within = float(np.sqrt((errors**2).sum())) / len(runs)
     pooled = Spread(means.mean(keepdims=True), np.array([within]), float(freedom.sum()))
     return spread_of_runs([pooled], Noise(noise.deviation / sqrt(len(runs)), noise.freedom)).of(0)
-
-
-_COUNTS = ("slow_count", "count")
 
 
 def measure_chance(slow: Sequence[int], counts: Sequence[int]) -> float:

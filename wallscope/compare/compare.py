@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, expm1, log
-from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +16,14 @@ from wallscope.compare.all_steps import (
     Change,
     compare_all_steps,
     measure_all_steps,
+    measure_chance,
 )
 from wallscope.compare.comparability import align_parts, find_mismatches
 from wallscope.compare.confidence import (
     BothSides,
     Noise,
     Spread,
-    choose_noise,
     combine_sides,
-    noise_between_runs,
     spread_of_steps,
 )
 from wallscope.compare.explanations import explain_changes
@@ -124,9 +122,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     if is_same:
         found = (Mismatch("capture", "the same", "the same", "note"),)
     is_comparable = all(entry.severity != "incomparable" for entry in found)
-    seen = noise_between_runs(ours.runs), noise_between_runs(theirs.runs)
-    noise = choose_noise(seen, (base.noise, head.noise))
-    every = compare_all_steps(ours.all_steps, theirs.all_steps, noise)
+    every = compare_all_steps(ours.all_steps, theirs.all_steps, both.noise_of_sides)
     step = _step(ours, theirs, None if is_same else (both, every), asked, tokens)
     traffic = communication_changes(ours.typical, theirs.typical)
     comparison = Comparison(
@@ -276,6 +272,8 @@ def _step(
         alone = both.alone if max(runs) == 1 else None
         least = both.detectable(log(1 + asked.margin_ratio))
     counts = [_summarize_lengths(side.lengths_ns) for side in (base, head)]
+    sizes = [side.lengths_ns.size for side in (base, head)]
+    mean, p90 = ((1.0, 1.0), (1.0, 1.0)) if every is None else (_bounds(every.mean), _bounds(every.p90))
     return StepChange(
         base_typical_ns=base.typical.step_ns,
         head_typical_ns=head.typical.step_ns,
@@ -287,7 +285,11 @@ def _step(
         head_mean_ns=counts[1].mean_ns,
         base_slow_steps=counts[0].slow,
         head_slow_steps=counts[1].slow,
-        **_all_steps_ratios(every),
+        mean_ratio_low=mean[0],
+        mean_ratio_high=mean[1],
+        p90_ratio_low=p90[0],
+        p90_ratio_high=p90[1],
+        slow_steps_chance=measure_chance([side.slow for side in counts], sizes),
         ratio=exp(change),
         ratio_low=None if half is None else exp(change - half),
         ratio_high=None if half is None else exp(change + half),
@@ -297,8 +299,8 @@ def _step(
         minimum_detectable_ratio=None if least is None else exp(least),
         margin_ratio=asked.margin_ratio,
         margin_ns=asked.margin_ns,
-        base_steps=base.lengths_ns.size,
-        head_steps=head.lengths_ns.size,
+        base_steps=sizes[0],
+        head_steps=sizes[1],
         base_runs=runs[0],
         head_runs=runs[1],
         replication=replication,
@@ -308,28 +310,9 @@ def _step(
     )
 
 
-class _AllStepsRatios(TypedDict):
-    mean_ratio_low: float | None
-    mean_ratio_high: float | None
-    p90_ratio_low: float | None
-    p90_ratio_high: float | None
-    slow_steps_chance: float
-
-
-def _all_steps_ratios(every: AllStepsChange | None) -> _AllStepsRatios:
-    """Return the intervals of mean and p90, as `StepChange` has them; `None`: both sides are one capture."""
-
-    def bounds(of: Change) -> tuple[float | None, float | None]:
-        return (None, None) if of.half is None else (exp(of.change - of.half), exp(of.change + of.half))
-
-    mean, p90 = ((1.0, 1.0), (1.0, 1.0)) if every is None else (bounds(every.mean), bounds(every.p90))
-    return _AllStepsRatios(
-        mean_ratio_low=mean[0],
-        mean_ratio_high=mean[1],
-        p90_ratio_low=p90[0],
-        p90_ratio_high=p90[1],
-        slow_steps_chance=1.0 if every is None else every.slow_chance,
-    )
+def _bounds(of: Change) -> tuple[float | None, float | None]:
+    """Return the interval of a ratio, `None` where that is unknown."""
+    return (None, None) if of.half is None else (exp(of.change - of.half), exp(of.change + of.half))
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,8 @@ ASSUMED = Noise(ASSUMED_OFF_SHARE / sqrt(3), inf)
 class BothSides:
     """Both sides as far as they tell of other runs (`base`, `head`), and of these alone (`steps`).
 
-    `noise` is what was taken for the difference between runs, and `source` where it comes from.
+    `noise` is the larger difference between runs that was measured, and `source` where it comes from;
+    `noise_of_sides` is what was taken for each side.
     """
 
     base: Spread
@@ -121,6 +122,7 @@ class BothSides:
     steps: tuple[Spread, Spread]
     noise: Noise
     source: NoiseSource
+    noise_of_sides: tuple[Noise, Noise]
 
     def half(self, column: int = 0, scales: tuple[float, float] = (1.0, 1.0)) -> float | None:
         """Return half the interval of the difference of a column, each side times a scale.
@@ -170,8 +172,8 @@ def combine_sides(
     """
     seen = noise_between_runs(base), noise_between_runs(head)
     measured = [noise for noise in (*seen, *known) if noise is not None]
-    of_base, of_head = choose_noise(seen, known)
-    widened = spread_of_runs(base, of_base), spread_of_runs(head, of_head)
+    of_sides = _choose_noise(seen, known)
+    widened = spread_of_runs(base, of_sides[0]), spread_of_runs(head, of_sides[1])
     source: NoiseSource = "runs" if any(seen) else "recorded" if any(known) else "assumed"
     return BothSides(
         widened[0],
@@ -179,10 +181,11 @@ def combine_sides(
         (spread_of_runs(base, None), spread_of_runs(head, None)),
         max(measured, key=lambda noise: noise.deviation) if measured else ASSUMED,
         source,
+        of_sides,
     )
 
 
-def choose_noise(
+def _choose_noise(
     seen: tuple[Noise | None, Noise | None], known: tuple[Noise | None, Noise | None]
 ) -> tuple[Noise, Noise]:
     """Return how runs of each side differ: as seen or recorded of it, else of the other, else as assumed."""
