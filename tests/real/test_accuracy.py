@@ -1,33 +1,14 @@
 """Captures that others made, judged as an expert judges them; docs/accuracy.md lists what was found."""
 
-import json
-from functools import cache
-from pathlib import Path
-
 import pytest
 
+from tests.real.answers import NEEDS_TRACES, ROOT, TRACES, answer, rank_of
 from tests.real.expectations import CEILINGS, CHANGES, EXPECTED
 from wallscope.api import diff
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
-from wallscope.render.data import write_json
 
-ROOT = Path(__file__).resolve().parents[2]
-TRACES = ROOT.parent / "shared" / "traces"
 PAGE = ROOT / "docs" / "accuracy.md"
 
-pytestmark = pytest.mark.skipif(
-    not TRACES.is_dir(), reason="no captures of others here: ../shared/traces is absent"
-)
-
-
-@cache
-def answer(name):
-    return json.loads(write_json(analyze(TRACES / f"{name}.sqlite", Options(), lambda _: None)))
-
-
-def rank_of(found):
-    return found["ranks"][found["diagnosis"]["rank_index"]]
+pytestmark = NEEDS_TRACES
 
 
 def share_of(rank, beginning):

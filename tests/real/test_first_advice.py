@@ -1,13 +1,11 @@
 """What the rows of captures of others ask for first, as someone reads it from them in SQL, comes first."""
 
-from pathlib import Path
-
 import pytest
 
+from tests.real.answers import NEEDS_TRACES, TRACES
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze
 
-TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 FIRST = {
     # 8 waits for the device a token, 0.1 ms in all; 1.2 ms behind each without a call, the thread off the CPU
     "llama3_real.sqlite": "work-beside",
@@ -25,9 +23,7 @@ FIRST = {
     "cudatut_fp16.sqlite": "pin-batches",
 }
 
-pytestmark = pytest.mark.skipif(
-    not TRACES.is_dir(), reason="no captures of others here: ../shared/traces is absent"
-)
+pytestmark = NEEDS_TRACES
 
 
 @pytest.mark.parametrize("name", FIRST)

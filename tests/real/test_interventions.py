@@ -4,21 +4,14 @@ The figures are from the rows and from what the authors published, not from wall
 deep-learning tutorials of 2021 to 2023 (A100).
 """
 
-import json
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import pytest
 
+from tests.real.answers import NEEDS_TRACES, ROOT, TRACES, answer, rank_of
 from wallscope.api import diff
 from wallscope.errors import NothingToAnalyzeError
-from wallscope.model.options import Options
-from wallscope.pipeline import analyze
-from wallscope.render.data import write_json
 
-ROOT = Path(__file__).resolve().parents[2]
-TRACES = ROOT.parent / "shared" / "traces"
 PAGE = ROOT / "docs" / "programs.md"
 FRAMEWORK_SYSTEMS = {
     "megatron": {"megatron-bridge", "megatron-lm", "pytorch"},
@@ -46,20 +39,11 @@ ABOUT_CAPTURE = {
 }
 CAPTURES = sorted(path.stem for path in TRACES.glob("*.sqlite"))
 
-pytestmark = pytest.mark.skipif(
-    not TRACES.is_dir(), reason="no captures of others here: ../shared/traces is absent"
-)
-
-
-@cache
-def answer(name):
-    return json.loads(write_json(analyze(TRACES / f"{name}.sqlite", Options(), lambda _: None)))
+pytestmark = NEEDS_TRACES
 
 
 def answer_if_any(name):
     """The answer; captures without any GPU work are refused, as test_traces tells."""
-    from wallscope.errors import NothingToAnalyzeError  # of this helper alone
-
     try:
         return answer(name)
     except NothingToAnalyzeError:
@@ -174,10 +158,6 @@ INTERVENTIONS = (
     ),
 )
 IDS = [f"{one.name}-{one.made[0]}" for one in INTERVENTIONS]
-
-
-def rank_of(found):
-    return found["ranks"][found["diagnosis"]["rank_index"]]
 
 
 @pytest.mark.parametrize("one", INTERVENTIONS, ids=IDS)

@@ -21,6 +21,7 @@ from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole, CopyDirection, MemoryKind, OperationKind
 from wallscope.thresholds import BLOCKING_COPY_INSIDE_SHARE, BLOCKING_COPY_LATE_NS
 from wallscope.trace.streams import StreamOrder, Tail
+from wallscope.trace.thread_timeline import mark_calls
 
 _ASYNCHRONOUS = r"Async"
 _TO_HOST = (CopyDirection.DEVICE_TO_HOST, CopyDirection.HOST_TO_HOST)
@@ -73,8 +74,7 @@ def _list_copies(capture: Capture) -> tuple[Rows, Rows]:
 
 def _tell_promises(capture: Capture, op: Rows, call: Rows) -> _Promises:
     """What the calls of copies promise, by their names and by the memory that is told of the copies."""
-    is_asynchronous = capture.call_names["text"].str.contains(_ASYNCHRONOUS).to_numpy()
-    waits = ~is_asynchronous[capture.calls["name"].to_numpy()[call]]
+    waits = ~mark_calls(capture, _ASYNCHRONOUS)[call]
     told = pl.DataFrame({"op": op}, schema={"op": capture.copies.schema["op"]}).join(
         capture.copies, on="op", how="left", maintain_order="left"
     )

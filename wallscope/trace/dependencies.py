@@ -36,7 +36,13 @@ from wallscope.trace.intervals import Times
 from wallscope.trace.recording_streams import RecordingStreams
 from wallscope.trace.spinning import find_query_runs, find_spins
 from wallscope.trace.streams import UNRESOLVED, OperationSets, StreamOrder, Tail, make_sets
-from wallscope.trace.thread_timeline import Activities, CallTimes, flatten_calls, measure_call_times
+from wallscope.trace.thread_timeline import (
+    Activities,
+    CallTimes,
+    flatten_calls,
+    mark_calls,
+    measure_call_times,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +299,7 @@ _WAIT_CALL, _QUERY = r"StreamWaitEvent", r"(Event|Stream)Query"
 
 def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> npt.NDArray[np.int32]:
     """Let operations wait for what times tell, and return that of each, -1 where they tell nothing."""
-    is_wait = capture.call_names["text"].str.contains(_WAIT_CALL).to_numpy()
-    wait_calls = np.flatnonzero(is_wait[capture.calls["name"].to_numpy()])
+    wait_calls = np.flatnonzero(mark_calls(capture, _WAIT_CALL))
     told = infer_producers(
         capture.operations, order.end_ns, order.before, order.producer_sets, calls, wait_calls
     )
@@ -308,8 +313,7 @@ def _infer_producers(capture: Capture, order: StreamOrder, calls: CallTimes) -> 
 
 def _find_asked(capture: Capture, calls: CallTimes) -> dict[int, int]:
     """Return the last call of each run of queries, with the moment when the first began."""
-    is_query = capture.call_names["text"].str.contains(_QUERY).to_numpy()[capture.calls["name"].to_numpy()]
-    queries, since_ns = find_query_runs(calls, is_query)
+    queries, since_ns = find_query_runs(calls, mark_calls(capture, _QUERY))
     return dict(zip(queries.tolist(), since_ns.tolist(), strict=True))
 
 

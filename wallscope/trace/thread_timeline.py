@@ -15,6 +15,7 @@ import polars as pl
 
 from wallscope.columns import Flags, Rows, are_among
 from wallscope.kernels import call_flattening, views
+from wallscope.model.capture import Capture
 from wallscope.model.enums import CallRole
 from wallscope.trace.intervals import BEFORE_ALL, Numbers, Times
 
@@ -71,6 +72,13 @@ class Activities:
     def of(self, thread: int) -> slice:
         """Return the segments of a thread."""
         return slice(int(self.ptr[thread]), int(self.ptr[thread + 1]))
+
+
+def mark_calls(capture: Capture, pattern: str) -> Flags:
+    """Return whether the name of each call of a capture matches a regular expression: bool[call]."""
+    is_meant = capture.call_names["text"].str.contains(pattern).to_numpy()
+    found: Flags = is_meant[capture.calls["name"].to_numpy()]
+    return found
 
 
 def flatten_calls(calls: pl.DataFrame, threads: int) -> Activities:

@@ -1,0 +1,28 @@
+"""Captures that others made, and what `wallscope analyze --json` answers of them."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
+from wallscope.render.data import write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACES = ROOT.parent / "shared" / "traces"
+NEEDS_TRACES = pytest.mark.skipif(
+    not TRACES.is_dir(), reason="no captures of others here: ../shared/traces is absent"
+)
+
+
+@cache
+def answer(name):
+    """The answer of an export, by its name without the suffix."""
+    return json.loads(write_json(analyze(TRACES / f"{name}.sqlite", Options(), lambda _: None)))
+
+
+def rank_of(found):
+    """The rank of an answer that its diagnosis is about."""
+    return found["ranks"][found["diagnosis"]["rank_index"]]
