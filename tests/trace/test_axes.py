@@ -184,21 +184,21 @@ def test_evidence_quotes_the_range_with_its_numbers_folded(tmp_path):
             exchange(range(8)),
             True,
             "all-to-all",
-            ("ep", "group of sends to 7 peers beside kernels of a mixture of experts"),
+            ("ep", "group of sends to 7 peers next to kernels of a mixture of experts"),
             id="dispatch to eight",
         ),
         pytest.param(
             exchange([0, 3]),
             True,
             "all-to-all",
-            ("ep", "group of sends to 1 peer and itself beside kernels of a mixture of experts"),
+            ("ep", "group of sends to 1 peer and itself next to kernels of a mixture of experts"),
             id="dispatch to two",
         ),
         pytest.param(
             [("ncclAlltoAll", None)],
             True,
             "all-to-all",
-            ("ep", "all-to-all beside kernels of a mixture of experts"),
+            ("ep", "all-to-all next to kernels of a mixture of experts"),
             id="one call",
         ),
         pytest.param(exchange(range(8)), False, "all-to-all", UNKNOWN, id="a model without experts"),
@@ -228,7 +228,7 @@ def test_an_all_to_all_of_pytorch_is_told_by_its_range(tmp_path):
         run("void fused_topk_with_score_function_forward_kernel<float>(x)", stream=7)
 
     assert found(tmp_path / "run.sqlite").drop("op").rows() == [
-        ("all-to-all", "ep", "all-to-all beside kernels of a mixture of experts"),
+        ("all-to-all", "ep", "all-to-all next to kernels of a mixture of experts"),
         ("send-recv", *UNKNOWN),
     ]
 

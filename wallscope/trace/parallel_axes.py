@@ -358,7 +358,7 @@ def _by_experts(told: _Told, operations: pl.DataFrame, names: pl.DataFrame) -> N
     told.settle(
         rows,
         np.full(rows.size, _PLACES[Axis.EP]),
-        [f"{_group(peers)} beside kernels of a mixture of experts" for peers in told.peers[rows].tolist()],
+        [f"{_group(peers)} next to kernels of a mixture of experts" for peers in told.peers[rows].tolist()],
     )
 
 
