@@ -191,6 +191,16 @@ def test_events_without_a_usable_time_are_counted():
     assert (tables.negative_spans, tables.timeless_events, len(tables.frames["kernels"])) == (1, 2, 1)
 
 
+def test_an_operator_that_is_read_twice_is_counted_once():
+    names = ("aten::mm", "aten::relu")
+    rows = [event(name, cat="cpu_op", **wrong) for name in names for wrong in ({"dur": -1}, {"ts": None})]
+    tables = read_trace_tables(
+        TraceBytes(io.BytesIO(json.dumps({"traceEvents": rows}).encode())), lambda _: None
+    )
+
+    assert (tables.negative_spans, tables.timeless_events) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "is_trace"),
     [

@@ -216,9 +216,10 @@ class _Collector:
                 columns[column] = [_spell_list(getattr(one, column)) for one in arguments]
         frame = pl.DataFrame(columns, schema=kind.schema)
         timed = frame.drop_nulls(["start", "end"])
-        self.timeless_events += len(frame) - len(timed)
         kept = timed.filter(pl.col("end") >= pl.col("start"))
-        self.negative_spans += len(timed) - len(kept)
+        if not kind.names:  # what is chosen by name is counted with all of its category
+            self.timeless_events += len(frame) - len(timed)
+            self.negative_spans += len(timed) - len(kept)
         self.parts.setdefault(name, []).append(kept)
 
     def _add_allocations(self, events: list[Event]) -> None:

@@ -19,6 +19,7 @@ from wallscope.model.schemas import RANKS, THREADS
 from wallscope.nsys.identity import KNOWN_ROLES, make_gpu
 from wallscope.nsys.integrity import content_size_bytes, fingerprint
 from wallscope.nsys.ranks import find_rank_in_name
+from wallscope.unicode_text import spell_surrogates
 
 _TID_BITS = 24
 _INT32 = 2**31
@@ -112,7 +113,7 @@ def identify_trace(path: Path, tables: TraceTables, start_ns: int) -> Export:
         began_ns = start_ns
     version = tables.facts.keys.get("schemaVersion")
     return Export(
-        name=path.name,
+        name=spell_surrogates(path.name),
         fingerprint=fingerprint(path, size_bytes),
         size_bytes=size_bytes,
         nsys_version=None,
