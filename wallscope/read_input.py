@@ -1,4 +1,4 @@
-"""Captures of any profiler: an export of Nsight Systems or a trace of PyTorch's, recognized by their content."""
+"""Captures of any profiler: an export of Nsight Systems or a trace of PyTorch's, known by content."""
 
 from pathlib import Path
 

@@ -96,9 +96,9 @@ def settle_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
     run = MeasuredRun(analysis, RunConfiguration(), names)
     rules = {rule.id: rule for rule in fix_rules()}
     settled = [(rules[fix.id], _settle(fix, rules[fix.id], run)) for fix in analysis.fixes or ()]
-    kept = [(rule, fix) for rule, fix in settled if not _is_worthless(fix)]
-    dismissed = tuple(fix for _, fix in settled if _is_worthless(fix))
-    found = replace(analysis, dismissed=(*analysis.dismissed, *dismissed))
+    dismissed = {fix.id: fix for _, fix in settled if _is_worthless(fix)}
+    kept = [(rule, fix) for rule, fix in settled if fix.id not in dismissed]
+    found = replace(analysis, dismissed=(*analysis.dismissed, *dismissed.values()))
     return _link_opportunities(replace(found, fixes=_sort(kept, run)))
 
 

@@ -21,7 +21,7 @@ from wallscope.advice.configuration_text import (
     read_text,
 )
 from wallscope.advice.framework_rules import expand_recipe, framework_defaults, write_layout
-from wallscope.advice.settings import check_value, complete_settings, parse_value, vocabulary
+from wallscope.advice.settings import bare_name, check_value, complete_settings, parse_value, vocabulary
 from wallscope.errors import ConfigurationError
 from wallscope.model.advice import KnownSetting, RunConfiguration, Value
 from wallscope.model.capture import Finding, Severity
@@ -226,7 +226,7 @@ def _find_name(written: str) -> tuple[str | None, bool]:
     words = vocabulary()
     if len(written) > _LONGEST_NAME:
         return None, False
-    bare = written.rpartition(".")[2].lstrip("-").replace("-", "_")
+    bare = bare_name(written)
     if bare in words.off:
         return words.off[bare], True
     name = words.name(written)
@@ -267,7 +267,7 @@ _SINGLE = {"sizes", "whole", "number"}
 
 def _with_implied(written: str, name: str, value: Value, raw: object) -> Iterator[tuple[str, Value]]:
     yield name, value
-    leaf = written.rpartition(".")[2].lstrip("-").replace("-", "_")
+    leaf = bare_name(written)
     if leaf.removeprefix("no_") == "check_for_nan_in_loss_and_grad":
         yield "check_for_nan_in_grad", value
     if name == "cp_comm_type" and isinstance(raw, list):
@@ -415,7 +415,7 @@ def _repetitions(path: Path, names: Iterable[str]) -> Iterator[Finding]:
 
 def _former(path: Path, entries: Iterable[Entry]) -> Iterator[Finding]:
     for written, value in entries:
-        leaf = written.rpartition(".")[2].lstrip("-").replace("-", "_")
+        leaf = bare_name(written)
         if leaf in _FORMER and value not in (None, False, [], "False", "None"):
             name = _FORMER[leaf]
             yield Finding(

@@ -33,6 +33,15 @@ class Vocabulary:
         return name if name in self.kinds else None
 
 
+def bare_name(written: str) -> str:
+    """Return a name without sections and leading dashes, its other dashes as underscores.
+
+    >>> bare_name("model.--use-flash-attn")
+    'use_flash_attn'
+    """
+    return written.rpartition(".")[2].lstrip("-").replace("-", "_")
+
+
 @cache
 def vocabulary() -> Vocabulary:
     """Return the shipped settings."""

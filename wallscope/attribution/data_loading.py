@@ -50,10 +50,14 @@ class LoaderStages:
 
 def find_loader_stages(ranges: RangeTree, process: pl.Series) -> LoaderStages:
     """Return the threads and times of stages that loaders name; `process` is that of each thread."""
+    processes = process.to_numpy().astype(np.int64)
+    is_loaders = ranges.names["text"].str.contains(_LOADER).to_numpy()
+    if not is_loaders.any():
+        return LoaderStages(np.empty(0, np.int64), {}, processes)
     of_name = ranges.paths["name"].to_numpy()[ranges.tree["path"].to_numpy()]
     thread = as_integers(ranges.tree["thread"])
     is_loader, is_stage = (
-        ranges.names["text"].str.contains(pattern).to_numpy()[of_name] for pattern in (_LOADER, _STAGE)
+        one[of_name] for one in (is_loaders, ranges.names["text"].str.contains(_STAGE).to_numpy())
     )
     is_top = ranges.tree["parent"].to_numpy() < 0
     threads = np.setdiff1d(thread[is_top & is_loader], thread[is_top & ~is_loader])
@@ -61,9 +65,9 @@ def find_loader_stages(ranges: RangeTree, process: pl.Series) -> LoaderStages:
     start_ns, end_ns = (ranges.tree[side].to_numpy()[own] for side in ("start_ns", "end_ns"))
     work = {
         one: union(order_spans(start_ns[rows], end_ns[rows]))
-        for one, rows in iterate_groups(process.to_numpy().astype(np.int64)[thread[own]])
+        for one, rows in iterate_groups(processes[thread[own]])
     }
-    return LoaderStages(threads[threads >= 0].astype(np.int64), work, process.to_numpy().astype(np.int64))
+    return LoaderStages(threads[threads >= 0].astype(np.int64), work, processes)
 
 
 def find_stage_waits(

@@ -63,13 +63,17 @@ class TraceBytes:
 
 def is_torch_trace(path: Path) -> bool:
     """Return whether a file holds JSON, or JSON in gzip, that is no answer of wallscope."""
-    head = _read_head(path)
-    return _IS_JSON.match(head) is not None and _IS_ANSWER.match(head) is None
+    return _begins_trace(_read_head(path))
 
 
 def has_trace_keys(path: Path) -> bool:
     """Return whether a file is a trace beyond doubt: its beginning has members that traces alone have."""
-    return is_torch_trace(path) and _KEYS.search(_read_head(path)) is not None
+    head = _read_head(path)
+    return _begins_trace(head) and _KEYS.search(head) is not None
+
+
+def _begins_trace(head: bytes) -> bool:
+    return _IS_JSON.match(head) is not None and _IS_ANSWER.match(head) is None
 
 
 def _read_head(path: Path) -> bytes:

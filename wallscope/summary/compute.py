@@ -137,6 +137,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
     if not total_ns:
         return None
     columns, texts = work.columns, capture.names["text"].to_list()
+    precision_of_name = as_integers(infer_precisions(capture.names)["precision"]).astype(np.int64)
     marks, category = _MARKED.of(texts), columns.category[rows]
     is_marked = marks[columns.name[rows]]
     is_elementwise, is_grouped = category == _ELEMENTWISE, category == _GROUPED
@@ -154,7 +155,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
 
     return ComputeDetails(
         work_ns=work.mean(total_ns),
-        precisions=_precisions(work, rows, capture.names),
+        precisions=_precisions(work, rows, precision_of_name),
         grouped_kernels=work.mean(int(columns.begins[rows[is_grouped]].sum())),
         grouped_share=share(is_grouped),
         small_multiplications=_small_multiplications(work, rows, total_ns),
@@ -164,18 +165,20 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
         permute_fused=is_fused(_FUSED_PERMUTE, _LOOSE_PERMUTE),
         router_fused=is_fused(_FUSED_ROUTER, _LOOSE_ROUTER),
         launch_shapes=_launch_shapes(work, rows, capture.kernels, gpu),
-        category_precisions=sum_category_precisions(work, rows, capture.names),
-        leading_kernels=list_leading_kernels(work, rows, capture.names),
+        category_precisions=sum_category_precisions(work, rows, precision_of_name),
+        leading_kernels=list_leading_kernels(work, rows, capture.names, precision_of_name),
         flops=count_step_flops(work, capture.kernel_flops),
     )
 
 
-def _precisions(work: TypicalWork, computing: Rows, names: pl.DataFrame) -> tuple[PrecisionWork, ...]:
-    """Matrix multiplications by precision, the most work first; unknown ones are one of them."""
+def _precisions(work: TypicalWork, computing: Rows, of_name: Rows) -> tuple[PrecisionWork, ...]:
+    """Matrix multiplications by precision, the most work first; unknown ones are one of them.
+
+    `of_name` is the place in `Precision` of each kernel name.
+    """
     columns = work.columns
     rows = computing[_IS_MULTIPLYING[columns.category[computing]]]
     each = list(Precision)
-    of_name = infer_precisions(names)["precision"].to_physical().to_numpy()
     precision = of_name[columns.name[rows]]
     work_ns = sum_by_group(precision, columns.inside_ns[rows], len(each))
     begun = np.bincount(precision[columns.begins[rows]], minlength=len(each))

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from wallscope.attribution.totals import CATEGORIES, TypicalWork
-from wallscope.columns import Rows, sum_by_group
+from wallscope.columns import Rows, combine_codes, sum_by_group
 from wallscope.fix_thresholds import LEADING_KERNELS_COUNT
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.rank_summaries import CategoryPrecision, LeadingKernel
 from wallscope.thresholds import MATERIAL_SHARE
-from wallscope.trace.kernel_classes import infer_precisions, shorten_kernel
+from wallscope.trace.kernel_classes import shorten_kernel
 
 MULTIPLYING = (
     ComputeCategory.GEMM,
@@ -26,14 +26,14 @@ _EACH = list(Precision)
 
 
 def sum_category_precisions(
-    work: TypicalWork, computing: Rows, names: pl.DataFrame
+    work: TypicalWork, computing: Rows, precisions: Rows
 ) -> tuple[CategoryPrecision, ...]:
     """Return the work of each category that multiplies by precision, the most work first.
 
     Args:
         work: the typical step of a rank.
         computing: rows of its compute kernels.
-        names: `NAMES` of kernels.
+        precisions: place in `Precision` of each kernel name, by number: int64.
     """
     columns = work.columns
     total_ns = work.total_ns(computing)
@@ -41,7 +41,7 @@ def sum_category_precisions(
     rows = computing[is_asked[columns.category[computing]] & (columns.name[computing] >= 0)]
     if not rows.size or not total_ns:
         return ()
-    key = columns.category[rows].astype(np.int64) * len(_EACH) + _find_precisions(names)[columns.name[rows]]
+    key = columns.category[rows].astype(np.int64) * len(_EACH) + precisions[columns.name[rows]]
     work_ns = sum_by_group(key, columns.inside_ns[rows], len(CATEGORIES) * len(_EACH))
     begun = np.bincount(key[columns.begins[rows]], minlength=work_ns.size)
     places = sorted(np.flatnonzero(work_ns).tolist(), key=lambda place: (-int(work_ns[place]), place))
@@ -58,7 +58,7 @@ def sum_category_precisions(
 
 
 def list_leading_kernels(
-    work: TypicalWork, computing: Rows, names: pl.DataFrame
+    work: TypicalWork, computing: Rows, names: pl.DataFrame, precisions: Rows
 ) -> tuple[LeadingKernel, ...]:
     """Return the first few kernels, by short name, of each category with a material part of the work.
 
@@ -66,23 +66,26 @@ def list_leading_kernels(
         work: the typical step of a rank.
         computing: rows of its compute kernels.
         names: `NAMES` of kernels.
+        precisions: place in `Precision` of each of these, by number: int64.
     """
     columns = work.columns
     rows = computing[columns.name[computing] >= 0]
     total_ns = work.total_ns(computing)
     if not rows.size or not total_ns:
         return ()
-    name, category = columns.name[rows].astype(np.int64), columns.category[rows].astype(np.int64)
-    key = category * len(names) + name
-    own, place = np.unique(key, return_inverse=True)
-    work_ns = sum_by_group(place, columns.inside_ns[rows], own.size)
-    begun = np.bincount(place[columns.begins[rows]], minlength=own.size)
-    texts, precisions = names["text"].to_list(), _find_precisions(names)
+    (category, name), place = combine_codes(
+        (len(CATEGORIES), len(names)),
+        columns.category[rows].astype(np.int64),
+        columns.name[rows].astype(np.int64),
+    )
+    work_ns = sum_by_group(place, columns.inside_ns[rows], name.size)
+    begun = np.bincount(place[columns.begins[rows]], minlength=name.size)
+    texts = names["text"]
     found = pl.DataFrame(
         {
-            "category": own // len(names),
-            "name": [shorten_kernel(texts[each]) for each in (own % len(names)).tolist()],
-            "precision": precisions[own % len(names)],
+            "category": category,
+            "name": [shorten_kernel(texts[each]) for each in name.tolist()],
+            "precision": precisions[name],
             "kernels": begun,
             "work_ns": work_ns,
         }
@@ -111,9 +114,3 @@ def _list_first(found: pl.DataFrame, work: TypicalWork, total_ns: int) -> Iterat
             work.mean(row["kernels"]),
             work.mean(row["work_ns"]),
         )
-
-
-def _find_precisions(names: pl.DataFrame) -> Rows:
-    """The place in `Precision` of each kernel name, by number."""
-    found: Rows = infer_precisions(names)["precision"].to_physical().to_numpy().astype(np.int64)
-    return found

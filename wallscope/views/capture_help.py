@@ -131,23 +131,24 @@ def build_capture_help(name: str | None = None, findings: tuple[Finding, ...] = 
     if name is not None:
         yield list_curable_findings(visible(name, most=60), curable)
     flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
-    yield _write((Span("Capture", "strong"),))
-    yield _write(*_write_command("nsys profile", flags, "python train.py"))
+    yield write_lines((Span("Capture", "strong"),))
+    yield write_lines(*_write_command("nsys profile", flags, "python train.py"))
     yield _list_reasons(flags, codes)
-    yield _write("Several ranks: torchrun --nproc-per-node=8 --no-python nsys profile ...")
-    yield _write((Span("Export", "strong"),))
-    yield _write(*_write_command("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"))
+    yield write_lines("Several ranks: torchrun --nproc-per-node=8 --no-python nsys profile ...")
+    yield write_lines((Span("Export", "strong"),))
+    yield write_lines(*_write_command("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"))
     yield _list_reasons(_EXPORT, codes)
     steps, ranges = (" " if codes.isdisjoint(cured) else _MARK for cured in (_STEPS_CURE, _RANGES_CURE))
-    yield _write(
+    yield write_lines(
         (Span("The program starts and stops the capture, and marks its steps", "strong"),),
         f"{steps} 10 steps after warm-up: fewer do not tell what varies from step to step.",
         f"{ranges} Ranges around steps and phases: without them steps are guessed from kernels.",
     )
-    yield from (_write(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
+    yield from (write_lines(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
 
 
-def _write(*lines: Line) -> Section:
+def write_lines(*lines: Line) -> Section:
+    """Write lines as a section without a title."""
     return Section("lines", "", "", (Lines(lines),))
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from wallscope.model.capture import Finding
-from wallscope.model.section import Items, Line, Lines, Section, Span
+from wallscope.model.section import Items, Section, Span
 from wallscope.render.texts import visible
-from wallscope.views.capture_help import CURED, list_curable_findings
+from wallscope.views.capture_help import CURED, list_curable_findings, write_lines
 
 _CODE = """\
 import torch
@@ -62,14 +62,10 @@ def build_torch_capture_help(
     if name is not None:
         curable = tuple(finding for finding in findings if finding.code in CURED)
         yield list_curable_findings(visible(name, most=60), curable, has_marks=False)
-    yield _write((Span("Profile", "strong"),))
-    yield _write(*_CODE.split("\n"))
+    yield write_lines((Span("Profile", "strong"),))
+    yield write_lines(*_CODE.split("\n"))
     rows = tuple((" ", (Span(what, None),), reason) for what, reason in _REASONS)
     yield Section("reasons", "", "", (Items(rows, ("mark", "mark", "text")),))
-    yield from (_write(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
-    yield _write((Span("Analyze", "strong"),))
-    yield from (_write(*paragraph.split("\n")) for paragraph in _ANALYZE.split("\n\n"))
-
-
-def _write(*lines: Line) -> Section:
-    return Section("lines", "", "", (Lines(lines),))
+    yield from (write_lines(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
+    yield write_lines((Span("Analyze", "strong"),))
+    yield from (write_lines(*paragraph.split("\n")) for paragraph in _ANALYZE.split("\n\n"))

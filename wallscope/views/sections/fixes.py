@@ -14,6 +14,7 @@ from wallscope.model.advice import Fix, Met, Program, Setting, System
 from wallscope.model.section import Items, Line, Section, Span
 from wallscope.model.whatif import Answer, Replay
 from wallscope.render.texts import visible
+from wallscope.thresholds import MATERIAL_SHARE
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
@@ -76,7 +77,7 @@ def describe_program(program: Program) -> str:
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
     """Say which fixes the replay advises against."""
     names = ", ".join(fix.id for fix in dismissed)
-    return f"Replayed and left out, as they win less than 1 % of the step: {names}"
+    return f"Replayed and left out, as they win less than {100 * MATERIAL_SHARE:.0f} % of the step: {names}"
 
 
 def _list_rows(
