@@ -12,6 +12,8 @@ from fixtures.simulation.run import run
 from fixtures.simulation.torch_writing import write_torch_run
 from tests.compare.test_compare import steps
 from tests.profile.random_profiles import profile_of, work
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
 from wallscope.profile.codec import pack_profile, read_profiles, unpack_profile
 from wallscope.store import Store
 
@@ -39,15 +41,14 @@ def test_a_file_name_of_any_bytes_reaches_no_result(odd_file, called, tmp_path):
     assert read_profiles(tmp_path / "a.json")
 
 
-def test_a_trace_with_a_name_of_any_bytes_is_spelled_out_too(called, tmp_path):
+def test_a_trace_with_a_name_of_any_bytes_is_spelled_out_too(tmp_path):
     place = tmp_path / os.fsdecode(b"run\xff.json")
     try:
         write_torch_run(run(random_program(2)), place)
     except OSError:
         pytest.skip("this file system takes no such names")
 
-    assert called("analyze", place, "--json", tmp_path / "a.json").code == 0
-    assert json.loads((tmp_path / "a.json").read_text())["inputs"][0]["name"] == "run\\udcff.json"
+    assert analyze(place, Options(), lambda _: None).inputs[0].name == "run\\udcff.json"
 
 
 def test_a_run_of_such_a_file_is_recorded_and_compared(odd_file, called, tmp_path):
