@@ -1,7 +1,6 @@
-"""Every limit that decides a claim: what is said, which verdict, cause, finding or fix, what is not compared.
+"""Every limit that decides a claim. "Chosen": no measurement stands behind a value.
 
-A name ends with its unit: `_NS`, `_BYTES`, `_SHARE` (0 to 1), `_RATIO` (one by the other), `_COUNT`. The text
-below says what it decides and where the value comes from; "chosen": no measurement stands behind it.
+A name ends with its unit: `_NS`, `_BYTES`, `_SHARE` (0 to 1), `_RATIO`, `_COUNT`.
 """
 
 from fractions import Fraction
@@ -275,6 +274,8 @@ NO_KERNEL_SHARE: Final = 0.0005
 """Of a capture without steps in which kernels must run, for a verdict. Chosen: less prints as 0.0 %."""
 WORK_OUTSIDE_SHARE: Final = 0.25
 """Of the work of the device, before the first step, from which on the steps may not speak for all. Chosen."""
+NEARLY_WHOLE_STEP_SHARE: Final = 0.95
+"""Of the step that a range may cover, to be named as the place of host time. Chosen."""
 OVERALL_SHARE: Final = 0.5
 """Of the capture that a loss must take then, to be its wall. By definition: most of it."""
 SHARED_DEVICE_SHARE: Final = 0.03

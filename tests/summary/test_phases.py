@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallscope.attribution.totals import make_typical_work
-from wallscope.model.schemas import CLASSIFIED, NESTED, PATHS
-from wallscope.summary.ranges import measure_range_work
+from wallscope.model.analysis import Walls
+from wallscope.model.enums import Wall
+from wallscope.model.schemas import CLASSIFIED, NAMES, NESTED, PATHS, SLICES
+from wallscope.summary.ranges import find_host_range, measure_range_work
+from wallscope.trace.ranges import RangeTree
 
 STEPS = pl.DataFrame(
     [(10, 40, 0, 20, 1_000), (40, 60, 20, 50, 1_000)],
@@ -81,3 +84,45 @@ def test_time_and_work_of_paths_equal_a_count_of_instants(drawn, ranges):
             assert (told.work_ns, told.own_work_ns) == (mean(len(instants(inside))), mean(len(instants(own))))
             assert told.instances == (mean(len(begun)) if begun else None)
             assert told.host_ns == (mean(sum(one[2] for one in begun)) if begun else None)
+
+
+SPENT = st.tuples(st.integers(1, 40), st.sampled_from(["host", "compute", "memory"]), st.integers(-1, 5))
+
+
+@given(st.lists(SPENT, min_size=1, max_size=10))
+def test_the_range_of_host_time_is_the_innermost_that_holds_half_of_it(spent):
+    edges = np.cumsum([0, *(length for length, *_ in spent)])
+    slices = pl.DataFrame(
+        {
+            "start_ns": edges[:-1],
+            "end_ns": edges[1:],
+            "wall": [wall for _, wall, _ in spent],
+            "range": [path for *_, path in spent],
+        },
+        schema={column: SLICES[column] for column in ("start_ns", "end_ns", "wall", "range")},
+    )
+    tree = pl.DataFrame(
+        {"range": range(len(PARENTS)), "path": range(len(PARENTS))},
+        schema={column: TREE[column] for column in ("range", "path")},
+    )
+    paths = pl.DataFrame(
+        [
+            {"path": path, "parent": parent, "name": path, "depth": len(around(path)) - 1}
+            for path, parent in enumerate(PARENTS)
+        ],
+        schema=PATHS,
+    )
+    names = pl.DataFrame({"name": range(6), "text": list("abcdef")}, schema=NAMES)
+    total = {wall: sum(length for length, of, _ in spent if of == wall) for wall in Wall}
+
+    found = find_host_range(RangeTree(tree, paths, names), slices, 1, Walls(**total))
+
+    def inside(path: int, *walls: str) -> int:
+        return sum(length for length, wall, at in spent if wall in walls and path in around(at))
+
+    half = [path for path in range(6) if 2 * inside(path, "host") >= total[Wall.HOST] > 0]
+    deepest = max(half, key=lambda path: len(around(path)), default=None)
+    if deepest is None or 20 * inside(deepest, *Wall) > 19 * sum(total.values()):
+        assert found is None
+    else:
+        assert (found.host_ns, found.name) == (inside(deepest, "host"), "abcdef"[deepest])

@@ -263,11 +263,27 @@ class Serialisation:
 
 
 @dataclass(frozen=True, slots=True)
+class HostRange:
+    """A path of ranges and how much of the host wall passes in it, in the mean step.
+
+    Attributes:
+        name: of its innermost range, folded.
+        path: written out, outermost first.
+        host_ns: time of the host wall in it and in the ranges inside.
+    """
+
+    name: str
+    path: str
+    host_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class HostDetails:
     """The host's part in the typical step; blocking calls by what they cost, the most first.
 
     `launches` and `ahead` are `None` where no launch call is known, `cpu` without switches and samples,
-    `serialisation` where it is unknown which streams order with the null stream.
+    `serialisation` where it is unknown which streams order with the null stream. `range` is the innermost
+    path that holds at least half of the host wall, `None` without one.
     """
 
     blocking_calls: tuple[BlockingCall, ...]
@@ -275,6 +291,7 @@ class HostDetails:
     ahead: HostAhead | None
     cpu: CpuTime | None
     serialisation: Serialisation | None
+    range: HostRange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ A range is credited with the operations issued inside it: inclusive of the range
 Time is the length of a union inside the steps; work adds durations up.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,9 @@ from wallscope.attribution.totals import TypicalWork, average_total
 from wallscope.columns import Rows, as_integers, sum_by_group
 from wallscope.model.analysis import RangeWork, Walls
 from wallscope.model.enums import Wall
+from wallscope.model.rank_summaries import HostRange
 from wallscope.model.schemas import RANGE_WORK
+from wallscope.thresholds import NEARLY_WHOLE_STEP_SHARE
 from wallscope.trace.intervals import Times, is_inside, passed_ns
 from wallscope.trace.names import mark_changes
 from wallscope.trace.ranges import RangeTree, find_chain_top
@@ -22,6 +24,7 @@ from wallscope.trace.ranges import RangeTree, find_chain_top
 _DEEPEST = 64
 _MOST_LISTED = 200
 _WALLS = len(Wall)
+_HOST = tuple(Wall).index(Wall.HOST)
 
 
 class PathWork(NamedTuple):
@@ -53,7 +56,7 @@ def list_range_work(
 ) -> tuple[RangeWork, ...]:
     """Return the paths with most device time; `slices` (`SLICES`) are those of the steps of `work`."""
     found = _range_work(ranges, work, projected, process)[:_MOST_LISTED]
-    walls = _sum_walls(ranges, slices, work.steps.start_ns.size, (one.path for one in found))
+    walls = _sum_walls(ranges, slices, work.steps.start_ns.size)
     label = ranges.paths["name"].to_numpy()
     return tuple(
         RangeWork(
@@ -65,7 +68,7 @@ def list_range_work(
             own_gpu_ns=one.own_gpu_ns,
             work_ns=one.work_ns,
             own_work_ns=one.own_work_ns,
-            walls=walls[one.path],
+            walls=Walls(*walls[one.path].tolist()),
         )
         for one in found
     )
@@ -78,18 +81,48 @@ def _range_work(
     return measure_range_work(work, path, ranges.tree, process, ranges.paths)
 
 
-def _sum_walls(
-    ranges: RangeTree, slices: pl.DataFrame, step_count: int, paths: Iterable[int]
-) -> dict[int, Walls]:
-    """Return what each wall owns in some paths and the paths inside each, in ns of the mean step."""
+def _sum_walls(ranges: RangeTree, slices: pl.DataFrame, step_count: int) -> Times:
+    """Return the time of each wall in each path and the paths inside it, in ns of the mean step.
+
+    Returns:
+        int64[path, wall].
+    """
     path = ranges.path_of_range[slices["range"].to_numpy()]
     rows = np.flatnonzero(path >= 0)
     spent_ns = slices["end_ns"].to_numpy()[rows] - slices["start_ns"].to_numpy()[rows]
     place = path[rows] * _WALLS + as_integers(slices["wall"])[rows]
     owned = sum_by_group(place, spent_ns, len(ranges.paths) * _WALLS).reshape(-1, _WALLS)
     _add_upwards(owned, ranges.paths)
-    means = average_total(owned, step_count).tolist()
-    return {path: Walls(*means[path]) for path in paths}
+    return average_total(owned, step_count)
+
+
+def find_host_range(
+    ranges: RangeTree, slices: pl.DataFrame, step_count: int, typical: Walls
+) -> HostRange | None:
+    """Return the innermost path that holds at least half of the host's time in the typical step.
+
+    Args:
+        ranges: the ranges of all processes.
+        slices: `SLICES` of one rank, of the steps of its typical step.
+        step_count: how many these steps are.
+        typical: the walls of the typical step, ns.
+
+    Returns:
+        `None` where no path holds half, or the innermost one that does covers nearly the whole step: such
+        a path excludes nothing.
+    """
+    if not typical.host or not len(ranges.paths):
+        return None
+    walls = _sum_walls(ranges, slices, step_count)
+    host_ns = walls[:, _HOST]
+    holding = np.flatnonzero(2 * host_ns >= typical.host)
+    if not holding.size:
+        return None
+    path = int(holding[ranges.paths["depth"].to_numpy()[holding].argmax()])
+    if walls[path].sum() > NEARLY_WHOLE_STEP_SHARE * sum(typical.parts()):
+        return None
+    name = ranges.names["text"][int(ranges.paths["name"][path])]
+    return HostRange(name=name, path=ranges.texts[path], host_ns=int(host_ns[path]))
 
 
 def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:

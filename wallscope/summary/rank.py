@@ -63,7 +63,7 @@ from wallscope.summary.memory import (
     measure_recomputed_share,
     summarize_memory,
 )
-from wallscope.summary.ranges import build_range_work, list_range_work
+from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work
 from wallscope.summary.rare_stalls import find_rare_stalls
 from wallscope.summary.step_modes import find_step_modes
 from wallscope.thresholds import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
@@ -149,6 +149,8 @@ def _summarize_rank(
         walls=make_walls(average_parts(sum_walls_by_step(sums, chosen["step"]))),
     )
     listed = list_causes(usual_sums, len(chosen), typical.walls, {})
+    host = summarize_host(operations, work, usual_sums, evidence, capture)
+    place = find_host_range(trace.range_tree, usual, len(chosen), typical.walls)
     traffic = CommunicationSummary(facts.axes, facts.collectives, capture.kernels, capture.names)
     account = Rank(
         rank=rank["rank"],
@@ -176,7 +178,7 @@ def _summarize_rank(
         causes=tuple(
             list_causes(usual_sums, len(chosen), typical.walls, measure_recoverable(listed, ceiling))
         ),
-        host_details=summarize_host(operations, work, usual_sums, evidence, capture),
+        host_details=None if host is None else replace(host, range=place),
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
