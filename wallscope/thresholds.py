@@ -1,6 +1,6 @@
-"""Every limit that decides a claim. "Chosen": no measurement stands behind a value.
+"""Every limit that decides a claim; names end with the unit. "Chosen": no measurement stands behind a value.
 
-A name ends with its unit: `_NS`, `_BYTES`, `_SHARE` (0 to 1), `_RATIO`, `_COUNT`.
+`_SHARE` is 0 to 1, `_RATIO` one value by the other.
 """
 
 from fractions import Fraction
@@ -369,8 +369,7 @@ FORWARD_PARTS_COUNT: Final = 4
 """One in so many reductions of a group may come from the main thread (of the loss, of norms), for the others
 to be of gradients. Chosen: tensor parallelism reduces as often there."""
 DATA_WAIT_NS: Final = 1_000_000
-"""Without a launch on the issuing thread, before the copy of a batch, to be data loading. Chosen: handing
-over a finished batch takes less."""
+"""Without a launch, before the copy of a batch, to be loading. Chosen: to hand over a batch takes less."""
 BATCH_COPY_BYTES: Final = 4_096
 """Of a copy to the device that may be of a batch. Chosen: a page; token ids of a sequence are more."""
 FEWEST_BATCHES_COUNT: Final = 3

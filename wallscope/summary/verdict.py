@@ -289,7 +289,7 @@ def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
         )
         yield f"Of {whose} {duration(total_ns)}: {listed}."
     place = None if rank.host_details is None else rank.host_details.range
-    if decision.dominant == Wall.HOST and place is not None:
+    if decision.dominant == "host" and place is not None:
         share = percent(place.host_ns / max(rank.typical.walls.host, 1))
         yield f"{duration(place.host_ns)} of the host time ({share}) is in the range {place.name}."
 
