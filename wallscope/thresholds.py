@@ -83,39 +83,6 @@ FEWEST_INNER_UNITS_COUNT: Final = 4
 WORKING_RANK_PARTS_COUNT: Final = 10
 """A rank works, and counts, if it computes at least one in so many parts of what the busiest does. Chosen."""
 
-# --- Steps of several kinds, rare stalls ----------------------------------------------------------------
-
-FEWEST_STEPS_FOR_MODES_COUNT: Final = 8
-"""Steady steps that tell whether there are kinds of steps, at least. Chosen."""
-FEWEST_MODE_STEPS_COUNT: Final = 3
-"""Steps of a kind, at least. Chosen: two may be chance."""
-SMALLEST_MODE_SHARE: Final = 0.15
-"""The same as a share of all steady steps; fewer are rare stalls. Chosen."""
-MODES_APART_RATIO: Final = 1.05
-"""Median of a kind by that of the shorter one, at least. Chosen: less is not worth a sentence."""
-SPLIT_MODES_RATIO: Final = 0.75
-"""Distance of the medians of two kinds by their joint width, as logarithms. Measured: 2 % are chance."""
-SPLIT_MODES_STEPS_COUNT: Final = 20
-"""And so much by the number of steps more: of few steps the best split is often good. Measured."""
-WIDEST_MODE_GAP_PARTS_COUNT: Final = 8
-"""Between two kinds no step lies in one of so many parts of the way between their medians. Chosen."""
-RARE_STALL_SHARE: Final = 0.03
-"""Of all steady time that a cause must take beyond its median, on few steps: `DOMINANT_LEAD_SHARE`."""
-RARE_LONG_PARTS_COUNT: Final = 4
-"""The period of a rare stall is of steps with at least one in so many parts of the longest. Chosen."""
-RARE_EXCESS_SHARE: Final = 0.05
-"""Of the median step that it must take more, for a step to be one of those. Chosen."""
-RARE_DEVIATIONS_COUNT: Final = 6
-"""And so many median deviations of the cause more. Chosen: about four standard deviations."""
-RARE_STEPS_PARTS_COUNT: Final = 2
-"""Fewer than one step in so many has a rare stall. By definition: of more the median speaks."""
-REGULAR_PERIOD_SHARE: Final = 2 / 3
-"""Of the distances between its steps that must be equal, for it to have a period. Chosen."""
-FEWEST_FOR_PERIOD_COUNT: Final = 3
-"""Steps with the stall that tell a period, at least. By definition: two have one distance."""
-MEAN_ABOVE_MEDIAN_RATIO: Final = 1.1
-"""Mean by median of the steady steps, from which on the verdict tells both. Chosen."""
-
 # --- Who waits for whom ---------------------------------------------------------------------------------
 
 AGREEING_RECORDS_SHARE: Final = 0.5

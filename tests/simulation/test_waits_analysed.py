@@ -18,6 +18,7 @@ from wallscope.pipeline import analyze, ask_what_if
 STORIES = dict(waits())
 RARE = {name: program for name, program in STORIES.items() if name.startswith("every fourth step")}
 SHARED = "a device that another process uses too"
+CLOCK = "a lower clock from step 9 on"
 SEEDS = (1, 2, 3)
 
 
@@ -37,7 +38,7 @@ def test_walls_are_true(judged, name):
     assert [rank.dominant for rank in judged[name]] == [rank.truth.dominant for rank in judged[name]]
 
 
-@pytest.mark.parametrize("name", sorted(set(STORIES) - set(RARE) - {SHARED}))
+@pytest.mark.parametrize("name", sorted(set(STORIES) - set(RARE) - {SHARED, CLOCK}))
 def test_the_largest_cause_and_what_it_wins_are_true(judged, name):
     for rank in judged[name]:
         first = max(rank.removals, key=lambda removal: removal.won)
@@ -68,6 +69,27 @@ def test_a_shared_device_is_named_before_any_wall(tmp_path):
     assert analysis.diagnosis.dominant_wall == "unknown"
     assert "shared" in analysis.diagnosis.verdict.split(". ")[0]
     assert analysis.ranks[0].causes[0].cause == "unattributed/held-while-idle"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lower_clock_is_named_with_its_factor_and_beginning(tmp_path, seed):
+    write_run(run(add_noise(STORIES[CLOCK], seed)), tmp_path / "run.sqlite")
+    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+
+    slower = analysis.ranks[0].slower_kernels
+    first_gap = analysis.ranks[0].steps[0].index
+    assert slower.ratio == pytest.approx(1.25, rel=0.02)
+    assert slower.since_step == 9 + first_gap
+    assert "slower-kernels" in [finding.code for finding in analysis.capture.findings]
+    assert "the same compute kernels take" in analysis.diagnosis.verdict
+
+
+@pytest.mark.parametrize("name", sorted(set(STORIES) - {CLOCK}))
+def test_no_other_story_has_a_lower_clock(tmp_path, name):
+    write_run(run(add_noise(STORIES[name], 1)), tmp_path / "run.sqlite")
+    analysis = analyze(tmp_path / "run.sqlite", Options(), lambda _: None)
+
+    assert {rank.slower_kernels for rank in analysis.ranks} == {None}
 
 
 @pytest.mark.parametrize("has_ranges", [True, False])

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from wallscope.model.advice import Fix, Program
 from wallscope.model.capture import Export, Finding, GraphTracing
-from wallscope.model.diagnosis import Diagnosis, Opportunity, RareStall, StepMode
+from wallscope.model.diagnosis import Diagnosis, Opportunity, RareStall, SlowerKernels, StepMode
 from wallscope.model.diagnosis import Walls as Walls  # noqa: PLC0414  # told here too: a part of the contract
 from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.job import Job
@@ -146,7 +146,8 @@ class Rank:
     `ranges` are the 200 with most device time. `host_details` are `None` where
     no call is known, `gpu_metrics` where none were sampled. `mean_step_ns` and `median_step_ns` are of all
     steady steps, `None` without any; `modes` are the kinds they come in, empty where they are of one kind;
-    `rare_stalls` are what the typical step does not show.
+    `rare_stalls` are what the typical step does not show; `slower_kernels` is `None` where kernels keep
+    their length.
     """
 
     rank: int | None
@@ -174,6 +175,7 @@ class Rank:
     median_step_ns: int | None = None
     modes: tuple[StepMode, ...] = ()
     rare_stalls: tuple[RareStall, ...] = ()
+    slower_kernels: SlowerKernels | None = None
 
 
 @dataclass(frozen=True, slots=True)

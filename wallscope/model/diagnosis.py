@@ -71,6 +71,27 @@ class StepMode:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowerKernels:
+    """The same compute kernels at equal launch shapes take longer from some step on.
+
+    Attributes:
+        ratio: length after by length before, weighted by work.
+        since_step: number of the first slower step.
+        steps_before: steady steps before it.
+        steps_after: steady steps from it on.
+        work_share: of the work of compute kernels that was compared.
+        clock_ratio: sampled clock of the GPU after by before; `None` where it was not sampled.
+    """
+
+    ratio: float
+    since_step: int
+    steps_before: int
+    steps_after: int
+    work_share: float
+    clock_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RareStall:
     """What a cause takes on few of the steady steps beyond its median over all of them.
 

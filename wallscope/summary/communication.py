@@ -272,7 +272,7 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
     is_beside = ~is_alone & (covered >= BESIDE_SHARE * length_ns)
     if np.count_nonzero(is_beside) < FEWEST_BESIDE_COUNT:
         return None
-    shape = _shapes(work.columns.op[compute], work.columns.name[compute], kernels)
+    shape = number_shapes(work.columns.op[compute], work.columns.name[compute], kernels)
     shapes = int(shape.max()) + 1
     alone, beside = (_Side.of(shape[held], length_ns[held], shapes) for held in (is_alone, is_beside))
     often = np.flatnonzero((alone.count >= FEWEST_BESIDE_COUNT) & (beside.count >= FEWEST_BESIDE_COUNT))
@@ -327,8 +327,16 @@ class _Side:
         return found
 
 
-def _shapes(op: Rows, name: Rows, kernels: pl.DataFrame) -> Rows:
-    """The name and launch shape of each kernel as a number; what has no row in `KERNELS` has one shape."""
+def number_shapes(op: Rows, name: Rows, kernels: pl.DataFrame) -> Rows:
+    """Return the name and launch shape of each kernel as a number.
+
+    Kernels without a row in `KERNELS` have one shape.
+
+    Args:
+        op: int64[kernel], the operations, ascending.
+        name: int64[kernel], numbers of their names.
+        kernels: `KERNELS`, in order.
+    """
     row = find_places(op, kernels["op"].to_numpy())
     shapes = kernels[*_SHAPE][row[row >= 0]]
     return number_groups(name, *(expand(as_integers(shape), row >= 0) for shape in shapes))

@@ -10,7 +10,7 @@ from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import OperationClass, Wall
 from wallscope.model.options import Selection
 from wallscope.summary.rank import RankSummary, lacks_kernels
-from wallscope.summary.verdict import is_mostly_outside, select_working_ranks
+from wallscope.summary.verdict import explain_slower_kernels, is_mostly_outside, select_working_ranks
 from wallscope.thresholds import (
     ANCHOR_AGREEMENT_SHARE,
     ASKED_CAUSE_SHARE,
@@ -345,6 +345,7 @@ def find_attribution_limits(
         *unresolved,
         *_unattributed(account.rank, codes, anchor.typical),
         *_one_rank(account.rank, trace, anchor.typical),
+        *_slower_kernels(account.rank, anchor.unit),
         *_unfaithful(account, anchor),
     )
 
@@ -422,6 +423,26 @@ def _one_rank(rank: Rank, trace: Trace, whole: str) -> tuple[Finding, ...]:
             " data and waiting for peers cannot be told apart.",
             "" if is_chosen else "Capture all ranks.",
             covers_ns=own_ns,
+        ),
+    )
+
+
+def _slower_kernels(rank: Rank, unit: str) -> tuple[Finding, ...]:
+    """That the same kernels take longer from some step on."""
+    slower = rank.slower_kernels
+    if slower is None:
+        return ()
+    return (
+        Finding(
+            "slower-kernels",
+            Severity.WARNING,
+            f"Compute kernels of equal name and launch shape take {slower.ratio:.2f} times as long in the"
+            f" {plural(slower.steps_after, f'steady {unit}')} from {unit} {slower.since_step} on as in the"
+            f" {slower.steps_before} before: {explain_slower_kernels(slower)}.",
+            ""
+            if slower.clock_ratio is not None
+            else "Sample the clocks: --gpu-metrics-devices=all. Look for throttling:"
+            " nvidia-smi -q -d CLOCK,PERFORMANCE.",
         ),
     )
 

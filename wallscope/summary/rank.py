@@ -65,6 +65,7 @@ from wallscope.summary.memory import (
 )
 from wallscope.summary.ranges import build_range_work, find_host_range, list_range_work
 from wallscope.summary.rare_stalls import find_rare_stalls
+from wallscope.summary.slower_kernels import find_slower_kernels
 from wallscope.summary.step_modes import find_step_modes
 from wallscope.thresholds import NO_KERNEL_SHARE, WORK_OUTSIDE_SHARE
 from wallscope.trace.intervals import Times, common, length_ns, make_spans, order_spans, union
@@ -182,6 +183,7 @@ def _summarize_rank(
         gpu_metrics=average_gpu_metrics(work.steps, capture, rank["rank_id"], rank["gpu"]),
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
+        slower_kernels=find_slower_kernels(operations, windows.filter("steady"), capture, rank["gpu"]),
         **_measure_steadiness(windows.filter("steady"), sums),
     )
     deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen

@@ -9,7 +9,7 @@ from wallscope.attribution.totals import SliceSums
 from wallscope.columns import Flags, find_places
 from wallscope.model.diagnosis import RareStall
 from wallscope.model.enums import Wall
-from wallscope.thresholds import (
+from wallscope.step_thresholds import (
     FEWEST_FOR_PERIOD_COUNT,
     RARE_DEVIATIONS_COUNT,
     RARE_EXCESS_SHARE,
@@ -17,6 +17,8 @@ from wallscope.thresholds import (
     RARE_STALL_SHARE,
     RARE_STEPS_PARTS_COUNT,
     REGULAR_PERIOD_SHARE,
+)
+from wallscope.thresholds import (
     SHARE_ROUNDING,
 )
 from wallscope.trace.intervals import Times

@@ -7,7 +7,7 @@ farther apart than the two kinds are wide together; so halves of one spread are 
 import numpy as np
 
 from wallscope.model.diagnosis import StepMode
-from wallscope.thresholds import (
+from wallscope.step_thresholds import (
     FEWEST_MODE_STEPS_COUNT,
     FEWEST_STEPS_FOR_MODES_COUNT,
     MODES_APART_RATIO,

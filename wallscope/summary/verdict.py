@@ -8,8 +8,12 @@ from wallscope import units
 from wallscope.attribution.attribute import HELD_WHILE_IDLE
 from wallscope.model.analysis import Anchor, Rank, Step
 from wallscope.model.cause_catalogue import PEER_WAIT, UNRECOGNIZED, describe_cause, is_part
-from wallscope.model.diagnosis import Confidence, Diagnosis, Dominant, Opportunity, RareStall
+from wallscope.model.diagnosis import Confidence, Diagnosis, Dominant, Opportunity, RareStall, SlowerKernels
 from wallscope.model.enums import Wall
+from wallscope.step_thresholds import (
+    CLOCK_EXPLAINS_SHARE,
+    MEAN_ABOVE_MEDIAN_RATIO,
+)
 from wallscope.summary.confidence import judge_confidence
 from wallscope.summary.diagnosis import (
     DOMINANT,
@@ -22,7 +26,6 @@ from wallscope.summary.diagnosis import (
 from wallscope.summary.rank import RankSummary, lacks_kernels
 from wallscope.thresholds import (
     MATERIAL_SHARE,
-    MEAN_ABOVE_MEDIAN_RATIO,
     MOSTLY_HIDDEN_SHARE,
     MOSTLY_WAITING_PARTS_COUNT,
     MUCH_COMMUNICATION_SHARE,
@@ -144,6 +147,7 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     sentences += _ceiling(rank, decision, opportunities, next_wall, unit)
     sentences += _worst(rank, unit)
     sentences += _modes(rank, unit)
+    sentences += _slower(rank, unit)
     sentences += _before(rank, unit)
     return " ".join(sentences)
 
@@ -407,6 +411,25 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
             f"The {unit} takes {duration(median_ns)} in the median, {duration(mean_ns)} in the mean, which"
             " throughput pays for."
         )
+
+
+def _slower(rank: Rank, unit: str) -> Iterator[str]:
+    """From which step on kernels are slower."""
+    slower = rank.slower_kernels
+    if slower is not None:
+        yield (
+            f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
+            f" long: {explain_slower_kernels(slower)}."
+        )
+
+
+def explain_slower_kernels(slower: SlowerKernels) -> str:
+    """Return the reason for slower kernels: the clock, where its samples show it."""
+    if slower.clock_ratio is None:
+        return "lower GPU clocks, or contention for the GPU"
+    if slower.clock_ratio * slower.ratio <= 1 + CLOCK_EXPLAINS_SHARE * (slower.ratio - 1):
+        return f"the GPU clock falls to {percent(slower.clock_ratio)} of before"
+    return f"contention for the GPU, as its clock stays at {percent(slower.clock_ratio)} of before"
 
 
 def is_mostly_outside(rank: Rank) -> bool:
