@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 _UNKNOWN = "unknown"
 _DURATIONS = ((1_000_000_000, "s", 3), (1_000_000, "ms", 1), (1_000, "µs", 1))
+_DECIMALS = ((995_000, 1), (99_500, 2), (9_950, 3), (1, 4))
+"""Decimals of milliseconds from so many nanoseconds on, for two digits that count."""
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -67,18 +69,18 @@ def seconds(time_ns: int) -> str:
 
 
 def milliseconds(time_ns: int | None) -> str:
-    """Nanoseconds as milliseconds, for columns that are compared by eye.
+    """Nanoseconds as milliseconds, for columns that are compared by eye: two digits at least count.
 
-    >>> milliseconds(127_949_000), milliseconds(4_000), milliseconds(0), milliseconds(3_921_000_000)
-    ('127.9 ms', '0.004 ms', '0.0 ms', '3,921.0 ms')
-    >>> milliseconds(30)
-    '<0.001 ms'
+    >>> milliseconds(127_949_000), milliseconds(0), milliseconds(3_921_000_000), milliseconds(1_040_000)
+    ('127.9 ms', '0.0 ms', '3,921.0 ms', '1.0 ms')
+    >>> milliseconds(115_000), milliseconds(48_000), milliseconds(4_000), milliseconds(30)
+    ('0.12 ms', '0.048 ms', '0.0040 ms', '<0.001 ms')
     """
     if time_ns is None:
         return _UNKNOWN
     if 0 < time_ns < 500:
         return "<0.001 ms"
-    decimals = 3 if 0 < abs(time_ns) < 50_000 else 1
+    decimals = next((count for least_ns, count in _DECIMALS if abs(time_ns) >= least_ns), 1)
     return f"{time_ns / 1e6:,.{decimals}f} ms"
 
 
@@ -86,7 +88,7 @@ def signed_milliseconds(time_ns: int) -> str:
     """A difference of times as milliseconds, with its sign.
 
     >>> signed_milliseconds(127_949_000), signed_milliseconds(-4_000), signed_milliseconds(0)
-    ('+127.9 ms', '-0.004 ms', '0.0 ms')
+    ('+127.9 ms', '-0.0040 ms', '0.0 ms')
     >>> signed_milliseconds(-30)
     '-<0.001 ms'
     """

@@ -24,8 +24,8 @@ def test_analyze_prints_the_answer_and_nothing_else(started, export):
     ran = started("analyze", export)
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("run.sqlite · nsys 2026.2.1.210 · GPU unknown · 1 rank\n")
-    assert "\nCommunication is the wall: 55.6 % of the capture (no step was found), 55.6" in ran.out
+    assert ran.out.startswith("run.sqlite · GPU unknown · 1 rank · no steps found\n")
+    assert "\nCOMMUNICATION-BOUND  Communication takes 55.6 % of the 9.0 µs capture" in ran.out
 
 
 def test_the_json_answer_follows_the_published_schema(wallscope, export, tmp_path):
@@ -190,7 +190,7 @@ def test_a_terminal_without_unicode_still_shows_the_answer(started, export):
     ran = started("analyze", export, PYTHONIOENCODING="ascii")
 
     assert ran.code == 0
-    assert "Of its 5.0 ?s: 5.0 ?s" in ran.out
+    assert "Communication takes 55.6 % of the 9.0 ?s capture" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_fix_tells_ceiling_settings_preconditions_and_the_next_wall():
     assert lines == [
         "1 Do a 1.25x",
         "model.a=1 · A=1",
-        "preconditions: 2 met, 1 unknown; then compute-bound",
+        "preconditions: 2 met, 1 to check; then compute-bound",
     ]
 
 
@@ -67,7 +67,7 @@ def test_a_blocked_fix_tells_what_unblocks_it():
     assert shown(fix("a", preconditions=(blocked,), blocked=True)) == [
         "1 Do a",
         "blocked: stages are interleaved → set virtual stages",
-        "preconditions: 1 unmet",
+        "preconditions: 1 not met",
     ]
 
 

@@ -38,10 +38,10 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
     assert [cell.value for cell in late[0][:4]] == [
         "device 1",
         "5 of 5",
-        "0.1 ms",
+        "0.10 ms",
         "same kernels, slower",
     ]
-    assert [row[3].value for row in waits] == ["0.1 ms", "0.0 ms"]
+    assert [row[3].value for row in waits] == ["0.10 ms", "0.0 ms"]
     (trace,) = heat.traces
     assert (len(trace["z"]), len(trace["z"][0])) == (2, STEPS)
     assert [(one["name"], set(one["y"])) for one in met.traces[1:]] == [

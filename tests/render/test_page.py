@@ -257,7 +257,8 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     assert re.sub(r"\s+", " ", told).startswith(
         " Overlap the exchange blocked at most 1.25x, if all of its cause goes"
         " megatron-lm overlap true ✗ No pipeline <b>"
-        " → Set it to 1. Why, preconditions (1 unmet), how to check It stands alone. ✗ unmet: No pipeline <b>"
+        " → Set it to 1. Why, preconditions (1 not met), how to check It stands alone."
+        " ✗ unmet: No pipeline <b>"
         " Measured elsewhere: 1.2x (elsewhere) More memory. Check: Look again."
     )
 

@@ -24,8 +24,8 @@ def printed(answer, columns: int) -> str:
     return "\n".join(line.rstrip() for line in page.getvalue().split("\n"))
 
 
-def answered(path):
-    return render_analysis(analyze(path, Options(), lambda _: None))
+def answered(path, *, is_full=True):
+    return render_analysis(analyze(path, Options(), lambda _: None), path.name, is_full=is_full)
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -37,6 +37,7 @@ def test_summary_looks_as_reviewed(name, columns, tmp_path, golden):
     next(scenario for scenario in scenarios() if scenario.name == name).write(path)
 
     golden(f"{name}-{columns}.txt", printed(answered(path), columns))
+    golden(f"{name}-first-{columns}.txt", printed(answered(path, is_full=False), columns))
 
 
 def test_listing_of_contents_looks_as_reviewed(tmp_path, golden):
@@ -87,7 +88,7 @@ def test_names_of_calls_in_causes_and_findings_are_not_obeyed(tmp_path, capsys):
         capture=replace(found.capture, findings=(finding,)),
     )
 
-    print_out(render_analysis(told))
+    print_out(render_analysis(told, is_full=True))
 
     shown = capsys.readouterr().out
     assert not {"\u202e", "\x1b"} & set(shown)

@@ -74,6 +74,13 @@ Dask = Annotated[
 ]
 
 
+Full = Annotated[
+    bool,
+    typer.Option("--full", help="Print everything: all causes and fixes, kernels, host, memory, all limits."),
+]
+_MOST_NAMED = 3
+
+
 def is_job(files: "Sequence[Source]") -> bool:
     """Whether several exports are asked for, or a folder or pattern of some."""
     from wallscope.jobs.inputs import is_many  # noqa: PLC0415  # keeps --help fast
@@ -101,7 +108,7 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     keep_going: bool,
     cache: "Cache | None",
 ) -> "Analysis":
-    """Analyse the exports of a job and print or write what they tell together.
+    """Analyze the exports of a job and write the results to files.
 
     Raises:
         WallscopeError: no export is meant, or one cannot be analysed.
@@ -110,21 +117,19 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     from wallscope.jobs.inputs import find_exports  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.merge import run_job  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
-    from wallscope.views.analysis import render_analysis  # noqa: PLC0415
 
     with report_progress() as progress:
         exports = find_exports(files)
         job = run_job(exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache)
         page = outputs.write_parts_of_job(job, progress)
     outputs.write(RenderedAnalysis(job.analysis, write_json(job.analysis), page))
-    if not outputs.takes_standard_output:
-        print_out(render_analysis(job.analysis))
     return job.analysis
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
     files: Exports,
     *,
+    full: Full = False,
     json: JsonFile = None,
     html: HtmlFile = None,
     markdown: MarkdownFile = None,
@@ -155,7 +160,6 @@ def analyze(  # noqa: PLR0913  # options are parameters
     from wallscope.cache.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import fetch_source, list_input_files, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415
-    from wallscope.views.analysis import render_analysis  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     outputs = Outputs(json, html, markdown, csv, parquet, perfetto)
@@ -178,6 +182,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
         found_job = analyze_job(
             sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
+        _print_screen(found_job, files, outputs, is_full=full)
         judge(limits, found_job)
         return
     (source,) = sources
@@ -193,6 +198,18 @@ def analyze(  # noqa: PLR0913  # options are parameters
             cache = open_cache(refused=no_cache)
             found = load_or_analyze_source(source, options, progress, cache, with_page=html is not None)
     outputs.write(found)
-    if not outputs.takes_standard_output:
-        print_out(render_analysis(found.analysis))
+    _print_screen(found.analysis, files, outputs, is_full=full)
     judge(limits, found.analysis)
+
+
+def _print_screen(analysis: "Analysis", files: "Sequence[str]", outputs: Outputs, *, is_full: bool) -> None:
+    """Print the first screen, or all of the answer, unless a result goes to standard output."""
+    import shlex  # noqa: PLC0415  # keeps --help fast
+
+    from wallscope.render.texts import visible  # noqa: PLC0415  # same
+    from wallscope.views.analysis import render_analysis  # noqa: PLC0415  # same
+
+    if outputs.takes_standard_output:
+        return
+    named = " ".join(map(shlex.quote, files)) if len(files) <= _MOST_NAMED else "FILE..."
+    print_out(render_analysis(analysis, visible(named), is_full=is_full))

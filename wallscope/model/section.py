@@ -154,10 +154,11 @@ def tabulate(title: str, columns: Iterable[Column], entries: Iterable[Any], **se
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a line with a tone, or in the colour of a wall."""
+    """A part of a line with a tone, or in the color of a wall; a terminal shows a strong one in bold."""
 
     text: str
     tone: Tone | Wall | None = None
+    is_strong: bool = False
 
 
 Line = str | tuple[str | Span, ...]

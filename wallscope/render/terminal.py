@@ -77,17 +77,38 @@ def _draw(block: object) -> Iterator[RenderableType]:
             yield from (write_line(line, block.tone) for line in block.lines)
 
 
-def _draw_items(items: Items) -> Table:
+def _draw_items(items: Items) -> RenderableType:
+    if items.shape[-1] == "right":
+        return _SpreadRows(tuple(tuple(map(write_line, row)) for row in items.rows))
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
     for shape in items.shape:
-        table.add_column(
-            justify="right" if shape == "right" else "left",
-            no_wrap=shape in {"mark", "right"},
-            overflow="fold" if shape == "fold" else "ellipsis",
-        )
+        table.add_column(no_wrap=shape == "mark", overflow="fold" if shape == "fold" else "ellipsis")
     for row in items.rows:
         table.add_row(*map(write_line, row))
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class _SpreadRows:
+    """Rows of a mark, text that wraps, and text at the right edge that takes no more room than it needs."""
+
+    rows: tuple[tuple[Text, ...], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        marks = max((mark.cell_len for mark, *_ in self.rows), default=0) + 1
+        for mark, text, right in self.rows:
+            taken = right.cell_len + len(_BETWEEN) if right.cell_len else 0
+            room = max(options.max_width - marks - taken, 1)
+            lines = text.wrap(console, room, overflow="fold") or [Text()]
+            for place, line in enumerate(lines):
+                line.rstrip()
+                start = Text.assemble(Text() if place else mark)
+                start.pad_right(marks - start.cell_len)
+                shown = Text.assemble(start, line)
+                if taken and not place:
+                    shown.pad_right(options.max_width - right.cell_len - shown.cell_len)
+                    shown.append_text(right)
+                yield shown
 
 
 def write_line(line: Line, tone: Tone | None = None) -> Text:
@@ -95,11 +116,16 @@ def write_line(line: Line, tone: Tone | None = None) -> Text:
     listed = (line,) if isinstance(line, str) else line
     parts = [part if isinstance(part, Span) else Span(part) for part in listed]
     if len(parts) == 1:
-        return Text(spell_out(parts[0].text), style=_STYLES[parts[0].tone or tone])
+        return Text(spell_out(parts[0].text), style=_choose_style(parts[0], tone))
     whole = "dim" if parts[0].tone == "dim" else tone
     return Text.assemble(
-        *((spell_out(part.text), _STYLES[part.tone]) for part in parts), style=_STYLES[whole]
+        *((spell_out(part.text), _choose_style(part)) for part in parts), style=_STYLES[whole]
     )
+
+
+def _choose_style(part: Span, tone: Tone | None = None) -> str:
+    style = _STYLES[part.tone or tone]
+    return f"bold {style}".strip() if part.is_strong else style
 
 
 class _FittedGrid:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
+from rich.constrain import Constrain
 
 from wallscope import units
 from wallscope.model.advice import Fix
@@ -16,6 +17,8 @@ from wallscope.render.html import render_page, write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
 from wallscope.render.timeline_pack import pack_timelines
+from wallscope.views.first_screen import build_first_screen
+from wallscope.views.headline import build_headline
 from wallscope.views.sections.depth import build_details, build_walls_in_depth
 from wallscope.views.sections.findings import build_findings, build_limits, build_methods, sort_findings
 from wallscope.views.sections.fixes import (
@@ -55,11 +58,17 @@ _MOST_FIXES = 3
 _MOST_SETTINGS, _MOST_UNMET, _MOST_UNKNOWN = 8, 6, 3
 _MOST_FINDINGS = 12
 _LONGEST_VERDICT = 1_500
+_WIDEST = 100
 
 
-def render_analysis(analysis: Analysis) -> RenderableType:
-    """Render the whole answer for a terminal; details are those of the rank that the diagnosis is about."""
-    return render_sections(_build_summary(analysis, _find_rank(analysis)))
+def render_analysis(analysis: Analysis, source: str = "", *, is_full: bool = False) -> RenderableType:
+    """Render the first screen for a terminal, or the whole answer.
+
+    Details are those of the rank that the diagnosis is about; `source` is how the user named the input.
+    """
+    if is_full:
+        return render_sections(_build_summary(analysis, _find_rank(analysis)))
+    return Constrain(render_sections(build_first_screen(analysis, source)), _WIDEST)
 
 
 def _find_rank(analysis: Analysis) -> Rank:
@@ -67,13 +76,15 @@ def _find_rank(analysis: Analysis) -> Rank:
 
 
 def _build_summary(analysis: Analysis, rank: Rank) -> Iterator[Section | Grid]:
-    """Make the first screen: verdict, walls, losses, limits; then what they are made of."""
+    """Make everything that a terminal shows: verdict, walls, losses, fixes, limits, what they are made of."""
     job, diagnosis = analysis.job, analysis.diagnosis
     yield Section("head", "", "", (Lines(tuple(_describe_head(analysis, rank))),))
     verdicts = [diagnosis.verdict]
     if job is not None:
         verdicts.insert(0 if job.collectives.matched else 1, job.verdict)
-    yield from (Section("verdict", "", "", (Lines((stress_first(one),)),)) for one in verdicts)
+    first, *others = map(stress_first, verdicts)
+    yield build_headline(analysis, first)
+    yield from (Section("verdict", "", "", (Lines((one,)),)) for one in others)
     walls, pressure = tabulate_walls(analysis, rank), diagnosis.memory_pressure
     evidence = f": {'; '.join(pressure.evidence)}" if pressure.evidence else ""
     lines = (f"memory pressure {pressure.level}{evidence}",) if pressure.level != "unknown" else ()

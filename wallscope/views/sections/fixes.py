@@ -1,7 +1,7 @@
 """What to do? Fixes, the most worth first, and what was replayed to tell what they would win."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from wallscope import units
 from wallscope.fix_thresholds import (
@@ -11,15 +11,34 @@ from wallscope.fix_thresholds import (
     SHOWN_WIN_SHARE,
 )
 from wallscope.model.advice import Fix, Met, Program, Setting, System
+from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.section import Items, Line, Section, Span
-from wallscope.model.whatif import Answer, Replay
+from wallscope.model.whatif import Answer, Question, Replay
 from wallscope.render.texts import visible
 from wallscope.thresholds import MATERIAL_SHARE
 
 _MOST_SETTINGS = 3
 _MOST_QUESTIONS = 2
 _ALSO_SHOWN: tuple[System, ...] = ("environment", "launcher", "nsys")
-_STATUSES: tuple[Met, ...] = ("met", "unmet", "unknown")
+_STATUSES: Mapping[Met, str] = {"met": "met", "unmet": "not met", "unknown": "to check"}
+_AXES = {
+    "ep": "expert-parallel",
+    "dp-gradient": "gradient",
+    "dp-parameter": "parameter",
+    "tp": "tensor-parallel",
+    "cp": "context-parallel",
+    "pp": "pipeline",
+}
+_TARGETS = {
+    "think": "host time outside CUDA calls",
+    "launch": "launch calls and launch latency",
+    "copies": "copies",
+    "jitter": "jitter of communication",
+    "synchronisation": "synchronizing calls",
+    "allocator": "allocator calls",
+    "recompute": "recomputation",
+    "offload": "offload copies",
+}
 
 
 def select_first_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
@@ -92,7 +111,7 @@ def _list_rows(
         yield from (("", line, "") for line in _describe(fix))
     for fix in _find_blocked(shown, found):
         yield "-", (Span(f"Held back: {fix.title}", fix.wall),), ""
-        yield from (("", line, "") for line in _describe_obstacles(fix))
+        yield from (("", line, "") for line in describe_obstacles(fix))
     if replay is not None:
         yield "", (Span(describe_replay(replay), "dim"),), ""
     if dismissed:
@@ -108,7 +127,7 @@ def _find_blocked(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
     return [fix for fix in hidden if most_ns and (fix.recoverable_ns or 0) >= most_ns][:1]
 
 
-def _describe_obstacles(fix: Fix) -> Iterator[Line]:
+def describe_obstacles(fix: Fix) -> Iterator[Line]:
     """Say what blocks a fix, and what unblocks it."""
     for entry in fix.preconditions:
         if entry.status == "unmet":
@@ -124,7 +143,7 @@ def _describe(fix: Fix) -> Iterator[Line]:
         yield describe_answer(fix, fix.replay)
     if fix.evidence:
         yield (Span(f"evidence: {visible(fix.evidence[0], most=200)}", "dim"),)
-    yield from _describe_obstacles(fix)
+    yield from describe_obstacles(fix)
     parts = [f"preconditions: {count_preconditions(fix)}"] if fix.preconditions else []
     parts += [f"then {fix.next_wall}-bound"] if fix.next_wall and fix.replay is None else []
     if parts:
@@ -142,22 +161,70 @@ def _list_settings(settings: tuple[Setting, ...]) -> str:
 
 
 def describe_answer(fix: Fix, answer: Answer) -> str:
-    """Say what the step would take if all that a fix is for came true, and what is the wall then.
+    """Say what the step takes in the replay of a fix, what the replay assumes, and what is the wall then.
 
     What its causes take on few steps alone comes on top: the typical step, which is replayed, has none of it.
     """
-    asked = " and ".join(one.text for one in answer.questions[:_MOST_QUESTIONS])
+    asked = " and ".join(map(describe_question, answer.questions[:_MOST_QUESTIONS]))
     if len(answer.questions) > _MOST_QUESTIONS:
-        asked += f" and {len(answer.questions) - _MOST_QUESTIONS} more"
+        asked += f" and {len(answer.questions) - _MOST_QUESTIONS} more changes"
     before_ns = answer.step_ns + answer.won_ns
     rare_ns = (fix.recoverable_ns or 0) - answer.won_ns
     rare = ""
     if rare_ns >= SHOWN_WIN_SHARE * before_ns:
         rare = f"; stalls on few steps: {units.duration(rare_ns)} more of the mean step"
     if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
-        return f"replay: no gain, the step stays {answer.next_wall}-bound ({asked}){rare}"
+        return f"Replay {asked}: no gain, still {answer.next_wall}-bound{rare}"
     change = units.change(before_ns, answer.step_ns)
-    return f"replay: {change}, then {answer.next_wall}-bound ({asked}){rare}"
+    return f"Replay {asked}: {change}, then {answer.next_wall}-bound{rare}"
+
+
+def describe_assumption(fix: Fix) -> str:
+    """Say what the replay of a fix assumes, where that is not that all of its cause goes."""
+    asked = () if fix.replay is None else fix.replay.questions
+    parts = [_describe_share(one) for one in asked if one.kind == "scale" and one.share]
+    return f"assumes {' and '.join(parts)} of today's duration" if parts else ""
+
+
+def _describe_share(question: Question) -> str:
+    return f"{name_target(question.target)} at {100 * (question.share or 0.0):.3g} %"
+
+
+def describe_question(question: Question) -> str:
+    """Say what a replay changes, in words that follow "replay".
+
+    >>> describe_question(Question("hide", "communication:ep"))
+    'with expert-parallel communication fully hidden'
+    >>> describe_question(Question("scale", "think", 0.5))
+    'with host time outside CUDA calls at 50 %'
+    """
+    target = name_target(question.target)
+    match question.kind:
+        case "scale":
+            return f"with {_describe_share(question)}" if question.share else f"without {target}"
+        case "without":
+            return f"without {target}"
+        case "graph":
+            launched = "all launches" if question.target == "*" else f"launches in {question.target}"
+            return f"with {launched} as CUDA graphs"
+        case "hide":
+            return f"with {target} fully hidden"
+        case "overlap":
+            return f"with {target} on a stream of its own"
+
+
+def name_target(target: str) -> str:
+    """Return what a replay changes in words: a wall of traffic, a category of kernels, a cause.
+
+    >>> name_target("communication:ep"), name_target("category:gemm"), name_target("collective:all-to-all")
+    ('expert-parallel communication', 'gemm kernels', 'all-to-all collectives')
+    """
+    kind, _, detail = target.partition(":")
+    if kind == "communication" and detail:
+        return f"{_AXES.get(detail, detail)} communication"
+    if kind in {"category", "collective"}:
+        return f"{detail} {'kernels' if kind == 'category' else 'collectives'}"
+    return _TARGETS.get(target) or (describe_cause(target) if "/" in target else target)
 
 
 def describe_replay(replay: Replay) -> str:
@@ -172,6 +239,9 @@ def describe_replay(replay: Replay) -> str:
 
 
 def count_preconditions(fix: Fix) -> str:
-    """Count how many preconditions are met, unmet and unknown; empty without any."""
+    """Count how many preconditions are met, not met, and still to check; empty without any.
+
+    Those that the fix itself sets are none that the run has met.
+    """
     counts = Counter(entry.status for entry in fix.preconditions)
-    return ", ".join(f"{counts[status]} {status}" for status in _STATUSES if counts[status])
+    return ", ".join(f"{counts[status]} {said}" for status, said in _STATUSES.items() if counts[status])

@@ -1,0 +1,112 @@
+"""How sure a verdict is, and the limits that bear most on it."""
+
+from wallscope import units
+from wallscope.attribution.attribute import HELD_WHILE_IDLE
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.capture import Finding, Severity
+from wallscope.model.enums import Wall
+from wallscope.model.section import Line, Span
+from wallscope.render.texts import visible
+from wallscope.summary.diagnosis import LOSSES
+from wallscope.thresholds import DOMINANT_SHARE, SHARED_DEVICE_SHARE
+from wallscope.views.headline import choose_basis, find_dominant
+
+_MOST_CAVEATS, _LONGEST_CAVEAT = 2, 240
+_ANY = frozenset(Wall)
+_DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
+    (
+        (
+            "trace-cut-off",
+            "trace-events-lost",
+            "records-lost",
+            "no-kernels",
+            "graph-mode-graphs",
+            "graph-replays-missing",
+            "no-api-calls",
+            "filtered-export",
+            "trace-filtered",
+            "unattributed-time",
+        ),
+        _ANY,
+    ),
+    (("one-rank", "ranks-missing", "collectives-unmatched", "clocks-apart"), frozenset({Wall.COMMUNICATION})),
+    (
+        (
+            "configuration-contradicted",
+            "configuration-ineffective",
+            "rank-contradiction",
+            "export-left-out",
+            "ranks-without-steps",
+        ),
+        _ANY,
+    ),
+    (("emit-nvtx", "torch-stacks", "torch-operators", "profiler-overhead"), frozenset({Wall.HOST})),
+    (("no-steps", "few-steps", "inferred-steps", "unmarked-steps", "anchors-disagree"), _ANY),
+    (
+        (
+            "unresolved-waits",
+            "no-cuda-events",
+            "launches-without-work",
+            "orphan-operations",
+            "work-before-calls",
+            "unmatched-kernels",
+        ),
+        frozenset({*LOSSES, Wall.UNATTRIBUTED}),
+    ),
+)
+"""Findings that put the headline in doubt, the gravest group first, and the walls whose size they concern."""
+
+
+def describe_confidence(analysis: Analysis) -> str:
+    """Say how sure the verdict is: resolved waits, unattributed time, error of the replay."""
+    sure, check = analysis.diagnosis.confidence, analysis.replay.check if analysis.replay else None
+    parts = []
+    if sure is not None:
+        resolved = analysis.capture.resolved_dependency_share
+        if sure.inferred_share > 0:
+            parts.append(f"{units.percent(sure.inferred_share)} rests on inferred waits")
+        elif resolved is not None and resolved < 1:
+            parts.append(f"{units.percent(resolved)} of waits resolved")
+        elif resolved is not None:
+            parts.append("all waits resolved")
+        parts.append(f"{units.percent(sure.unresolved_share)} unattributed")
+        parts += [] if analysis.anchor.kind == "whole-trace" else sure.reasons[2:]
+    refused = None if analysis.replay is None else analysis.replay.refused
+    if check is not None and check.error_median is not None:
+        unused = "; fixes were not replayed" if refused is not None else ""
+        parts.append(f"replay error {units.percent(check.error_median)}{unused}")
+    elif refused is not None:
+        has_steps = analysis.anchor.kind != "whole-trace"
+        parts.append(f"no replay ({refused})" if has_steps else "no replay without steps")
+    level = "unknown" if sure is None else sure.level
+    return f"{level}: {', '.join(parts)}" if parts else level
+
+
+def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
+    """List the one or two limits that bear most on the headline."""
+    lines: list[Line] = []
+    held = next((one for one in rank.causes if one.cause == HELD_WHILE_IDLE), None)
+    if held is not None and held.share >= SHARED_DEVICE_SHARE:
+        waited = f"Launched kernels waited {units.duration(held.typical_ns)} on an idle GPU"
+        lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
+    for finding in _find_doubts(analysis, rank)[: _MOST_CAVEATS - len(lines)]:
+        first = visible(finding.message.partition(". ")[0].rstrip("."), most=_LONGEST_CAVEAT)
+        cure = visible(f" → {finding.cure}") if finding.cure else ""
+        mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
+        lines.append((mark, f"{first}.", Span(cure, "dim")))
+    return lines
+
+
+def _find_doubts(analysis: Analysis, rank: Rank) -> list[Finding]:
+    """Return the findings that put the headline in doubt, or are errors, the gravest first."""
+    basis, dominant, job = choose_basis(analysis, rank), find_dominant(analysis), analysis.job
+    walls = {wall for wall in LOSSES if basis.share(wall) >= DOMINANT_SHARE / 2}
+    walls |= {Wall(dominant)} if dominant in set(Wall) else _ANY
+    walls |= {late.cause_wall for late in job.stragglers if late.cause_wall} if job is not None else set()
+    places = {code: place for place, (codes, of) in enumerate(_DOUBTS) if of & walls for code in codes}
+
+    def weigh(finding: Finding) -> int:
+        return -1 if finding.severity is Severity.ERROR else places.get(finding.code, len(_DOUBTS))
+
+    found = [one for one in analysis.capture.findings if weigh(one) < len(_DOUBTS)]
+    return sorted(found, key=weigh)

@@ -1,0 +1,273 @@
+"""The first screen of an analysis on a terminal: verdict, walls, recommendations, confidence, next commands.
+
+It fits 30 lines of 80 columns. `--full` shows everything else (`views.analysis`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from wallscope import units
+from wallscope.model.advice import Fix, Setting
+from wallscope.model.analysis import Analysis, Anchor, Rank
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.enums import Wall
+from wallscope.model.job import Job
+from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, tabulate
+from wallscope.render.texts import visible
+from wallscope.summary.diagnosis import LOSSES
+from wallscope.views.caveats import describe_confidence, list_caveats
+from wallscope.views.headline import (
+    TimeBasis,
+    build_headline,
+    capitalize,
+    choose_basis,
+    explain_verdict,
+    find_dominant,
+)
+from wallscope.views.sections.fixes import (
+    count_preconditions,
+    describe_assumption,
+    describe_obstacles,
+    select_first_fixes,
+)
+from wallscope.views.sections.words import count_exports, describe_throughput
+
+_MOST_FIXES, _MOST_LATE, _MOST_KINDS = 3, 2, 3
+_LONGEST_SETTINGS, _LONGEST_LINE, _LONGEST_COMMAND = 54, 74, 66
+_LONGEST_ANCHOR = 30
+_NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
+_LABEL, _SMALL_NS = 11, 1_000_000
+_MARGIN = "  "
+
+
+def build_first_screen(analysis: Analysis, source: str = "") -> Iterator[Section | Grid]:
+    """Make the first screen; `source` is how the user named the input, for the commands to run next."""
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    basis = choose_basis(analysis, rank)
+    yield Section("head", "", "", (Lines((describe_subject(analysis, rank),)),))
+    yield build_headline(analysis, explain_verdict(analysis, rank, basis))
+    yield _tabulate_bars(basis, find_dominant(analysis))
+    yield _build_recommendations(analysis, rank)
+    yield Section("facts", "", "", (Items(tuple(_list_facts(analysis, rank))),))
+    named = source or visible(analysis.inputs[0].name, most=60)
+    yield Section("next", "", "", (Items(tuple(_list_commands(analysis, named))),))
+
+
+def describe_subject(analysis: Analysis, rank: Rank) -> str:
+    """Say what was analyzed, on one line: file, GPU, ranks, steps."""
+    anchor = analysis.anchor
+    used = [analysis.inputs[one.input].gpu(one.gpu) for one in analysis.ranks]
+    models = sorted({gpu.name.removeprefix("NVIDIA ") for gpu in used if gpu is not None and gpu.name})
+    one_input = len(analysis.inputs) == 1
+    steps = units.plural(sum(step.steady for step in rank.steps), f"steady {anchor.unit}")
+    if anchor.kind == "whole-trace":
+        steps = "no steps found" if anchor.selected_time_ns is None else "selected time"
+    parts = [
+        visible(analysis.inputs[0].name, most=60) if one_input else count_exports(analysis),
+        ", ".join(models) or "GPU unknown",
+        _count_ranks(analysis),
+        steps,
+    ]
+    return visible(" · ".join(parts), most=300)
+
+
+def _name_anchor(anchor: Anchor) -> str:
+    """Say by what steps were found."""
+    if anchor.name:
+        return f"NVTX {visible(_shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
+    return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
+
+
+def _shorten_anchor(name: str) -> str:
+    """Return the last part of a dotted name of ranges, without the mark of its number.
+
+    >>> _shorten_anchor("megatron.bridge.training.train.train.training_step_#"), _shorten_anchor("step #")
+    ('training_step', 'step')
+    """
+    last = name if " " in name else name.rpartition(".")[2] or name
+    return last.removesuffix("#").rstrip("_ ") or last
+
+
+def _count_ranks(analysis: Analysis) -> str:
+    supplied, of_all = len(analysis.ranks), analysis.capture.world_size
+    number = analysis.ranks[0].rank
+    if supplied == 1 and number is not None and of_all is not None and of_all > 1:
+        return f"rank {number} of {of_all}"
+    if of_all is not None and of_all > supplied:
+        return f"{supplied} of {of_all} ranks"
+    processes = {(one.input, one.pid) for one in analysis.ranks}
+    many = f" in {len(processes)} processes" if supplied > 1 and len(processes) > 1 else ""
+    return f"{units.plural(supplied, 'rank')}{many}"
+
+
+def _tabulate_bars(basis: TimeBasis, dominant: str) -> Grid:
+    """Make a bar for each wall that takes time, the largest first."""
+    parts = zip(Wall, basis.walls.parts(), strict=True)
+    shown = [(wall, time_ns) for wall, time_ns in parts if time_ns or str(wall) == dominant]
+    shown.sort(key=lambda part: (part[0] is Wall.UNATTRIBUTED, -part[1]))
+    columns = (
+        Column("name", ""),
+        Column("bar", "", "bar"),
+        Column("share", "share", "percent"),
+        Column("time", "time", "ms" if basis.total_ns >= _SMALL_NS else "duration"),
+        Column("mark", ""),
+    )
+    rows = tuple(
+        (
+            f"{'' if basis.title else _MARGIN}{_NAMES[wall]}",
+            Cell(basis.share(wall), wall),
+            basis.share(wall),
+            time_ns,
+            "◀" if str(wall) == dominant else "",
+        )
+        for wall, time_ns in shown
+    )
+    return Grid(basis.title, columns, rows, has_header=False)
+
+
+def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
+    """Make the first three fixes: title and upper bound, settings and preconditions."""
+    shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+    if not shown:
+        return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(rank)))
+    has_bound = any(fix.speedup_ceiling is not None for fix in shown)
+    title = "Recommendations (speedup not estimated)"
+    if has_bound:
+        is_replayed = any(fix.replay is not None for fix in shown)
+        title = (
+            f"Recommendations (upper bound on speedup{'' if is_replayed else ', not replayed'}; not additive)"
+        )
+    rows = (row for number, fix in enumerate(shown, start=1) for row in _list_fix(number, fix, has_bound))
+    return Section("fixes", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
+
+
+def _list_fix(number: int, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
+    worth = "not estimated" if has_bound else ""
+    worth = worth if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
+    yield f"{number}", (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
+    counted = count_preconditions(fix)
+    settings = shorten_settings(fix.settings, _LONGEST_SETTINGS if counted else _LONGEST_LINE)
+    if counted or settings:
+        yield "", (Span(settings, "dim"),), (Span(counted, "dim"),)
+    assumed = describe_assumption(fix)
+    if assumed:
+        yield "", (Span(assumed, "dim"),), ""
+    for line in list(describe_obstacles(fix))[:1]:
+        yield "", line, ""
+
+
+def shorten_settings(settings: Sequence[Setting], most: int) -> str:
+    """List settings of the first system on one line, without comments; the others are counted.
+
+    >>> shorten_settings((Setting("program", "a()  # why", ""), Setting("program", "b" * 60, "")), 54)
+    'a()  +1'
+    """
+    if not settings:
+        return ""
+    own = [entry.write().partition("  # ")[0] for entry in settings if entry.system == settings[0].system]
+    for count in range(len(own), 0, -1):
+        left = len(own) - count
+        line = "  ".join((*own[:count], *([f"+{left}"] if left else [])))
+        if len(line) <= most:
+            return line
+    return f"{own[0][: most - 1]}…"
+
+
+def _explain_no_fixes(rank: Rank) -> Iterator[Grid | Lines]:
+    """Say that no fix is known, and which causes take most."""
+    lost = [entry for entry in rank.causes if entry.wall in LOSSES and entry.typical_ns]
+    yield Lines(("None: no known fix applies." + (" The largest losses:" if lost else ""),))
+    if lost:
+        columns = (
+            Column("cause", "cause", value=lambda one: Cell(f"{_MARGIN}{one.cause}", one.wall)),
+            Column("share", "share", "percent"),
+            Column("typical_ns", "time", "ms"),
+            Column("meaning", "", value=lambda one: describe_cause(one.cause), widths=(96, 1 << 30)),
+        )
+        largest = sorted(lost, key=lambda one: -one.typical_ns)[:_MOST_FIXES]
+        yield tabulate("", columns, largest, has_header=False)
+
+
+def _list_facts(analysis: Analysis, rank: Rank) -> Iterator[tuple[Line, ...]]:
+    """List steps, ranks, throughput, memory, and how sure the verdict is."""
+    pressure, job = analysis.diagnosis.memory_pressure, analysis.job
+    evidence = f": {pressure.evidence[0]}" if pressure.evidence else ""
+    facts: dict[str, list[Line]] = {
+        "Steps": [*_describe_steps(analysis, rank)],
+        "Ranks": [] if job is None else [*_describe_ranks(job, analysis)],
+        "Throughput": [*describe_throughput(analysis.diagnosis.throughput)],
+        "GPU memory": [(Span(f"pressure {pressure.level}{evidence}", "warning"),)],
+        "Confidence": [describe_confidence(analysis), *list_caveats(analysis, rank)],
+    }
+    if pressure.level != "high":
+        facts["GPU memory"].clear()
+    for label, lines in facts.items():
+        for place, line in enumerate(lines):
+            yield (Span(f"{'' if place else label:<{_LABEL}}", "strong"),), line
+
+
+def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
+    """Say how step lengths vary, and which is the slowest, where there are several."""
+    steady = sorted((step.end_ns - step.start_ns, step.index) for step in rank.steps if step.steady)
+    if analysis.anchor.kind == "whole-trace":
+        return
+    unit = analysis.anchor.window
+    counted = f"{len(steady)} steady of {len(rank.steps)} ({_name_anchor(analysis.anchor)})"
+    if len(steady) < 2:
+        yield counted
+        return
+    slowest_ns, index = steady[-1]
+    if rank.modes and rank.mean_step_ns is not None:
+        kinds = ", ".join(
+            f"{len(mode.steps)} of about {units.duration(mode.median_ns)}"
+            for mode in rank.modes[:_MOST_KINDS]
+        )
+        lengths = f"{kinds}; mean {units.duration(rank.mean_step_ns)}"
+    else:
+        middle_ns = round(float(np.median([length_ns for length_ns, _ in steady])))
+        lengths = f"median {units.duration(middle_ns)}"
+    yield f"{counted}; {lengths}; slowest: {unit} {index}, {units.duration(slowest_ns)}"
+
+
+def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
+    """Say which ranks are late, by how much, and why; or that this is unknown."""
+    if not job.collectives.matched:
+        yield "Which rank waits for which is unknown: no collective of two ranks was matched."
+        return
+    window = analysis.anchor.window
+    repeated = [late for late in job.stragglers if late.repeated]
+    for late in repeated[:_MOST_LATE]:
+        cause = f": {describe_cause(late.cause)}" if late.cause else ""
+        yield (
+            f"{capitalize(late.name)} is late on {late.late_steps} of {late.steps} {window}s, by"
+            f" {units.duration(late.late_ns_median)} (median){cause}"
+        )
+    if not repeated:
+        yield f"No rank is late on most {window}s; a rank waits {units.duration(job.collectives.jitter_ns)}."
+    if len(repeated) > _MOST_LATE:
+        yield f"{len(repeated) - _MOST_LATE} more late ranks: --full"
+
+
+def _list_commands(analysis: Analysis, source: str) -> Iterator[tuple[Line, ...]]:
+    """List what to run next, with what each is for where there is room."""
+    for place, (command, reason) in enumerate(_suggest(analysis, source)):
+        label: Line = f"{'':<{_LABEL}}" if place else (Span(f"{'Next':<{_LABEL}}", "strong"),)
+        text = f"wallscope {command}"
+        has_room = len(text) + len(reason) <= _LONGEST_COMMAND
+        yield label, (Span(text, "setting"), Span(f"  {reason}" if has_room else "", "dim"))
+
+
+def _suggest(analysis: Analysis, source: str) -> Iterator[tuple[str, str]]:
+    codes = {finding.code for finding in analysis.capture.findings}
+    shown = select_first_fixes(analysis.fixes or ())[:_MOST_FIXES]
+    if shown:
+        yield f"explain {shown[0].id}", "why and how"
+    if analysis.diagnosis.dominant_wall == "unknown" or "no-kernels" in codes:
+        yield f"capture-help {source}", "capture what is missing"
+    elif "no-steps" in codes:
+        yield f"analyze {source} --step-range REGEX", "name your NVTX ranges"
+    if any(one.status == "unknown" for fix in shown for one in fix.preconditions):
+        yield f"analyze {source} --config FILE", "check preconditions"
+    yield f"analyze {source} --full", "causes, kernels, host"
+    yield f"analyze {source} --html run.html", "timeline"

@@ -1,0 +1,154 @@
+"""The verdict of an analysis in two words and one sentence, and the time that both are about."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank, Walls
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.enums import Wall
+from wallscope.model.section import Items, Line, Section, Span, Tone
+from wallscope.summary.diagnosis import LOSSES, decide_wall
+from wallscope.summary.verdict import find_overall_wall
+from wallscope.views.sections.words import explain_choice, name_rank
+
+_HEADLINES = {
+    **{str(wall): f"{wall.upper()}-BOUND" for wall in Wall},
+    "mixed": "NO SINGLE WALL",
+    "unknown": "WALL UNKNOWN",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBasis:
+    """The time that the verdict is about: its walls, its name in a sentence, the title of its bars."""
+
+    kind: Literal["typical", "mean", "whole", "job"]
+    walls: Walls
+    whole: str
+    title: str = ""
+
+    @property
+    def total_ns(self) -> int:
+        """Length of the time."""
+        return sum(self.walls.parts())
+
+    def share(self, wall: Wall) -> float:
+        """Share of a wall of it."""
+        part_ns: int = getattr(self.walls, wall)
+        return part_ns / max(self.total_ns, 1)
+
+
+def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
+    """Choose the time that the verdict is about.
+
+    This is the mean over the ranks where they were matched, the whole capture or the mean step where the
+    verdict is about these, else the typical step.
+    """
+    anchor, job = analysis.anchor, analysis.job
+    window = anchor.window
+    if job is not None and job.collectives.matched:
+        length = units.duration(sum(job.walls.parts()))
+        title = f"Mean of {job.ranks} ranks; waiting for peers is attributed to what made them late"
+        return TimeBasis("job", job.walls, f"each {length} {window} (mean of {job.ranks} ranks)", title)
+    shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
+    if rank.whole_walls is not None and find_overall_wall(rank) == analysis.diagnosis.dominant_wall:
+        length = units.duration(sum(rank.whole_walls.parts()))
+        title = f"Whole capture; most of it lies before the first {window}"
+        return TimeBasis("whole", rank.whole_walls, f"the whole capture ({length})", title)
+    walls = _average_steps(rank)
+    if walls is not None:
+        length = units.duration(sum(walls.parts()))
+        title = shown or f"Mean of the steady {window}s"
+        return TimeBasis("mean", walls, f"the mean {window} ({length})", title)
+    each = "the" if anchor.kind == "whole-trace" else "each"
+    whole = f"{each} {units.duration(rank.typical.step_ns)} {window}"
+    return TimeBasis("typical", rank.typical.walls, whole, shown)
+
+
+def _average_steps(rank: Rank) -> Walls | None:
+    """Return the walls of the mean steady step where rare stalls decide the verdict, else `None`."""
+    steady = [step.walls.parts() for step in rank.steps if step.steady]
+    if not steady or not rank.rare_stalls:
+        return None
+    walls = np.array(steady, dtype=np.int64)
+    if not decide_wall(walls, np.zeros((len(steady), 3), np.int64)).is_mean:
+        return None
+    return Walls(*np.rint(walls.mean(axis=0)).astype(int).tolist())
+
+
+def find_dominant(analysis: Analysis) -> str:
+    """Return the dominant wall, that of the job where its ranks were matched."""
+    job = analysis.job
+    return str(
+        job.dominant_wall if job is not None and job.collectives.matched else analysis.diagnosis.dominant_wall
+    )
+
+
+def build_headline(analysis: Analysis, text: Line) -> Section:
+    """Make the verdict in two words, next to the text that explains it."""
+    dominant = find_dominant(analysis)
+    tone: Wall | Tone = Wall(dominant) if dominant in set(Wall) else "doubt"
+    head = Span(_HEADLINES[dominant], tone, is_strong=True)
+    return Section("verdict", "", "", (Items((((head, " "), text),)),))
+
+
+def explain_verdict(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
+    """Explain the dominant wall in a sentence: its share, of what, and its largest cause."""
+    dominant = find_dominant(analysis)
+    if dominant == "unknown":
+        return _explain_unknown(analysis)
+    shares = sorted(((basis.share(wall), wall) for wall in LOSSES), reverse=True)
+    if dominant == "mixed":
+        listed = ", ".join(f"{wall} {units.percent(share)}" for share, wall in shares if share)
+        return f"No wall dominates {basis.whole}: {listed}."
+    wall = Wall(dominant)
+    name = "Host work" if wall is Wall.HOST else wall.capitalize()
+    lead = f"{name} takes {units.percent(basis.share(wall))} of {basis.whole}"
+    reason = _explain_share(analysis, rank, wall, basis)
+    if wall is not Wall.COMPUTE:
+        return f"{lead}{reason}."
+    share, second = shares[0]
+    loss = f"The largest loss is {second}: {units.percent(share)}." if share else "Nothing is lost."
+    return f"{lead}{reason}. {loss}"
+
+
+def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> str:
+    """Say what a wall is mostly made of; of the mean step and the whole capture, where it lies."""
+    unit, job = analysis.anchor.window, analysis.job
+    stall = next((one for one in rank.rare_stalls if one.wall == wall), None)
+    if basis.kind == "mean" and stall is not None:
+        steady = sum(step.steady for step in rank.steps)
+        most, cause = units.duration(stall.most_ns), describe_cause(stall.cause)
+        return f": {len(stall.steps)} of {steady} {unit}s take up to {most} more for {cause}"
+    if basis.kind == "whole":
+        return f", most of which lies before the first {unit}"
+    where = "" if job is None else f" on {job.members[analysis.diagnosis.rank_index].name}"
+    return _name_main_cause(rank, wall, where)
+
+
+def _explain_unknown(analysis: Analysis) -> str:
+    """Return why there is no verdict, without the words of the headline, and what to do."""
+    first, _, rest = analysis.diagnosis.verdict.partition(". ")
+    reason = capitalize(first.removeprefix("The wall is unknown: ").rstrip("."))
+    cure = rest.partition(". ")[0].rstrip(".")
+    return f"{reason}. {cure}." if cure.startswith(("Capture", "Classify")) else f"{reason}."
+
+
+def _name_main_cause(rank: Rank, wall: Wall, where: str) -> str:
+    own = [entry for entry in rank.causes if entry.wall == wall]
+    if not own:
+        return ""
+    largest = max(own, key=lambda entry: entry.typical_ns)
+    name = describe_cause(largest.cause)
+    if wall is Wall.COMMUNICATION:
+        name = name.partition(", ")[0]
+    is_most = 2 * largest.typical_ns >= sum(entry.typical_ns for entry in own)
+    return f", {'mostly' if is_most else 'first'} {name}: {units.duration(largest.typical_ns)}{where}"
+
+
+def capitalize(text: str) -> str:
+    """Return a text that begins with a capital letter; the others stay."""
+    return f"{text[:1].upper()}{text[1:]}"
