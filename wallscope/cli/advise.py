@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.diff import FAILED, GateFailure
 from wallscope.cli.options import NoCache, Verbose, open_cache
 from wallscope.cli.output import check_output, print_out, write_file
@@ -38,6 +39,8 @@ def advise(  # noqa: PLR0913  # options are parameters
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plan as JSON; - is standard output.")
     ] = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
 ) -> None:
     """Plan a run without a trace: a layout that can be, and what to do first, next and last."""
     from wallscope.advice.parallel_layout import parse_sizes  # noqa: PLC0415
@@ -48,6 +51,7 @@ def advise(  # noqa: PLR0913  # options are parameters
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_advice  # noqa: PLC0415
 
+    rows = count_rows(brief=brief, max_rows=max_rows)
     check_output(json, inputs=())
     if precision not in PRECISIONS:
         raise OptionError(f"--precision {precision} — is not known — name one of {', '.join(PRECISIONS)}")
@@ -63,6 +67,11 @@ def advise(  # noqa: PLR0913  # options are parameters
             micro_batch,
         )
     )
+    if rows is not None:
+        from wallscope.views.brief_listings import brief_plan  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_plan(plan, rows), json)
+        return
     if json is not None:
         write_file(json, write_json(plan))
     if json is None or str(json) != "-":
@@ -88,6 +97,8 @@ def check_config(
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the check as JSON; - is standard output.")
     ] = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
 ) -> None:
     """Say what would stop a run, or silently do nothing, before it starts; exit code 1 if it would stop."""
     from wallscope.advice.configuration import read_configuration  # noqa: PLC0415  # keeps --help fast
@@ -98,16 +109,29 @@ def check_config(
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_check  # noqa: PLC0415
 
+    rows = count_rows(brief=brief, max_rows=max_rows)
     check_output(json, inputs=(file,))
     machine_facts = find_machine(hardware).facts() if hardware is not None else TraceFacts()
     read = read_configuration(file, with_defaults=True)
     found = check_configuration(read.configuration, machine_facts, read.findings)
-    if json is not None:
+    if rows is not None:
+        from wallscope.views.brief_listings import brief_check  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_check(found, str(file), rows), json)
+    if json is not None and rows is None:
         write_file(json, write_json(found))
-    if json is None or str(json) != "-":
+    if rows is None and str(json) != "-":
         print_out(render_sections(build_check(found, file.name)))
     if found.stops:
         raise GateFailure(FAILED)
+
+
+BriefJson = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write the answer as JSON, as --brief has it; - is standard output."
+    ),
+]
 
 
 def explain(
@@ -119,6 +143,9 @@ def explain(
     ] = None,
     *,
     all_words: Annotated[bool, typer.Option("--list", help="List all words that can be explained.")] = False,
+    json: BriefJson = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
 ) -> None:
     """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
     from wallscope.advice.explain import explain_word  # noqa: PLC0415  # keeps --help fast
@@ -129,10 +156,19 @@ def explain(
 
     if (word is None) is not all_words:
         raise OptionError("explain — wants a word, or --list alone — write `wallscope explain fsdp`")
-    print_out(render_sections(build_explanation(list_topics() if word is None else explain_word(word))))
+    rows = count_rows(brief=brief, max_rows=max_rows)
+    check_output(json, inputs=())
+    found = list_topics() if word is None else explain_word(word)
+    if rows is not None or json is not None:
+        from wallscope.model.brief import MOST_ROWS_COUNT  # noqa: PLC0415  # only when asked for
+        from wallscope.views.brief_listings import brief_explanation  # noqa: PLC0415  # same
+
+        show_brief(brief_explanation(found, rows or MOST_ROWS_COUNT), json, is_printed=rows is not None)
+    if rows is None and str(json) != "-":
+        print_out(render_sections(build_explanation(found)))
 
 
-def capture_help(
+def capture_help(  # noqa: PLR0913  # options are parameters
     file: Annotated[
         Path | None,
         typer.Argument(
@@ -144,6 +180,9 @@ def capture_help(
         Profiler | None,
         typer.Option(help="The profiler to capture with; that of the file, or else nsys, by default."),
     ] = None,
+    json: BriefJson = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
@@ -154,18 +193,27 @@ def capture_help(
     from wallscope.views.torch_capture_help import build_torch_capture_help  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
+    check_output(json, inputs=(file,))
     if profiler is None:
         profiler = Profiler.TORCH if file is not None and is_torch_trace(file) else Profiler.NSYS
     build = build_torch_capture_help if profiler is Profiler.TORCH else build_capture_help
-    if file is None:
-        print_out(render_sections(build()))
-        return
-    with report_progress() as progress:
-        findings = _findings(file, progress, open_cache(refused=no_cache))
-    print_out(render_sections(build(file.name, findings)))
+    findings: tuple[Finding, ...] = ()
+    if file is not None:
+        with report_progress() as progress:
+            findings = find_limits(file, progress, open_cache(refused=no_cache))
+    if rows is not None or json is not None:
+        from wallscope.model.brief import MOST_ROWS_COUNT  # noqa: PLC0415  # only when asked for
+        from wallscope.views.brief_listings import brief_capture_help  # noqa: PLC0415  # same
+
+        named = None if file is None else str(file)
+        found = brief_capture_help(profiler, named, findings, rows or MOST_ROWS_COUNT)
+        show_brief(found, json, is_printed=rows is not None)
+    if rows is None and str(json) != "-":
+        print_out(render_sections(build() if file is None else build(file.name, findings)))
 
 
-def _findings(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":
+def find_limits(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":
     """What limits an export; also of one that holds nothing to analyse."""
     from wallscope.cache.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
     from wallscope.errors import NothingToAnalyzeError  # noqa: PLC0415

@@ -1,9 +1,11 @@
 """`wallscope analyze`: the main job, of one export or of several as one job."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.diff import FailOn, judge, read_gates
 from wallscope.cli.options import (
     Configuration,
@@ -43,9 +45,9 @@ from wallscope.model.enums import Reader
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from wallscope.cache.answers import RenderedAnalysis
     from wallscope.cache_folder import Cache
     from wallscope.jobs.inputs import Source
-    from wallscope.model.analysis import Analysis
     from wallscope.model.options import Options
 
 
@@ -107,8 +109,8 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
     dask: str | None,
     keep_going: bool,
     cache: "Cache | None",
-) -> "Analysis":
-    """Analyze the exports of a job and write the results to files.
+) -> "RenderedAnalysis":
+    """Analyze the exports of a job, and write what is made of each of them.
 
     Raises:
         WallscopeError: no export is meant, or one cannot be analysed.
@@ -122,8 +124,37 @@ def analyze_job(  # noqa: PLR0913  # options are parameters
         exports = find_exports(files)
         job = run_job(exports, options, progress, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache)
         page = outputs.write_parts_of_job(job, progress)
-    outputs.write(RenderedAnalysis(job.analysis, write_json(job.analysis), page))
-    return job.analysis
+    return RenderedAnalysis(job.analysis, write_json(job.analysis), page)
+
+
+def _show(
+    found: "RenderedAnalysis",
+    outputs: Outputs,
+    files: "Sequence[str]",
+    brief_rows: int | None,
+    *,
+    is_full: bool,
+) -> None:
+    """Write the outputs, and print the answer unless one of them goes to standard output.
+
+    In brief the JSON and what is printed are the brief answer.
+    """
+    if brief_rows is not None:
+        from wallscope.views.brief import brief_analysis  # noqa: PLC0415  # only when asked for
+
+        replace(outputs, json=None).write(found)
+        brief = brief_analysis(found.analysis, tuple(files), brief_rows)
+        show_brief(brief, outputs.json, is_printed=not outputs.takes_standard_output)
+        return
+    import shlex  # noqa: PLC0415  # keeps --help fast
+
+    from wallscope.render.texts import visible  # noqa: PLC0415  # same
+    from wallscope.views.analysis import render_analysis  # noqa: PLC0415  # same
+
+    outputs.write(found)
+    if not outputs.takes_standard_output:
+        named = " ".join(map(shlex.quote, files)) if len(files) <= _MOST_NAMED else "FILE..."
+        print_out(render_analysis(found.analysis, visible(named), is_full=is_full))
 
 
 def analyze(  # noqa: PLR0913  # options are parameters
@@ -152,6 +183,8 @@ def analyze(  # noqa: PLR0913  # options are parameters
     jobs: Jobs = 1,
     dask: Dask = None,
     keep_going: KeepGoing = False,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     fail_on: FailOn = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
@@ -167,6 +200,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     outputs.check(inputs=(*list_input_files(sources), kernels, config))
     check_one_way(jobs, dask)
     limits = read_gates(fail_on)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     options = Options(
         kernels,
         step_range,
@@ -179,11 +213,11 @@ def analyze(  # noqa: PLR0913  # options are parameters
     )
     if dask is not None or is_job(sources):
         cache = open_cache(refused=no_cache)
-        found_job = analyze_job(
+        found = analyze_job(
             sources, options, outputs, jobs=jobs, dask=dask, keep_going=keep_going, cache=cache
         )
-        _print_screen(found_job, files, outputs, is_full=full)
-        judge(limits, found_job)
+        _show(found, outputs, files, rows, is_full=full)
+        judge(limits, found.analysis)
         return
     (source,) = sources
     with report_progress() as progress:
@@ -197,19 +231,5 @@ def analyze(  # noqa: PLR0913  # options are parameters
         else:
             cache = open_cache(refused=no_cache)
             found = load_or_analyze_source(source, options, progress, cache, with_page=html is not None)
-    outputs.write(found)
-    _print_screen(found.analysis, files, outputs, is_full=full)
+    _show(found, outputs, files, rows, is_full=full)
     judge(limits, found.analysis)
-
-
-def _print_screen(analysis: "Analysis", files: "Sequence[str]", outputs: Outputs, *, is_full: bool) -> None:
-    """Print the first screen, or all of the answer, unless a result goes to standard output."""
-    import shlex  # noqa: PLC0415  # keeps --help fast
-
-    from wallscope.render.texts import visible  # noqa: PLC0415  # same
-    from wallscope.views.analysis import render_analysis  # noqa: PLC0415  # same
-
-    if outputs.takes_standard_output:
-        return
-    named = " ".join(map(shlex.quote, files)) if len(files) <= _MOST_NAMED else "FILE..."
-    print_out(render_analysis(analysis, visible(named), is_full=is_full))

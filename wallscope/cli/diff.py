@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.options import (
     KernelRules,
     NoCache,
@@ -140,6 +141,8 @@ def diff(  # noqa: PLR0913  # options are parameters
     step_range: StepRange = None,
     stream: Streams = None,
     tokens_per_step: Tokens = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
@@ -151,6 +154,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     from wallscope.views import comparison as views  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     asked = CompareOptions(
         rank=rank, margin_ratio=_margin(margin), overridden=override, gates=read_gates(fail_on, gates)
     )
@@ -182,7 +186,7 @@ def diff(  # noqa: PLR0913  # options are parameters
             ]
             sides = (read[0], read[1])
         found = compare_sides(*sides, asked)
-    if json is not None:
+    if json is not None and rows is None:
         write_file(json, write_json(found))
     if markdown is not None:
         write_file(markdown, views.write_comparison_markdown(found))
@@ -192,7 +196,12 @@ def diff(  # noqa: PLR0913  # options are parameters
         write_file(html, views.write_comparison_page(comparison_report(found, *sides, asked.rank)))
     if junit is not None:
         write_file(junit, views.write_comparison_junit(found))
-    if "-" not in {str(json), str(markdown), str(html), str(junit)}:
+    is_printed = "-" not in {str(json), str(markdown), str(html), str(junit)}
+    if rows is not None:
+        from wallscope.views.brief import brief_comparison  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_comparison(found, ends, rows), json, is_printed=is_printed)
+    elif is_printed:
         print_out(views.render_comparison(found))
     require_comparable(found, asked.gates)
     fail(found.gates)

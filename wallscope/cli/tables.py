@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.options import (
     Device,
     Export,
@@ -64,6 +65,8 @@ def steps(  # noqa: PLR0913  # options are parameters
     time: Time = None,
     csv: Csv = None,
     json: Json = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
     """List the steps: when each began, who pays for it, and why it does not count as steady.
@@ -75,10 +78,16 @@ def steps(  # noqa: PLR0913  # options are parameters
     from wallscope.render.terminal import STEPS, render_frame  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, make_selection(rank, device, steps, time))
     with report_progress() as progress:
         frame = tabulate_steps(file, options, progress)
+    if rows is not None:
+        from wallscope.views.brief_listings import describe_steps_table  # noqa: PLC0415  # only when asked for
+
+        show_table_brief("steps", file, frame, (csv, json), rows=rows, verdict=describe_steps_table(frame))
+        return
     write_table(frame, (csv, json), render_frame(frame, STEPS))
 
 
@@ -93,6 +102,8 @@ def kernels(  # noqa: PLR0913  # options are parameters
     time: Time = None,
     csv: Csv = None,
     json: Json = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
     """List the kernels of the typical step: what they are, how often they run, how long.
@@ -104,7 +115,17 @@ def kernels(  # noqa: PLR0913  # options are parameters
     from wallscope.summary.rank import build_kernel_table  # noqa: PLC0415
 
     options = Options(kernels, step_range, make_selection(rank, device, steps, time))
-    _show(file, options, build_kernel_table, KERNELS, (csv, json), verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
+    _show(
+        file,
+        options,
+        build_kernel_table,
+        KERNELS,
+        (csv, json),
+        noun="kernel",
+        brief_rows=rows,
+        verbose=verbose,
+    )
 
 
 def ranges(  # noqa: PLR0913  # options are parameters
@@ -117,6 +138,8 @@ def ranges(  # noqa: PLR0913  # options are parameters
     time: Time = None,
     csv: Csv = None,
     json: Json = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
     """List the NVTX ranges of the typical step: time on the host, time on the device, inclusive and alone.
@@ -128,7 +151,10 @@ def ranges(  # noqa: PLR0913  # options are parameters
     from wallscope.summary.rank import build_range_table  # noqa: PLC0415
 
     options = Options(None, step_range, make_selection(rank, device, steps, time))
-    _show(file, options, build_range_table, RANGES, (csv, json), verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
+    _show(
+        file, options, build_range_table, RANGES, (csv, json), noun="range", brief_rows=rows, verbose=verbose
+    )
 
 
 def _show(  # noqa: PLR0913  # what two commands share
@@ -138,6 +164,8 @@ def _show(  # noqa: PLR0913  # what two commands share
     columns: "tuple[FrameColumn, ...]",
     targets: tuple[Path | None, Path | None],
     *,
+    noun: str,
+    brief_rows: int | None,
     verbose: bool,
 ) -> None:
     from wallscope.pipeline import read_trace  # noqa: PLC0415  # keeps --help fast
@@ -148,6 +176,13 @@ def _show(  # noqa: PLR0913  # what two commands share
     with report_progress() as progress:
         divided = read_trace(file, options, progress)
         frame = made(divided)
+    if brief_rows is not None:
+        from wallscope.views.brief_listings import describe_work_table  # noqa: PLC0415  # only when asked for
+
+        show_table_brief(
+            f"{noun}s", file, frame, targets, rows=brief_rows, verdict=describe_work_table(frame, noun)
+        )
+        return
     write_table(frame, targets, terminal.render_frame(frame, columns))
 
 
@@ -177,6 +212,26 @@ def write_table(
         print_out(shown)
 
 
+def show_table_brief(  # noqa: PLR0913  # what two commands share
+    command: str,
+    file: Path,
+    frame: "pl.DataFrame",
+    targets: tuple[Path | None, Path | None],
+    *,
+    rows: int,
+    verdict: str,
+) -> None:
+    """Write a table as CSV where asked for, and show it in brief."""
+    from wallscope.render import data  # noqa: PLC0415  # only when asked for
+    from wallscope.views.brief_listings import brief_table  # noqa: PLC0415  # same
+
+    csv, json = targets
+    if csv is not None:
+        write_file(csv, data.write_csv(frame))
+    brief = brief_table(command, str(file), frame, rows, verdict)
+    show_brief(brief, json, is_printed=str(csv) != "-")
+
+
 Top = Annotated[
     int, typer.Option("--top", metavar="N", min=1, max=100_000, help="How many gaps of each rank.")
 ]
@@ -198,6 +253,8 @@ def gaps(  # noqa: PLR0913  # options are parameters
     time: Time = None,
     csv: Csv = None,
     json: Json = None,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
     """List the longest gaps without compute: what bound each, what ended it, where to find it in Nsight."""
@@ -207,10 +264,17 @@ def gaps(  # noqa: PLR0913  # options are parameters
     from wallscope.views.sections.steps import build_gaps, frame_gaps  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     check_targets((csv, json), inputs=(file,))
     options = Options(None, step_range, make_selection(rank, device, steps, time), parse_stream_map(stream))
     with report_progress() as progress:
         found = look_up_gaps(file, options, progress).gaps(top)
+    if rows is not None:
+        from wallscope.views.brief_listings import describe_gaps_table  # noqa: PLC0415  # only when asked for
+
+        frame = frame_gaps(found)
+        show_table_brief("gaps", file, frame, (csv, json), rows=rows, verdict=describe_gaps_table(frame))
+        return
     write_table(frame_gaps(found), (csv, json), render_sections(build_gaps(found)))
 
 

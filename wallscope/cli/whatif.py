@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
 from wallscope.cli.options import (
     Device,
     Export,
@@ -119,6 +120,8 @@ def whatif(  # noqa: PLR0913  # options are parameters
     steps: Steps = None,
     time: Time = None,
     reader: ReadBy = Reader.PAGES,
+    brief: IsBrief = False,
+    max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
     """Play a step again with something changed: what it would take, what bounds it, and the wall after that.
@@ -132,6 +135,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
     from wallscope.views.whatif import render_whatif  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
+    rows = count_rows(brief=brief, max_rows=max_rows)
     for target in (json, html):
         check_output(target, inputs=(file, kernels))
     check_different({"--json": json, "--html": html})
@@ -152,13 +156,18 @@ def whatif(  # noqa: PLR0913  # options are parameters
     )
     with report_progress() as progress:
         found = ask_what_if(file, options, asked, progress)
-    if json is not None:
+    if json is not None and rows is None:
         write_file(json, write_json(found))
     if html is not None:
         from wallscope.views.whatif import write_whatif_page  # noqa: PLC0415  # keeps the others fast
 
         write_file(html, write_whatif_page(found))
-    if "-" not in {str(json), str(html)}:
+    is_printed = "-" not in {str(json), str(html)}
+    if rows is not None:
+        from wallscope.views.brief import brief_whatif  # noqa: PLC0415  # only when asked for
+
+        show_brief(brief_whatif(found, str(file), rows), json, is_printed=is_printed)
+    elif is_printed:
         print_out(render_whatif(found))
 
 

@@ -147,6 +147,17 @@ def build_capture_help(name: str | None = None, findings: tuple[Finding, ...] = 
     yield from (write_lines(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
 
 
+def write_capture_command(findings: tuple[Finding, ...]) -> tuple[str, ...]:
+    """Write the commands that capture and export, with the flags that cure these findings."""
+    lost = set(_ON_LOSS.cures) & {finding.code for finding in findings}
+    flags = (*_PROFILE, _ON_LOSS) if lost else _PROFILE
+    ends = (
+        ("nsys profile", flags, "python train.py"),
+        ("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"),
+    )
+    return tuple(" ".join((start, *(flag.text for flag in own), end)) for start, own, end in ends)
+
+
 def write_lines(*lines: Line) -> Section:
     """Write lines as a section without a title."""
     return Section("lines", "", "", (Lines(lines),))

@@ -55,6 +55,11 @@ wallscope analyze rank-0.json.gz
 wallscope analyze torch_profile/"""
 
 
+def write_profile_code() -> tuple[str, ...]:
+    """Write the code that profiles a program, a line each."""
+    return tuple(_CODE.split("\n"))
+
+
 def build_torch_capture_help(
     name: str | None = None, findings: tuple[Finding, ...] = ()
 ) -> Iterator[Section]:

@@ -1,0 +1,218 @@
+"""Brief answers: few tokens, and no number that the full answer does not have."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.test_traces import EXPORTS, WITHOUT_DEVICE_OPERATIONS
+from tests.tokens import MOST_TOKENS, count_tokens
+from wallscope.cache.answers import decode_analysis
+from wallscope.model.options import Options
+from wallscope.pipeline import analyze
+from wallscope.render.brief import pack_brief, write_brief, write_brief_json, write_named_number
+from wallscope.render.data import write_json
+from wallscope.units import percent
+from wallscope.views.brief import brief_analysis, brief_breakdown, cut_sentences
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "build" / "moe_step.sqlite"
+ANSWERED = [path for path in EXPORTS if path.stem not in WITHOUT_DEVICE_OPERATIONS]
+
+
+def at(document, pointer):
+    """The value at a JSON pointer."""
+    for part in pointer.split("/")[1:]:
+        document = document[int(part) if isinstance(document, list) else part]
+    return document
+
+
+def as_brief(value):
+    """A number of a full answer as brief ones round it."""
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def assert_numbers_are_those_of(brief, full):
+    """Each number of a brief answer is that of the full one at its place."""
+    for pointer, value in brief.get("numbers", {}).items():
+        assert value == as_brief(at(full, pointer)), pointer
+    for row in brief.get("recommendations", ()):
+        fix = at(full, row["evidence"])
+        assert row["id"] == fix["id"]
+        assert row.get("speedup_ceiling") == as_brief(fix["speedup_ceiling"])
+        assert row.get("recoverable_ns", fix["recoverable_ns"]) == fix["recoverable_ns"]
+        if "replay_step_ns" in row:
+            assert row["replay_step_ns"] == fix["replay"]["step_ns"]
+        assert len(row.get("settings", ())) + row.get("more_settings", 0) == len(fix["settings"])
+        statuses = [entry["status"] for entry in fix["preconditions"]]
+        for part in filter(None, row.get("preconditions", "").split(", ")):
+            count, _, status = part.partition(" ")
+            assert int(count) == statuses.count("unknown" if status == "to check" else status)
+    for name in ("causes", "answers", "changes"):
+        for row in brief.get(name, ()):
+            whole = at(full, row["evidence"])
+            for key in row.keys() & whole.keys():
+                assert row[key] == as_brief(whole[key]), (row["evidence"], key)
+
+
+@cache
+def full_text(path):
+    return write_json(analyze(path, Options(), lambda _: None))
+
+
+def assert_brief(text, name):
+    full, analysis = json.loads(text), decode_analysis(text)
+    brief = brief_analysis(analysis, (name,), 3)
+    packed, written, shown = pack_brief(brief), write_brief_json(brief), write_brief(brief)
+
+    assert count_tokens(written) < MOST_TOKENS
+    assert count_tokens(shown) < MOST_TOKENS
+    assert "\n" not in written.rstrip("\n")
+    assert json.loads(written) == {**packed, "next": {"command": brief.next.command}}
+    assert_numbers_are_those_of(packed, full)
+    assert len(packed["numbers"]) == 5
+    assert len(packed.get("recommendations", ())) == min(3, len(full["fixes"] or ()))
+    said = " ".join(full["diagnosis"]["verdict"].split())
+    if full["job"] is None or not full["job"]["collectives"]["matched"]:
+        assert said.startswith(packed["verdict"].rstrip("…"))
+    numbers = "; ".join(write_named_number(place, at(full, place)) for place in packed["numbers"])
+    assert f"numbers: {numbers}\n" in shown
+    for row in packed.get("recommendations", ()):
+        ceiling = at(full, row["evidence"])["speedup_ceiling"]
+        assert (f"up to {ceiling:.2f}x" if ceiling is not None else "no bound known") in shown
+
+
+def test_of_the_example_each_number_is_that_of_the_full_answer():
+    assert_brief(full_text(EXAMPLE), EXAMPLE.name)
+
+
+@pytest.mark.skipif(not EXPORTS, reason="no real exports here: ../shared/traces is absent")
+@pytest.mark.parametrize("path", ANSWERED, ids=lambda path: path.stem)
+def test_of_real_exports_each_number_is_that_of_the_full_answer(path):
+    assert_brief(full_text(path), path.name)
+
+
+def test_a_wrong_number_is_noticed():
+    text = full_text(EXAMPLE)
+    packed = pack_brief(brief_analysis(decode_analysis(text), ("x.sqlite",), 3))
+    planted = {**packed, "numbers": {**packed["numbers"], "/ranks/0/typical/step_ns": 51_084_443}}
+
+    with pytest.raises(AssertionError, match="step_ns"):
+        assert_numbers_are_those_of(planted, json.loads(text))
+
+
+def test_details_and_rows_are_those_of_the_full_answer():
+    text = full_text(EXAMPLE)
+    full, analysis = json.loads(text), decode_analysis(text)
+    packed = pack_brief(brief_analysis(analysis, ("x.sqlite",), 50, has_details=True))
+
+    assert_numbers_are_those_of(packed, full)
+    assert {row["id"] for row in packed["recommendations"]} == {fix["id"] for fix in full["fixes"]}
+    assert "omitted" not in packed
+
+
+def test_the_breakdown_sums_to_the_step():
+    text = full_text(EXAMPLE)
+    packed = pack_brief(brief_breakdown(decode_analysis(text), ("x.sqlite",), 50))
+    step_ns, *walls = packed["numbers"].values()
+
+    assert_numbers_are_those_of(packed, json.loads(text))
+    assert sum(walls) == step_ns == sum(row["typical_ns"] for row in packed["causes"])
+    assert packed["causes"] == sorted(packed["causes"], key=lambda row: -row["typical_ns"])
+
+
+@pytest.mark.parametrize(
+    ("command", "rows"),
+    [("steps", "rows"), ("kernels", "rows"), ("ranges", "rows"), ("gaps", "rows"), ("whatif", "answers")],
+)
+def test_tables_and_questions_in_brief_are_those_in_full(command, rows, wallscope):
+    full = json.loads(wallscope(command, EXAMPLE, "--json", "-").out)
+    said = wallscope(command, EXAMPLE, "--brief", "--json", "-")
+    packed = json.loads(said.out)
+
+    assert said.code == 0
+    assert count_tokens(said.out) < MOST_TOKENS
+    assert count_tokens(wallscope(command, EXAMPLE, "--brief").out) < MOST_TOKENS
+    assert_numbers_are_those_of(packed, full)
+    every = full[rows] if isinstance(full, dict) else full
+    assert len(packed[rows]) == 3
+    assert packed["omitted"] == len(every) - 3
+    if isinstance(full, list):
+        for row, whole in zip(packed[rows], full, strict=False):
+            numbers = {key: value for key, value in row.items() if not isinstance(value, str)}
+            assert numbers == {key: as_brief(whole[key]) for key in numbers}
+            assert {"duration_ns", "work_ns"} & row.keys()
+
+
+def test_a_comparison_in_brief_is_that_in_full(wallscope, traces):
+    sides = [traces / f"nsysai_mfu_{side}.sqlite" for side in ("before", "after")]
+    full = json.loads(wallscope("diff", *sides, "--json", "-").out)
+    said = wallscope("diff", *sides, "--brief", "--json", "-").out
+    packed = json.loads(said)
+
+    assert_numbers_are_those_of(packed, full)
+    assert packed["verdict"].startswith(full["verdict"])
+    assert len(packed["changes"]) == 3
+    assert count_tokens(said) < MOST_TOKENS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain", "ep-overlap"),
+        ("explain", "host/framework"),
+        ("explain", "parallelism"),
+        ("capture-help",),
+        ("capture-help", "--profiler", "torch"),
+        ("capture-help", EXAMPLE),
+        ("advise", "--model", "deepseek-v3", "--gpus", "256", "--hardware", "h100"),
+    ],
+)
+def test_texts_are_brief(arguments, wallscope):
+    for more in ((), ("--json", "-")):
+        said = wallscope(*arguments, "--brief", *more)
+
+        assert said.code == 0
+        assert count_tokens(said.out) < MOST_TOKENS
+        assert "wallscope " in said.out
+
+
+def test_a_check_in_brief_fails_as_the_full_one(wallscope, tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("model:\n  tensor_model_parallel_size: 3\n  num_attention_heads: 8\n", encoding="utf-8")
+    full, brief = wallscope("check-config", file), wallscope("check-config", file, "--brief")
+
+    assert brief.code == full.code
+    assert brief.out.startswith("run.yaml\nverdict: ")
+
+
+def test_more_rows_are_listed_where_asked_for(wallscope):
+    packed = json.loads(wallscope("analyze", EXAMPLE, "--brief", "--max-rows", "7", "--json", "-").out)
+
+    assert len(packed["recommendations"]) == 7
+
+
+@pytest.mark.parametrize("count", ["0", "51"])
+def test_rows_have_limits(count, wallscope):
+    assert wallscope("analyze", EXAMPLE, "--brief", "--max-rows", count).code == 2
+
+
+def test_rows_without_brief_are_refused(wallscope):
+    said = wallscope("gaps", EXAMPLE, "--max-rows", "7")
+
+    assert said.code == 2
+    assert said.err == "wallscope: --max-rows 7 — limits brief answers alone — add --brief\n"
+
+
+def test_a_brief_answer_leaves_other_outputs_as_they_are(wallscope, tmp_path):
+    full = wallscope("analyze", EXAMPLE, "--markdown", tmp_path / "full.md")
+    brief = wallscope("analyze", EXAMPLE, "--brief", "--markdown", tmp_path / "brief.md")
+
+    assert full.code == brief.code == 0
+    assert (tmp_path / "brief.md").read_bytes() == (tmp_path / "full.md").read_bytes()
+    assert percent(0.2607667379533415) in brief.out
+
+
+def test_sentences_are_cut_at_their_ends():
+    assert cut_sentences("A. B. C.", 5) == "A. B."
+    assert cut_sentences("no end", 4) == "no …"

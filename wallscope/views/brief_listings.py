@@ -1,0 +1,243 @@
+"""Brief answers about tables, configurations, words and captures to be made."""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from wallscope import units
+from wallscope.model.advice import Advice, ConfigurationCheck, WordExplanation
+from wallscope.model.brief import (
+    BRIEF_SCHEMA,
+    BriefCheck,
+    BriefText,
+    CheckBrief,
+    NextCall,
+    Scalar,
+    TableBrief,
+    TextBrief,
+    Unknown,
+)
+from wallscope.model.capture import Finding, Profiler, Severity
+from wallscope.render.texts import visible
+from wallscope.views.brief import cut_sentences, write_command
+from wallscope.views.capture_help import CURED, write_capture_command
+from wallscope.views.torch_capture_help import write_profile_code
+
+_LONGEST_TEXT, _LONGEST_LINE, _LONGEST_CELL = 300, 200, 60
+_MOST_LINES = 3
+_LEFT_OUT = frozenset(
+    {
+        *("pid", "tid", "chain", "call_start_ns", "end_ns", "stream", "slack_ns"),
+        *("compute_ns", "opaque_graph_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"),
+        *("class", "backend", "least_ns", "operations", "own_operations", "own_work_ns"),
+    }
+)
+"""Columns of tables that a brief answer leaves out: the full one has them."""
+
+
+def brief_table(command: str, file: str, frame: pl.DataFrame, most_rows: int, verdict: str) -> TableBrief:
+    """Return the first rows of a table, texts cut, cells without a value left out.
+
+    Args:
+        command: the command that lists the table.
+        file: the input as the user named it.
+        frame: the full table, in its order.
+        most_rows: how many rows at most.
+        verdict: what the table says, in a sentence.
+    """
+    shown = frame.head(most_rows)
+    names = [name for name in frame.columns if name not in _LEFT_OUT]
+    return TableBrief(
+        BRIEF_SCHEMA,
+        command,
+        visible(file.rpartition("/")[2], most=_LONGEST_CELL),
+        verdict,
+        NextCall(write_command("analyze", file, "--brief"), "analyze", {"files": (file,)}),
+        {},
+        None,
+        (),
+        frame.height - shown.height or None,
+        tuple(
+            {name: _cut_cell(row[name]) for name in names if row[name] is not None}
+            for row in shown.to_dicts()
+        ),
+    )
+
+
+def _cut_cell(value: Scalar) -> Scalar:
+    if isinstance(value, str):
+        parts = value.split(" / ")
+        return visible(parts[-1] if len(value) > _LONGEST_CELL else value, most=_LONGEST_CELL)
+    return value
+
+
+def describe_steps_table(frame: pl.DataFrame) -> str:
+    """Say how many steps there are, and the longest that counts."""
+    steady = frame.filter(pl.col("steady"))
+    counted = f"{steady.height} of {units.plural(frame.height, 'step')} steady."
+    if steady.is_empty():
+        return counted
+    longest = steady.sort("duration_ns", descending=True).row(0, named=True)
+    return f"{counted} Longest steady step: {longest['step']}, {units.duration(longest['duration_ns'])}."
+
+
+def describe_work_table(frame: pl.DataFrame, noun: str) -> str:
+    """Say how many rows a table of work has, and which takes most."""
+    if frame.is_empty():
+        return f"No {noun} in the typical step."
+    first = frame.row(0, named=True)
+    name = visible(str(first["name"]), most=_LONGEST_CELL)
+    return f"{units.plural(frame.height, noun)}; first: {name}, {units.duration(first['work_ns'])}."
+
+
+def describe_gaps_table(frame: pl.DataFrame) -> str:
+    """Say which gap is the longest, where, and its cause."""
+    if frame.is_empty():
+        return "No gap: compute runs throughout the steps."
+    longest = frame.sort("duration_ns", descending=True).row(0, named=True)
+    where = f"in step {longest['step']}"
+    return (
+        f"The longest gap without compute takes {units.duration(longest['duration_ns'])} {where};"
+        f" cause: {longest['cause']}, {units.duration(longest['cause_ns'])}."
+    )
+
+
+def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBrief:
+    """Return what would stop the run, then what has no effect or is in the way of a feature."""
+    rows = [
+        BriefCheck(
+            row.precondition.id,
+            feature.title,
+            visible(row.precondition.text, most=_LONGEST_LINE),
+            ("stops the run" if row.level == "error" else row.level) if feature.on else "feature is off",
+            f"/features/{number}/rows/{feature.rows.index(row)}/precondition",
+            row.precondition.unblock and visible(row.precondition.unblock, most=_LONGEST_LINE),
+        )
+        for number, feature in enumerate(found.features)
+        for row in feature.unmet()
+    ]
+    order = ("stops the run", "warning", "feature is off")
+    rows.sort(key=lambda row: order.index(row.level))
+    stops = len(found.stops)
+    verdict = (
+        f"{units.plural(stops, 'check')} will stop the run." if stops else "Nothing known stops the run."
+    )
+    grave = [entry for entry in found.findings if entry.severity != Severity.INFO]
+    judged = [row for feature in found.features if feature.on for row in feature.rows]
+    open_rows = [row for row in judged if row.precondition.status == "unknown"]
+    missing = sorted({name for row in open_rows for name in row.missing})
+    unknown = _list_findings(grave[:1])
+    if open_rows:
+        what = units.plural(len(open_rows), "check") + " of features that are on"
+        because = f"the configuration does not tell {', '.join(missing[:_MOST_LINES])}"
+        more = f" and {len(missing) - _MOST_LINES} more" if len(missing) > _MOST_LINES else ""
+        unknown = (*unknown, Unknown(what, f"{because}{more}"))
+    word = rows[0].id if rows else "parallelism"
+    shown = tuple(rows[:most_rows])
+    return CheckBrief(
+        BRIEF_SCHEMA,
+        "check-config",
+        visible(file.rpartition("/")[2], most=_LONGEST_CELL),
+        verdict,
+        NextCall(write_command("explain", word), "explain", {"word": word}),
+        {},
+        None,
+        unknown,
+        len(rows) - len(shown) or None,
+        shown,
+    )
+
+
+def _list_findings(findings: Iterable[Finding]) -> tuple[Unknown, ...]:
+    return tuple(
+        Unknown(entry.code, cut_sentences(entry.message, _LONGEST_LINE), entry.cure) for entry in findings
+    )
+
+
+def brief_explanation(found: WordExplanation, most_rows: int) -> TextBrief:
+    """Return what a word means, and the first lines of each section."""
+    sections = [one for one in found.sections if not one.verbatim]
+    shown = tuple(
+        BriefText(one.heading, tuple(cut_sentences(line, _LONGEST_LINE) for line in one.lines[:_MOST_LINES]))
+        for one in sections[:most_rows]
+    )
+    following = NextCall(write_command("explain", "wall"), "explain", {"word": "wall"})
+    if found.kind == "fix":
+        following = NextCall(
+            write_command("check-config", "config.yaml", "--brief"), "check_config", {"file": "config.yaml"}
+        )
+    return TextBrief(
+        BRIEF_SCHEMA,
+        "explain",
+        f"{visible(found.word, most=_LONGEST_CELL)} ({found.kind})",
+        cut_sentences(found.meaning, _LONGEST_TEXT),
+        following,
+        {},
+        None,
+        (),
+        len(found.sections) - len(shown) or None,
+        shown,
+    )
+
+
+def brief_capture_help(
+    profiler: Profiler, file: str | None, findings: tuple[Finding, ...], most_rows: int
+) -> TextBrief:
+    """Return the command or code of a profiler, and what another capture of an export would cure.
+
+    Args:
+        profiler: the profiler to capture with.
+        file: the export as the user named it, if there is one.
+        findings: what limits it.
+        most_rows: how many findings at most.
+    """
+    curable = [entry for entry in findings if entry.code in CURED]
+    is_torch = profiler is Profiler.TORCH
+    command = write_profile_code() if is_torch else write_capture_command(findings)
+    shown = tuple(
+        BriefText(
+            entry.code, (cut_sentences(" → ".join(filter(None, (entry.message, entry.cure))), _LONGEST_TEXT),)
+        )
+        for entry in curable[:most_rows]
+    )
+    verdict = "Nothing that another capture would cure."
+    if file is None:
+        verdict = "Capture 10 steps after warm-up, with ranges around the steps, then export."
+    elif curable:
+        verdict = f"Another capture would cure {units.plural(len(curable), 'limit')}."
+    place = file or "run.sqlite"
+    return TextBrief(
+        BRIEF_SCHEMA,
+        "capture-help",
+        "a capture" if file is None else visible(file.rpartition("/")[2], most=_LONGEST_CELL),
+        verdict,
+        NextCall(write_command("analyze", place, "--brief"), "analyze", {"files": (place,)}),
+        {},
+        None,
+        (),
+        len(curable) - len(shown) or None,
+        (*shown, BriefText("capture", command)),
+    )
+
+
+def brief_plan(found: Advice, most_rows: int) -> TextBrief:
+    """Return the layout of a planned run and the first things to do."""
+    sizes = found.layout.sizes
+    layout = f"TP{sizes.tensor} PP{sizes.pipeline} CP{sizes.context} EP{sizes.expert}, DP{found.layout.data}"
+    shown = tuple(
+        BriefText(item.phase, (cut_sentences(item.text, _LONGEST_LINE), *item.settings[:1]))
+        for item in found.items[:most_rows]
+    )
+    word = "parallelism"
+    return TextBrief(
+        BRIEF_SCHEMA,
+        "advise",
+        f"{found.model} on {found.layout.gpus} x {found.machine}, {found.precision}",
+        f"Layout {layout}, from {found.layout_source}.",
+        NextCall(write_command("explain", word), "explain", {"word": word}),
+        {"/layout/gpus": found.layout.gpus, "/layout/fewest_gpus": found.layout.fewest_gpus},
+        None,
+        (),
+        len(found.items) - len(shown) or None,
+        shown,
+    )
