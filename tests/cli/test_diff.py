@@ -20,13 +20,15 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     ran = wallscope("diff", answers / "base.json", answers / "head.json", *outputs)
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("base.json → head.json\nSLOWER  step 100.2 ms → 109.8 ms: +9.6 ms (+9.5 %,")
+    assert ran.out.startswith(
+        "base.json → head.json\nNVIDIA H100 · rank 3\n\nSLOWER  Step 100.2 → 109.8 ms: +9.5 % (95 % CI "
+    )
     found = json.loads((tmp_path / "diff.json").read_text())
     jsonschema.validate(found, json.loads(read_report("comparison.schema.json")))
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
-    assert '<h1><span class="said-verdict regression">SLOWER</span> step 100.2 ms' in (
+    assert '<h1><span class="said-verdict regression">SLOWER</span> Step 100.2 → ' in (
         tmp_path / "diff.html"
     ).read_text(encoding="utf-8")
 
@@ -137,6 +139,6 @@ def test_the_real_pair_got_slower_on_the_host(traces, called):
     assert max(found.deltas.walls, key=lambda row: row.delta_ns).wall == "host"
     ran = called("diff", *(traces / name for name in ends))
     said = ran.out.replace("\n", " ")
-    assert "repeated window 16.9 ms → 19.2 ms: grew by 2.3 ms (+13.6 %, median +14.2 %" in said
-    assert "Mostly" not in said  # the interval of each wall contains no change
+    assert "INCONCLUSIVE  Repeated window 16.9 → 19.2 ms: +13.6 % (95 % CI " in said
+    assert "Cause:" not in said  # the interval of each wall contains no change
     assert "faster" not in ran.out.lower()

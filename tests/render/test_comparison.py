@@ -50,8 +50,8 @@ def test_a_comparison_on_a_terminal(slower, columns, golden):
 
 
 def test_the_first_line_after_the_names_is_the_verdict(slower, unlike):
-    assert re.match(r"SLOWER  step 100\.. ms → 109\.. ms: \+\d", shown(slower, 140).split("\n")[1])
-    assert shown(unlike, 140).split("\n")[1].startswith("NOT COMPARABLE  GPU: NVIDIA H100 and NVIDIA A100.")
+    assert re.match(r"SLOWER  Step 100\.. → 109\.. ms: \+\d", shown(slower, 140).split("\n")[3])
+    assert shown(unlike, 140).split("\n")[3].startswith("NOT COMPARABLE  GPU: NVIDIA H100 and NVIDIA A100.")
 
 
 def test_markdown_is_that_of_the_comparison_and_holds_no_foreign_markup(slower, golden):

@@ -63,7 +63,7 @@ def test_the_first_screen_has_the_verdict_the_gates_and_both_sides_of_each_wall(
     walls = re.findall(r"</span>(\w+)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", table)
     gates = re.findall(r"<li><b class=\"(\w+)\">.*?<code>(.*?)</code> (.*?)</li>", text)
 
-    assert re.search(r'<h1><span class="said-verdict regression">SLOWER</span> step 100\.\d ms → 1\d', text)
+    assert re.search(r'<h1><span class="said-verdict regression">SLOWER</span> Step 100\.\d → 1\d', text)
     assert [(wall, unescape(base), unescape(head), unescape(by)) for wall, base, head, by in walls] == [
         (
             row["wall"],
@@ -162,7 +162,7 @@ def test_steps_are_scaled_where_tokens_differ():
         pytest.param(
             one("a", steps(6, jitter=0.3)),
             one("b", steps(6, 1.05, seed=4, jitter=0.3)),
-            ("INCONCLUSIVE", "this pair alone"),
+            ("INCONCLUSIVE", "from steps alone"),
             id="inconclusive",
         ),
         pytest.param(

@@ -141,6 +141,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     step_range: StepRange = None,
     stream: Streams = None,
     tokens_per_step: Tokens = None,
+    full: Annotated[bool, typer.Option("--full", help="Print all causes, operations and ranks.")] = False,
     brief: IsBrief = False,
     max_rows: MaxRows = None,
     no_cache: NoCache = False,
@@ -202,7 +203,7 @@ def diff(  # noqa: PLR0913  # options are parameters
 
         show_brief(brief_comparison(found, ends, rows), json, is_printed=is_printed)
     elif is_printed:
-        print_out(views.render_comparison(found))
+        print_out(views.render_comparison(found, full=full))
     require_comparable(found, asked.gates)
     fail(found.gates)
 

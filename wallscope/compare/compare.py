@@ -29,6 +29,7 @@ from wallscope.compare.confidence import (
 from wallscope.compare.explanations import explain_changes
 from wallscope.compare.gates import Gate, evaluate_gates
 from wallscope.compare.match_operations import communication_changes, operation_deltas
+from wallscope.compare.operation_changes import operation_changes
 from wallscope.compare.same_capture import drop_copies, is_same_capture
 from wallscope.compare.typical_steps import (
     TypicalStep,
@@ -145,6 +146,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         explanations=() if is_same else explain_changes(ours.typical, theirs.typical, traffic, found, step),
         ranks=rank_changes(base.runs, head.runs, pairing.rank),
         gates=(),
+        operations=() if is_same else operation_changes(ours.typical, theirs.typical),
     )
     if comparison.verdict == "incomparable":
         return comparison

@@ -142,6 +142,32 @@ class OperationDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationChange:
+    """How operations of the device in one NVTX range and of one kind changed.
+
+    `kind` is `replaced` where kernels of base gave way to others that do the same work. `count` is how often
+    they run in the typical step and `work_ns` the sum of their durations: work by count is the time per call.
+    `delta_ns` is the change of the time of the step that is attributed to them, most of it in `wall`. `name`
+    is the short name of the one that runs longest of `names_count`.
+    """
+
+    kind: Literal["new", "gone", "replaced", "changed"]
+    path: str
+    category: str
+    base_category: str
+    name: str
+    base_name: str
+    wall: Wall
+    delta_ns: int
+    base_count: float
+    head_count: float
+    base_work_ns: int
+    head_work_ns: int
+    base_names_count: int
+    head_names_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommunicationChange:
     """Communication of one axis on both sides: volume, work, exposure, and what is hidden of the work."""
 
@@ -171,11 +197,12 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A change that is recognised: what it is, in words, and the change of what it concerns."""
+    """A change that is recognised: what it is, in words, and the change of the causes that it explains."""
 
     code: str
     message: str
     delta_ns: int | None
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +244,4 @@ class Comparison:
     explanations: tuple[Explanation, ...]
     ranks: tuple[RankChange, ...]
     gates: tuple[GateResult, ...]
+    operations: tuple[OperationChange, ...] = ()

@@ -27,7 +27,7 @@ from wallscope.model.comparison import Comparison
 from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import visible
-from wallscope.views.comparison import describe_change, describe_sureness
+from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import count_preconditions, select_first_fixes
 

@@ -10,11 +10,10 @@ from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import (
     CauseDelta,
-    ComparedSide,
     Comparison,
     MismatchSeverity,
+    OperationChange,
     OperationDelta,
-    RankChange,
 )
 from wallscope.model.enums import Wall
 from wallscope.model.report import ComparisonReport
@@ -34,13 +33,23 @@ from wallscope.model.section import (
 )
 from wallscope.render.figures import draw_both_steps, draw_way
 from wallscope.render.texts import visible
+from wallscope.thresholds import SHOWN_CHANGE_SHARE
+from wallscope.views.comparison_words import (
+    TIMES,
+    describe_calls,
+    describe_kernels,
+    describe_place,
+    name_rank_of,
+    select_operations,
+)
 from wallscope.views.sections.findings import list_pairs
 from wallscope.views.sections.words import WALL_WORDS
 
 _MOST_CAUSES, _MOST_OPERATIONS = 6, 8
 _MOST_CAUSES_IN_MARKDOWN, _MOST_OPERATIONS_IN_MARKDOWN = 8, 10
 _MOST_OPERATIONS_ON_PAGE = 60
-_WIDE, _LEAST_ROOM = 136, 12
+_WIDE, _LEAST_ROOM = 120, 12
+_WATERFALL_CELLS = 16
 _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
 _TOLD_BY = "of the change; empty where too few steps tell it"
@@ -84,6 +93,75 @@ def sum_walls(comparison: Comparison) -> Grid:
     return append_row(
         tabulate(title, columns, walls), {"": window, "wall": window, **sides, "change": change}
     )
+
+
+def tabulate_waterfall(comparison: Comparison) -> Grid:
+    """Make how the step of base becomes that of head on a terminal: the change of each wall, then of all."""
+    step = comparison.step
+    least_ns = SHOWN_CHANGE_SHARE * max(step.base_typical_ns, step.head_typical_ns)
+    walls = [row for row in comparison.deltas.walls if max(row.base_ns, row.head_ns) >= least_ns]
+    down_ns = max((-row.delta_ns for row in walls if row.delta_ns < 0), default=0)
+    up_ns = max((row.delta_ns for row in walls), default=0)
+    scale = _WATERFALL_CELLS / (down_ns + up_ns) if down_ns + up_ns else 0.0
+
+    def bar(row: Any) -> Cell:
+        cells = "█" * max(round(abs(row.delta_ns) * scale), 1 if abs(row.delta_ns) >= least_ns else 0)
+        before, after = (cells, "") if row.delta_ns < 0 else ("", cells)
+        return Cell(f"{before.rjust(round(down_ns * scale))}│{after}", row.wall)
+
+    def both(row: Any) -> str:
+        return f"{_write_ms(row.base_ns)} → {_write_ms(row.head_ns)}"
+
+    def interval(row: Any) -> str:
+        if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
+            return ""
+        return " … ".join(_write_signed_ms(end) for end in (row.low_ns, row.high_ns))
+
+    columns = (
+        Column("wall", "ms", value=lambda row: Cell(str(row.wall), row.wall), wrap="fixed"),
+        Column("both", "base → head", "plain", "", both),
+        Column("change", "change", "plain", "", lambda row: _write_signed_ms(row.delta_ns)),
+        Column("interval", "95 % CI", "plain", "", interval),
+        Column("bar", "", "plain", "", bar, is_right=False, wrap="cut"),
+    )
+    total_ns = step.head_typical_ns - step.base_typical_ns
+    whole = f"{_write_ms(step.base_typical_ns)} → {_write_ms(step.head_typical_ns)}"
+    title = f"Time breakdown of the typical {comparison.window}"
+    last = {"ms": Cell(comparison.window, tone="strong"), "base → head": Cell(whole, tone="strong")}
+    last["change"] = Cell(_write_signed_ms(total_ns), tone="strong")
+    return append_row(tabulate(title, columns, walls), last)
+
+
+def _write_ms(time_ns: int) -> str:
+    return units.milliseconds(time_ns).removesuffix(" ms")
+
+
+def _write_signed_ms(time_ns: int) -> str:
+    return units.signed_milliseconds(time_ns).removesuffix(" ms")
+
+
+def list_operation_changes(comparison: Comparison, most: int) -> Grid:
+    """Make operations by NVTX range that are new, gone, replaced or changed, as calls and time per call."""
+    rows = select_operations(comparison, most)
+    columns = (
+        Column("delta_ns", "change", "signed_duration", is_right=True),
+        Column("kind", "", "text"),
+        on_terminal("place", "operation", "text", "", _name_place, widths=(0, _WIDE), wrap="cut"),
+        on_terminal("place", "operation", value=describe_place, widths=(_WIDE, 1 << 30), wrap="cut"),
+        on_terminal("kernels", "kernel", value=describe_kernels, widths=(_WIDE, 1 << 30), wrap="cut"),
+        on_markdown("place", "operation", value=describe_place, most=500),
+        on_markdown("kernels", "kernel", value=describe_kernels, most=500),
+        Column("calls", f"calls{TIMES}time per call", "plain", "", describe_calls, is_right=False),
+    )
+    title = f"Operations: calls{TIMES}time per call in the typical step"
+    return tabulate(title, columns, rows)
+
+
+def _name_place(row: OperationChange) -> str:
+    """Name the operation in few words; of replaced kernels without a range, the new one."""
+    if row.path:
+        return f"{row.category} in {visible(row.path.rpartition(' / ')[2])}"
+    return f"{describe_place(row)}{f' ({visible(row.name)})' if row.name else ''}"
 
 
 def _write_interval(row: Any) -> str:
@@ -305,7 +383,7 @@ def build_communication(comparison: Comparison) -> Section | None:
 def tabulate_rank_changes(comparison: Comparison, most: int | None = None) -> Grid:
     """Make a table of other ranks that both sides have."""
     columns = (
-        Column("rank", "rank", value=_name_compared, brief="other ranks"),
+        Column("rank", "rank", value=name_rank_of, brief="other ranks"),
         Column("base_typical_ns", "base", "ms"),
         Column("head_typical_ns", "head", "ms"),
         Column("ratio", "change", "signed_percent", "", lambda row: row.ratio - 1),
@@ -396,7 +474,7 @@ def _tabulate_sides(report: ComparisonReport) -> Grid:
             "commit": entry.commit or "not told",
             "testbed": entry.testbed or "not told",
             "GPU": entry.gpu or "unknown",
-            "rank that is compared": _name_compared(entry),
+            "rank that is compared": name_rank_of(entry),
             "ranks of the job": units.number(side.work.world_size),
             "tokens a step": units.number(side.work.tokens_per_step),
             "CUDA graphs": str(side.work.graphs),
@@ -406,9 +484,3 @@ def _tabulate_sides(report: ComparisonReport) -> Grid:
     )
     rows = ((name, base[name], head[name]) for name in base)
     return list_pairs("The sides", ("of", "base", "head"), rows)
-
-
-def _name_compared(side: ComparedSide | RankChange) -> str:
-    if side.rank is not None:
-        return f"rank {side.rank}"
-    return "unknown" if side.device is None else f"device {side.device}"

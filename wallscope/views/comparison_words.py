@@ -1,0 +1,339 @@
+"""A comparison in sentences: the verdict, how sure it is, what explains it, and what to do next."""
+
+from collections.abc import Iterator
+
+from wallscope import units
+from wallscope.compare_thresholds import UNEXPLAINED_SHARE
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.comparison import (
+    CauseDelta,
+    ComparedSide,
+    Comparison,
+    OperationChange,
+    RankChange,
+    StepChange,
+    WallDelta,
+)
+from wallscope.render.texts import shorten_path, visible
+from wallscope.thresholds import ASSUMED_OFF_SHARE, SHOWN_CHANGE_SHARE
+
+_DECISIONS = {
+    "regression": ", regression",
+    "improvement": ", improvement",
+    "no-change": ", no change",
+    "inconclusive": ", inconclusive",
+}
+_MOST_UNEXPLAINED = 2
+TIMES = " \N{MULTIPLICATION SIGN} "
+_LONGEST_REASON = 160
+
+
+def describe_change(comparison: Comparison) -> str:
+    """Describe the change of the typical step, its interval, the verdict, and what caused it."""
+    if comparison.verdict == "incomparable":
+        reasons = [
+            f"{entry.what}: {visible(entry.base)} and {visible(entry.head)}"
+            for entry in comparison.mismatches
+            if entry.severity == "incomparable"
+        ]
+        return f"{'; '.join(reasons)}. No verdict; --override compares all the same."
+    step = comparison.step
+    size = units.signed_percent(step.ratio - 1)
+    return (
+        f"{name_window(comparison)} {units.change(step.base_typical_ns, step.head_typical_ns)}:"
+        f" {size}{_describe_interval(step)}{_DECISIONS[comparison.verdict]}."
+        f"{_describe_all_steps(step)}{_describe_throughput(comparison)}{_name_cause(comparison)}"
+    )
+
+
+def name_window(comparison: Comparison) -> str:
+    """Return what is compared, at the beginning of a sentence."""
+    window = "repeated window" if comparison.window == "window" else comparison.window
+    per = "" if comparison.step.tokens is None else f" per {comparison.step.tokens:,} tokens"
+    return f"{window.capitalize()}{per}"
+
+
+def _describe_interval(step: StepChange) -> str:
+    if step.replication == "same":
+        return ""
+    if step.ratio_low is None or step.ratio_high is None:
+        return " (no confidence interval)"
+    return f" ({write_interval(step.ratio_low, step.ratio_high)})"
+
+
+def write_interval(low: float, high: float) -> str:
+    """Write the interval of a ratio, as changes in per cent."""
+    ends = [units.signed_percent(end - 1) for end in (low, high)]
+    return f"95 % CI {ends[0].removesuffix(' %')} … {ends[1]}"
+
+
+def _describe_all_steps(step: StepChange) -> str:
+    """Describe the mean of all steps, where it surely changed and the typical step did not so."""
+    low, high = step.mean_ratio_low, step.mean_ratio_high
+    if low is None or high is None or low <= 1 <= high or not step.base_mean_ns:
+        return ""
+    ratio = step.head_mean_ns / step.base_mean_ns
+    typical = step.ratio if (step.ratio_low or 0) > 1 or (step.ratio_high or 2) < 1 else 1.0
+    if max(ratio, 1 / ratio) <= 1 + step.margin_ratio or abs(ratio - typical) <= step.margin_ratio:
+        return ""
+    return (
+        f" The mean of all steps: {units.change(step.base_mean_ns, step.head_mean_ns)},"
+        f" {units.signed_percent(ratio - 1)} ({write_interval(low, high)});"
+        f" slow steps: {step.base_slow_steps} of {step.base_steps} →"
+        f" {step.head_slow_steps} of {step.head_steps}."
+    )
+
+
+def _describe_throughput(comparison: Comparison) -> str:
+    """Describe the throughput of both sides where their steps have different numbers of tokens."""
+    step = comparison.step
+    if step.tokens is None or not step.base_typical_ns or not step.head_typical_ns:
+        return ""
+    rates = [step.tokens * 1e9 / ns for ns in (step.base_typical_ns, step.head_typical_ns)]
+    change = units.signed_percent(rates[1] / rates[0] - 1)
+    return f" Throughput of this rank: {rates[0]:,.0f} → {rates[1]:,.0f} tokens/s ({change})."
+
+
+def _name_cause(comparison: Comparison) -> str:
+    """Name the wall that changed most in the direction of the step and its largest cause, if certain.
+
+    Within the margin, name walls that cancel each other.
+    """
+    step = comparison.step
+    if any(entry.code == "opaque-graphs" for entry in comparison.explanations):
+        return ""
+    if max(step.ratio, 1 / step.ratio) <= 1 + step.margin_ratio:
+        return _name_canceling_walls(comparison)
+    change_ns = step.head_typical_ns - step.base_typical_ns
+    if (leading := find_leading_wall(comparison)) is None:
+        largest = max(comparison.deltas.walls, key=lambda row: row.delta_ns * (1 if change_ns > 0 else -1))
+        size = units.signed_duration(largest.delta_ns)
+        return f" Largest change: {size} {largest.wall}, not certain."
+    reason = _describe_leading_cause(comparison, leading)
+    text = f" Cause: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
+    least_ns = step.margin_ratio * step.base_typical_ns
+    against = [
+        row
+        for row in comparison.deltas.walls
+        if is_certain(row) and row.delta_ns * change_ns < 0 and abs(row.delta_ns) > least_ns
+    ]
+    if against:
+        changes = ", ".join(f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in against)
+        text += f"; {changes} in the other direction"
+    return f"{text}."
+
+
+def find_leading_wall(comparison: Comparison) -> WallDelta | None:
+    """Return the wall that changed most in the direction of the step, if its interval excludes 0."""
+    sign = 1 if comparison.step.head_typical_ns > comparison.step.base_typical_ns else -1
+    largest = max(comparison.deltas.walls, key=lambda row: sign * row.delta_ns)
+    return largest if sign * largest.delta_ns > 0 and is_certain(largest) else None
+
+
+def find_leading_cause(comparison: Comparison) -> CauseDelta | None:
+    """Return the largest cause of the leading wall that changed in the direction of the step."""
+    leading = find_leading_wall(comparison)
+    if leading is None:
+        return None
+    own = [
+        row
+        for row in comparison.deltas.causes
+        if row.wall == leading.wall and row.delta_ns * leading.delta_ns > 0
+    ]
+    return max(own, key=lambda row: abs(row.delta_ns), default=None)
+
+
+def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
+    cause = find_leading_cause(comparison)
+    if cause is None:
+        return ""
+    for entry in comparison.explanations:
+        if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
+            return f": {_continue(visible(entry.message, most=_LONGEST_REASON))}"
+    size = "" if cause.delta_ns == leading.delta_ns else f" ({units.signed_duration(cause.delta_ns)})"
+    return f", mostly {describe_cause(cause.cause)}{size}"
+
+
+def _continue(sentence: str) -> str:
+    """Return a sentence as the end of another one; abbreviations keep their capitals.
+
+    >>> _continue("Convolutions run in fp16"), _continue("EP overlap is off")
+    ('convolutions run in fp16', 'EP overlap is off')
+    """
+    return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]
+
+
+def is_certain(row: WallDelta | CauseDelta) -> bool:
+    """Return whether the interval of a change excludes 0."""
+    return row.low_ns is not None and row.high_ns is not None and not row.low_ns <= 0 <= row.high_ns
+
+
+def _name_canceling_walls(comparison: Comparison) -> str:
+    """Name walls that surely changed in opposite directions, each by more than the margin."""
+    step = comparison.step
+    least_ns = step.margin_ratio * step.base_typical_ns
+    sure = [row for row in comparison.deltas.walls if is_certain(row) and abs(row.delta_ns) > least_ns]
+    if not sure or all(row.delta_ns > 0 for row in sure) or all(row.delta_ns < 0 for row in sure):
+        return ""
+    changes = [f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in sure]
+    return f" Walls changed in opposite directions: {', '.join(changes)}."
+
+
+def describe_sureness(comparison: Comparison) -> str:
+    """Describe what the interval rests on, and the smallest change that it could detect."""
+    step, unit = comparison.step, comparison.window
+    if step.replication == "same":
+        return "Both sides are the same capture."
+    if step.base_runs == step.head_runs == 1:
+        counted = f"{step.base_steps} and {units.plural(step.head_steps, unit)}, one run a side"
+    else:
+        sides = ((step.base_steps, step.base_runs), (step.head_steps, step.head_runs))
+        counted = " and ".join(
+            f"{units.plural(count, unit)} of {units.plural(runs, 'run')}" for count, runs in sides
+        )
+    if step.replication == "none" or step.minimum_detectable_ratio is None:
+        return f"{counted}: too few to tell a change from chance."
+    known = "" if step.replication == "runs" else f" {_describe_noise(step)}"
+    least = units.percent(step.minimum_detectable_ratio - 1)
+    return f"{counted}.{known} Smallest detectable change: {least}."
+
+
+def describe_doubt(comparison: Comparison) -> str:
+    """Describe why there is no verdict; empty where there is one."""
+    step = comparison.step
+    low, high, margin = step.ratio_low, step.ratio_high, units.percent(step.margin_ratio)
+    if comparison.verdict != "inconclusive" or low is None or high is None:
+        return ""
+    if low > 1 or high < 1:
+        return f"The step changed, but perhaps by less than the margin of {margin}."
+    pair = step.pair_ratio_low, step.pair_ratio_high
+    if None not in pair and ((pair[0] or 0) > 1 or (pair[1] or 2) < 1):
+        return "The two captures differ, but no more than two runs of the same program may."
+    return f"The change may be chance; a change above {margin} cannot be excluded either."
+
+
+def _describe_noise(step: StepChange) -> str:
+    """Say what is taken for the difference between runs, where a side has one run."""
+    if step.run_noise_source != "assumed":
+        return f"Runs are known to differ by {units.percent(step.run_noise)}."
+    off = f"{100 * ASSUMED_OFF_SHARE:.0f} %"
+    low, high = step.pair_ratio_low, step.pair_ratio_high
+    alone = "" if low is None or high is None else f" (from steps alone: {write_interval(low, high)})"
+    return f"No history of runs: run noise assumed up to {off}{alone}."
+
+
+def describe_sides(comparison: Comparison) -> str:
+    """Describe what both sides are: GPU, the rank that is compared, and which ranks there are besides."""
+    base, head = comparison.base, comparison.head
+    gpus = [side.gpu or "GPU unknown" for side in (base, head)]
+    ranks = [name_rank_of(side) for side in (base, head)]
+    others = len(comparison.ranks)
+    parts = [
+        gpus[0] if gpus[0] == gpus[1] else " → ".join(gpus),
+        ranks[0] if ranks[0] == ranks[1] else " → ".join(ranks),
+    ]
+    if others:
+        parts[1] += f" of {others + 1} in both"
+    return " · ".join(visible(part) for part in parts)
+
+
+def name_rank_of(side: ComparedSide | RankChange) -> str:
+    """Name the rank that is compared, by its device where its number is unknown."""
+    if side.rank is not None:
+        return f"rank {side.rank}"
+    return "rank unknown" if side.device is None else f"device {side.device}"
+
+
+def describe_testbeds(comparison: Comparison) -> str:
+    """Describe what both sides ran on, of records; empty for runs that come from no store."""
+    ours, theirs = comparison.base.testbed, comparison.head.testbed
+    if ours is None or theirs is None:
+        return ""
+    if ours == theirs:
+        return f"Both on {visible(ours, most=200)}"
+    return f"Configured differently: {visible(ours, most=200)} → {visible(theirs, most=200)}"
+
+
+def list_explanations(comparison: Comparison) -> tuple[tuple[int | None, str], ...]:
+    """List what explains the change, with its size in ns; then certain changes that nothing explains."""
+    found = [(entry.delta_ns, visible(entry.message, most=300)) for entry in comparison.explanations]
+    found += [
+        (row.delta_ns, f"Not explained by anything recorded: {describe_cause(row.cause)} ({row.cause})")
+        for row in _find_unexplained(comparison)
+    ]
+    return tuple(found)
+
+
+def _find_unexplained(comparison: Comparison) -> list[CauseDelta]:
+    """Return certain changes of causes that no explanation covers; operations explain those of compute."""
+    covered = {cause for entry in comparison.explanations for cause in entry.causes}
+    least_ns = UNEXPLAINED_SHARE * comparison.step.base_typical_ns
+    left = [
+        row
+        for row in comparison.deltas.causes
+        if row.cause not in covered
+        and row.wall in {"host", "communication", "unattributed"}
+        and is_certain(row)
+        and abs(row.delta_ns) >= least_ns
+    ]
+    return left[:_MOST_UNEXPLAINED]
+
+
+def describe_place(row: OperationChange) -> str:
+    """Describe which operations changed: their kind, and the NVTX range that they run in.
+
+    Where others replaced them, both are named.
+    """
+    kind = row.category if row.category == row.base_category else f"{row.base_category} → {row.category}"
+    path = f" in {visible(shorten_path(row.path))}" if row.path else ""
+    return f"{kind}{path}"
+
+
+def describe_kernels(row: OperationChange) -> str:
+    """Name the kernel of an operation that runs longest, on both sides where they differ."""
+    names = [
+        f"{name}{f' and {count - 1} more' if count > 1 else ''}"
+        for name, count in ((row.base_name, row.base_names_count), (row.name, row.head_names_count))
+        if name
+    ]
+    return " → ".join(dict.fromkeys(visible(name) for name in names))
+
+
+def describe_calls(row: OperationChange) -> str:
+    """Write calls and time per call of both sides, or of the one that has the operation."""
+    sides = [
+        (_write_count(count), round(work_ns / count))
+        for count, work_ns in ((row.base_count, row.base_work_ns), (row.head_count, row.head_work_ns))
+        if count
+    ]
+    if len(sides) == 2 and sides[0][0] == sides[1][0]:
+        return f"{sides[0][0]}{TIMES}{units.change(sides[0][1], sides[1][1])}"
+    return " → ".join(f"{count}{TIMES}{units.duration(each_ns)}" for count, each_ns in sides)
+
+
+def _write_count(count: float) -> str:
+    return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
+
+
+def list_next_steps(comparison: Comparison) -> Iterator[str]:
+    """List what to do next: what would decide an open comparison, else what to look at."""
+    step = comparison.step
+    if comparison.verdict == "incomparable":
+        yield "Compare captures of the same work, or add --override to compare these all the same."
+        return
+    if step.replication == "same":
+        yield "Give captures of two different runs."
+        return
+    if step.replication == "none":
+        yield "Capture at least 10 steps of each side."
+    elif comparison.verdict == "inconclusive":
+        runs = "three or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
+        yield f"Capture {runs} and compare the folders: wallscope diff base/ head/"
+    if comparison.verdict in {"regression", "improvement"} and (cause := find_leading_cause(comparison)):
+        yield f"wallscope explain {cause.cause}"
+
+
+def select_operations(comparison: Comparison, most: int) -> tuple[OperationChange, ...]:
+    """Return the operations that changed most, without those too small to matter."""
+    least_ns = SHOWN_CHANGE_SHARE * comparison.step.base_typical_ns
+    return tuple(row for row in comparison.operations if abs(row.delta_ns) >= least_ns)[:most]
