@@ -65,7 +65,7 @@ def test_every_fact_and_topic_is_explain_word():
 
 def test_a_drained_queue_is_explained_for_any_call():
     assert explain_word("host/queue-drained/cuEventSynchronize").meaning == (
-        "host refilling the queue that cuEventSynchronize drained"
+        "GPU idle after cuEventSynchronize until the next launch"
     )
 
 

@@ -187,11 +187,11 @@ def test_what_the_user_left_out_is_no_fault_of_the_capture(wallscope, export):
     )
 
     assert "few-steps" not in whole
-    said = "what varies from step to step cannot be told."
-    assert few["few-steps"] == (f"Only 1 steady window of --steps 3: {said}", "")
+    said = "variation between steps is uncertain."
+    assert few["few-steps"] == (f"Only 1 steady window of --steps 3; {said}", "")
     spelled = "--time 0.001310000-0.001320000"
     assert none["few-steps"] == (
-        f"No window of {spelled} is steady: those that are not stand in: {said}",
+        f"No window of {spelled} is steady: non-steady windows are used instead; {said}",
         "",
     )
     assert "no-steps" not in none
@@ -226,7 +226,7 @@ def test_a_rank_that_did_nothing_in_the_time_is_left_out_and_said(wallscope, tmp
     found = answer(wallscope, tmp_path / "run.sqlite", "--time", "5us-6us")
 
     assert [rank["device"] for rank in found["ranks"]] == [1]
-    assert "1 rank left out: no window of --time 0.000005000-0.000006000 there." in [
+    assert "1 rank excluded: no window in --time 0.000005000-0.000006000." in [
         entry["message"] for entry in found["capture"]["findings"]
     ]
 

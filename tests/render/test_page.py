@@ -128,7 +128,7 @@ def test_the_bar_says_why_the_wall_need_not_be_its_largest_part(report, dominant
 
 
 def test_the_worst_step_comes_first_in_the_words_of_the_verdict(report):
-    sentence = "The longest steady step, 3, takes 90.0 µs more than the median, 90.0 µs of it host."
+    sentence = "The longest steady step, 3, takes 90.0 µs more than the median; 90.0 µs of this is host."
     told = told_by(report, verdict=f"Host is the wall. {sentence}").partition("Is it every step? The")[2]
 
     assert told.startswith(f"{sentence.removeprefix('The')} 5 steady steps of 6")

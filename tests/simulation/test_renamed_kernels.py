@@ -166,4 +166,4 @@ def test_a_lone_device_computes_whatever_its_kernels_are_called(name, tmp_path):
 
     assert walls(renamed)[0] == walls(path)[0]
     assert "unattributed/unrecognized-kernel" not in {one.cause for one in found.ranks[0].causes}
-    assert "in kernels whose names are not known" in found.diagnosis.verdict.split(". ")[0]
+    assert "in kernels with unrecognized names" in found.diagnosis.verdict.split(". ")[0]

@@ -130,4 +130,4 @@ def test_both_bounds_of_a_call_that_drains_the_queue_are_told(tmp_path, name, ca
     assert told.answers[0].won_ns == pytest.approx(lengths_ns[0] - lengths_ns[1], rel=0.06)
     first = analysis.opportunities[0]
     assert first.cause == f"host/queue-drained/{call}"
-    assert "with it, but no host time behind it" in first.evidence[-1]
+    assert "with it but without the host time after it" in first.evidence[-1]

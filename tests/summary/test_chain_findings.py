@@ -44,7 +44,7 @@ def lacking(account, share, cause="unattributed/unresolved"):
 def test_the_example_lacks_peers_alone(known):
     assert set(codes(known)) == {"one-rank"}
     assert codes(known)["one-rank"].cure == "Capture all ranks."
-    assert "told by one rank of 16" in codes(known)["one-rank"].message
+    assert "With 1 of 16 ranks captured" in codes(known)["one-rank"].message
 
 
 def test_no_other_capture_is_asked_for_where_the_user_chose_the_rank(known):
@@ -65,8 +65,8 @@ def test_one_rank_that_hardly_communicates_is_not_told_so(known):
     ("share", "severity", "said"),
     [
         pytest.param(0.0, "info", ".", id="no time hangs on them"),
-        pytest.param(0.02, "info", " of the typical step has no owner for that.", id="little"),
-        pytest.param(0.04, "warning", " of the typical step has no owner for that.", id="much"),
+        pytest.param(0.02, "info", " of the typical step is unattributed for this reason.", id="little"),
+        pytest.param(0.04, "warning", " of the typical step is unattributed for this reason.", id="much"),
     ],
 )
 def test_waits_that_are_not_resolved_are_counted_with_the_time_they_leave_open(known, share, severity, said):
@@ -75,7 +75,9 @@ def test_waits_that_are_not_resolved_are_counted_with_the_time_they_leave_open(k
 
     assert set(found) == {"unresolved-waits", "one-rank"}
     assert found["unresolved-waits"].severity == severity
-    assert found["unresolved-waits"].message.startswith(f"What 2 of {waits.waits_seen:,} waits waited for")
+    assert found["unresolved-waits"].message.startswith(
+        f"The dependencies of 2 of {waits.waits_seen:,} waits"
+    )
     assert found["unresolved-waits"].message.endswith(said)
 
 
@@ -99,8 +101,7 @@ def test_a_replay_that_is_far_off_says_why_there_is_no_ceiling(known):
     found = codes(known, account=replace(known[0], ceilings=far))
 
     assert found["replay-unfaithful"].message == (
-        "3 steps played again by the dependencies that are known came out 20.5 % off the capture:"
-        " too far to give ceilings."
+        "The replay of 3 steps differs by 20.5 % from the capture: too much to give upper bounds."
     )
 
 
@@ -108,7 +109,7 @@ def test_steps_that_cannot_be_played_have_no_ceilings(known):
     unplayed = SimpleNamespace(error=None, step_count=0, recoverable_ns=lambda _: None)
     account = replace(known[0], ceilings=unplayed)
 
-    assert "no ceilings" in codes(known, account=account)["replay-unfaithful"].message
+    assert "no upper bounds" in codes(known, account=account)["replay-unfaithful"].message
 
 
 def with_compute(rank, share):

@@ -67,10 +67,10 @@ def test_evidence_says_what_was_measured():
     assert judge_memory_pressure(of_memory, (0.25, True), 3) == MemoryPressure(
         "high",
         (
-            "88.0 GiB of 100.0 GiB in use at the peak: 12.0 % left",
-            "3 allocations tried again after releasing memory, in steady steps",
-            "forward work runs again: at least 25.0 % of compute work",
-            "offload: 1.0 GiB to the host and 1.0 GiB back in a step",
+            "peak use 88.0 GiB of 100.0 GiB: 12.0 % left",
+            "3 allocator retries (cudaFree, then cudaMalloc) in steady steps",
+            "recompute takes at least 25.0 % of compute work",
+            "offload copies 1.0 GiB to the host and 1.0 GiB back per step",
         ),
     )
 

@@ -137,12 +137,14 @@ def played(folder: Path, why: Why) -> Analysis:
 @pytest.mark.parametrize(
     ("why", "cause", "said"),
     [
-        pytest.param(Why.GARBAGE_COLLECTION, "host/garbage-collection", "host collecting garbage", id="gc"),
-        pytest.param(Why.DATA_LOADING, "host/data-loading", "host loading data", id="loader"),
+        pytest.param(
+            Why.GARBAGE_COLLECTION, "host/garbage-collection", "host runs garbage collection", id="gc"
+        ),
+        pytest.param(Why.DATA_LOADING, "host/data-loading", "host loads data", id="loader"),
         pytest.param(
             Why.FRAMEWORK,
             "host/queue-drained/cudaDeviceSynchronize",
-            "host refilling the queue",
+            "GPU idle after cudaDeviceSynchronize",
             id="checkpoint without a name",
         ),
     ],
@@ -173,7 +175,7 @@ def test_a_loader_that_stalls_each_eighth_step_is_named_beside_the_copies():
 
     assert found.diagnosis.dominant_wall in {"memory", "host", "mixed"}
     assert rank.mean_step_ns == pytest.approx(209_900_000, rel=0.1)
-    assert "bulk copies to the device" in found.diagnosis.verdict
+    assert "bulk H2D copies" in found.diagnosis.verdict
     assert rank.rare_stalls[0].wall == "host"
     assert rank.rare_stalls[0].share > 0.1
 
@@ -186,7 +188,7 @@ def test_bimodal_steps_are_told_as_two_kinds():
     assert len(rank.modes) == 2
     assert sum(len(mode.steps) for mode in rank.modes) == 28
     assert rank.mean_step_ns == pytest.approx(719_600_000, rel=0.01)
-    assert "Steps come in two kinds" in found.diagnosis.verdict
+    assert "Steps are of two kinds" in found.diagnosis.verdict
 
 
 @pytest.mark.parametrize("stem", ["nersc_sc22_4gpu_base", "nersc_sc23_dali", "nersc_sc23_dali_bf16"])

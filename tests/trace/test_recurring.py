@@ -66,7 +66,7 @@ def test_a_range_of_any_name_that_holds_the_work_marks_the_steps(tmp_path):
 
     assert (found.anchor.kind, found.anchor.name, found.anchor.steps) == ("nvtx", "token_#_processing", 8)
     assert [step.start_ns for step in found.ranks[0].steps] == [(i + 1) * STEP_NS + 7_000 for i in range(8)]
-    assert "token_#_processing is taken for the step" in messages(found)["inferred-steps"]
+    assert "token_#_processing is used as the step" in messages(found)["inferred-steps"]
 
 
 def test_ranges_that_recur_otherwise_are_named(tmp_path):
@@ -297,4 +297,6 @@ def test_where_most_of_a_capture_is_before_the_steps_the_verdict_says_so(tmp_pat
     (rank,) = found.ranks
 
     assert (rank.outside_ns, rank.outside_idle_ns) == (20 * STEP_NS - 1_000, 20 * STEP_NS - 5_000)
-    assert "This is the smaller part of the capture: 4.0 ms before the first" in found.diagnosis.verdict
+    assert (
+        "The windows are the smaller part of the capture: 4.0 ms before the first" in found.diagnosis.verdict
+    )

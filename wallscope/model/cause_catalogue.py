@@ -1,67 +1,67 @@
-"""The causes in words: what each means, for people who read `wall/cause[/detail]` the first time."""
+"""The meaning of each cause in a few words, for first-time readers of `wall/cause[/detail]`."""
 
 from wallscope.model.enums import Axis, ComputeCategory
 
 _AXES = {
-    "ep": "expert-parallel exchange (dispatch and combine)",
-    "dp-gradient": "data-parallel reduction of gradients",
-    "dp-parameter": "data-parallel gathering of parameters",
+    "ep": "expert-parallel all-to-all (dispatch and combine)",
+    "dp-gradient": "data-parallel gradient reduction",
+    "dp-parameter": "data-parallel parameter all-gather",
     "tp": "tensor-parallel collectives",
-    "cp": "context-parallel exchange",
+    "cp": "context-parallel exchange of keys and values",
     "pp": "pipeline send and receive",
-    "unknown": "communication of unknown axis",
+    "unknown": "communication on an unknown axis",
 }
 _MEANINGS = {
-    "communication/unresolved": "waits of unknown origin beside communication",
-    "memory/recompute": "forward work computed again in the backward pass",
-    "memory/allocator": "memory allocated, pinned and released",
-    "memory/offload": "copies to the host and back again",
-    "memory/staging": "bulk copies to the device",
-    "memory/readback": "bulk copies to the host",
-    "memory/migration": "pages of unified memory on the move",
+    "communication/unresolved": "idle time of unknown origin next to communication",
+    "memory/recompute": "forward work recomputed in the backward pass",
+    "memory/allocator": "allocating, pinning and releasing memory",
+    "memory/offload": "offload: copies to the host and back",
+    "memory/staging": "bulk H2D copies",
+    "memory/readback": "bulk D2H copies",
+    "memory/migration": "page migration of unified memory",
     "memory/device-copy": "copies inside the device",
-    "memory/fill": "fills of device memory",
+    "memory/fill": "memsets of device memory",
     "memory/unknown-copy": "copies of unknown direction",
-    "memory/hand-over": "hand-over behind copies and fills",
-    "memory/unresolved": "waits of unknown origin beside copies",
-    "host/framework": "Python, framework and program outside CUDA calls",
-    "host/data-loading": "host loading data",
-    "host/checkpoint": "host saving a checkpoint",
-    "host/garbage-collection": "host collecting garbage",
-    "host/lock": "host waiting for a lock",
-    "host/file": "host in file operations",
-    "host/network": "host in network operations",
+    "memory/hand-over": "dependency latency after copies and memsets",
+    "memory/unresolved": "idle time of unknown origin next to copies",
+    "host/framework": "host time outside CUDA calls (Python, framework, program)",
+    "host/data-loading": "host loads data",
+    "host/checkpoint": "host saves a checkpoint",
+    "host/garbage-collection": "host runs garbage collection",
+    "host/lock": "host waits for a lock",
+    "host/file": "host reads or writes files",
+    "host/network": "host uses the network",
     "host/launch-call": "host inside launch calls",
     "host/other-call": "host inside other CUDA calls",
-    "host/launch-latency": "latency from launch to start",
-    "host/synchronisation": "return from synchronisation",
-    "host/small-copy": "copies under 64 KiB between host and device",
-    "host/hand-over": "hand-over behind small copies",
-    "compute/kernel-gap": "gaps between kernels in one queue",
-    "compute/unrecognized": "kernels that no pattern knows",
-    "compute/hand-over": "hand-over from kernels to other queues",
+    "host/launch-latency": "latency from launch to kernel start",
+    "host/synchronisation": "latency of the return from a synchronizing call",
+    "host/small-copy": "small host/device copies (under 64 KiB)",
+    "host/hand-over": "dependency latency after small copies",
+    "compute/kernel-gap": "gaps between kernels of one stream or graph",
+    "compute/unrecognized": "kernels with unrecognized names",
+    "compute/hand-over": "dependency latency after kernels of other streams",
     "unattributed/unresolved": "idle time of unknown origin",
-    "unattributed/held-while-idle": "work held back on an idle device",
-    "unattributed/opaque-graph": "CUDA graphs of unknown content",
-    "unattributed/unrecognized-kernel": "kernels that no pattern knows, which compute or communicate",
-    "unattributed/profiler": "the profiler at work",
+    "unattributed/held-while-idle": "launched work that waits on an idle GPU",
+    "unattributed/opaque-graph": "CUDA graphs traced as a whole",
+    "unattributed/unrecognized-kernel": "kernels with unrecognized names that may compute or communicate",
+    "unattributed/profiler": "profiler overhead",
 }
 _QUALIFIERS = {
     "transfer": "moving data",
     "peer-wait": "waiting for peers",
-    "pipeline-wait": "waiting for the pipeline",
-    "unsplit": "transfer and waiting for peers not told apart",
-    "hand-over": "hand-over behind it",
+    "pipeline-wait": "waiting for other pipeline stages",
+    "unsplit": "transfer + peer wait, not separable",
+    "hand-over": "dependency latency after it",
 }
 
 
 UNSPLIT, TRANSFER, PEER_WAIT, PIPELINE_WAIT = "unsplit", "transfer", "peer-wait", "pipeline-wait"
-"""How the time of a communication operation is told: as one, or by what it did."""
+"""How the time of a communication operation is divided: not at all (`UNSPLIT`), or into parts."""
 _PARTS = (TRANSFER, PEER_WAIT, PIPELINE_WAIT)
 
 
 def is_part(cause: str) -> bool:
-    """Whether a cause is a part of what an operation between ranks does: moving, or one kind of waiting.
+    """Return whether a cause is a part of a communication operation: transfer, peer wait or pipeline wait.
 
     >>> is_part("communication/ep/peer-wait"), is_part("communication/ep/unsplit")
     (True, False)
@@ -70,7 +70,7 @@ def is_part(cause: str) -> bool:
 
 
 def drop_detail(cause: str) -> str:
-    """The cause of the whole operation that a part of one belongs to; any other cause is its own.
+    """Return the undivided cause that a part belongs to; return any other cause unchanged.
 
     >>> drop_detail("communication/ep/peer-wait"), drop_detail("communication/ep/hand-over")
     ('communication/ep/unsplit', 'communication/ep/hand-over')
@@ -79,13 +79,13 @@ def drop_detail(cause: str) -> str:
 
 
 UNRECOGNIZED = "unattributed/unrecognized-kernel"
-"""Kernels that no pattern knows, in a capture whose kernels may communicate."""
+"""Kernels with unrecognized names, in a capture whose kernels may communicate."""
 CALL = "<call>"
-"""Stands for the name of a call in the catalogue."""
+"""Placeholder for the name of a call in the catalog."""
 
 
 def list_cause_meanings() -> tuple[tuple[str, str], ...]:
-    """Every cause with its meaning, in the order of its id."""
+    """Return every cause with its meaning, sorted by id."""
     causes = [*_MEANINGS, f"host/queue-drained/{CALL}"]
     causes += [f"communication/{axis}/{qualifier}" for axis in Axis for qualifier in _QUALIFIERS]
     causes += [f"compute/{category}" for category in ComputeCategory]
@@ -93,7 +93,7 @@ def list_cause_meanings() -> tuple[tuple[str, str], ...]:
 
 
 def describe_cause(cause: str) -> str:
-    """A cause in a few words.
+    """Return the meaning of a cause in a few words.
 
     >>> describe_cause("communication/ep/unsplit")
     'expert-parallel exchange (dispatch and combine), transfer and waiting for peers not told apart'
@@ -108,5 +108,5 @@ def describe_cause(cause: str) -> str:
     if wall == "communication":
         return f"{_AXES[kind]}, {_QUALIFIERS[rest[0]]}"
     if kind == "queue-drained":
-        return f"host refilling the queue that {rest[0]} drained"
+        return f"GPU idle after {rest[0]} until the next launch"
     return f"{kind} kernels"

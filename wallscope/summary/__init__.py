@@ -1,1 +1,1 @@
-"""What the slices of each rank add up to: sums, verdict and findings."""
+"""Sums, verdict and findings of each rank, computed from its slices."""

@@ -1,7 +1,7 @@
-"""Communication of a rank: operations by axis, what nothing hid, the dispatcher, the price of overlap.
+"""Summarize the communication of a rank: operations by axis, exposed time, the dispatcher, cost of overlap.
 
-What is called the time of dispatch and combine is mostly not that of the network; the parts are told
-apart by class, category and kernel name.
+Most of what is called dispatch and combine time is not network time. Class, category and kernel name separate
+the parts.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ _OF_CATEGORY = np.array(
 
 @dataclass(frozen=True, slots=True)
 class CommunicationSummary:
-    """What is known beside the operations: `AXES`, `COLLECTIVES`, launch shapes (`KERNELS`), kernel names."""
+    """Inputs in addition to operations: `AXES`, `COLLECTIVES`, launch shapes (`KERNELS`), kernel names."""
 
     axes: pl.DataFrame
     collectives: pl.DataFrame
@@ -71,21 +71,21 @@ _NOTHING = CommunicationSummary(*(schema.to_frame() for schema in (AXES, COLLECT
 def summarize_communication(
     work: TypicalWork, all_exposed_ns: int, traffic: CommunicationSummary = _NOTHING
 ) -> Communication:
-    """Volume and exposure of the communication in the typical step of one rank.
+    """Return volume and exposure of the communication in the typical step of one rank.
 
     `all_exposed_ns` is the exposed part of its budget.
 
-    Exposed means: neither compute nor an opaque graph ran. Operations that overlap each other are
-    each shown with all their exposed time, so the list may add up to more than the total. Bus bandwidth
-    is as NCCL's tests define it, over all operations that begin in the steps: what a rank's link has to
-    carry by the duration of the operation on this rank. One rank can't tell waiting for its peers from
-    moving bytes, so it is a lower bound. It is unknown where that of any operation is.
+    Exposed means that neither compute nor an opaque graph ran. Operations that overlap each other each count
+    with all of their exposed time, so the list may add up to more than the total. Bus bandwidth is defined as
+    in NCCL's tests, over all operations that begin in the steps. It divides the bytes on a rank's link by the
+    duration of the operation on this rank. It is a lower bound, because one rank cannot separate waiting for
+    peers from the transfer. It is unknown if that of any operation is unknown.
     """
     own = _own(work, traffic)
     computed = common(union(work.columns.spans(work.rows_of(*COMPUTING))), work.steps)
 
     def spent_ns(rows: Rows) -> tuple[int, int]:
-        """How long any of the rows ran inside the steps, and how long of that nothing computed."""
+        """Return the time in which any of the rows ran inside the steps, and the part without compute."""
         running = union(work.columns.spans(rows))
         ran_ns = work.all_covered_ns(running)
         return ran_ns, ran_ns - int(covered_ns(computed, running).sum())
@@ -115,7 +115,7 @@ def summarize_communication(
 
 
 def measure_blocking(slices: pl.DataFrame, communicating: pl.Series, step_count: int) -> int:
-    """Communication on the binding chains, in ns of a step: the lower bound beside what is exposed.
+    """Return communication on the critical chains in ns per step: the lower bound of what is exposed.
 
     `slices` (`SLICES`) are those of the steps, `communicating` the numbers of communication operations.
     """
@@ -127,7 +127,7 @@ def measure_blocking(slices: pl.DataFrame, communicating: pl.Series, step_count:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """Communication operations by row: what each does, axis and backend as places, and what NCCL counts."""
+    """Communication operations by row: kind, axis and backend as indices, and bytes as NCCL counts them."""
 
     rows: Rows
     does: Rows
@@ -138,7 +138,7 @@ class _Own:
     evidence: npt.NDArray[np.object_]
 
     def alike(self) -> Iterator["_Own"]:
-        """Those of one operation, axis and backend together."""
+        """Return the totals of one combination of operation, axis and backend."""
         key = (self.does * len(_AXES) + self.axis) * len(_BACKENDS) + self.backend
         for _, own in iterate_groups(key):
             yield _Own(
@@ -153,7 +153,7 @@ class _Own:
 
 
 def _own(work: TypicalWork, traffic: CommunicationSummary) -> _Own:
-    """Operations with their axis, evidence, and what NCCL counts; copies between devices count themselves."""
+    """Return operations with axis, evidence, and bytes as NCCL counts them; peer copies count their own."""
     rows, columns = work.rows_of(OperationClass.COMMUNICATION), work.columns
     told, counted = (
         find_places(columns.op[rows], frame["op"].to_numpy()) for frame in (traffic.axes, traffic.collectives)
@@ -208,7 +208,7 @@ _PACKS = (
 
 
 def _match_dispatcher(texts: pl.Series) -> npt.NDArray[np.int64]:
-    """What a kernel of the dispatcher does, by its name."""
+    """Return the part of the dispatcher that a kernel belongs to, by its name."""
     packs, unpacks = (texts.str.contains(pattern).to_numpy() for pattern in (_PACKS, _UNPACKS))
     return np.where(unpacks, _UNPACKING, np.where(packs, _PACKING, _ROUTING))
 
@@ -217,11 +217,11 @@ _TOLD = TextMemo(_match_dispatcher)
 
 
 def summarize_dispatcher(work: TypicalWork, axes: pl.DataFrame, names: pl.DataFrame) -> DispatcherWork | None:
-    """Work of the dispatcher in the typical step of one rank; `None` where no experts communicate.
+    """Return the work of the dispatcher in the typical step of one rank; `None` without expert communication.
 
-    `axes` follow `AXES`, `names` are those of kernels. Permutations back to the order of tokens unpack,
-    also in the backward pass of packing, whose kernels bear the same names; kernels of the dispatcher that
-    neither pack nor unpack route: scores, counts, layouts.
+    `axes` follow `AXES`, `names` are those of kernels. Permutations back to token order count as unpack. So
+    does the backward pass of packing, whose kernels have the same names. Dispatcher kernels that neither pack
+    nor unpack count as routing: scores, counts, layouts.
     """
     columns = work.columns
     expert, _ = match_rows(
@@ -250,14 +250,14 @@ _SHAPE = ("blocks", "threads", "registers", "shared_bytes")
 
 
 def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax | None:
-    """Medians of the same kernel and launch shape, beside communication and alone, in the typical steps.
+    """Compare medians of the same kernel and launch shape, overlapping communication and alone.
 
-    `kernels` follow `KERNELS`, in order. Beside means that communication covers at least half of the kernel,
-    alone that it covers nothing of it; what lies between counts for neither. Shapes with fewer than five
-    kernels on either side are left out, and so are those whose kernels vary much where they ran alone
-    (90th percentile over 1.5 times the 10th), or take over 1.5 times as long on one side as on the other:
-    kernels bear one name and grid for problems of several sizes. `None` where none remains. Each shape
-    weighs as much as its kernels beside communication would have taken alone.
+    `kernels` follow `KERNELS`, in order. A kernel overlaps communication if communication covers at least
+    half of it, and runs alone if communication covers none of it. Other kernels count for neither. Shapes
+    with fewer than five kernels on either side are excluded. So are shapes whose kernels vary much when alone
+    (90th percentile over 1.5 times the 10th), or take over 1.5 times as long on one side. The reason is that
+    one name and grid can serve problems of several sizes. `None` where no shape remains. The weight of a
+    shape is the time its overlapping kernels would take alone.
     """
     own = work.operations
     starts_ns, ends_ns = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
@@ -298,7 +298,7 @@ def measure_overlap_tax(work: TypicalWork, kernels: pl.DataFrame) -> OverlapTax 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Lengths of kernels in order, shape by shape: where each shape begins, and how many it has."""
+    """Kernel lengths sorted shape by shape: the first index of each shape, and its number of kernels."""
 
     begin: Rows
     count: Rows
@@ -306,22 +306,22 @@ class _Side:
 
     @classmethod
     def of(cls, shape: Rows, length_ns: Times, shapes: int) -> "_Side":
-        """The kernels of each shape; there are `shapes` of them."""
+        """Return the kernels of each of the `shapes` shapes."""
         count = np.bincount(shape, minlength=shapes)
         in_order = np.argsort(length_ns)
-        narrow = shape[in_order].astype(np.min_scalar_type(shapes))  # sixteen bits sort in no time
+        narrow = shape[in_order].astype(np.min_scalar_type(shapes))  # Sixteen bits sort fastest.
         in_order = in_order[np.argsort(narrow, kind="stable")]
         return cls(np.cumsum(count) - count, count, length_ns[in_order])
 
     def middle_ns(self, shape: Rows) -> npt.NDArray[np.float64]:
-        """The median of shapes that there are."""
+        """Return the median length of each given shape."""
         begin, last = self.begin[shape], self.count[shape] - 1
         low_ns, high_ns = self.length_ns[begin + last // 2], self.length_ns[begin + (last + 1) // 2]
         middle_ns: npt.NDArray[np.float64] = (low_ns + high_ns) / 2
         return middle_ns
 
     def nearest_ns(self, shape: Rows, share: float) -> Times:
-        """The length at a share of the way through shapes that there are."""
+        """Return the length at a quantile of each given shape."""
         way = ((self.count[shape] - 1) * share + 0.5).astype(np.int64)
         found: Times = self.length_ns[self.begin[shape] + way]
         return found

@@ -1,4 +1,4 @@
-"""Compute of a rank: what its kernels calculate, how well they use the GPU, and the throughput."""
+"""Summarize the compute of a rank: kernel categories, use of the GPU, and throughput."""
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ from wallscope.trace.unrecognized import mark_unknown_kernels
 
 
 def sum_compute_work(work: TypicalWork, kernel_flops: pl.DataFrame | None = None) -> tuple[ComputeWork, ...]:
-    """Added-up durations by category in the typical step, the largest first: work, not time."""
+    """Return durations added up by category in the typical step, the largest first: work, not time."""
     rows = work.rows_of(OperationClass.COMPUTE)
     category = work.columns.category[rows]
     done = count_category_flops(work, kernel_flops)
@@ -57,13 +57,13 @@ def sum_compute_work(work: TypicalWork, kernel_flops: pl.DataFrame | None = None
 
 
 def find_training_kernels(work: TypicalWork, names: pl.DataFrame) -> bool:
-    """Whether kernels of a backward pass or of an optimizer run (`NAMES`)."""
+    """Return whether kernels of a backward pass or of an optimizer run (`NAMES`)."""
     used = np.unique(work.columns.name[work.rows_of(OperationClass.COMPUTE)])
     return bool(mark_training(names["text"][find_places(used[used >= 0], names["name"].to_numpy())]).any())
 
 
 def find_unmatched_kernels(work: TypicalWork, names: pl.DataFrame, step_ns: int) -> tuple[KernelWork, ...]:
-    """Kernels of unknown kind whose work is over 1 % of the typical step, the largest first."""
+    """Return unrecognized kernels whose work exceeds 1 % of the typical step, the largest first."""
     if not step_ns:
         return ()
     rows = np.flatnonzero(mark_unknown_kernels(work.operations))
@@ -112,12 +112,12 @@ _PATTERNS = {
     _FUSED_ROUTER: r"(?i)fused_topk|fused_score_for|fused_moe_aux_loss|topk_?softmax|topkGating|grouped_topk",
     _LOOSE_ROUTER: r"gatherTopK|radixSelect|bitonicSort|sbtopk|mbtopk|radixtopk",
 }
-"""What the name of a kernel may tell, as one bit each."""
+"""Properties that a kernel name can show, one bit each."""
 _OF_EXPERTS = _FUSED_PERMUTE | _FUSED_ROUTER
 
 
 def _match_marks(texts: pl.Series) -> npt.NDArray[np.int64]:
-    """What the names of kernels tell: the sum of the marks whose patterns they match."""
+    """Return the properties of kernel names: the sum of the bits whose patterns match."""
     marks = np.zeros(len(texts), np.int64)
     for mark, pattern in _PATTERNS.items():
         marks[texts.str.contains(pattern).to_numpy()] |= mark
@@ -128,9 +128,9 @@ _MARKED = TextMemo(_match_marks)
 
 
 def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> ComputeDetails | None:
-    """What the compute kernels of one rank are made of; `None` where none ran in its typical step.
+    """Return what the compute kernels of one rank consist of; `None` if none ran in its typical step.
 
-    `gpu` is the one that the rank ran on.
+    `gpu` is the GPU of the rank.
     """
     rows = work.rows_of(OperationClass.COMPUTE)
     total_ns = work.total_ns(rows)
@@ -148,7 +148,7 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
         return work.total_ns(rows[which]) / total_ns
 
     def is_fused(fused: int, loose: int) -> bool | None:
-        """Whether a part of the dispatcher is one kernel; single operations tell only beside experts."""
+        """Return whether a dispatcher part is one kernel; single operations count only with experts."""
         if (is_marked & fused).any():
             return True
         return False if has_experts and (is_marked & loose).any() else None
@@ -172,9 +172,9 @@ def summarize_compute(work: TypicalWork, capture: Capture, gpu: Gpu | None) -> C
 
 
 def _precisions(work: TypicalWork, computing: Rows, of_name: Rows) -> tuple[PrecisionWork, ...]:
-    """Matrix multiplications by precision, the most work first; unknown ones are one of them.
+    """Return the work of GEMMs by precision, including unknown, the most work first.
 
-    `of_name` is the place in `Precision` of each kernel name.
+    `of_name` is the index in `Precision` of each kernel name.
     """
     columns = work.columns
     rows = computing[_IS_MULTIPLYING[columns.category[computing]]]
@@ -195,7 +195,7 @@ def _precisions(work: TypicalWork, computing: Rows, of_name: Rows) -> tuple[Prec
 
 
 def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) -> SmallMultiplications:
-    """Runs of short kernels of one name that follow one another on their stream, in order of start."""
+    """Return runs of consecutive short kernels with one name on their stream, sorted by start."""
     columns, stream = work.columns, work.operations["stream"].to_numpy()
     begun = computing[columns.begins[computing]]
     rows = begun[order_by_group(stream[begun])]
@@ -212,7 +212,7 @@ def _small_multiplications(work: TypicalWork, computing: Rows, total_ns: int) ->
 
 
 def _has_experts(work: TypicalWork) -> bool:
-    """Whether a library or a category is one that only models with experts need."""
+    """Return whether only models with experts need this library or category."""
     if _IS_EXPERTS[work.columns.category].any():
         return True
     return not _EXPERT_BACKENDS.isdisjoint(work.operations["backend"].unique().to_list())
@@ -246,7 +246,7 @@ def _launch_shapes(
 
 
 def _total(values: npt.NDArray[np.float64]) -> float:
-    """A sum in the order of polars, whose last digits are those of other sums of shares."""
+    """Sum in the order that polars uses, so that the last digits equal those of other sums of shares."""
     return float(pl.Series(values).sum())
 
 
@@ -254,9 +254,9 @@ _PERCENT = 100
 
 
 def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int | None) -> GpuMetrics | None:
-    """What was sampled of the GPU (Nsight's id) of a rank; `None` where nothing was in its steps.
+    """Return the GPU metrics sampled on a rank's GPU (Nsight's id); `None` without samples in its steps.
 
-    Where the id is not known, an export of a single GPU leaves no choice.
+    If the id is unknown, an export of a single GPU is unambiguous.
     """
     if gpu is None and len(capture.export.gpus) == 1:
         gpu = capture.export.gpus[0].id
@@ -290,10 +290,10 @@ def average_gpu_metrics(steps: Spans, capture: Capture, rank_id: int, gpu: int |
 
 
 def _inside(samples: pl.DataFrame, steps: Spans) -> pl.DataFrame:
-    """The samples whose whole time lies in one step, with `begin_ns`.
+    """Return the samples that lie completely in one step, with `begin_ns`.
 
-    A sample begins where the one before ended, but is never longer than usual: behind a hole in the
-    sampling it tells only of its own period.
+    A sample begins at the end of the previous one, but lasts at most the usual period. After a hole in the
+    sampling it covers only its own period.
     """
     at_ns = samples["at_ns"].unique().sort()
     if len(at_ns) < 2:
@@ -308,7 +308,7 @@ def _inside(samples: pl.DataFrame, steps: Spans) -> pl.DataFrame:
 
 
 def _exclusive_share(samples: Spans, capture: Capture, rank_id: int, gpu: int) -> float | None:
-    """Share of the samples without operations of other ranks on the GPU; ranks may not tell theirs."""
+    """Return the share of samples without operations of other ranks on the GPU."""
     gpu_of_rank = capture.ranks.select("rank_id", on="gpu")
     others = capture.operations.filter(pl.col("rank_id") != rank_id).join(
         gpu_of_rank, on="rank_id", how="left"
@@ -321,16 +321,16 @@ def _exclusive_share(samples: Spans, capture: Capture, rank_id: int, gpu: int) -
 
 
 def _touched(samples: Spans, operations: pl.DataFrame) -> Flags:
-    """Whether any of the operations ran during each sample."""
+    """Return whether any of the operations ran during each sample."""
     busy = union(order_spans(operations["start_ns"].to_numpy(), operations["end_ns"].to_numpy()))
     is_touched: Flags = covered_ns(busy, samples) > 0
     return is_touched
 
 
 def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | None) -> Throughput | None:
-    """The throughput of one rank; `None` where nothing tells it, or windows are not known to be steps.
+    """Return the throughput of one rank; `None` if its inputs are missing or windows may not be steps.
 
-    `gpu` is the one that the rank ran on.
+    `gpu` is the GPU of the rank.
     """
     step_ns = rank.typical.step_ns
     by_shapes = None if rank.compute_details is None else rank.compute_details.flops
@@ -353,7 +353,7 @@ def measure_throughput(rank: Rank, anchor: Anchor, facts: StepFacts, gpu: Gpu | 
 
 
 def _peak(rank: Rank, gpu: Gpu | None) -> Peak | None:
-    """That of the precision in which most of the matrix multiplication is done, if names tell it."""
+    """Return the peak rate of the precision that most GEMM work uses, if kernel names show it."""
     if rank.compute_details is None or gpu is None:
         return None
     first = next(iter(rank.compute_details.precisions), None)

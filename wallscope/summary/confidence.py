@@ -1,4 +1,4 @@
-"""How sure a verdict is: what of the step rests on waits that times alone tell, and what has no owner."""
+"""How certain a verdict is: the share inferred from timing, and the unattributed share."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from wallscope.trace.intervals import Times
 from wallscope.units import percent
 
 
-def judge_confidence(  # noqa: PLR0913  # all that makes a verdict less sure
+def judge_confidence(  # noqa: PLR0913  # all inputs that lower the confidence
     decision: Decision,
     walls: Times,
     unresolved: Times,
@@ -22,16 +22,16 @@ def judge_confidence(  # noqa: PLR0913  # all that makes a verdict less sure
     steady: bool,
     hides_recompute: bool = False,
 ) -> Confidence:
-    """Return how sure the decision is.
+    """Return how certain the decision is.
 
-    The less of the step may belong to another wall than the one it was given to, the surer: what has no
-    owner, and what was found through inferred waits, of which a part may be wrong. Where forward work that
-    runs again looks like any other compute, compute is never sure to be the wall.
+    The confidence falls with the share of the step that may belong to another wall. This is unattributed
+    time, and time found through inferred waits, part of which may be wrong. Compute as the wall is never
+    highly certain where recomputed forward work cannot be recognized.
 
     Args:
         decision: the dominant wall.
         walls: int64[steps, walls], ns of each wall in each deciding step.
-        unresolved: int64[steps, 3 or 4], ns without an owner in each, as `decide_wall` takes it.
+        unresolved: int64[steps, 3 or 4], unattributed ns in each, as `decide_wall` takes it.
         inferred: int64[steps], ns in each that were found through inferred waits.
         steady: whether steady steps decide.
         hides_recompute: whether a program trains and no range names its backward pass.
@@ -47,13 +47,13 @@ def judge_confidence(  # noqa: PLR0913  # all that makes a verdict less sure
     elif at_risk > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING or not steady or hides_recompute:
         level = "medium"
     told = [
-        f"{percent(inferred_share)} depends on waits that were inferred from times"
+        f"{percent(inferred_share)} depends on waits that were inferred from timing"
         if inferred_share > 0
         else "no wait had to be inferred",
-        f"{percent(unresolved_share)} has no known owner",
+        f"{percent(unresolved_share)} has an unknown cause",
     ]
     if not steady:
-        told.append("no steady step: shares are of all windows")
+        told.append("no steady step: shares cover all windows")
     if hides_recompute:
         told.append("no range names the backward pass: recomputed activations would count as compute")
     return Confidence(level, inferred_share, unresolved_share, tuple(told))

@@ -1,4 +1,4 @@
-"""The dominant wall of a rank, and its loss causes ranked by what the step could win at most."""
+"""Decide the dominant wall of a rank, and sort its loss causes by upper bound on speedup."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,11 +37,11 @@ _WALLS = list(Wall)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Which wall dominates, who comes next and by how much, on how many steps it led; the deciding shares.
+    """The dominant wall, the runner-up, the margin, the number of steps it led, and the deciding shares.
 
-    Those are medians over the steps; of all their time (`is_mean`) where rare stalls take more than any loss
-    of the usual step. `hinges` holds, where kernels that no pattern knows leave the wall open, what it is if
-    they compute and what it is if they communicate.
+    Shares are medians over the steps. They are shares of the total time (`is_mean`) where rare stalls take
+    more than any loss of the usual step. `hinges` is set where unrecognized kernels leave the wall open: the
+    wall if they compute, and the wall if they communicate.
     """
 
     dominant: Dominant
@@ -55,12 +55,12 @@ class Decision:
 
 
 def decide_wall(walls: Times, unresolved: Times) -> Decision:
-    """The dominant wall; unknown also if it is another one when kernels that no pattern knows communicate.
+    """Return the dominant wall; unknown if counting unrecognized kernels as communication changes it.
 
     Args:
         walls: ns of each wall in each deciding step, columns in the order of `Wall`.
-        unresolved: ns without an owner in each: unattributed, communication, memory, and of the first what
-            kernels take that no pattern knows and that may communicate.
+        unresolved: unattributed ns in each step: unattributed, communication, memory, and the part of the
+            first in unrecognized kernels that may communicate.
     """
     own, kernels = unresolved[:, :3].copy(), unresolved[:, 3:].sum(axis=1)
     own[:, 0] -= kernels
@@ -80,7 +80,7 @@ def decide_wall(walls: Times, unresolved: Times) -> Decision:
 
 
 def _decide_wall(walls: Times, unresolved: Times) -> Decision:
-    """The dominant wall; `unresolved` are unattributed, communication, memory."""
+    """Return the dominant wall; the columns of `unresolved` are unattributed, communication, memory."""
     step_ns = np.maximum(walls.sum(axis=1, keepdims=True), 1)
     shares = walls / step_ns
     open_shares = unresolved / step_ns
@@ -116,7 +116,7 @@ def _decide_wall(walls: Times, unresolved: Times) -> Decision:
 
 
 def _is_by_rare_stalls(walls: Times, shares: Shares) -> bool:
-    """Whether a loss wall takes more on few steps alone than any does in the usual step."""
+    """Return whether a loss wall takes more on few steps alone than any does in the usual step."""
     if len(walls) < ENOUGH_STEPS_COUNT:
         return False
     length_ns = walls.sum(axis=1)
@@ -127,7 +127,7 @@ def _is_by_rare_stalls(walls: Times, shares: Shares) -> bool:
 
 
 def find_dominant_wall(walls: Times, unresolved: Times) -> Dominant:
-    """What `decide_wall` finds to be dominant."""
+    """Return only the dominant wall of `decide_wall`."""
     return decide_wall(walls, unresolved).dominant
 
 
@@ -140,11 +140,11 @@ DOMINANT: dict[Wall, Dominant] = {
     Wall.COMMUNICATION: "communication",
     Wall.HOST: "host",
 }
-"""The loss walls as a diagnosis names them."""
+"""The loss walls by their name in a diagnosis."""
 
 
 def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallShares:
-    """The deciding shares beside the typical step; without a steady step there are no percentiles."""
+    """Return the deciding shares and the typical step; without a steady step there are no percentiles."""
     shares = walls / np.maximum(walls.sum(axis=1, keepdims=True), 1)
     found = {}
     of_walls = np.percentile(shares, [10, 50, 90], axis=0).T.tolist()
@@ -153,13 +153,13 @@ def measure_wall_shares(walls: Times, typical: Walls, *, steady: bool) -> WallSh
     return WallShares(**found)
 
 
-_OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "played again with the other ranks of its export")
+_OF_OTHERS: tuple[ClaimStatus, str] = ("inferred", "replayed together with the other ranks of its export")
 
 
 def measure_recoverable(causes: Iterable[CauseTime], ceilings: UpperBounds) -> dict[str, int]:
-    """What each material cause of a loss wall could win at most, in ns of the typical step.
+    """Return the upper bound on the gain of each material loss cause, in ns of the typical step.
 
-    Causes that drain the queue count whatever they own: what they hold up is owned by others.
+    Causes that drain the queue always count, because the time that they delay is attributed to other causes.
     """
     asked = [
         entry.cause
@@ -173,7 +173,7 @@ def measure_recoverable(causes: Iterable[CauseTime], ceilings: UpperBounds) -> d
 
 
 def _measure_ways(cause: str, ceilings: UpperBounds) -> list[int]:
-    """What a cause could win in each way to end it: a call that drains the queue, or what it delays."""
+    """Return the possible gains of a cause: without the draining call, and without the host time after it."""
     names = [cause, cause.replace(f"{DRAINED}/", REFILL)] if cause.startswith(DRAINED) else [cause]
     found = [ceilings.recoverable_ns([name]) for name in names]
     return [time_ns for time_ns in found if time_ns is not None]
@@ -182,9 +182,12 @@ def _measure_ways(cause: str, ceilings: UpperBounds) -> list[int]:
 def rank_opportunities(
     rank: Rank, ceilings: UpperBounds, inferred: frozenset[str]
 ) -> tuple[Opportunity, ...]:
-    """The losses of a rank that could win something, the most first; `inferred` causes rest on inference."""
+    """Return the gain without the draining call, and the gain without the host time after it."""
     error = percent(ceilings.error)
-    played = f"{ceilings.step_count} typical steps replayed, {error} off the capture when unchanged"
+    played = (
+        f"{ceilings.step_count} typical steps replayed; unchanged, the replay differs by {error} from the"
+        " capture"
+    )
     return _list_opportunities(
         _opportunity(
             rank,
@@ -198,7 +201,7 @@ def rank_opportunities(
 
 
 def divide_opportunities(opportunities: Sequence[Opportunity], rank: Rank) -> tuple[Opportunity, ...]:
-    """Opportunities of a rank whose causes were divided since, by what its causes are now."""
+    """Return the opportunities of a rank after its causes were divided into parts."""
     of_whole = {drop_detail(entry.cause): (entry.status, entry.evidence[-1]) for entry in opportunities}
     return _list_opportunities(
         _opportunity(rank, entry, *of_whole.get(drop_detail(entry.cause), _OF_OTHERS))
@@ -223,23 +226,23 @@ def _opportunity(rank: Rank, entry: CauseTime, status: ClaimStatus, played: str)
 
 
 def _describe_refill(entry: CauseTime, ceilings: UpperBounds) -> Iterator[str]:
-    """What a call that drains the queue costs in two ways: being there, and the host time behind it."""
+    """Describe both costs of a call that drains the queue: the call itself, and the host time after it."""
     if entry.cause.startswith(DRAINED) and len(ways := _measure_ways(entry.cause, ceilings)) > 1:
         yield (
-            f"without the call {duration(ways[0])} less;"
-            f" with it, but no host time behind it, {duration(ways[1])} less"
+            f"{duration(ways[0])} shorter without the call; {duration(ways[1])} shorter with it but"
+            " without the host time after it"
         )
 
 
 def _describe_interference(rank: Rank, entry: CauseTime) -> Iterator[str]:
-    """What compute beside communication is taken to win when that goes."""
+    """Describe the assumed gain of compute that overlaps communication, once that is removed."""
     communication = rank.communication
     if entry.wall != Wall.COMMUNICATION or not communication.hidden_share:
         return
     if communication.overlap_tax is None:
-        yield "compute beside it is taken to be as fast as alone: no kernel ran often enough both ways"
+        yield "overlapping compute is assumed to be as fast as alone: no kernel ran often enough both ways"
     elif communication.overlap_tax.ratio >= 1 + SHOWN_OVERLAP_TAX_SHARE:
-        yield f"compute beside it takes {communication.overlap_tax.ratio:.2f} times as long as alone"
+        yield f"overlapping compute takes {communication.overlap_tax.ratio:.2f} times as long as alone"
 
 
 def _list_opportunities(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]:
@@ -247,7 +250,7 @@ def _list_opportunities(found: Iterable[Opportunity]) -> tuple[Opportunity, ...]
 
 
 def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str | None:
-    """The wall that comes next without the dominant one: a loss of a tenth of what is left, else compute."""
+    """Return the next wall: a loss of at least a tenth of the remaining step, else compute."""
     if decision.dominant in {"unknown", "mixed", "compute"}:
         return None
     own = [entry for entry in rank.causes if entry.wall == decision.dominant]
@@ -267,7 +270,7 @@ def find_next_wall(rank: Rank, decision: Decision, ceilings: UpperBounds) -> str
 
 
 def list_inferred_causes(facts: OperationFacts) -> frozenset[str]:
-    """The causes that rest on inference: recomputed work that no range names."""
+    """Return the causes that are inferred: recomputed work without NVTX ranges."""
     sources = facts.recomputed["how"].unique().to_list()
     rests = bool(sources) and sources != [RecomputeSource.EXPLICIT]
     return frozenset({"memory/recompute"} if rests else ())

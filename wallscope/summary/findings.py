@@ -1,4 +1,4 @@
-"""What the accounting has to say about the limits of its claims: steps, ranks, chains, upper bounds."""
+"""Limits of the analysis as findings: steps, ranks, dependency chains, upper bounds."""
 
 import polars as pl
 
@@ -25,7 +25,7 @@ from wallscope.units import duration, percent, plural, seconds, write_range
 
 
 def describe_anchor(trace: Trace) -> Anchor:
-    """What divided the capture into steps, with the steps of the busiest rank that do not count as steady."""
+    """The marker that divides the capture into steps, with the non-steady steps of the busiest rank."""
     division = trace.steps
     own = trace.windows.filter(pl.col("rank_id") == division.busiest.rank_id)
     dropped = own.filter(pl.col("reason").is_not_null()).select("step", "reason")
@@ -44,9 +44,9 @@ def describe_anchor(trace: Trace) -> Anchor:
 
 
 def _cross_check(division: Steps) -> CrossCheck | None:
-    """What the kernel sequence says of the busiest rank's steps.
+    """Return the steps of the busiest rank by its kernel sequence.
 
-    Bursts of optimizer kernels lie between steps: there is one more or one less of them.
+    Bursts of optimizer kernels separate steps, so their number differs by one.
     """
     if division.check is None:
         return None
@@ -59,18 +59,18 @@ MARK_STEPS = (
     "Mark steps with NVTX (Megatron Bridge: profiling.nvtx_ranges=true), or name a range: --step-range REGEX."
 )
 _GUESSED = {
-    "kernel-sequence": "windows are the unit that the kernel sequence repeats",
-    "optimizer": "windows begin behind bursts of optimizer kernels",
+    "kernel-sequence": "each window is one repetition of the kernel sequence",
+    "optimizer": "windows begin after bursts of optimizer kernels",
 }
 
 _MOST_NAMED = 3
 
 
 def find_accounting_limits(ranks: tuple[Rank, ...], anchor: Anchor, trace: Trace) -> tuple[Finding, ...]:
-    """Limits that show only once time is accounted for, the gravest first.
+    """Return limits that only the analysis shows, the most severe first.
 
-    `ranks` are the summaries of what was divided, in the order of its ranks. What the user's own selection
-    left out is said, and no other capture is asked for then.
+    `ranks` are the summaries in the order of the ranks. Findings name the user's own selection, and then do
+    not ask for another capture.
     """
     unmarked = trace.places_without_marker()
     marked = tuple(rank for place, rank in enumerate(ranks) if place not in unmarked)
@@ -91,8 +91,8 @@ def _opaque_graphs(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
         Finding(
             "graph-mode-graphs",
             Severity.WARNING,
-            f"CUDA graphs were traced as a whole: what ran inside {duration(opaque_ns)} of replays is not in"
-            " the export.",
+            f"CUDA graphs were traced as a whole: the export lacks the work inside {duration(opaque_ns)}"
+            " of graph time.",
             "Capture with --cuda-graph-trace=node.",
             covers_ns=opaque_ns,
         ),
@@ -116,7 +116,7 @@ def _steps(
 
 
 def _spell(selection: Selection, *names: str) -> str:
-    """Return some options of a selection as a user writes them; empty where none of them is set.
+    """Return some options of a selection as a user writes them; empty if none of them is set.
 
     >>> _spell(Selection(device=1, steps=(3, 3), time_ns=(1_500_000_000, 2_000_000_000)), "steps", "time")
     '--steps 3 --time 1.500000000-2.000000000'
@@ -130,19 +130,19 @@ def _spell(selection: Selection, *names: str) -> str:
 
 
 def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
-    """Return what a finding says of ranges that may be steps; empty without any.
+    """Return the part of a finding that lists ranges that may be steps; empty if there are none.
 
     >>> _name_ranges((("token_#", 64), ("request", 3)))
     ' Ranges that recur and issue work: token_# (64 times), request (3 times).'
     """
     named = ", ".join(f"{name} ({plural(count, 'time')})" for name, count in recurring)
-    return f" Ranges that recur and issue work: {named}." if named else ""
+    return f" Recurring ranges that issue work: {named}." if named else ""
 
 
 def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tuple[Finding, ...]:
     where = "" if _is_all_ranks(selection) else f" on the ranks of {_spell(selection, 'rank', 'device')}"
     if selection.time_ns is None:
-        window = "the whole capture is one window, start-up and what lies between steps included"
+        window = "the whole capture is one window, including start-up and the time between steps"
     else:
         window = f"the time of {_spell(selection, 'time')} is one window"
     return (
@@ -161,28 +161,28 @@ def _is_all_ranks(selection: Selection) -> bool:
 
 
 def _guessed(anchor: Anchor, others: str) -> tuple[Finding, ...]:
-    """No range marks the steps."""
+    """Report that no range marks the steps."""
     if anchor.kind not in _GUESSED:
         return ()
     said = f"No range marks the steps: {_GUESSED[anchor.kind]}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
-        said += "; whether it is a step or a layer cannot be told" if is_unsure else "; it holds layers"
+        said += ". It may be a step or a layer" if is_unsure else ", which contains layers"
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     return (Finding("unmarked-steps", severity, f"{said}.{others}", MARK_STEPS),)
 
 
 def _inferred(division: Steps, others: str) -> tuple[Finding, ...]:
-    """A range marks the steps that no known name tells."""
+    """Report that a range with an unknown name is used as the step."""
     if not division.is_inferred:
         return ()
     return (
         Finding(
             "inferred-steps",
             Severity.INFO,
-            f"{division.name} is taken for the step by what its ranges issue: they recur and hold most"
+            f"{division.name} is used as the step, because its ranges recur and contain most"
             f" kernels.{others}",
-            "Name another range if the step is not that: --step-range REGEX.",
+            "If this range is not the step, name another one: --step-range REGEX.",
         ),
     )
 
@@ -191,15 +191,15 @@ def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
     check = anchor.cross_check
     if check is None or check.agrees:
         return ()
-    says = "Bursts of optimizer kernels give" if anchor.kind == "optimizer" else "The ranges say"
+    says = "Bursts of optimizer kernels give" if anchor.kind == "optimizer" else "The ranges give"
     is_named = anchor.kind == "user"
     return (
         Finding(
             "anchors-disagree",
             Severity.WARNING,
-            f"{says} {plural(anchor.steps, 'step')}, the kernel sequence repeats"
+            f"{says} {plural(anchor.steps, 'step')}, but the kernel sequence repeats"
             f" {plural(check.steps, 'time')}.",
-            "See whether --step-range finds each step once."
+            "Check that --step-range matches each step once."
             if is_named
             else "Name the range that is a step: --step-range REGEX.",
         ),
@@ -207,7 +207,7 @@ def _disagreement(anchor: Anchor) -> tuple[Finding, ...]:
 
 
 def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> tuple[Finding, ...]:
-    """Working ranks that lack what marks the steps of the others."""
+    """Report working ranks without the step marker of the others."""
     lacking = [rank for rank in select_working_ranks(ranks) if not any(rank is other for other in marked)]
     if not lacking:
         return ()
@@ -216,8 +216,8 @@ def _unmarked(ranks: tuple[Rank, ...], marked: tuple[Rank, ...]) -> tuple[Findin
         Finding(
             "ranks-without-steps",
             Severity.WARNING,
-            f"{plural(len(lacking), 'rank')} of {len(ranks)} {verb} what marks the steps of the busiest one:"
-            " all that such a rank did is one window.",
+            f"{plural(len(lacking), 'rank')} of {len(ranks)} {verb} the step marker of the busiest rank:"
+            " the whole time of such a rank is one window.",
             "Mark the steps of every rank with NVTX.",
             covers_ns=max(rank.typical.step_ns for rank in lacking),
         ),
@@ -231,14 +231,14 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
         return ()
     chosen = _spell(selection, "steps", "time")
     among = f" of {chosen}" if chosen else ""
-    standing = "those that are not stand in" if chosen else "all of them stand in"
+    standing = "non-steady windows are used instead" if chosen else "all windows are used instead"
     counted = f"Only {plural(steady, 'steady window')}{among}"
     said = f"No window{among} is steady: {standing}" if steady == 0 else counted
     return (
         Finding(
             "few-steps",
             Severity.WARNING,
-            f"{said}: what varies from step to step {_name_marker(anchor)}.",
+            f"{said}; {_name_marker(anchor)}.",
             ""
             if chosen
             else "Capture 8 steps or more beyond warm-up"
@@ -249,12 +249,12 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
 
 def _name_marker(anchor: Anchor) -> str:
     if anchor.inner is None:
-        return "cannot be told"
-    return f"is told by {plural(anchor.inner.count, anchor.inner.unit)} inside"
+        return "variation between steps is uncertain"
+    return f"variation is taken from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
 def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
-    """What lies before the first step has no window."""
+    """Report time before the first step, which has no window."""
     outside_ns = max(rank.outside_ns for rank in ranks)
     if outside_ns == 0:
         return ()
@@ -262,22 +262,22 @@ def _outside(ranks: tuple[Rank, ...]) -> tuple[Finding, ...]:
         Finding(
             "outside-steps",
             Severity.WARNING if any(map(is_mostly_outside, ranks)) else Severity.INFO,
-            f"{duration(outside_ns)} between the first device operation and the first step are in no window.",
+            f"{duration(outside_ns)} between the first device operation and the first step are excluded.",
             covers_ns=outside_ns,
         ),
     )
 
 
 def _left_out(trace: Trace) -> tuple[Finding, ...]:
-    """Ranks that have nothing of what the user selected."""
+    """Report ranks without data in the user's selection."""
     if trace.left_out == 0:
         return ()
     return (
         Finding(
             "ranks-left-out",
             Severity.INFO,
-            f"{plural(trace.left_out, 'rank')} left out: no window of"
-            f" {_spell(trace.selection, 'steps', 'time')} there.",
+            f"{plural(trace.left_out, 'rank')} excluded: no window in"
+            f" {_spell(trace.selection, 'steps', 'time')}.",
         ),
     )
 
@@ -287,15 +287,15 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None) -> tuple[Fi
     if not kernels:
         return ()
     taken = (
-        "taken for compute, for nothing in the capture tells of a second rank or device."
+        "counted as compute, because the capture shows neither a second rank nor a second device."
         if may_communicate is None
-        else f"they compute or communicate, for the capture tells of peers ({may_communicate})."
+        else f"they may compute or communicate, because the capture has peers ({may_communicate})."
     )
     return (
         Finding(
             "unmatched-kernels",
             Severity.INFO,
-            f"{plural(len(kernels), 'kernel name')} over 1 % of the window known to no pattern: {taken}",
+            f"{plural(len(kernels), 'unrecognized kernel name')} over 1 % of the window: {taken}",
             "Name them in a file of rules: --kernels FILE.",
             covers_ns=sum(kernel.work_ns for rank in ranks for kernel in rank.unmatched_kernels),
         ),
@@ -303,7 +303,7 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None) -> tuple[Fi
 
 
 def _told_by_ranges(trace: Trace) -> tuple[Finding, ...]:
-    """Kernels that communicate by the ranges around their launches alone."""
+    """Report kernels that count as communication only by the ranges around their launches."""
     operations = trace.operations
     told = ~operations["matched"] & (operations["class"] == OperationClass.COMMUNICATION)
     if not told.any():
@@ -315,9 +315,9 @@ def _told_by_ranges(trace: Trace) -> tuple[Finding, ...]:
         Finding(
             "communication-inferred",
             Severity.INFO,
-            f"{plural(len(names), 'kernel name')} known to no pattern ({listed}"
-            f"{', …' if len(names) > _MOST_NAMED else ''}): taken for communication by the NVTX ranges around"
-            f" {plural(len(own), 'launch')}, which is inferred.",
+            f"{plural(len(names), 'unrecognized kernel name')}"
+            f" ({listed}{', …' if len(names) > _MOST_NAMED else ''}): counted as communication, inferred"
+            f" from the NVTX ranges around {plural(len(own), 'launch')}.",
             "Name them in a file of rules: --kernels FILE.",
         ),
     )
@@ -334,7 +334,7 @@ _UNRESOLVED = {"unresolved-waits", "no-api-calls", "orphan-operations"}
 def find_attribution_limits(
     account: RankSummary, waits: Dependencies, trace: Trace, anchor: Anchor
 ) -> tuple[Finding, ...]:
-    """Limits of what is said of the rank that the diagnosis speaks of, the gravest first."""
+    """Return limits of the statements about the diagnosed rank, the most severe first."""
     capture = trace.capture
     unresolved = _unresolved_waits(account.rank, waits, capture, anchor.typical)
     opaque = {"graph-mode-graphs"} if account.rank.typical.budget.opaque_graph else set()
@@ -351,14 +351,14 @@ def find_attribution_limits(
 
 
 def find_missing_kernels(account: RankSummary) -> tuple[Finding, ...]:
-    """That next to no kernel ran, which leaves nothing to judge."""
+    """Report that almost no kernel ran, so that no verdict is possible."""
     if not lacks_kernels(account):
         return ()
     return (
         Finding(
             "no-kernels",
             Severity.ERROR,
-            "No kernel ran, or next to none: there is no work of the GPU to judge.",
+            "No kernel, or almost no kernel, ran: there is no GPU work to analyze.",
             "Capture with --trace=cuda,nvtx while the GPU trains.",
         ),
     )
@@ -370,14 +370,14 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
         return ()
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
-    owns = f": {duration(open_ns)} of the {whole} has no owner for that" if open_ns else ""
-    # nsys writes which record of an event a wait means (eventSyncId) since 2025.5
+    owns = f": {duration(open_ns)} of the {whole} is unattributed for this reason" if open_ns else ""
+    # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
     return (
         Finding(
             "unresolved-waits",
             Severity.WARNING if open_ns >= OVERTURNING_SHARE * rank.typical.step_ns else Severity.INFO,
-            f"What {missing:,} of {plural(waits.waits_seen, 'wait')} waited for is not known{owns}.",
+            f"The dependencies of {missing:,} of {plural(waits.waits_seen, 'wait')} are unknown{owns}.",
             cure,
             covers_ns=open_ns,
         ),
@@ -385,7 +385,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
 
 
 def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...]:
-    """Time without an owner that no other finding speaks of."""
+    """Report unattributed time that no other finding covers."""
     untold = [
         entry
         for entry in rank.causes
@@ -400,7 +400,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
         Finding(
             "unattributed-time",
             Severity.WARNING,
-            f"{duration(open_ns)} of the {whole}, {percent(open_ns / step_ns)}, has no owner:"
+            f"{duration(open_ns)} of the {whole} ({percent(open_ns / step_ns)}) is unattributed:"
             f" {', '.join(entry.cause for entry in untold)}.",
             covers_ns=open_ns,
         ),
@@ -408,19 +408,20 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> tuple[Finding, ...
 
 
 def _one_rank(rank: Rank, trace: Trace, whole: str) -> tuple[Finding, ...]:
-    """A collective ends when its last participant comes: one rank does not tell transfer from waiting."""
+    """Report that one rank cannot separate transfer from waiting."""
     capture, selection = trace.capture, trace.selection
     own_ns, step_ns = rank.typical.walls.communication, rank.typical.step_ns
     if len(capture.ranks) > 1 or not step_ns or own_ns < OVERTURNING_SHARE * step_ns:
         return ()
     is_chosen = selection.rank is not None or selection.device is not None or trace.left_out > 0
-    of_all = "" if capture.world_size is None or capture.world_size <= 1 else f" of {capture.world_size}"
+    world = capture.world_size
+    counted = "one rank" if world is None or world <= 1 else f"1 of {world} ranks"
     return (
         Finding(
             "one-rank",
             Severity.INFO,
-            f"Communication owns {duration(own_ns)} of the {whole}, told by one rank{of_all}: moving"
-            " data and waiting for peers cannot be told apart.",
+            f"Communication takes {duration(own_ns)} of the {whole}. With {counted} captured,"
+            " transfer time and waiting for peers cannot be separated.",
             "" if is_chosen else "Capture all ranks.",
             covers_ns=own_ns,
         ),
@@ -448,7 +449,7 @@ def _slower_kernels(rank: Rank, unit: str) -> tuple[Finding, ...]:
 
 
 def _unfaithful(account: RankSummary, anchor: Anchor) -> tuple[Finding, ...]:
-    """Why no ceiling is given; a capture without steps has its own finding."""
+    """Report why there are no upper bounds; a capture without steps has its own finding."""
     rank, ceilings = account.rank, account.ceilings
     losses = [entry for entry in rank.causes if entry.wall not in {Wall.COMPUTE, Wall.UNATTRIBUTED}]
     is_asked = any(entry.share >= ASKED_CAUSE_SHARE and not entry.unresolved_ns for entry in losses)
@@ -456,24 +457,29 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> tuple[Finding, ...]:
         return ()
     unit = anchor.unit
     told = (
-        f"No {unit} could be played again, for no known call issues the work at its edges: no ceilings."
+        (
+            f"No {unit} could be replayed, because the calls that issue the work at its edges are unknown: no"
+            " upper bounds."
+        )
         if ceilings.error is None
-        else f"{plural(ceilings.step_count, unit)} played again by the dependencies that are known came"
-        f" out {percent(ceilings.error)} off the capture: too far to give ceilings."
+        else (
+            f"The replay of {plural(ceilings.step_count, unit)} differs by {percent(ceilings.error)} from"
+            " the capture: too much to give upper bounds."
+        )
     )
     return (Finding("replay-unfaithful", Severity.INFO, told),)
 
 
 def find_throughput_limits(anchor: Anchor, facts: StepFacts) -> tuple[Finding, ...]:
-    """What the user told of a step is of no use where windows are not known to be steps."""
+    """Report that facts about a step are not used where windows may not be steps."""
     if facts == StepFacts() or anchor.unit == "step":
         return ()
     return (
         Finding(
             "throughput-unknown",
             Severity.WARNING,
-            "Tokens, FLOPs and the unprofiled length are those of a step, and windows are not known to be"
-            " steps: nothing is said of them.",
+            "Tokens, FLOPs and the unprofiled length refer to a step, and the windows may not be steps:"
+            " they are not used.",
             MARK_STEPS,
         ),
     )

@@ -1,4 +1,4 @@
-"""Floating-point operations of the typical step, where the shapes of operators tell them; none in part."""
+"""Floating-point operations of the typical step from operator shapes; all of them or none."""
 
 import numpy as np
 import polars as pl
@@ -14,13 +14,13 @@ _IS_MULTIPLYING = np.isin(CATEGORIES, MULTIPLYING)
 
 
 def count_category_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> dict[str, int]:
-    """Return the FLOPs of each category that multiplies, over all steps of the typical one.
+    """Return the FLOPs of each multiplying category, over all steps of the typical step.
 
-    A category of which any kernel lacks them is left out.
+    A category is excluded if any of its kernels has no FLOPs.
 
     Args:
         work: the typical step of a rank.
-        kernel_flops: `KERNEL_FLOPS`, `None` where nothing tells them.
+        kernel_flops: `KERNEL_FLOPS`, `None` where shapes are unknown.
     """
     if kernel_flops is None or kernel_flops.is_empty():
         return {}
@@ -37,10 +37,9 @@ def count_category_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -
 
 
 def count_step_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> int | None:
-    """Return the FLOPs of the typical step; `None` where a kernel that may multiply lacks them.
+    """Return the FLOPs of the typical step; `None` if a kernel that may multiply has none.
 
-    Such are kernels of a category that multiplies, graphs that are not looked into, and kernels that no
-    pattern knows, if those are material.
+    Such kernels are those of a multiplying category, opaque graphs, and unrecognized kernels if material.
     """
     if kernel_flops is None or kernel_flops.is_empty():
         return None
@@ -59,13 +58,13 @@ def count_step_flops(work: TypicalWork, kernel_flops: pl.DataFrame | None) -> in
 
 
 def _place(work: TypicalWork, kernel_flops: pl.DataFrame) -> tuple[Rows, Rows]:
-    """The rows of compute, and the row of each in `kernel_flops`, -1 without one."""
+    """Return the rows of compute, and the row of each in `kernel_flops`, -1 if it has none."""
     rows = work.rows_of(OperationClass.COMPUTE)
     return rows, find_places(work.columns.op[rows], kernel_flops["op"].to_numpy())
 
 
 def _carry(work: TypicalWork, rows: Rows, place: Rows, kernel_flops: pl.DataFrame) -> tuple[Rows, Rows]:
-    """The row for each operator that begins in a step: its longest kernel that multiplies; and its FLOPs."""
+    """Return the row of each operator in a step (its longest multiplying kernel) and its FLOPs."""
     rows, place = rows[place >= 0], place[place >= 0]
     columns = work.columns
     operator = kernel_flops["operator"].to_numpy()[place]

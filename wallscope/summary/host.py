@@ -1,7 +1,7 @@
-"""The host's part in the typical step of a rank: launches, blocking calls, false serialisation.
+"""Summarize the host in the typical step of a rank: launches, blocking calls, false serialization.
 
-With one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1), or more streams than queues, work waits behind
-work of another stream that was issued before it, as if it depended on it: false serialisation.
+With one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1), or with more streams than queues, work waits behind
+earlier work of another stream as if it depended on it. This is false serialization.
 """
 
 from collections import Counter
@@ -69,11 +69,11 @@ _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 def find_serialisation(
     operations: pl.DataFrame, work: TypicalWork, waits: Dependencies, capture: Capture
 ) -> Serialisation | None:
-    """What of one rank's kernels (`OPERATIONS`) waited without a reason; `None` where reasons may be unknown.
+    """Return how long kernels of one rank (`OPERATIONS`) waited without a dependency; `None` if unknown.
 
-    Order between streams is unknown where the export does not say which of them order with the null
-    stream, or has calls that make a stream wait but nothing of what they did. Kernels of CUDA graphs
-    are left out: exports hold no edges.
+    Dependencies between streams are unknown in two cases. The export may not say which streams synchronize
+    with the null stream, or may have stream waits without the awaited operations. Kernels of CUDA graphs are
+    excluded, because exports do not contain graph edges.
     """
     kernels = _Kernels.of(operations)
     if _is_order_unknown(kernels, capture):
@@ -100,7 +100,7 @@ def find_serialisation(
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """Kernels of one rank in order of start; call is -1 where it is not known, and of kernels of graphs."""
+    """Kernels of one rank sorted by start; `call` is -1 if unknown and for kernels of graphs."""
 
     op: Rows
     stream: Rows
@@ -110,7 +110,7 @@ class _Kernels:
 
     @classmethod
     def of(cls, operations: pl.DataFrame) -> "_Kernels":
-        """Those among some operations (`OPERATIONS`)."""
+        """Select them among some operations (`OPERATIONS`)."""
         rows = np.flatnonzero(as_integers(operations["kind"]) == encode_member(OperationKind.KERNEL))
         call = operations["call"].to_numpy()[rows]
         if operations["graph_node"].null_count() < len(operations):
@@ -146,7 +146,7 @@ def _is_order_unknown(kernels: _Kernels, capture: Capture) -> bool:
 
 
 def _find_held_kernels(kernels: _Kernels, work: TypicalWork, waits: Dependencies) -> tuple[Rows, Times]:
-    """Of kernels that were held: the place of the one before, and how long each was ready while that ran."""
+    """Return the previous kernel of each held kernel, and how long it was ready while that ran."""
     op, stream, start_ns, end_ns = kernels.op, kernels.stream, kernels.start_ns, kernels.end_ns
     issued_ns, ready_ns = waits.issued_ns[op], _ready_in_stream_ns(kernels, waits)
     is_begun = mark_numbers(work.columns.op[work.columns.begins], waits.issued_ns.size)
@@ -170,14 +170,14 @@ def _find_held_kernels(kernels: _Kernels, work: TypicalWork, waits: Dependencies
 
 
 def _ready_in_stream_ns(kernels: _Kernels, waits: Dependencies) -> Times:
-    """When each kernel was issued and the one before it in its stream had ended; never, if not known."""
+    """Return when each kernel was issued and its stream free; never if unknown."""
     before = waits.stream_before[kernels.op]
     ended_ns = np.where(before < 0, BEFORE_ALL, waits.end_ns[before])
     return np.where(kernels.call >= 0, np.maximum(waits.calls.end_ns[kernels.call], ended_ns), AFTER_ALL)
 
 
 def _overlap_ns(kernels: _Kernels, work: TypicalWork) -> int:
-    """Time of a step in which kernels of several streams ran together."""
+    """Return the time per step in which kernels of several streams ran together."""
     busy = [
         union(order_spans(kernels.start_ns[rows], kernels.end_ns[rows]))
         for _, rows in iterate_groups(kernels.stream)
@@ -200,13 +200,13 @@ _NOTHING = np.empty(0, np.int64)
 def summarize_host(
     operations: pl.DataFrame, work: TypicalWork, sums: SliceSums, evidence: Evidence, capture: Capture
 ) -> HostDetails | None:
-    """What the host of one rank did; `None` where the export has no call that issued its operations.
+    """Return what the host of one rank did; `None` if the export has no call that issued its operations.
 
     Args:
         operations: `CLASSIFIED`, all of the rank.
-        work: the same beside the steps of its typical step.
-        sums: of the slices of those steps.
-        evidence: what the slices were told from.
+        work: the operations in the steps of its typical step.
+        sums: sums of the slices of those steps.
+        evidence: what the slices were computed from.
         capture: the whole export.
     """
     if not (operations["call"].to_numpy() >= 0).any():
@@ -225,10 +225,10 @@ def summarize_host(
 
 @dataclass(frozen=True, slots=True)
 class _Launched:
-    """Calls that launched what begins in the steps: thread, end and length of each, and what it launched.
+    """Calls that launched the operations of the steps: thread, end, length, and the launched operations.
 
-    `first_ns` is the start of the first operation, `work_ns` are added-up durations, `computes` whether any
-    of it computes.
+    `first_ns` is the start of the first operation. `work_ns` are added-up durations. `computes` is whether
+    any of them computes.
     """
 
     thread: Rows
@@ -294,7 +294,7 @@ def _ahead(work: TypicalWork, launched: _Launched) -> HostAhead | None:
 
 
 def _cpu_time(work: TypicalWork, launched: _Launched, capture: Capture) -> CpuTime | None:
-    """Of the thread with most launches; one that never left its CPU can't be told from an untraced one."""
+    """Return the innermost range at given times; a thread without ranges takes that of its waiter."""
     if launched.thread.size == 0:
         return None
     busiest = int(np.bincount(launched.thread).argmax())
@@ -322,10 +322,10 @@ def _cpu_time(work: TypicalWork, launched: _Launched, capture: Capture) -> CpuTi
 def summarize_blocking_calls(
     drained: QueueDrains, sums: SliceSums, work: TypicalWork, evidence: Evidence
 ) -> tuple[BlockingCall, ...]:
-    """The calls of each name, those behind which most time was lost first.
+    """Return the calls of each name, sorted by the time lost after them.
 
-    `sums` are those of the slices of the steps of `work`. A call whose time is lost in a step may have
-    ended before it.
+    `sums` are those of the slices of the steps of `work`. A call may have ended before the step in which its
+    time is lost.
     """
     made = _in_steps(drained, work, evidence)
     prefix = f"{DRAINED}/"
@@ -357,7 +357,7 @@ def summarize_blocking_calls(
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """Blocking calls: the name of each, how long it waited, and the innermost range (-1: none)."""
+    """Blocking calls: the name of each, its wait, and the innermost range (-1: none)."""
 
     texts: list[str]
     waited_ns: Times
@@ -365,9 +365,9 @@ class _Made:
 
 
 def _in_steps(drained: QueueDrains, work: TypicalWork, evidence: Evidence) -> _Made:
-    """The calls that end in the steps.
+    """Return the calls that end in the steps.
 
-    Of a runtime call and the driver call inside it the outer one counts.
+    Of a runtime call and the driver call inside it, the outer one counts.
     """
     calls = drained.draining()
     times = evidence.waits.calls
@@ -386,7 +386,7 @@ def _in_steps(drained: QueueDrains, work: TypicalWork, evidence: Evidence) -> _M
 
 
 def _ranges(thread: Rows, at_ns: Rows, activity: HostActivity) -> Rows:
-    """The innermost range at moments of threads; of a thread without one, that of who waits for it."""
+    """Return each name half of whose calls lie in units, with the unit and its calls."""
     found = np.full(thread.size, -1, np.int64)
     for one, rows in iterate_runs(thread):
         found[rows] = activity.open_range(one, at_ns[rows])
@@ -394,7 +394,7 @@ def _ranges(thread: Rows, at_ns: Rows, activity: HostActivity) -> Rows:
 
 
 def _commonest_paths(made: _Made, activity: HostActivity) -> dict[str, str]:
-    """The path that most calls of a name stand in, of equal ones the first."""
+    """Return the path in which most calls of a name lie, the first one of equal ones."""
     rows = np.flatnonzero(made.range >= 0)
     if rows.size == 0:
         return {}
@@ -410,10 +410,10 @@ def _commonest_paths(made: _Made, activity: HostActivity) -> dict[str, str]:
 def _units(
     made: _Made, work: TypicalWork, activity: HostActivity
 ) -> Iterator[tuple[str, tuple[RepeatedUnit, float]]]:
-    """Each name half of whose calls lie in units, with the unit and the calls in one of them.
+    """Return each name half of whose calls lie in units, with the unit and the calls in one of them.
 
-    Layers come before microbatches. Of units of several names the one that holds most of the calls counts;
-    it has to repeat inside a step, and every other one has to hold a call.
+    Layers have precedence over microbatches. If units have several names, the one with most calls counts. It
+    has to repeat inside a step, and at least every second one has to contain a call.
     """
     tree, label_of_path = activity.tree, activity.paths["name"].to_numpy()
     in_range = np.flatnonzero(made.range >= 0)

@@ -1,6 +1,6 @@
-"""Which kernels a category of compute is made of, and in which precision it multiplies.
+"""The largest kernels of each compute category, and the precision of its GEMMs.
 
-Recommendations name these kernels as evidence, and estimate from their precision what another one would win.
+Recommendations cite these kernels as evidence, and estimate the gain of another precision from theirs.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,12 @@ _EACH = list(Precision)
 def sum_category_precisions(
     work: TypicalWork, computing: Rows, precisions: Rows
 ) -> tuple[CategoryPrecision, ...]:
-    """Return the work of each category that multiplies by precision, the most work first.
+    """Return the work of each multiplying category by precision, the most work first.
 
     Args:
         work: the typical step of a rank.
         computing: rows of its compute kernels.
-        precisions: place in `Precision` of each kernel name, by number: int64.
+        precisions: index in `Precision` of each kernel name, by number: int64.
     """
     columns = work.columns
     total_ns = work.total_ns(computing)
@@ -66,7 +66,7 @@ def list_leading_kernels(
         work: the typical step of a rank.
         computing: rows of its compute kernels.
         names: `NAMES` of kernels.
-        precisions: place in `Precision` of each of these, by number: int64.
+        precisions: index in `Precision` of each of these, by number: int64.
     """
     columns = work.columns
     rows = computing[columns.name[computing] >= 0]
@@ -94,7 +94,7 @@ def list_leading_kernels(
 
 
 def _list_first(found: pl.DataFrame, work: TypicalWork, total_ns: int) -> Iterator[LeadingKernel]:
-    """Yield the first kernels of each category, the categories by work."""
+    """Yield the first kernels of each category, the categories sorted by work."""
     together = (
         found.group_by("category", "name", "precision")
         .agg(pl.col("kernels", "work_ns").sum())

@@ -1,8 +1,8 @@
-"""Memory of a rank: copies and fills, use, and how close it is to the end of its GPU's memory.
+"""Summarize the memory of a rank: copies and memsets, use, and how close it is to the GPU's capacity.
 
-Pressure costs no time by itself; it says which fixes have no room. Evidence are the headroom that
-recorded allocations leave, forward work that runs again, offloaded copies, and retries of PyTorch's
-allocator, which hands everything back to the driver and asks again when an allocation fails.
+Memory pressure takes no time by itself. It shows which fixes have no memory left. Evidence is the headroom by
+recorded allocations, recompute of forward work, offload copies, and retries of PyTorch's allocator. A retry
+releases all cached memory to the driver and allocates again.
 """
 
 import re
@@ -46,16 +46,16 @@ _TO_DEVICE, _TO_HOST, _FILL = map(
 _IS_ISSUING = np.isin(list(CallRole), (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY))
 _IS_PINNED = {MemoryKind.PINNED: 1, MemoryKind.PAGEABLE: 0}
 _PINNED = np.array([*(_IS_PINNED.get(kind, -1) for kind in MemoryKind), -1])
-"""By place of the memory of a copy's host end, whether it is pinned; behind the last, and of others -1."""
+"""Whether the host memory of a copy is pinned, by its kind; the last entry is for all other kinds: -1."""
 
 
 def summarize_memory(
     work: TypicalWork, capture: Capture, rank: dict[str, Any], capacity_bytes: int | None
 ) -> Memory:
-    """Traffic in the typical step of one rank by direction and host memory, its peak, allocator calls.
+    """Return copy traffic by direction and host memory in a typical step, the peak, and allocator calls.
 
-    `rank` is its row of `RANKS`. The peak is that of the whole capture; memory that was there before it
-    counts as far as its release shows.
+    `rank` is its row of `RANKS`. The peak covers the whole capture. Memory allocated before the capture
+    counts as far as its release was recorded.
     """
     columns, rows = work.columns, work.rows_of(OperationClass.COPY)
     copy = find_places(columns.op[rows], capture.copies["op"].to_numpy())
@@ -86,7 +86,7 @@ def summarize_memory(
 
 
 def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: Spans) -> CopyWork:
-    """Copies of one direction and memory; `worked` is when something else ran in the steps."""
+    """Return copies of one direction and memory; `worked` is when something else ran in the steps."""
     columns, running = work.columns, union(work.columns.spans(rows))
     begun = rows[columns.begins[rows]]
     size = as_integers(work.operations["bytes"][begun], 0)
@@ -107,7 +107,7 @@ def _copies(work: TypicalWork, rows: Rows, direction: int, pinned: int, worked: 
 
 
 def find_offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
-    """The copies to the host that come back, and those that bring them, of one rank (`COPY_CAUSES`)."""
+    """Return copies of one rank (`COPY_CAUSES`) that offload to the host and that come back."""
     columns = work.columns
     offloaded = causes["op"].to_numpy()[as_integers(causes["cause"]) == encode_member(CopyCause.OFFLOAD)]
     moved, _ = match_rows(columns.op, offloaded)
@@ -127,22 +127,22 @@ def find_offload(work: TypicalWork, causes: pl.DataFrame) -> Offload:
 
 
 def find_peak_bytes(used: pl.DataFrame, rank: dict[str, Any]) -> int | None:
-    """The most that a rank, a row of `RANKS`, had in use (`MEMORY`); `None` where nothing recorded it."""
+    """Return the peak use of a rank, a row of `RANKS` (`MEMORY`); `None` if nothing recorded it."""
     own = select_memory_of_rank(used, rank)["bytes_used"]
     return None if own.is_empty() else int(own.to_numpy().max())
 
 
 def select_memory_of_rank(used: pl.DataFrame, rank: dict[str, Any]) -> pl.DataFrame:
-    """The rows of `MEMORY` of one rank, a row of `RANKS`."""
+    """Return the rows of `MEMORY` of one rank, a row of `RANKS`."""
     if used.is_empty():
         return used
     return used.filter([pl.col(name).eq_missing(pl.lit(rank[name])) for name in ("process", "device")])
 
 
 def _allocating(work: TypicalWork, capture: Capture, process: int) -> tuple[int, int] | None:
-    """Calls that allocate or release memory in the host's time of a step, and the time in them.
+    """Return calls that allocate or release memory in the host's time of a step, and the time in them.
 
-    Time is that of the threads that issue work; calls inside calls count once. `None` without any call rows.
+    Time is that of the threads that issue work. Nested calls count once. `None` without any call rows.
     """
     if capture.calls.is_empty():
         return None
@@ -160,7 +160,7 @@ def _allocating(work: TypicalWork, capture: Capture, process: int) -> tuple[int,
 
 
 def split_calls_by_thread(capture: Capture, process: int) -> Iterator[pl.DataFrame]:
-    """The calls (`CALLS`) of each thread of a process that made any."""
+    """Yield the calls (`CALLS`) of each thread of a process that has any."""
     is_own = capture.threads["process"].to_numpy() == process
     threads, thread = capture.threads["thread"].to_numpy()[is_own], capture.calls["thread"]
     bounds = (thread.search_sorted(threads, side).to_numpy() for side in ("left", "right"))
@@ -182,10 +182,10 @@ _RETRY = re.compile(rb"MF{2,}(?=M)")
 def measure_memory_use(
     capture: Capture, rank: dict[str, Any], windows: pl.DataFrame, capacity_bytes: int | None
 ) -> MemoryUse | None:
-    """What recorded allocations tell of one rank, a row of `RANKS`; `None` where none was recorded.
+    """Return what recorded allocations show of one rank, a row of `RANKS`; `None` if none was recorded.
 
-    `windows` follow `STEPS` and are those of the rank. The level of a step is that at the end of the
-    host's time for it.
+    `windows` follow `STEPS` and are those of the rank. The level of a step is that at the end of its host
+    time.
     """
     own = select_memory_of_rank(capture.memory, rank)
     if own.is_empty():
@@ -208,10 +208,10 @@ def measure_memory_use(
 
 
 def measure_recomputed_share(work: TypicalWork, recompute: pl.DataFrame) -> tuple[float, bool] | None:
-    """Share of recomputed forward work in the compute work of a typical step (`RECOMPUTE`).
+    """Return the share of recomputed forward work in the compute work of a typical step (`RECOMPUTE`).
 
     Returns:
-        The share and whether it is a lower bound alone; `None` without compute work.
+        The share and whether it is only a lower bound; `None` without compute work.
     """
     computing = work.rows_of(OperationClass.COMPUTE)
     total_ns = work.total_ns(computing)
@@ -221,11 +221,11 @@ def measure_recomputed_share(work: TypicalWork, recompute: pl.DataFrame) -> tupl
 
 
 def count_allocator_retries(windows: pl.DataFrame, capture: Capture, process: int) -> int | None:
-    """How often an allocation was tried again in the host's time of the steady steps of one rank.
+    """Count allocator retries in the host time of the steady steps of one rank.
 
-    A retry is an allocation, two releases or more and an allocation, with no other call between them but
-    synchronisations and the like: as when memory runs out, not as when a program frees and allocates from
-    step to step. `None` without call rows or steady steps.
+    A retry is an allocation, two releases or more and an allocation, with no other call between them except
+    synchronization and similar calls. This happens when memory runs out, not when a program frees and
+    allocates between steps. `None` without call rows or steady steps.
 
     Args:
         windows: `STEPS` of the rank.
@@ -244,7 +244,7 @@ def count_allocator_retries(windows: pl.DataFrame, capture: Capture, process: in
 
 
 def _match_memory_calls(texts: pl.Series) -> npt.NDArray[np.int64]:
-    """`M` for calls that allocate device memory, `F` that release it, 0 of no matter, `x` for others."""
+    """Return `M` for calls that allocate device memory, `F` for releases, 0 for ignored ones, else `x`."""
     letter = np.full(len(texts), ord("x"), np.int64)
     for told, pattern in reversed(_CALLS):
         letter[texts.str.contains(pattern).to_numpy()] = ord(told or "\0")
@@ -255,7 +255,7 @@ _LETTERS = TextMemo(_match_memory_calls)
 
 
 def _retries(letter: npt.NDArray[np.uint8], calls: pl.DataFrame, steps: Spans) -> int:
-    """How many there are among the calls of a thread, by their letters; calls inside calls do not count."""
+    """Count retries among the calls of a thread, by their letters; nested calls do not count."""
     if (letter == ord("M")).sum() < 2 or (letter == ord("F")).sum() < 2:
         return 0
     rows = np.flatnonzero(is_outer(calls["end_ns"].to_numpy()) & (letter > 0))
@@ -266,11 +266,11 @@ def _retries(letter: npt.NDArray[np.uint8], calls: pl.DataFrame, steps: Spans) -
 def judge_memory_pressure(
     memory: Memory, recomputed: tuple[float, bool] | None, retries: int | None
 ) -> MemoryPressure:
-    """The level and what tells it; `unknown` where nothing does.
+    """Return the pressure level and its evidence; `unknown` without evidence.
 
-    High: under 5 % of the capacity is left, or the allocator retried in steady steps. Near: under 15 % is
-    left, or forward work runs again (1 % of compute work) or 64 MiB a step are offloaded and there is no
-    ample headroom (30 %). None: more is left, recorded from the start.
+    High: less than 5 % of the capacity is left, or the allocator retried in steady steps. Near: less than 15
+    % is left, or there is recompute (1 % of compute work) or offload (64 MiB per step) without ample headroom
+    (30 %). None: more is left, recorded from the start.
     """
     found = [*_by_headroom(memory), *_by_retries(retries)]
     share = _headroom_share(memory)
@@ -278,17 +278,17 @@ def judge_memory_pressure(
     traded: Pressure = "unknown" if is_ample else "near"
     if recomputed is not None and recomputed[0] >= MATERIAL_SHARE:
         at_least = "at least " if recomputed[1] else ""
-        found.append((traded, f"forward work runs again: {at_least}{percent(recomputed[0])} of compute work"))
+        found.append((traded, f"recompute takes {at_least}{percent(recomputed[0])} of compute work"))
     offload = memory.offload
     if offload is not None and offload.to_host_bytes + offload.to_device_bytes >= OFFLOADED_BYTES:
         moved = f"{size(offload.to_host_bytes)} to the host and {size(offload.to_device_bytes)} back"
-        found.append((traded, f"offload: {moved} in a step"))
+        found.append((traded, f"offload copies {moved} per step"))
     level = max((_LEVELS.index(level) for level, _ in found), default=0)
     return MemoryPressure(_LEVELS[level], tuple(text for _, text in found))
 
 
 def _headroom_share(memory: Memory) -> float | None:
-    """Share of the capacity that the peak leaves; `None` where it may leave less, and that matters."""
+    """Return the share of the capacity that the peak leaves; `None` if it may be less and that matters."""
     use, capacity_bytes = memory.use, memory.capacity_bytes
     if use is None or use.headroom_bytes is None or not capacity_bytes:
         return None
@@ -300,9 +300,9 @@ def _by_headroom(memory: Memory) -> list[tuple[Pressure, str]]:
     use, share = memory.use, _headroom_share(memory)
     if use is None or memory.capacity_bytes is None or memory.peak_bytes is None:
         return []
-    peak = f"{size(memory.peak_bytes)} of {size(memory.capacity_bytes)} in use at the peak"
+    peak = f"peak use {size(memory.peak_bytes)} of {size(memory.capacity_bytes)}"
     if share is None:
-        return [("unknown", f"{peak}, without what was allocated before the capture")]
+        return [("unknown", f"{peak}, without allocations before the capture")]
     level: Pressure = (
         "high" if share < HIGH_HEADROOM_SHARE else "near" if share < NEAR_HEADROOM_SHARE else "none"
     )
@@ -312,5 +312,5 @@ def _by_headroom(memory: Memory) -> list[tuple[Pressure, str]]:
 def _by_retries(retries: int | None) -> list[tuple[Pressure, str]]:
     if not retries:
         return []
-    times = plural(retries, "allocation") + " tried again after releasing memory"
-    return [("high", f"{times}, in steady steps")]
+    times = plural(retries, "allocator retry")
+    return [("high", f"{times} (cudaFree, then cudaMalloc) in steady steps")]

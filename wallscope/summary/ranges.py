@@ -1,7 +1,7 @@
 """Work of range paths: what the device did for each range path, in the typical step of one rank.
 
-A range is credited with the operations issued inside it: inclusive of the ranges inside, and alone.
-Time is the length of a union inside the steps; work adds durations up.
+Operations count for the range in which they were issued: inclusive of nested ranges, and exclusive. Time is
+the length of a union inside the steps. Work adds durations up.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _HOST = tuple(Wall).index(Wall.HOST)
 
 
 class PathWork(NamedTuple):
-    """What a path did in the mean step; fields as the columns of `RANGE_WORK`, instances for their count."""
+    """Totals of a path in the mean step; fields as the columns of `RANGE_WORK`, `instances` is a count."""
 
     path: int
     instances: int | None
@@ -126,7 +126,7 @@ def find_host_range(
 
 
 def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:
-    """Add to the totals of each path, a row each, those of the paths inside."""
+    """Add the totals of the paths inside to those of each path, one row each."""
     parent, depth = paths["parent"].to_numpy(), paths["depth"].to_numpy()
     order = np.argsort(-depth, kind="stable")
     for deep in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
@@ -137,11 +137,11 @@ def _add_upwards(totals: Times, paths: pl.DataFrame) -> None:
 def measure_range_work(
     work: TypicalWork, path: Rows, tree: pl.DataFrame, process: int, paths: pl.DataFrame
 ) -> list[PathWork]:
-    """Means over the steps for each path that did something, the most device time first.
+    """Return means over the steps for each path with device work, the most device time first.
 
     Args:
-        work: the operations of one rank beside its steps.
-        path: that of the range of each operation, -1 without one.
+        work: the operations of one rank in its steps.
+        path: path of the range of each operation, -1 if it has none.
         tree: `NESTED` with `process`.
         process: that of the rank.
         paths: `PATHS`.
@@ -179,9 +179,9 @@ def measure_range_work(
 
 
 class _Busy:
-    """Some operations of a rank, in order of start, to be asked for the time in which any of a group ran.
+    """Some operations of a rank sorted by start, to compute the time in which any of a group ran.
 
-    Time is that of the steps alone, one behind the other: what begins and ends outside them takes none.
+    The time axis holds only the steps, joined end to end: operations outside of them take no time.
     """
 
     def __init__(self, work: TypicalWork, rows: Rows) -> None:
@@ -195,10 +195,10 @@ class _Busy:
         self._end_place[order] = np.arange(order.size)
 
     def time_ns(self, group: Rows, count: int) -> Times:
-        """How long any operation of each group ran inside the steps; those of group -1 belong to none.
+        """Return how long any operation of each group ran inside the steps; group -1 means no group.
 
-        The latest end so far in a group is sought among places of ends, which are far smaller than times:
-        with the group in front they grow from group to group, and one pass finds it for all.
+        The latest end so far in a group is searched among ranks of ends, which are far smaller than times.
+        With the group as the leading digit they increase from group to group, so one pass serves all groups.
         """
         group = group[self._has_length]
         rows = np.flatnonzero(group >= 0)
@@ -215,12 +215,12 @@ class _Busy:
 
 
 def _capped(paths: pl.DataFrame) -> Rows:
-    """The path that ranges of each path count for: those deeper than 64 for the one around them there."""
+    """Return the path that each path counts for: below depth 64 it is the enclosing one there."""
     return find_chain_top(paths["parent"].to_numpy(), paths["depth"].to_numpy() >= _DEEPEST).astype(np.int64)
 
 
 def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:
-    """The ancestor of each path at every depth, from the deepest up; -1 where the path is above it."""
+    """Yield the ancestor of each path at every depth, from the deepest up; -1 if the path is above it."""
     depth, parent = paths["depth"].to_numpy(), paths["parent"].to_numpy()
     current = path
     for level in range(int(depth[current].max(initial=0)), -1, -1):
@@ -229,9 +229,9 @@ def _levels(path: Rows, paths: pl.DataFrame) -> Iterator[Rows]:
 
 
 def _host(work: TypicalWork, tree: pl.DataFrame, process: int, count: int) -> tuple[Rows, Times]:
-    """Instances of each path that begin in the host's time for the steps, and their added-up time.
+    """Return the instances of each path that begin in the host time of the steps, and their added-up time.
 
-    What reaches beyond the selected time counts until its end.
+    Ranges that end after the selected time count until their end.
     """
     rows = np.flatnonzero(tree["process"].to_numpy() == process)
     rows = rows[is_inside(work.issued, tree["start_ns"].to_numpy()[rows])]

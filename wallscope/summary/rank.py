@@ -1,4 +1,4 @@
-"""Everything known of each rank, gathered into the nouns of the answer and into tables."""
+"""Build the summary of each rank from its parts, as a model and as tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -75,12 +75,12 @@ _OF_USUAL = ("start_ns", "end_ns", "wall", "kind", "op", "range")
 
 @dataclass(frozen=True, slots=True)
 class RankSummary:
-    """A rank with what its diagnosis is made from.
+    """A rank with the inputs of its diagnosis.
 
-    `walls`, `unresolved` and `inferred` are of its deciding steps: the steady ones, all selected ones if none
-    is; `kernel_share` is the share of its windows in which kernels or graphs ran, added up;
-    `hides_recompute`: it trains, and no range names its backward pass;
-    `tables` are what its profile is made from.
+    `walls`, `unresolved` and `inferred` cover its deciding steps: the steady ones, or all selected ones if
+    none is steady. `kernel_share` is the time of kernels and graphs divided by that of the windows.
+    `hides_recompute` is set if the rank trains and no range names its backward pass. `tables` are the inputs
+    of its profile.
     """
 
     rank: Rank
@@ -95,12 +95,12 @@ class RankSummary:
 
 
 def lacks_kernels(account: RankSummary) -> bool:
-    """Whether next to no kernel ran, in no step: there is no work to judge."""
+    """Return whether almost no kernel ran and no step was found, so that there is no work to analyze."""
     return account.kernel_share < NO_KERNEL_SHARE and not any(step.steady for step in account.rank.steps)
 
 
 def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
-    """Return one summary a rank."""
+    """Return one summary per rank."""
     trace, facts = prepared.trace, prepared.facts
     written = trace.range_tree.texts[trace.range_tree.path_of_range[:-1]]
     described = Once(
@@ -121,7 +121,7 @@ def summarize_ranks(prepared: Prepared) -> tuple[RankSummary, ...]:
 
 
 def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> float | None:
-    """How much longer compute of a rank takes beside communication, `None` where nothing tells."""
+    """Return the slowdown of compute that overlaps communication, `None` if unknown."""
     tax = measure_overlap_tax(make_typical_work(own.operations, own.typical), kernels)
     return None if tax is None else tax.ratio
 
@@ -206,13 +206,13 @@ def _summarize_rank(
 
 
 def _measure_kernel_share(operations: pl.DataFrame, windows: pl.DataFrame) -> float:
-    """The added-up time of kernels and graphs by that of all windows."""
+    """Return the added-up time of kernels and graphs divided by that of all windows."""
     whole_ns = (windows["end_ns"].to_numpy() - windows["start_ns"].to_numpy()).sum()
     return float(_sum_kernels(operations) / max(whole_ns, 1))
 
 
 def _sum_kernels(operations: pl.DataFrame) -> int:
-    """The added-up time of kernels and graphs."""
+    """Return the added-up time of kernels and graphs."""
     kind = as_integers(operations["kind"])
     runs = np.isin(kind, [encode_member(one) for one in (OperationKind.KERNEL, OperationKind.GRAPH)])
     return int((operations["end_ns"].to_numpy() - operations["start_ns"].to_numpy())[runs].sum())
@@ -226,7 +226,7 @@ class _Steadiness(TypedDict):
 
 
 def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums) -> _Steadiness:
-    """How the steady windows of a rank differ."""
+    """Return how the steady windows of a rank vary."""
     duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
     return _Steadiness(
         mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
@@ -237,7 +237,7 @@ def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums) -> _Steadiness:
 
 
 def _outside_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
-    """Time of the device before the first window, from the first operation or the selected time on."""
+    """Return the device time before the first window, from the first operation or the selected time on."""
     begin_ns, end_ns = _outside(trace, operations, windows)
     return end_ns - begin_ns
 
@@ -249,7 +249,7 @@ def _outside(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> t
 
 
 def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFrame) -> int:
-    """The part of that time in which no operation of the rank ran."""
+    """Return the part of that time in which no operation of the rank ran."""
     outside = _outside(trace, operations, windows)
     earlier = operations.filter(pl.col("start_ns") < outside[1])
     busy = union(order_spans(earlier["start_ns"].to_numpy(), earlier["end_ns"].to_numpy()))
@@ -259,7 +259,7 @@ def _outside_idle_ns(trace: Trace, operations: pl.DataFrame, windows: pl.DataFra
 def _measure_whole(
     trace: Trace, evidence: Evidence, operations: pl.DataFrame, windows: pl.DataFrame
 ) -> Walls | None:
-    """The walls of all time of a rank, where a good part of its work and most time lie before its steps."""
+    """Return the walls of the whole time of a rank, if much of its work and most time precede its steps."""
     begin_ns, first_ns = _outside(trace, operations, windows)
     last_ns = int(windows["end_ns"].to_numpy().max())
     earlier = operations.filter(pl.col("start_ns") < first_ns)
@@ -297,9 +297,9 @@ WALL_COLUMNS = tuple(f"{wall}_wall_ns" for wall in Wall)
 
 
 def build_step_table(trace: Trace, slices: pl.DataFrame) -> pl.DataFrame:
-    """Each window with its bounds, duration, budget, walls, steadiness and reason; `slices` follow `SLICES`.
+    """Return each window with its bounds, duration, budget, walls, steadiness and reason (`SLICES`).
 
-    A window that the selected time cuts has the bounds that are left of it.
+    A window that the selected time cuts has only its remaining bounds.
     """
     walled = [
         windows.hstack(_walls(windows, slices))
@@ -318,7 +318,7 @@ def build_step_table(trace: Trace, slices: pl.DataFrame) -> pl.DataFrame:
 
 
 def _walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
-    """What each wall owns of the windows of one rank."""
+    """Return the time of each wall in the windows of one rank."""
     own = slices.filter(pl.col("rank_id") == windows["rank_id"][0])
     return pl.DataFrame(
         sum_walls_by_step(sum_slices(own), windows["step"]), schema=list(WALL_COLUMNS), orient="row"
@@ -326,18 +326,18 @@ def _walls(windows: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
 
 
 def build_kernel_table(trace: Trace) -> pl.DataFrame:
-    """Each kernel name in the typical step, the most work first.
+    """Return each kernel name in the typical step, the most work first.
 
-    `count`, the kernels that begin in a step, and `work_ns`, what lies inside it, are means over the steps
-    of the typical step; `step_share` is work over the step, null where that has no length. `median_ns`,
-    `least_ns` and `most_ns` are durations of the kernels that begin in those steps, whole also where one
-    reaches beyond its step or the selected time.
+    `count`, the kernels that begin in a step, and `work_ns`, their time inside it, are means over the steps
+    of the typical step. `step_share` is work divided by the step, null for a step of length 0. `median_ns`,
+    `least_ns` and `most_ns` are durations of whole kernels that begin in those steps, even if one ends
+    outside its step or the selected time.
     """
     return _of_each_rank(trace, _kernels)
 
 
 def build_range_table(trace: Trace) -> pl.DataFrame:
-    """Each range path in the typical step, the most device time first (`RANGE_WORK`, `name`, `path`)."""
+    """Return the walls of the whole time of a rank, if much work and most time precede its steps."""
     return _of_each_rank(trace, _ranges)
 
 

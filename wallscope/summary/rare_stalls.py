@@ -1,4 +1,4 @@
-"""What a cause takes on few steps alone, so that neither the median nor the typical step shows it."""
+"""Find time that a cause takes on few steps, so that neither the median nor the typical step shows it."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ _WALLS = tuple(Wall)
 
 
 def find_rare_stalls(sums: SliceSums, steady: pl.DataFrame) -> tuple[RareStall, ...]:
-    """The rare stalls of a rank, the largest first; `steady` are its steady windows (`STEPS`)."""
+    """Return the rare stalls of a rank, the largest first; `steady` are its steady windows (`STEPS`)."""
     length_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
     number = steady["step"].to_numpy().astype(np.int64)
     found = []
@@ -53,7 +53,7 @@ def find_rare_stalls(sums: SliceSums, steady: pl.DataFrame) -> tuple[RareStall, 
 
 
 def _list_times(sums: SliceSums, steps: pl.Series) -> Mapping[tuple[int, str], Times]:
-    """What each cause of each wall takes of each step."""
+    """Return the time of each cause of each wall in each step."""
     row = find_places(sums.step, steps.to_numpy())
     found: dict[tuple[int, str], Times] = {}
     for place, wall, cause, time_ns in zip(
@@ -65,10 +65,10 @@ def _list_times(sums: SliceSums, steps: pl.Series) -> Mapping[tuple[int, str], T
 
 
 def measure_rare_excess(time_ns: Times, length_ns: Times) -> Times:
-    """What each step has beyond the median of all, where that is a rare stall; else 0 throughout.
+    """Return the excess of each step over the median if it is a rare stall, else 0 for all steps.
 
-    A rare stall stands out of what steps usually have, is on less than half of them, and takes a material
-    part of all their time.
+    A rare stall exceeds the usual level, affects less than half of the steps, and takes a material part of
+    all their time.
 
     >>> length_ns = np.array([100, 100, 100, 140, 100])
     >>> measure_rare_excess(np.array([5, 6, 5, 45, 5]), length_ns).tolist()
@@ -91,15 +91,15 @@ def measure_rare_excess(time_ns: Times, length_ns: Times) -> Times:
 
 
 def _select_longest(excess_ns: Times, rows: Times) -> Times:
-    """The steps that take most of what a stall takes: those over a quarter of the longest."""
+    """Return the steps with most of a stall's time: those over a quarter of the longest."""
     longest_ns = int(excess_ns.max())
     return rows[RARE_LONG_PARTS_COUNT * excess_ns[rows] >= longest_ns]
 
 
 def find_stall_period(steps: Times) -> int | None:
-    """Every how many steps it occurs, if most of its steps are so far from the next; `None` without a rule.
+    """Return the period of a stall in steps, if most of its steps are that far apart; `None` if irregular.
 
-    Steps in a row have none: that is a stretch, no recurrence.
+    Consecutive steps have no period.
 
     >>> find_stall_period(np.array([3, 7, 11, 15])), find_stall_period(np.array([3, 7])) is None
     (4, True)

@@ -1,7 +1,7 @@
-"""Whether steps come in kinds: lengths that lie in groups, far apart beside the spread inside each.
+"""Detect several kinds of steps: groups of lengths that lie far apart relative to their spread.
 
-Lengths are compared by their ratio. Between two kinds lies a part without any step, and their medians are
-farther apart than the two kinds are wide together; so halves of one spread are none.
+Lengths are compared by their ratio. There is no step between two kinds, and their medians differ by more than
+the sum of both widths. Two halves of one distribution therefore do not count as kinds.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ from wallscope.trace.intervals import Times
 
 
 def find_step_modes(number: Times, duration_ns: Times) -> tuple[StepMode, ...]:
-    """The kinds that steps come in, the shortest first; none where they are of one kind.
+    """Return the kinds of steps, the shortest first; empty if there is one kind.
 
     Args:
         number: int64[step], the numbers of the steady steps.
-        duration_ns: int64[step], ns, how long each takes.
+        duration_ns: int64[step], ns, length of each.
     """
     if duration_ns.size < FEWEST_STEPS_FOR_MODES_COUNT or int(duration_ns.min()) <= 0:
         return ()
@@ -43,7 +43,7 @@ def find_step_modes(number: Times, duration_ns: Times) -> tuple[StepMode, ...]:
 
 
 def _split(lengths: np.ndarray, offset: int, least: int) -> list[tuple[int, int]]:
-    """Bounds of the groups of lengths (logarithms, ascending), by their places."""
+    """Return the bounds of the groups of lengths (logarithms, ascending), by index."""
     best, best_score = 0, SPLIT_MODES_RATIO + SPLIT_MODES_STEPS_COUNT / lengths.size
     for at in range(least, lengths.size - least + 1):
         score = _measure_split(lengths[:at], lengths[at:])
@@ -55,7 +55,7 @@ def _split(lengths: np.ndarray, offset: int, least: int) -> list[tuple[int, int]
 
 
 def _measure_split(low: np.ndarray, high: np.ndarray) -> float:
-    """How many times as far apart the medians are as both groups are wide; 0 where no gap divides them."""
+    """Return the distance of the medians divided by the width of both groups; 0 if no gap separates them."""
     apart = float(np.median(high) - np.median(low))
     gap = float(high[0] - low[-1])
     if apart < np.log(MODES_APART_RATIO) or WIDEST_MODE_GAP_PARTS_COUNT * gap < apart:
@@ -64,6 +64,6 @@ def _measure_split(low: np.ndarray, high: np.ndarray) -> float:
 
 
 def _width(lengths: np.ndarray) -> float:
-    """From the tenth to the ninetieth percentile; a single step more is not let in."""
+    """Width is from the 10th to the 90th percentile, so one outlier does not count."""
     low, high = np.percentile(lengths, [10, 90], method="nearest")
     return float(high - low)

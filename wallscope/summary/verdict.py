@@ -1,4 +1,4 @@
-"""What the numbers say, in one paragraph that a performance engineer would sign."""
+"""Write the verdict of a rank as one paragraph."""
 
 from collections.abc import Collection, Iterator
 
@@ -41,13 +41,13 @@ from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.units import duration, percent
 
 _MOST_NAMED_COUNT = 3
-_NAMES = {Wall.UNATTRIBUTED: "time without an owner"}
+_NAMES = {Wall.UNATTRIBUTED: "unattributed time"}
 
 
 def select_working_ranks(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
-    """The ranks that compute at least a tenth of what the busiest one does; all, if none computes.
+    """Return the ranks with at least a tenth of the compute of the busiest one; all ranks if none computes.
 
-    A process may leave a stray context on a device that it does not train on.
+    A process may have an unused context on a device that it does not train on.
     """
     computed_ns = [
         sum(step.budget.compute + step.budget.opaque_graph for step in rank.steps) for rank in ranks
@@ -61,10 +61,10 @@ def select_working_ranks(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
 
 
 def find_least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()) -> int:
-    """Place of the rank that computed for the smallest share of its step; the first of equals.
+    """Return the index of the rank that computed for the smallest share of its step; the first of equals.
 
-    It is one of the working ranks; one whose steps are not known (`unmarked`, places in `ranks`) only
-    where those of no working rank are.
+    It is one of the working ranks. Ranks whose steps are unknown (`unmarked`, indices in `ranks`) count only
+    if the steps of no working rank are known.
     """
     at_work = [
         place
@@ -83,7 +83,7 @@ def find_least_computing(ranks: tuple[Rank, ...], unmarked: Collection[int] = ()
 def diagnose(
     account: RankSummary, anchor: Anchor, won: tuple[Opportunity, ...], rank_index: int = 0
 ) -> Diagnosis:
-    """The diagnosis of one rank; `won` are its opportunities, the most first."""
+    """Return the diagnosis of one rank; `won` are its opportunities, the largest first."""
     rank = account.rank
     decision = decide_wall(account.walls, account.unresolved)
     steady = sum(step.steady for step in rank.steps)
@@ -114,21 +114,21 @@ def diagnose(
 
 
 def _refuse_verdict(account: RankSummary, rank_index: int) -> Diagnosis:
-    """The diagnosis where there is no work to judge."""
+    """Return the diagnosis if there is no work to analyze."""
     share = percent(account.kernel_share)
     there = (
-        f"Kernels ran for {share} of this capture" if account.kernel_share else "No kernel is in this export"
+        f"Kernels ran for {share} of this capture" if account.kernel_share else "This export has no kernel"
     )
     return Diagnosis(
         dominant_wall="unknown",
         verdict=f"{there}: there is no verdict. Capture again, with --trace=cuda,nvtx, while the GPU trains.",
         memory_pressure=account.pressure,
         rank_index=rank_index,
-        confidence=Confidence("low", 0.0, 0.0, ("there is no work of the GPU to judge",)),
+        confidence=Confidence("low", 0.0, 0.0, ("there is no GPU work to analyze",)),
     )
 
 
-def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
+def write_verdict(  # noqa: PLR0913, PLR0917  # the inputs of a verdict
     rank: Rank,
     anchor: Anchor,
     decision: Decision,
@@ -136,7 +136,7 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
     next_wall: str | None,
     confidence: Confidence | None,
 ) -> str:
-    """The paragraph on one rank: the wall, what it is made of, what it hides, and the worst step."""
+    """Return the paragraph on one rank: the wall, its causes, hidden communication, and the worst step."""
     unit = anchor.window
     dominant = _tell_unrecognized(rank, decision, unit, _dominant(rank, decision, anchor))
     sentences = [*_overall(rank, decision, unit), *_shared_device(rank, unit), dominant]
@@ -153,7 +153,7 @@ def write_verdict(  # noqa: PLR0913, PLR0917  # what a verdict tells
 
 
 def find_overall_wall(rank: Rank) -> Dominant | None:
-    """The loss that takes most of the capture, where the steps do not speak for all of it."""
+    """Return the loss that takes most of the capture, if the steps do not represent all of it."""
     if rank.whole_walls is None:
         return None
     parts = dict(zip(Wall, rank.whole_walls.parts(), strict=True))
@@ -162,14 +162,14 @@ def find_overall_wall(rank: Rank) -> Dominant | None:
 
 
 def _overall(rank: Rank, decision: Decision, unit: str) -> Iterator[str]:
-    """The wall of the whole capture, before what is said of its steps, where that is another."""
+    """Yield the wall of the whole capture, if it is not that of the steps."""
     wall = find_overall_wall(rank)
     if wall is not None and wall != decision.dominant and rank.whole_walls is not None:
         whole_ns = sum(rank.whole_walls.parts())
         share = percent(getattr(rank.whole_walls, wall) / whole_ns)
         yield (
-            f"{wall.capitalize()} is the wall of the whole capture: {share}"
-            f" of its {duration(whole_ns)}, most of which lies before the first {unit}. In the {unit}s:"
+            f"{wall.capitalize()} is the wall of the whole capture: {share} of its {duration(whole_ns)}."
+            f" Most of this is before the first {unit}. In the {unit}s:"
         )
 
 
@@ -179,16 +179,16 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     counted = units.plural(decision.step_count, f"steady {unit}")
     basis = f"{'mean' if decision.is_mean else 'median'} of {counted}"
     if decision.is_mean:
-        basis += ", as rare stalls take more than any loss usually does"
+        basis += "; rare stalls take more than any usual loss"
     if not steady:
         basis = "no step was found" if anchor.kind == "whole-trace" else f"no {unit} is steady"
     share = {wall: percent(decision.shares[wall]) for wall in Wall}
     if decision.hinges is not None:
         computing, communicating = decision.hinges
         return (
-            f"The wall is unknown: {percent(_unrecognized_share(rank))} of the {unit} is in kernels whose"
-            f" names are not known{_list_unrecognized(rank)}: {_HINGES[communicating]} if they communicate,"
-            f" {_HINGES[computing]} if they compute ({basis})."
+            f"The wall is unknown: {percent(_unrecognized_share(rank))} of the {unit} is in kernels with"
+            f" unrecognized names{_list_unrecognized(rank)}. If they communicate,"
+            f" {_HINGES[communicating]}; if they compute, {_HINGES[computing]} ({basis})."
         )
     if decision.dominant == "unknown":
         open_shares = ", ".join(
@@ -196,7 +196,7 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
             for entry in rank.causes
             if entry.unresolved_ns
         )
-        return f"The wall is unknown: too much of the {unit} has no owner ({open_shares}; {basis})."
+        return f"The wall is unknown: too much of the {unit} is unattributed ({open_shares}; {basis})."
     if decision.dominant == "mixed":
         losses = sorted(LOSSES, key=lambda wall: -decision.shares[wall])
         listed = ", ".join(f"{wall} {share[wall]}" for wall in losses)
@@ -205,7 +205,7 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
         return f"Compute is the wall: {share[Wall.COMPUTE]} of the {unit} ({basis});" + (
             f" the largest loss is {decision.runner_up} with {share[decision.runner_up]}."
             if decision.shares[decision.runner_up]
-            else " nothing is lost."
+            else " there is no loss."
         )
     dominant = Wall(decision.dominant)
     called = (
@@ -214,26 +214,26 @@ def _dominant(rank: Rank, decision: Decision, anchor: Anchor) -> str:
     return (
         f"{called} is the wall: {share[dominant]} of the {unit} ({basis}),"
         f" {units.points(decision.margin)} ahead of {decision.runner_up}"
-        + (f", the largest loss on {decision.led_steps} of {counted}." if steady else ".")
+        + (f", the largest loss in {decision.led_steps} of {counted}." if steady else ".")
     )
 
 
 def _shared_device(rank: Rank, unit: str) -> Iterator[str]:
-    """That work was held back on an idle device: nothing of this process explains it."""
+    """Yield a sentence on launched work that waits on an idle device without a cause in this process."""
     held = next((entry for entry in rank.causes if entry.cause == HELD_WHILE_IDLE), None)
     if held is not None and held.share >= SHARED_DEVICE_SHARE:
         yield (
-            f"For {duration(held.typical_ns)}, {percent(held.share)} of the {unit}, launched kernels waited"
-            " on an idle GPU: it is probably shared with another process, or time-sliced."
+            f"For {duration(held.typical_ns)} ({percent(held.share)} of the {unit}), launched kernels waited"
+            " on an idle GPU, which is probably shared with another process."
         )
 
 
 def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
-    """How much rests on waits that times alone tell."""
+    """Yield how much depends on waits that are inferred from timing."""
     if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
         yield (
-            f"{percent(confidence.inferred_share)} of the {unit} depends on waits that were inferred from"
-            f" times, as the export lacks them: {confidence.level} confidence."
+            f"{percent(confidence.inferred_share)} of the {unit} depends on waits that are inferred from"
+            f" timing, because the export lacks them: {confidence.level} confidence."
         )
 
 
@@ -242,29 +242,29 @@ _UNRECOGNIZED_CAUSES = (UNRECOGNIZED, "compute/unrecognized")
 
 
 def _unrecognized_share(rank: Rank) -> float:
-    """Of the typical step, what kernels that no pattern knows take where none that is known runs."""
+    """Return the share of the typical step in which only unrecognized kernels run."""
     return sum(entry.share for entry in rank.causes if entry.cause in _UNRECOGNIZED_CAUSES)
 
 
 def _list_unrecognized(rank: Rank) -> str:
-    """The largest kernels that no pattern knows, in brackets, with the share of their work."""
+    """Return the largest unrecognized kernels in parentheses, with the share of their work."""
     named = [f"{shorten_kernel(one.name)} {percent(one.share)}" for one in rank.unmatched_kernels]
     more = f" and {len(named) - _MOST_NAMED_COUNT} more" if len(named) > _MOST_NAMED_COUNT else ""
     return f" ({', '.join(named[:_MOST_NAMED_COUNT])}{more})" if named else ""
 
 
 def _tell_unrecognized(rank: Rank, decision: Decision, unit: str, sentence: str) -> str:
-    """The sentence with the time in kernels that no pattern knows, where it matters and is not said yet."""
+    """Add the time in unrecognized kernels to the sentence, if it matters and is not mentioned yet."""
     share = _unrecognized_share(rank)
     if decision.hinges is not None or share < TOLD_UNRECOGNIZED_SHARE:
         return sentence
     return (
-        f"{sentence.removesuffix('.')}; {percent(share)} of the {unit} in kernels whose names are not known."
+        f"{sentence.removesuffix('.')}; {percent(share)} of the {unit} is in kernels with unrecognized names."
     )
 
 
 def _ask_for_names(rank: Rank, decision: Decision) -> Iterator[str]:
-    """What to do about kernels that leave the wall open."""
+    """Yield what to do about unrecognized kernels that leave the wall open."""
     owned = any(entry.cause == UNRECOGNIZED for entry in rank.causes)
     if decision.hinges is not None or (
         decision.dominant == "unknown" and owned and _unrecognized_share(rank) >= TOLD_UNRECOGNIZED_SHARE
@@ -273,7 +273,7 @@ def _ask_for_names(rank: Rank, decision: Decision) -> Iterator[str]:
 
 
 def _is_waiting(rank: Rank) -> bool:
-    """Whether at least half of what communication owns is waiting for other ranks."""
+    """Return whether waiting for other ranks takes at least half of the communication wall."""
     waiting_ns = sum(
         entry.typical_ns for entry in rank.causes if is_part(entry.cause) and entry.cause.endswith(PEER_WAIT)
     )
@@ -281,7 +281,7 @@ def _is_waiting(rank: Rank) -> bool:
 
 
 def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
-    """The causes that make up most of the wall."""
+    """Yield the causes that take most of the wall."""
     walls = {"unknown": (), "mixed": LOSSES}.get(decision.dominant, (decision.dominant,))
     own = [entry for entry in rank.causes if entry.wall in walls]
     total_ns = sum(entry.typical_ns for entry in own)
@@ -299,7 +299,7 @@ def _name_largest_causes(rank: Rank, decision: Decision) -> Iterator[str]:
 
 
 def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
-    """How much communication compute hides, where there is much and most of it is hidden."""
+    """Yield how much communication compute hides, if there is much and most of it is hidden."""
     found, step_ns = rank.communication, rank.typical.step_ns
     is_much = found.union_ns >= MUCH_COMMUNICATION_SHARE * step_ns > 0
     if is_much and found.hidden_share is not None and found.hidden_share > MOSTLY_HIDDEN_SHARE:
@@ -317,21 +317,21 @@ def _ceiling(
     next_wall: str | None,
     unit: str,
 ) -> Iterator[str]:
-    """What removing the first-ranked loss could win at most, and what comes next."""
+    """Yield the upper bound on removing the first-ranked loss, and the next wall."""
     if not opportunities or decision.dominant == "unknown":
         return
     first = opportunities[0]
     if first.recoverable_ns < MATERIAL_SHARE * rank.typical.step_ns:
         return
-    then = f"; then it is {next_wall}-bound" if next_wall is not None else ""
+    then = f", then {next_wall}-bound" if next_wall is not None else ""
     yield (
-        f"Without {first.cause} the {unit} takes {duration(first.step_ceiling_ns)} at best"
-        f" (ceiling {first.speedup_ceiling:.2f}x){then}."
+        f"Upper bound without {first.cause}: {duration(first.step_ceiling_ns)} per {unit} (up to"
+        f" {first.speedup_ceiling:.2f}x){then}."
     )
 
 
 def _worst(rank: Rank, unit: str) -> Iterator[str]:
-    """The longest steady step, where it stands out."""
+    """Yield a sentence on the longest steady step if it is an outlier."""
     steady = [step for step in rank.steps if step.steady]
     if not steady:
         return
@@ -344,20 +344,20 @@ def _worst(rank: Rank, unit: str) -> Iterator[str]:
     excess = np.array(worst.walls.parts()) - usual
     wall = list(Wall)[int(excess.argmax())]
     yield (
-        f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median,"
-        f" {duration(round(float(excess.max())))} of it {_NAMES.get(wall, wall)}."
+        f"The longest steady {unit}, {worst.index}, takes {duration(round(over_ns))} more than the median;"
+        f" {duration(round(float(excess.max())))} of this is {_NAMES.get(wall, wall)}."
     )
 
 
 def _rare(rank: Rank, decision: Decision, anchor: Anchor) -> Iterator[str]:
-    """What few steps alone lose, the largest first; what the others do, where that is not the wall."""
+    """Yield the losses of a few steps, the largest first, and the largest usual loss."""
     told = [_tell_stall(rank, stall, anchor) for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]]
     if told:
-        yield f"Beside the {anchor.typical}: {'; '.join(told)}."
+        yield f"In addition to the {anchor.typical}: {'; '.join(told)}."
     usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
     if decision.is_mean and usual is not None and usual.share >= MATERIAL_SHARE:
         yield (
-            f"The {anchor.typical} itself loses most to {describe_cause(usual.cause)}:"
+            f"The largest loss of the {anchor.typical} itself is {describe_cause(usual.cause)}:"
             f" {duration(usual.typical_ns)}, {percent(usual.share)}."
         )
 
@@ -374,7 +374,7 @@ def _tell_stall(rank: Rank, stall: RareStall, anchor: Anchor) -> str:
 
 
 def _tell_period(stall: RareStall, anchor: Anchor) -> str:
-    """How often a stall comes; not all of its steps may keep to that."""
+    """Return how often a stall occurs; not all of its steps may follow the period."""
     if stall.period is None:
         return ""
     is_all = (stall.steps[-1] - stall.steps[0]) == (len(stall.steps) - 1) * stall.period
@@ -387,7 +387,7 @@ def _from_to(least_ns: int, most_ns: int) -> str:
 
 
 def _modes(rank: Rank, unit: str) -> Iterator[str]:
-    """What the steps are in the mean, where it is not what they usually are."""
+    """Yield the mean step if it differs from the usual one."""
     mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
     if mean_ns is None or median_ns is None:
         return
@@ -403,13 +403,13 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
         )
         kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
         yield (
-            f"{unit.capitalize()}s come in {kinds} kinds: {listed}; the mean, which throughput pays for, is"
-            f" {duration(mean_ns)}."
+            f"{unit.capitalize()}s are of {kinds} kinds: {listed}. The mean, which determines throughput,"
+            f" is {duration(mean_ns)}."
         )
     elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
         yield (
-            f"The {unit} takes {duration(median_ns)} in the median, {duration(mean_ns)} in the mean, which"
-            " throughput pays for."
+            f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
+            f" {duration(mean_ns)}."
         )
 
 
@@ -433,17 +433,17 @@ def explain_slower_kernels(slower: SlowerKernels) -> str:
 
 
 def is_mostly_outside(rank: Rank) -> bool:
-    """Whether more time of the device lies before the first window than in all windows."""
+    """Return whether more device time precedes the first window than all windows contain."""
     return rank.outside_ns > sum(_length(step) for step in rank.steps)
 
 
 def _before(rank: Rank, unit: str) -> Iterator[str]:
-    """What was left out, where that is most of the capture."""
+    """Yield what was excluded, if it is most of the capture."""
     if is_mostly_outside(rank):
         idle = percent(rank.outside_idle_ns / rank.outside_ns)
         yield (
-            f"This is the smaller part of the capture: {duration(rank.outside_ns)} before the first {unit}"
-            f" are in no {unit}, the device idle for {idle} of them."
+            f"The {unit}s are the smaller part of the capture: {duration(rank.outside_ns)} before the"
+            f" first {unit} are excluded; the device is idle for {idle} of them."
         )
 
 
