@@ -10,7 +10,7 @@ BULK_STEP := build/bulk_long_steps.sqlite
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots constraints attack clean
+.PHONY: help demo test test-all test-real check format golden digests bench bench-jobs bench-diff drift faults floors guided huge screenshots figures docs gallery bench-accuracy constraints attack clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,7 +21,7 @@ ifdef LOCKED
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement constraints/ci.txt
 	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile --editable .
 else
-	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	WALLSCOPE_PLAIN=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev,docs]'
 endif
 	@touch $@
 
@@ -132,6 +132,19 @@ huge: $(BULK)  ## measure an export of 10 GB, and write docs/robustness.md; want
 	$(BIN)/python -m fixtures.huge $(BULK) $(HUGE) --gigabytes 10
 	$(BIN)/python -m benchmarks.huge $(BULK) $(HUGE) --into docs/robustness.md
 	rm $(HUGE)
+
+docs: .venv/stamp  ## build the documentation site, strictly, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+CAPTURES ?= ../shared/traces
+gallery: .venv/stamp  ## write the reports of the gallery that `make docs` puts into the site; CAPTURES=folder has public captures
+	$(BIN)/python -m docs_build.gallery --captures $(CAPTURES)
+
+bench-accuracy: .venv/stamp  ## measure diagnoses of simulated programs, and write docs/accuracy.md; takes minutes
+	$(BIN)/python -m benchmarks.accuracy --into docs/accuracy.md
+
+figures: .venv/stamp  ## draw the figures of the documentation again
+	$(BIN)/python -m docs_build.figures docs/images
 
 screenshots: .venv/stamp  ## take the pictures of the README again; wants Chromium
 	$(BIN)/python -m benchmarks.screenshots docs/images

@@ -1,10 +1,22 @@
 """Docs that can not rot: commands, options, targets and queries are what the texts say."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import wallscope as wallscope_package
+from docs_build.commands import write_commands
+from docs_build.contracts import write_json_page
+from docs_build.figures import draw_blame_chain
+from docs_build.gallery import EXHIBITS, build_gallery, list_gallery_files, write_gallery_page
+from docs_build.hooks import MADE, link_repository
+from docs_build.library import write_library
+from tests.doc_blocks import PAGES
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Axis
 
@@ -14,23 +26,33 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+def test_the_readme_fits_two_screens():
+    assert len(README.splitlines()) <= 120
+
+
 def test_the_readme_has_the_two_commands_and_make_has_them_too():
     for target in ("demo", "test"):
-        assert f"```\nmake {target}\n```" in README
-        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+        assert f"```sh\nmake {target}\n```" in README
 
 
 def test_ci_runs_the_test_command_of_the_readme():
     assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("line", re.findall(r"^wallscope (.*?)(?: +#.*)?$", README, re.MULTILINE))
-def test_commands_and_options_of_the_readme_exist(line, wallscope):
-    command, *rest = line.split()
-    shown = wallscope(command, "--help", columns=140)
+def test_targets_that_pages_name_exist():
+    named = {
+        target
+        for path in PAGES
+        for target in re.findall(r"`make ([a-z-]+)", path.read_text(encoding="utf-8"))
+    }
+    named |= {
+        target
+        for path in PAGES
+        for target in re.findall(r"^make ([a-z-]+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
 
-    assert shown.code == 0
-    assert all(option in shown.out for option in rest if option.startswith("--"))
+    assert {"demo", "test", "docs", "gallery"} <= named
+    assert [target for target in named if not re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)] == []
 
 
 def test_every_command_and_option_has_its_help(wallscope):
@@ -88,10 +110,99 @@ def test_the_catalogue_of_causes_is_the_page_about_them():
     assert causes | spelled == dict(list_cause_meanings())
 
 
-def test_the_readme_names_every_option_of_analyze(wallscope):
-    options = set(re.findall(r"--[a-z-]+", wallscope("analyze", "--help", columns=140).out))
+def test_the_reference_names_every_command_and_option(wallscope):
+    page = write_commands()
 
-    assert options - {"--help", "--verbose"} <= set(re.findall(r"--[a-z-]+", README))
+    for command in ("analyze", "diff", "whatif"):
+        _, _, section = page.partition(f"\n## {command}\n")
+        options = set(
+            re.findall(
+                r"^  (?:-\w, )?(--[a-z-]+)", wallscope(command, "--help", columns=140).out, re.MULTILINE
+            )
+        )
+        assert options
+        assert [option for option in options if option not in section.partition("\n## ")[0]] == []
+
+
+def test_the_reference_of_the_json_has_every_object():
+    page = write_json_page()
+
+    for path in sorted((ROOT / "reports").glob("*.schema.json")):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        objects = [name for name, part in schema.get("$defs", {}).items() if "properties" in part]
+        assert f"](../reports/{path.name})" in page
+        assert [name for name in objects if f"\n### {name} " not in page] == []
+
+
+def test_the_reference_of_the_library_has_every_public_name():
+    page = write_library()
+
+    assert [name for name in wallscope_package.__all__ if f"\n## {name}\n" not in page] == []
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = re.findall(r": ([a-z-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert sorted(listed) == sorted([*MADE, *(path.name for path in (ROOT / "docs").glob("*.md"))])
+
+
+def test_the_site_is_built_strictly(tmp_path):
+    pytest.importorskip("mkdocs", reason="no MkDocs here: pip install '.[docs]'")
+    ran = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (tmp_path / "site" / "commands.html").is_file()
+
+
+def test_a_link_into_the_repository_leads_there():
+    linked = link_repository(
+        "[rules](../wallscope/advice/rules) [it](../CONTRIBUTING.md#x)", "https://host/a/b"
+    )
+
+    assert linked == (
+        "[rules](https://host/a/b/tree/main/wallscope/advice/rules) [it](https://host/a/b/blob/main/CONTRIBUTING.md#x)"
+    )
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        link_repository("[gone](../gone.md)", "https://host/a/b")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_of_the_docs_lead_to_files(page):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|(?:src|srcset)=\"([^\"]+)\"", text)
+    targets = {target for pair in named for target in pair if target}
+
+    assert [target for target in targets if target not in MADE and not (page.parent / target).exists()] == []
+
+
+def test_pictures_of_the_docs_are_small_and_shown():
+    pictures = sorted((ROOT / "docs" / "images").iterdir())
+    pages = "".join(path.read_text(encoding="utf-8") for path in PAGES)
+
+    assert [path.name for path in pictures if path.stat().st_size >= 300_000] == []
+    assert [path.name for path in pictures if f"images/{path.name}" not in pages] == []
+
+
+def test_the_figure_is_what_its_script_draws():
+    assert (ROOT / "docs" / "images" / "blame-chain.svg").read_text(encoding="utf-8") == draw_blame_chain()
+
+
+def test_the_gallery_says_why_a_report_is_absent(tmp_path):
+    build_gallery(tmp_path / "no-captures", tmp_path / "gallery", lambda _: None)
+    page = write_gallery_page(tmp_path / "gallery")
+
+    assert [path.name for path in list_gallery_files(tmp_path / "gallery")] == ["example.html"]
+    assert "](gallery/example.html)" in page
+    absent = [exhibit for exhibit in EXHIBITS if exhibit.captures]
+    assert page.count("Not built: The capture ") == len(absent) == 4
+    assert write_gallery_page(tmp_path / "never").count("run `make gallery`") == len(EXHIBITS)
 
 
 def test_no_file_outgrows_five_hundred_lines():

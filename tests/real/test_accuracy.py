@@ -4,6 +4,7 @@ import pytest
 
 from tests.real.answers import NEEDS_TRACES, ROOT, TRACES, answer, rank_of
 from tests.real.expectations import CEILINGS, CHANGES, EXPECTED
+from tests.real.test_interventions import INTERVENTIONS
 from wallscope.api import diff
 
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -69,8 +70,8 @@ def test_the_upper_bound_is_near_the_step_of_the_next_version(name, cause, next_
     assert told["step_ceiling_ns"] / 1e6 == pytest.approx(next_ms, rel=0.15)
 
 
-def write_page():
-    rows = []
+def list_captures():
+    yield "| capture | right | found | steps | largest causes | evidence |\n|---|---|---|---|---|---|"
     for name, expected in EXPECTED.items():
         found = answer(name)
         rank, told = rank_of(found), found["diagnosis"]["dominant_wall"]
@@ -82,19 +83,65 @@ def write_page():
         counted = f"{len(rank['steps'])} of {found['anchor']['name'] or found['anchor']['kind']}"
         steps = counted if expected.steps else "whole capture"
         right = " or ".join(expected.walls)
-        rows.append(f"| `{name}` | {right} | {told} | {steps} | {causes} | {expected.evidence} |")
-    return (
-        "# Accuracy on captures that others made\n\n"
-        "Public captures and those of tutorials, none made for wallscope. What is right was worked out from\n"
-        "the rows by an expert; what was found is what `wallscope analyze` answers. `make test-real`\n"
-        "compares the two, and this page, where the captures are there.\n\n"
-        "| capture | right | found | steps | largest causes | evidence |\n|---|---|---|---|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
+        yield f"| `{name}` | {right} | {told} | {steps} | {causes} | {expected.evidence} |"
+
+
+def list_interventions():
+    yield (
+        "| capture | right | found | change that was made: its place | expected win | measured win"
+        " | step without the cause | next step | comparison | change of the cause: found | measured |"
     )
+    yield "|---|---|---|---|---:|---:|---:|---:|---|---:|---:|"
+    for one in INTERVENTIONS:
+        found = answer(one.name)
+        made = next(fix for fix in found["fixes"] if fix["id"] in one.made)
+        cells = [
+            f"`{one.name}`",
+            " or ".join(one.walls),
+            found["diagnosis"]["dominant_wall"],
+            f"`{made['id']}`: {found['fixes'].index(made) + 1}",
+            *win_of(one, made),
+            *bound_of(one, found),
+            *change_of(one),
+        ]
+        yield f"| {' | '.join(cells)} |"
 
 
-def test_the_page_lists_what_is_found(request):
+def win_of(one, made):
+    return ("", "") if one.won_ms is None else (in_ms(made["recoverable_ns"] / 1e6), in_ms(one.won_ms))
+
+
+def bound_of(one, found):
+    if one.bound is None:
+        return "", ""
+    cause, next_ms = one.bound
+    (bound,) = [entry for entry in found["opportunities"] if entry["cause"] == cause]
+    return in_ms(bound["step_ceiling_ns"] / 1e6), in_ms(next_ms)
+
+
+def change_of(one):
+    if one.next_name is None:
+        return "", "", ""
+    what, name, change_ms, _ = one.changed
+    found = diff(*(TRACES / f"{side}.sqlite" for side in (one.name, one.next_name))).comparison
+    rows = found.deltas.walls if what == "wall" else found.deltas.causes
+    (row,) = [row for row in rows if str(getattr(row, what)) == name]
+    return str(found.verdict), in_ms(row.delta_ns / 1e6), in_ms(change_ms)
+
+
+def in_ms(value_ms):
+    return f"{value_ms:.3g} ms" if abs(value_ms) < 10 else f"{value_ms:.1f} ms"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"), [("captures", list_captures), ("interventions", list_interventions)]
+)
+def test_the_page_lists_what_is_found(name, lines, request):
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    tail = rest.partition(end)[2]
+    written = head + begin + "\n".join(lines()) + "\n" + end + tail
     if request.config.getoption("--golden"):
-        PAGE.write_text(write_page(), encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == write_page()
+        PAGE.write_text(written, encoding="utf-8")
+
+    assert PAGE.read_text(encoding="utf-8") == written

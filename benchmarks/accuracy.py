@@ -1,0 +1,71 @@
+"""How often simulated programs are diagnosed rightly: verdicts, walls and upper bounds against the truth.
+
+python -m benchmarks.accuracy --programs 200 --into docs/accuracy.md
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from benchmarks.marks import put
+from fixtures.simulation.judged import Judged, judged
+
+_NAME = "simulation"
+_SEED = 1
+_HEADER = (
+    "| exports | ranks | verdict is true | time on a wrong wall: median, 95th percentile, worst"
+    " | upper bound off: causes, median, 95th percentile, worst |"
+)
+_CLEARANCE = 0.005
+"""Verdicts nearer to a threshold than this share of the step may go either way by rounding."""
+
+
+def table(programs: int) -> list[str]:
+    """The programs as exports with and without event records, and with noise, as lines of a table."""
+    seeds = Random(_SEED).sample(range(1_000_000), programs)  # noqa: S311  # programs to try, no keys
+    plain, noisy = judged(seeds), judged(seeds, noisy=True)
+    return [
+        f"{programs:,} random programs, base seed {_SEED}.",
+        "",
+        _HEADER,
+        "|---|---:|---:|---:|---:|",
+        _row("with event records", plain.with_events, _CLEARANCE),
+        _row("without event records", plain.without_events, _CLEARANCE),
+        _row("noise, with event records", noisy.with_events, 2 * _CLEARANCE),
+        _row("noise, without event records", noisy.without_events, 2 * _CLEARANCE),
+        "",
+    ]
+
+
+def _row(name: str, ranks: Sequence[Judged], clearance: float) -> str:
+    clear = [rank for rank in ranks if rank.truth.clearance >= clearance]
+    right = sum(rank.dominant == rank.truth.dominant for rank in clear)
+    walls = _spread([rank.wall_error for rank in ranks])
+    bounds = [
+        abs(removal.recoverable - removal.won)
+        for rank in ranks
+        for removal in rank.removals
+        if removal.recoverable is not None
+    ]
+    told = f"{len(bounds)}, {_spread(bounds)}" if bounds else "not compared"
+    return f"| {name} | {len(ranks)} | {right} of {len(clear)} | {walls} | {told} |"
+
+
+def _spread(shares: Sequence[float]) -> str:
+    return ", ".join(f"{share:.2%}".replace("%", " %") for share in np.percentile(shares, [50, 95, 100]))
+
+
+def main() -> None:
+    """Write the table into a page, or print it."""
+    parser = argparse.ArgumentParser(description="Diagnoses of simulated programs, against the truth.")
+    parser.add_argument("--programs", type=int, default=200)
+    parser.add_argument("--into", type=Path)
+    options = parser.parse_args()
+    put(options.into, _NAME, "\n".join(table(options.programs)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The reference of commands, made from the command line itself."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from wallscope.cli import app
+
+_HEAD = """# Commands
+
+This page is generated from the command line at each build of the site. `wallscope COMMAND --help` prints
+the same.
+[Exit codes](exit-codes.md) are the same for all commands.
+"""
+_TYPE = re.compile(r" <[^>]*>$")
+"""The type behind a name: the metavar already says what the value is."""
+
+
+def write_commands() -> str:
+    """Return the page: one section for each command, with its arguments and options."""
+    group: Any = typer.main.get_command(app)
+    sections = (line for name in group.commands for line in _command(group, name))
+    return "\n".join([_HEAD, *_overview(group), *sections])
+
+
+def _overview(group: Any) -> Iterator[str]:
+    yield "| command | purpose |\n|---|---|"
+    for name, command in group.commands.items():
+        purpose = " ".join(str(command.help or "").partition("\n\n")[0].split())
+        yield f"| [`{name}`](#{name}) | {_cell(purpose)} |"
+    yield ""
+
+
+def _command(group: Any, name: str) -> Iterator[str]:
+    command = group.commands[name]
+    context = command.make_context(name, [], parent=None, resilient_parsing=True)
+    usage = " ".join(part for part in command.collect_usage_pieces(context) if part)
+    yield f"## {name}\n"
+    yield from _prose(str(command.help or ""))
+    yield f"```text\nwallscope {name} {usage}\n```\n"
+    yield "| argument or option | meaning | values and default |\n|---|---|---|"
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None:
+            said, _, extra = record[1].partition("  [")
+            label = _TYPE.sub("", record[0])
+            yield f"| {_code(label)} | {_cell(said)} | {_cell(extra.removesuffix(']'))} |"
+    yield ""
+    yield from _prose(str(command.epilog or ""))
+
+
+def _prose(text: str) -> Iterator[str]:
+    """The paragraphs of a help text; those that keep their lines, as examples do, as they stand."""
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        if paragraph.startswith("\b"):
+            lines = paragraph.removeprefix("\b").strip("\n")
+            yield f"```text\n{lines}\n```\n"
+        elif paragraph:
+            yield f"{paragraph}\n"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

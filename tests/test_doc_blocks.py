@@ -1,0 +1,179 @@
+"""Every code block of README and docs/ runs, or quotes what a command prints, or says why it cannot run."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+import yaml
+
+from fixtures import example
+from fixtures.simulation.run import run
+from fixtures.simulation.stories import stories
+from fixtures.simulation.torch_writing import write_torch_run
+from tests.doc_blocks import (
+    KINDS,
+    PAGES,
+    ROOT,
+    find_blocks,
+    list_commands,
+    not_run,
+    quote_outputs,
+    split_command,
+)
+from tests.jobs.simulated import write_job
+from wallscope.cli import app
+from wallscope.trace.kernel_classes import load_kernel_rules
+
+SLOWER_READ_NS = 300_000
+CONFIGURATION = """\
+model:
+  tensor_model_parallel_size: 2
+  expert_model_parallel_size: 8
+  moe_token_dispatcher_type: alltoall
+"""
+
+
+def page_of(path):
+    return path.read_text(encoding="utf-8")
+
+
+def blocks_of(*kinds):
+    return [
+        pytest.param(block, id=f"{path.name}-{number}")
+        for path in PAGES
+        for number, block in enumerate(find_blocks(page_of(path)))
+        if block.kind in kinds
+    ]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> Path:
+    """The files that the pages name: an export, two to compare, a job, a trace, a configuration."""
+    folder = tmp_path_factory.mktemp("inputs")
+    example.write_example(folder / "run.sqlite")
+    (folder / "base.sqlite").write_bytes((folder / "run.sqlite").read_bytes())
+    (folder / "moe_step.sqlite").write_bytes((folder / "run.sqlite").read_bytes())
+    usual_ns, example.COUNTS_READ_NS = example.COUNTS_READ_NS, SLOWER_READ_NS
+    try:
+        example.write_example(folder / "head.sqlite")
+    finally:
+        example.COUNTS_READ_NS = usual_ns
+    write_job(folder / "runs")
+    write_torch_run(run(stories()[0].program), folder / "trace.json.gz")
+    (folder / "run.yaml").write_text(CONFIGURATION, encoding="utf-8")
+    return folder
+
+
+def run_program(command, folder):
+    """Run one of the few other programs that pages use, in a process of its own."""
+    name, *rest = command.split()
+    if command.startswith("python -m fixtures."):
+        (folder / rest[-1]).unlink(missing_ok=True)  # a link to the same file
+        name = sys.executable
+    assert name in {sys.executable, "mkdir", "cp"}, f"no test runs: {command}"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([name, *rest], cwd=folder, check=True, env=environment)
+    return ""
+
+
+@pytest.fixture
+def shell(inputs, called, tmp_path, monkeypatch):
+    """Run a command of a page in this process, in a folder of the files that pages name.
+
+    The pages share a cache, as the commands of a user do.
+    """
+    monkeypatch.setenv("WALLSCOPE_CACHE_DIR", str(inputs.parent / f"{inputs.name}-cache"))
+    for path in inputs.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+
+    def enter(command):
+        if not command.startswith("wallscope "):
+            return run_program(command, tmp_path)
+        arguments, shown = split_command(command)
+        with contextlib.chdir(tmp_path):
+            ran = called(*arguments)
+        assert ran.code == 0, f"{command}\n{ran.err}"
+        lines = [line.rstrip() for line in ran.out.splitlines()][:shown]
+        return "\n".join(lines).strip("\n")
+
+    def save(name, body):
+        (tmp_path / name).write_text(body, encoding="utf-8")
+
+    enter.save = save
+    return enter
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_block_says_what_it_is(path):
+    assert [block.body for block in find_blocks(page_of(path)) if block.kind not in KINDS] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in PAGES if any(block.kind == "console" for block in find_blocks(page_of(path)))],
+    ids=lambda path: path.name,
+)
+def test_outputs_are_what_the_commands_print(path, shell, request):
+    quoted = quote_outputs(page_of(path), shell)
+    if request.config.getoption("--golden"):
+        path.write_text(quoted, encoding="utf-8")
+
+    assert page_of(path) == quoted
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in PAGES if any(block.kind == "sh" for block in find_blocks(page_of(path)))],
+    ids=lambda path: path.name,
+)
+def test_commands_run(path, shell):
+    for block in find_blocks(page_of(path)):
+        if block.title:
+            shell.save(block.title, block.body)
+        for command in list_commands(block) if block.kind == "sh" else ():
+            if not_run(command) is None:
+                shell(command)
+
+
+def commands_not_run():
+    found = {
+        command
+        for path in PAGES
+        for block in find_blocks(page_of(path))
+        if block.kind == "sh"
+        for command in list_commands(block)
+    }
+    return sorted(command for command in found if command.startswith("wallscope ") and not_run(command))
+
+
+@pytest.mark.parametrize("command", commands_not_run())
+def test_commands_that_cannot_run_here_are_parsed(command):
+    group = typer.main.get_command(app)
+    arguments, _ = split_command(command)
+    context = group.make_context("wallscope", arguments)
+    name, chosen, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+
+    assert chosen.make_context(name, rest, parent=context).params
+
+
+@pytest.mark.parametrize("block", blocks_of("toml", "yaml", "json"))
+def test_files_are_valid(block, tmp_path):
+    parsed = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}[block.kind](block.body)
+    assert parsed
+    if "kernel" in parsed:
+        (tmp_path / "kernels.toml").write_text(block.body, encoding="utf-8")
+        assert load_kernel_rules(tmp_path / "kernels.toml")
+
+
+def test_python_is_on_the_page_that_another_test_runs():
+    with_python = {
+        path.name for path in PAGES if any(block.kind == "python" for block in find_blocks(page_of(path)))
+    }
+
+    assert with_python == {"notebook.md"}  # tests/test_api.py runs it from top to bottom
