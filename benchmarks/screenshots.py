@@ -16,8 +16,8 @@ from wallscope.compare.gates import parse_gate
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.resolve_runs import resolve_runs
-from wallscope.views.analysis import write_analysis_page
 from wallscope.views.comparison import write_comparison_page
+from wallscope.views.page_analysis import write_analysis_page
 
 _WIDTH, _HEIGHT = 1200, 780
 _SLOWER_READ_NS = 300_000

@@ -57,7 +57,7 @@
   let unfolded = [];
 
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
-    let text = cell.textContent.trim();
+    let text = cell.dataset.full || cell.textContent.trim();
     if (/^[=+@\t\r]|^-(?![\d.])/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }).join(",")).join("\n") + "\n";
@@ -66,12 +66,7 @@
     if (!button) return;
     const text = csv(button.closest("figure").querySelector("table"));
     if (button.dataset.csv === "copy") {
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
-      } catch {
-        button.textContent = "Not allowed";
-      }
+      await copy(button, text);
       return;
     }
     const link = document.createElement("a");
@@ -81,17 +76,126 @@
     URL.revokeObjectURL(link.href);
   });
 
+  // Rows of a table: ten until it is expanded; a filter or an order is of all of them.
+  const SHOWN_ROWS = 10;
+  const arrange = (table) => {
+    const figure = table.closest("figure"), filter = figure.querySelector(".filter");
+    const wanted = filter ? filter.value.trim().toLowerCase() : "";
+    let seen = 0;
+    for (const row of table.tBodies[0].rows) {
+      const text = wanted && [...row.cells].map((cell) => cell.dataset.full || cell.textContent).join(" ").toLowerCase();
+      const isIn = !wanted || text.includes(wanted);
+      row.classList.toggle("left-out", !isIn);
+      row.classList.toggle("more", isIn && seen >= SHOWN_ROWS);
+      if (isIn) seen++;
+    }
+    const button = figure.querySelector(".expander"), counted = figure.querySelector(".counted");
+    if (!button) return;
+    const isWhole = table.classList.contains("expanded");
+    button.hidden = seen <= SHOWN_ROWS;
+    button.textContent = isWhole ? `Show ${SHOWN_ROWS} rows` : `Show all ${seen} rows`;
+    button.setAttribute("aria-expanded", String(isWhole));
+    counted.textContent = wanted ? `${seen} of ${table.tBodies[0].rows.length} rows match` : "";
+  };
+  const sortRows = (head) => {
+    const table = head.closest("table"), place = head.cellIndex, body = table.tBodies[0];
+    const rows = [...body.rows];
+    rows.forEach((row, number) => { row.dataset.order ??= String(number); });
+    const isNumeric = rows.some((row) => row.cells[place].dataset.sort !== undefined);
+    const before = head.getAttribute("aria-sort");
+    const next = { null: isNumeric ? "descending" : "ascending", descending: isNumeric ? "ascending" : null, ascending: isNumeric ? null : "descending" }[before];
+    head.parentElement.querySelectorAll("[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
+    if (next) head.setAttribute("aria-sort", next);
+    const way = next === "descending" ? -1 : 1;
+    const key = ({ cells }) => (isNumeric ? Number(cells[place].dataset.sort ?? NaN) : cells[place].textContent.trim());
+    const compare = (one, other) => {
+      if (!next) return Number(one.dataset.order) - Number(other.dataset.order);
+      const [left, right] = [key(one), key(other)];
+      if (!isNumeric) return way * left.localeCompare(right, "en", { numeric: true });
+      if (Number.isNaN(left) || Number.isNaN(right)) return Number.isNaN(left) - Number.isNaN(right);
+      return way * (left - right);
+    };
+    body.append(...rows.sort(compare));
+    arrange(table);
+  };
+  const pickTab = (tab) => {
+    for (const other of tab.parentElement.children) {
+      const isPicked = other === tab;
+      other.setAttribute("aria-selected", String(isPicked));
+      other.tabIndex = isPicked ? 0 : -1;
+      document.getElementById(other.getAttribute("aria-controls")).hidden = !isPicked;
+    }
+    tab.focus();
+  };
+  const copy = async (button, text) => {
+    const label = button.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not allowed";
+    }
+    setTimeout(() => { button.textContent = label; }, 1500);
+  };
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest("[role=tab]"), sorted = event.target.closest(".sort");
+    const expander = event.target.closest(".expander"), copied = event.target.closest("[data-copy]");
+    if (tab) pickTab(tab);
+    if (sorted) sortRows(sorted.closest("th"));
+    if (copied) copy(copied, [...copied.parentElement.querySelectorAll("code")].map((line) => line.textContent).join("\n"));
+    if (!expander) return;
+    const table = expander.closest("figure").querySelector("table");
+    table.classList.toggle("expanded");
+    arrange(table);
+  });
+  document.addEventListener("input", (event) => {
+    if (event.target.matches(".filter")) arrange(event.target.closest("figure").querySelector("table"));
+  });
+  document.addEventListener("keydown", (event) => {
+    const tab = event.target.closest && event.target.closest("[role=tab]");
+    const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!tab || !way) return;
+    const tabs = [...tab.parentElement.children];
+    pickTab(tabs[(tabs.indexOf(tab) + way + tabs.length) % tabs.length]);
+    event.preventDefault();
+  });
+
+  // The navigation marks the section that is read.
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  const markRead = () => {
+    let read = "verdict";
+    for (const key of links.keys()) {
+      const target = document.getElementById(key);
+      if (target && target.getBoundingClientRect().top < window.innerHeight / 3) read = key;
+    }
+    for (const [key, link] of links) {
+      if (key === read) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+    }
+  };
+  let isMarking = false;
+  window.addEventListener("scroll", () => {
+    if (isMarking) return;
+    isMarking = true;
+    requestAnimationFrame(() => { isMarking = false; markRead(); });
+  }, { passive: true });
+
   const opened = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
     const folded = target && (target.querySelector("details") || target.closest("details"));
     if (!folded) return;
     folded.open = true;
+    const table = target.closest("tr.more") && target.closest("table");
+    if (table) {
+      table.classList.add("expanded");
+      arrange(table);
+    }
     target.scrollIntoView();
   };
   window.addEventListener("hashchange", opened);
 
   const begin = async () => {
     opened();
+    markRead();
     if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
     const script = document.createElement("script");
     script.textContent = new TextDecoder().decode(await unpacked("plotly"));

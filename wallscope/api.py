@@ -105,7 +105,7 @@ class Result:
     @cached_property
     def report(self) -> str:
         """The whole report as one page of HTML that works offline; of a job without timelines and gaps."""
-        from wallscope.views.analysis import write_analysis_page  # noqa: PLC0415  # jinja2 is for this alone
+        from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # jinja2 is for this alone
 
         if self._found is None:
             return write_analysis_page(job_report(self.analysis, rematch_ranks(self.analysis)))

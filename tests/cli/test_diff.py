@@ -28,7 +28,7 @@ def test_diff_prints_the_verdict_and_writes_what_it_is_asked_for(wallscope, answ
     assert (found["schema"], found["verdict"]) == ("wallscope.comparison/1", "regression")
     assert (tmp_path / "diff.md").read_text().startswith("### wallscope: slower\n")
     assert (tmp_path / "diff.xml").read_text().startswith("<?xml")
-    assert '<h1><span class="said-verdict regression">SLOWER</span> Step 100.2 → ' in (
+    assert '<h1><span class="said-verdict regression">SLOWER</span></h1>' in (
         tmp_path / "diff.html"
     ).read_text(encoding="utf-8")
 

@@ -400,7 +400,7 @@ def test_an_empty_trace_is_no_capture(tmp_path):
 
 
 def test_neither_page_nor_fixes_of_a_trace_speak_of_flags_of_nsys(tmp_path):
-    from wallscope.views.analysis import write_analysis_page
+    from wallscope.views.page_analysis import write_analysis_page
 
     found = analyze_capture(write_torch_run(RUN, tmp_path / "run.json.gz"), Options(), lambda _: None)
     page = write_analysis_page(build_report(found, lambda _: None))

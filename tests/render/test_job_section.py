@@ -9,7 +9,7 @@ from fixtures.simulation.writing import write_run
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.html import lay_out
-from wallscope.views.analysis import write_analysis_page
+from wallscope.views.page_analysis import write_analysis_page
 from wallscope.views.sections.job import build_job
 
 
@@ -35,13 +35,13 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
     heat, met = (block for block in section.blocks if block.kind == "figure")
 
     assert section.answer.startswith("Device 1 is late on 5 of 5 steps, by 100.0 µs")
-    assert [cell.value for cell in late[0][:4]] == [
+    assert [entry["cell"].value for entry in late[0][:4]] == [
         "device 1",
         "5 of 5",
-        "0.10 ms",
+        "0.10",
         "same kernels, slower",
     ]
-    assert [row[3].value for row in waits] == ["0.10 ms", "0.0 ms"]
+    assert [row[3]["cell"].value for row in waits] == ["0.10", "0.0"]
     (trace,) = heat.traces
     assert (len(trace["z"]), len(trace["z"][0])) == (2, STEPS)
     assert [(one["name"], set(one["y"])) for one in met.traces[1:]] == [
@@ -54,5 +54,5 @@ def test_the_section_names_the_late_rank_and_shows_who_waits(report):
 def test_the_page_has_it(report):
     written = write_analysis_page(report)
 
-    assert "Which rank is late, and why?" in written
+    assert "Late ranks and waits" in written
     assert "which waits least for others, of 2 ranks" in written

@@ -19,7 +19,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.timeline_pack import pack_timelines
-from wallscope.views.analysis import write_analysis_page
+from wallscope.views.page_analysis import write_analysis_page
 
 HOSTILE = (
     "evil</script><script>alert(1)</script>\x1b[31m\r\n::set-output name=x::y\u202e\u2028"
@@ -84,10 +84,10 @@ def test_the_page_is_the_same_bytes_twice(report):
 def test_numbers_of_the_first_screen_are_those_of_the_answer(report):
     analysis = report.analysis
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    first = write_analysis_page(report).partition('id="verdict"')[2].partition("</table>")[0]
-    rows = re.findall(r"<tr.*?</span>(\w+).*?</th><td>(.*?)</td><td>(.*?)</td>", first)
+    legend = write_analysis_page(report).partition('class="legend"')[2].partition("</dl>")[0]
+    rows = re.findall(r"<dt>.*?</span>(\w+).*?</dt><dd><b>(.*?)</b> (.*?)(?: <small>.*?)?</dd>", legend)
 
-    assert [(wall, unescape(time), unescape(share)) for wall, time, share in rows] == [
+    assert [(wall, unescape(time), unescape(share)) for wall, share, time in rows] == [
         (str(wall), units.milliseconds(part), units.percent(part / rank.typical.step_ns))
         for wall, part in zip(Wall, rank.typical.walls.parts(), strict=True)
     ]
@@ -98,10 +98,35 @@ def test_sections_stand_in_the_order_of_questions_with_the_dominant_wall_first(r
         attributes["id"] for tag, attributes in elements(write_analysis_page(report)) if tag == "section"
     ]
 
-    assert sections[:5] == ["verdict", "steps", "causes", "path", "timeline"]
+    assert sections[:5] == ["verdict", "timeline", "steps", "causes", "path"]
     assert sections[5] == report.analysis.diagnosis.dominant_wall
     assert set(sections[5:9]) == {"communication", "memory", "host", "compute"}
     assert sections[9:] == ["phases", "limits", "computed"]
+
+
+def test_the_navigation_leads_to_each_section_and_counts_its_entries(report):
+    text = write_analysis_page(report)
+    found = elements(text)
+    linked = re.findall(
+        r'<a href="#([\w-]+)">([\w ]+?)(?: <small>(\d+)</small>)?</a>', text.partition("</nav>")[0]
+    )
+    sections = [attributes["id"] for tag, attributes in found if tag == "section"]
+
+    assert [key for key, *_ in linked if key != "recommendations"] == sections
+    assert {key: int(count) for key, _, count in linked if count and key != "recommendations"} == {
+        "steps": len(report.analysis.ranks[0].steps),
+        "phases": len(report.analysis.ranks[0].ranges),
+        "limits": len(report.analysis.capture.findings) + len(report.analysis.capture_advice),
+    }
+
+
+def test_every_link_inside_the_page_has_its_target(report):
+    found = elements(write_analysis_page(report))
+    targets = {attributes["id"] for _, attributes in found if "id" in attributes}
+    links = {attributes["href"][1:] for tag, attributes in found if tag == "a"}
+
+    assert links - targets == set()
+    assert len([link for link in links if link.startswith("word-")]) >= 3
 
 
 def told_by(report, **changed):
@@ -113,8 +138,11 @@ def told_by(report, **changed):
 @pytest.mark.parametrize(
     ("dominant", "said"),
     [
-        ("host", "Compute is what the step is for; the wall is the largest loss beside it."),
-        ("compute", "No loss beside compute is large enough to be the wall."),
+        (
+            "host",
+            "Compute is the purpose of the step; the dominant wall is the largest loss in addition to it.",
+        ),
+        ("compute", "Every other wall is too small to be the dominant one."),
         ("mixed", None),
         ("unknown", None),
     ],
@@ -122,14 +150,18 @@ def told_by(report, **changed):
 def test_the_bar_says_why_the_wall_need_not_be_its_largest_part(report, dominant, said):
     told = told_by(report, dominant_wall=dominant)
 
-    every = ("Compute is what the step is for", "No loss beside compute is large enough")
+    every = ("Compute is the purpose of the step", "Every other wall is too small")
     assert [each for each in every if each in told] == [each for each in every if said and each in said]
     assert said is None or said in told
 
 
 def test_the_worst_step_comes_first_in_the_words_of_the_verdict(report):
-    sentence = "The longest steady step, 3, takes 90.0 µs more than the median; 90.0 µs of this is host."
-    told = told_by(report, verdict=f"Host is the wall. {sentence}").partition("Is it every step? The")[2]
+    sentence = "The longest steady step, 3, takes 90.0 µs more than the median, 90.0 µs of it host."
+    told = (
+        told_by(report, verdict=f"Host is the wall. {sentence}")
+        .partition(" Time breakdown of each window")[0]
+        .rpartition(" Steps The")[2]
+    )
 
     assert told.startswith(f"{sentence.removeprefix('The')} 5 steady steps of 6")
 
@@ -252,15 +284,21 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
         source="docs",
     )
     advised = replace(report, analysis=replace(report.analysis, fixes=(fix,)))
-    told = unescape(re.sub(r"<[^>]+>", " ", write_analysis_page(advised).partition("What to do first")[2]))
+    text = write_analysis_page(advised)
+    told = unescape(re.sub(r"<[^>]+>", " ", text.partition('<ol class="cards">')[2].partition("</ol>")[0]))
+    step_ns = report.analysis.ranks[0].typical.step_ns
 
-    assert re.sub(r"\s+", " ", told).startswith(
-        " Overlap the exchange blocked at most 1.25x, if all of its cause goes"
-        " megatron-lm overlap true ✗ No pipeline <b>"
-        " → Set it to 1. Why, preconditions (1 not met), how to check It stands alone."
-        " ✗ unmet: No pipeline <b>"
-        " Measured elsewhere: 1.2x (elsewhere) More memory. Check: Look again."
+    assert re.sub(r"\s+", " ", told).strip() == (
+        f"1 Overlap the exchange up to 1.25x {units.milliseconds(step_ns)}"
+        f" to {units.milliseconds(step_ns / 1.25)}"
+        " Assumes that the cause is removed completely. Megatron-LM Copy overlap true"
+        " ✗ Unmet: No pipeline <b> → Set it to 1. 1 unmet Why and how to verify : Overlap the exchange"
+        " It stands alone. ✗ unmet: No pipeline <b>"
+        " Published result, not a prediction: 1.2x (elsewhere) Caveat: More memory. Verify: Look again."
+        " docs · wallscope explain overlap"
     )
+    (width,) = re.findall(r'<i style="width:([\d.]+)%">', text.partition('id="sure"')[0])
+    assert float(width) == pytest.approx(100 / 1.25, abs=0.1)
 
 
 def unpacked_whole(report):

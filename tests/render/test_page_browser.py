@@ -14,7 +14,7 @@ from wallscope import units
 from wallscope.model.options import Options
 from wallscope.model.report import SHOWN_OPERATIONS
 from wallscope.pipeline import analyze_capture, build_report
-from wallscope.views.analysis import write_analysis_page
+from wallscope.views.page_analysis import write_analysis_page
 
 _ZOOMED = """async () => {
   const canvas = document.getElementById("canvas"), frames = [];
@@ -227,7 +227,7 @@ def test_printing_unfolds_all_in_light_colours_and_folds_again(browser, file):
 
     assert before > 0
     assert printed == (0, "#000")
-    assert after == (before, "#e8eaec")
+    assert after == (before, "#e8ebee")
     assert max(widths) <= 703  # A4 less its margins, at 96 dots an inch
 
 
@@ -238,7 +238,7 @@ def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
     lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
     opened.context.close()
 
-    assert lines[0].startswith("step,start,length,compute")
+    assert lines[0].startswith("step,start (s),length (ms),compute (ms)")
     assert len(lines) == 1 + len(report.analysis.ranks[0].steps)
 
 
@@ -251,3 +251,41 @@ def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, sche
     opened.context.close()
 
     assert found == []
+
+
+def test_a_table_shows_ten_rows_expands_sorts_and_filters(browser, report, tmp_path):
+    """Eleven steps of different lengths; the order is by the exact nanoseconds, not by the text."""
+    (rank,) = report.analysis.ranks
+    steps = tuple(
+        replace(rank.steps[0], index=place, end_ns=rank.steps[0].start_ns + (place * 7) % 11 + 1_000_000)
+        for place in range(11)
+    )
+    shown = replace(report, analysis=replace(report.analysis, ranks=(replace(rank, steps=steps),)))
+    path = tmp_path / "rows.html"
+    path.write_text(write_analysis_page(shown), encoding="utf-8")
+    opened = Opened(browser, path, 1280, "light")
+    table = "#steps table.data"
+    visible = f"{table} tbody tr:visible"
+    first = f"{table} tbody tr:first-child td:first-child"
+    before = opened.tab.locator(visible).count()
+    opened.tab.click("#steps .expander")
+    expanded = opened.tab.locator(visible).count()
+    length = f"{table} th:nth-child(3)"
+    told = []
+    for _ in range(3):
+        opened.tab.click(f"{length} .sort")
+        told.append((opened.tab.get_attribute(length, "aria-sort"), opened.tab.inner_text(first)))
+    opened.tab.fill("#steps .filter", "no: ")
+    matching = opened.tab.locator(visible).count()
+    counted = opened.tab.inner_text("#steps .counted")
+    opened.context.close()
+
+    lengths = [step.end_ns - step.start_ns for step in steps]
+    assert (before, expanded) == (10, 11)
+    assert told == [
+        ("descending", str(lengths.index(max(lengths)))),
+        ("ascending", str(lengths.index(min(lengths)))),
+        (None, "0"),
+    ]
+    assert matching == sum(not step.steady for step in steps)
+    assert counted == f"{matching} of 11 rows match"

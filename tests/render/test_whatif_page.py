@@ -10,7 +10,7 @@ from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
 from fixtures.simulation.writing import write_run
 from tests.render.browsing import Opened, needs_axe, needs_chromium
-from tests.render.test_comparison_page import charts, rows
+from tests.render.test_comparison_page import charts, ms, rows, signed_ms
 from tests.render.test_page import HOSTILE, elements
 from wallscope import units
 from wallscope.model.enums import Wall
@@ -50,16 +50,23 @@ def hostile(found):
 
 def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
     text = unescape(write_whatif_page(found))
-    told = re.findall(r'<li><b class="amount">(.*?)</b> <code>(.*?)</code>: (.*?), (.*?); then', text)
+    cards = text.partition('<ol class="cards">')[2].partition("</ol>")[0]
+    told = re.findall(
+        r"<code>(.*?)</code></h3>.*?>([\d.]+x)</span></div>.*?to </span>(.*?)</span></p>.*?"
+        r'<b class="amount">(.*?)</b>, then <span[^>]*></span>([\w]+)-bound',
+        cards,
+        re.DOTALL,
+    )
     best = sorted(found.answers, key=lambda answer: -answer.won_ns)
 
-    assert f"takes {units.duration(found.step_ns)}, bound by {found.wall}</h1>" in text
+    assert f"takes {units.duration(found.step_ns)}, bound by {found.wall}" in text
     assert told == [
         (
-            units.signed_duration(-answer.won_ns),
             " + ".join(one.text for one in answer.questions),
-            units.duration(answer.step_ns),
             f"{answer.speedup:.3f}x",
+            units.duration(answer.step_ns),
+            units.signed_duration(-answer.won_ns),
+            str(answer.next_wall),
         )
         for answer in best
     ]
@@ -74,8 +81,8 @@ def test_tables_and_figures_hold_each_answer(found, caption, name):
 
     assert [(row[1], row[2], row[4]) for row in rows(text, f"The typical {found.unit} {caption}")] == [
         (
-            units.milliseconds(answer.step_ns),
-            units.signed_milliseconds(-answer.won_ns),
+            ms(answer.step_ns),
+            signed_ms(-answer.won_ns),
             str(answer.next_wall),
         )
         for answer in answers

@@ -169,7 +169,7 @@ def build_answer(made: "AnalyzedCapture", progress: Progress, *, with_page: bool
     if not with_page:
         return RenderedAnalysis(made.analysis, text)
     from wallscope.pipeline import build_report  # noqa: PLC0415  # only the page needs it
-    from wallscope.views.analysis import write_analysis_page  # noqa: PLC0415  # same
+    from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # same
 
     return RenderedAnalysis(made.analysis, text, write_analysis_page(build_report(made, progress)))
 

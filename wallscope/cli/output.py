@@ -333,7 +333,7 @@ class Outputs:
         from wallscope.jobs.merge import job_report, list_job_tables  # noqa: PLC0415  # when asked for
         from wallscope.ranks.tables import earliest_ns, job_tracks  # noqa: PLC0415  # same
         from wallscope.render.data import write_tables  # noqa: PLC0415  # same
-        from wallscope.views.analysis import write_analysis_page  # noqa: PLC0415  # same
+        from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # same
 
         tables, frame = list_job_tables(job.analysis, job.known)
         source = f"{len(job.analysis.inputs)} exports"

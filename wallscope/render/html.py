@@ -3,7 +3,7 @@
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from html import escape as escape_quotes
@@ -16,20 +16,34 @@ from markupsafe import Markup, escape
 from wallscope import units
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
-from wallscope.model.section import Cell, Column, Figure, Grid, Section, Value
+from wallscope.model.section import Cell, Column, Figure, Grid, Section, Unit, Value
+from wallscope.render.short_names import shorten_name
 from wallscope.render.texts import WALL_COLOURS, as_cell, select_columns, select_rows, visible, write_value
 from wallscope.resources import read_report as shipped
 
 _LONGEST_TEXT, _LONGEST_IN_CARD = 2_000, 1_500
-_MANY_ROWS = 24
-"""A table of more scrolls in its place."""
+_SHOWN_ROWS = 10
+"""Rows of a table that are shown before it is expanded."""
+_NAME_KEYS = frozenset({"name", "path", "part", "ended_by", "operation", "kernel"})
+"""Columns that hold names of kernels and paths of ranges."""
+_HEAD_UNITS: Mapping[Unit, str] = {
+    "ms": "ms", "signed_ms": "ms", "percent": "%", "signed_percent": "%", "seconds": "s",
+}  # fmt: skip
+"""Units that stand in the head of a column, not in its cells."""
+_LEAST_MS_NS = 1_000_000
+_COMPARED = 60
 _CARD = "font-family:sans-serif;max-width:60em;line-height:1.4"
 _BAR = "display:flex;height:1.2em;margin:.4em 0;border-radius:3px;overflow:hidden"
 _DOT = "display:inline-block;width:.8em;height:.8em;margin-right:.4em"
 
 
 def render_page(
-    template: str, title: str, sections: Iterable[Section | None], timelines: str = "", **values: Any
+    template: str,
+    title: str,
+    sections: Iterable[Section | None],
+    timelines: str = "",
+    counts: Mapping[str, int] | None = None,
+    **values: Any,
 ) -> str:
     """Fill in a template of `reports/`, with style, scripts and plotly inside.
 
@@ -38,6 +52,7 @@ def render_page(
         title: what stands in the browser's tab.
         sections: the questions, in order; those that are not asked here are `None`.
         timelines: a pack of timelines in base64, empty without any.
+        counts: how many entries sections have, by their keys; the navigation shows them.
         values: what else the template reads.
     """
     names = ("timeline_data.js", "timeline.js", "page.js") if timelines else ("page.js",)
@@ -55,6 +70,7 @@ def render_page(
             plotly=_deflate(plotly),
             notice=_write_notice(plotly),
             timelines=Markup(timelines),  # noqa: S704  # base64
+            counts=counts or {},
             sections=tuple(section for section in sections if section is not None),
             **values,
         )
@@ -94,15 +110,73 @@ def _spell_out(value: Any) -> Any:
 
 
 def lay_out(grid: Grid) -> dict[str, Any]:
-    """Lay a table out as the template writes it: columns and cells of a page alone, in text."""
+    """Lay a table out as the template writes it: columns with units in their heads, cells as text."""
     columns = select_columns(grid, "page")
     rows, rest = select_rows(grid, "page")
+    heads = [
+        _find_head_unit(column, [as_cell(row[place]).value for row in rows]) for place, column in columns
+    ]
     return {
-        "columns": [column for _, column in columns],
-        "rows": [[_write_cell(row[place], column) for place, column in columns] for row in rows],
+        "columns": [
+            {"title": f"{column.title} ({unit})" if unit and column.title else column.title, "column": column}
+            for (_, column), unit in zip(columns, heads, strict=True)
+        ],
+        "rows": [
+            [
+                _lay_out_cell(row[place], column, unit)
+                for (place, column), unit in zip(columns, heads, strict=True)
+            ]
+            for row in rows
+        ],
         "note": " ".join((*grid.notes, *([rest] if rest else []))),
-        "is_long": len(rows) > _MANY_ROWS,
+        "shown": _SHOWN_ROWS,
     }
+
+
+def _find_head_unit(column: Column, values: Sequence[Value]) -> str:
+    """Find the unit that a whole column is written in; empty where each cell has its own, or none."""
+    if column.unit not in {"duration", "signed_duration"}:
+        return _HEAD_UNITS.get(column.unit, "")
+    lengths_ns = [abs(value) for value in values if isinstance(value, int | float)]
+    return "µs" if max(lengths_ns, default=0) < _LEAST_MS_NS else "ms"
+
+
+def _lay_out_cell(value: Value | Cell, column: Column, unit: str) -> dict[str, Any]:
+    """Write a cell without the unit of its head; a long name is short, with the full text next to it."""
+    cell = as_cell(value)
+    if unit and isinstance(cell.value, int | float):
+        full = text = _write_number(cell.value, column, unit)
+    else:
+        full = write_value(cell.value, column)
+        text = shorten_name(full) if column.key in _NAME_KEYS else full
+    told = cell.hint or (full if text != full else "")
+    is_hinted = bool(cell.hint) and text != full and cell.hint.startswith(full[:_COMPARED].rstrip("…"))
+    return {
+        "cell": replace(cell, value=Markup(escape(text)), hint=told),  # noqa: S704  # escaped here
+        "full": (cell.hint if is_hinted else full) if text != full else "",
+        "sort": f"{cell.value:.12g}"
+        if isinstance(cell.value, float)
+        else cell.value
+        if isinstance(cell.value, int)
+        else None,
+    }
+
+
+def _write_number(value: float, column: Column, unit: str) -> str:
+    """Write a number in the unit of its column's head, without that unit.
+
+    >>> _write_number(1_500, Column("", "", "duration"), "µs")
+    '1.5'
+    >>> _write_number(0.25, Column("", "", "percent"), "%")
+    '25.0'
+    """
+    if unit == "µs":
+        sign = "+" if column.unit == "signed_duration" and value > 0 else ""
+        return f"{sign}{value / 1_000:,.1f}"
+    if column.unit in {"duration", "signed_duration"}:
+        write = units.signed_milliseconds if column.unit == "signed_duration" else units.milliseconds
+        return write(int(value)).removesuffix(" ms")
+    return write_value(value, column).removesuffix(f" {unit}")
 
 
 def _write_cell(value: Value | Cell, column: Column) -> Cell:

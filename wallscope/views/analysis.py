@@ -1,7 +1,6 @@
 """The answer of an analysis in every medium: what is wrong and what to do come first, then the details."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import RenderableType
 from rich.constrain import Constrain
@@ -11,40 +10,31 @@ from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
 from wallscope.model.enums import Wall
-from wallscope.model.report import Report
 from wallscope.model.section import Cell, Column, Grid, Line, Lines, Row, Section, Span, Tone, append_row
-from wallscope.render.html import render_page, write_card
+from wallscope.render.html import write_card
 from wallscope.render.markdown import code, escape, join_blocks, render_table
 from wallscope.render.terminal import render_sections
-from wallscope.render.timeline_pack import pack_timelines
 from wallscope.views.first_screen import build_first_screen
 from wallscope.views.headline import build_headline
-from wallscope.views.sections.depth import build_details, build_walls_in_depth
-from wallscope.views.sections.findings import build_findings, build_limits, build_methods, sort_findings
+from wallscope.views.sections.depth import build_details
+from wallscope.views.sections.findings import build_findings, sort_findings
 from wallscope.views.sections.fixes import (
     build_capture_quality,
     build_fixes,
     count_preconditions,
     describe_answer,
-    describe_program,
     describe_replay,
-    describe_worthless_fixes,
     select_first_fixes,
 )
-from wallscope.views.sections.job import build_clocks, build_job, build_job_details, build_survey
-from wallscope.views.sections.path import build_path
-from wallscope.views.sections.steps import build_phases, build_steps, build_timeline
+from wallscope.views.sections.job import build_job_details
 from wallscope.views.sections.walls import (
-    build_causes,
     build_losses,
-    build_ranks,
     tabulate_budget,
     tabulate_losses,
     tabulate_ranks,
     tabulate_walls,
 )
 from wallscope.views.sections.words import (
-    count_exports,
     describe_capture,
     describe_steps,
     describe_throughput,
@@ -53,7 +43,6 @@ from wallscope.views.sections.words import (
 )
 
 _MOST_LIMITS = 3
-_MOST_OPPORTUNITIES = 4
 _MOST_FIXES = 3
 _MOST_SETTINGS, _MOST_UNMET, _MOST_UNKNOWN = 8, 6, 3
 _MOST_FINDINGS = 12
@@ -251,74 +240,3 @@ def write_analysis_card(analysis: Analysis) -> str:
     ]
     origin = describe_capture(analysis, rank.input)
     return write_card(origin, analysis.diagnosis.verdict, Grid("", columns, rows), parts, fixes)
-
-
-def write_analysis_page(report: Report) -> str:
-    """Write the answer as one HTML file: the first screen, and the sections in the order of the questions."""
-    packed = pack_timelines(report.timelines)
-    analysis = report.analysis
-    rank = _find_rank(analysis)
-    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
-    sections = (
-        build_steps(analysis, rank, report.timelines),
-        build_ranks(analysis),
-        build_job(report),
-        build_survey(analysis),
-        build_clocks(analysis),
-        build_causes(analysis, rank),
-        build_path(report, rank),
-        build_timeline(report, packed.notes) if report.timelines else None,
-        *build_walls_in_depth(analysis, rank),
-        build_phases(analysis, rank),
-        build_limits(analysis.capture.findings),
-        build_methods(analysis, rank),
-    )
-    title = f"{name}: {_pick_verdict(analysis).partition('. ')[0]}"
-    first = _build_first_screen(analysis, rank)
-    return render_page("page.html.j2", title, sections, packed.base64, analysis=analysis, first=first)
-
-
-def _pick_verdict(analysis: Analysis) -> str:
-    """Pick what is said first: of ranks that were matched what they tell together, else what one tells."""
-    job = analysis.job
-    return job.verdict if job is not None and job.collectives.matched else analysis.diagnosis.verdict
-
-
-def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
-    """Make what is wrong and what to do."""
-    diagnosis, verdict = analysis.diagnosis, _pick_verdict(analysis)
-    lead, _, rest = verdict.partition(". ")
-    facts = [", ".join(describe_steps(analysis.anchor, rank))]
-    if len(analysis.ranks) > 1:
-        facts.append(f"{name_rank(rank)}, {explain_choice(analysis)}, of {len(analysis.ranks)} ranks")
-    facts += describe_throughput(diagnosis.throughput)
-    who = name_rank(rank)
-    step_ns, typical = rank.typical.step_ns, rank.typical.walls
-    shares = [(wall, getattr(typical, wall) / step_ns if step_ns else 0.0) for wall in Wall]
-    found = analysis.fixes or ()
-    fixes = tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
-    return {
-        "headline": describe_capture(analysis, 0),
-        "captured": units.utc(analysis.inputs[0].session_start_utc_ns),
-        "lead": f"{lead.rstrip('.')}.",
-        "rest": rest,
-        "of_rank": "" if verdict == diagnosis.verdict else f"{who[:1].upper()}{who[1:]}: {diagnosis.verdict}",
-        "facts": facts,
-        "whole": analysis.anchor.typical,
-        "unit": analysis.anchor.window,
-        "step": units.milliseconds(step_ns),
-        "bar": [(wall, share, units.percent(share)) for wall, share in shares],
-        "walls": tabulate_walls(analysis, rank),
-        "pressure": diagnosis.memory_pressure,
-        "opportunities": analysis.opportunities,
-        "most_opportunities": _MOST_OPPORTUNITIES,
-        "fixes": fixes[:_MOST_FIXES],
-        "more_fixes": fixes[_MOST_FIXES:],
-        "count_preconditions": count_preconditions,
-        "describe_answer": describe_answer,
-        "replay": "" if analysis.replay is None else describe_replay(analysis.replay),
-        "program": "" if analysis.program is None else describe_program(analysis.program),
-        "dismissed": describe_worthless_fixes(analysis.dismissed) if analysis.dismissed else "",
-        "findings": sort_findings(analysis.capture.findings),
-        "most_findings": _MOST_LIMITS,
-    }

@@ -29,6 +29,7 @@ from wallscope.render.texts import visible
 from wallscope.thresholds import SHOWN_CHANGE_SHARE
 from wallscope.views import comparison_words as words
 from wallscope.views.comparison_words import describe_change, describe_sureness
+from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections import comparison as sections
 from wallscope.views.sections.findings import build_comparison_methods
 
@@ -204,7 +205,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
     )
     title = f"{names}: {_name_verdict(comparison).lower()}"
     first = _build_first_screen(report, names)
-    return render_page("comparison.html.j2", title, shown, comparison=comparison, first=first)
+    return render_page("comparison.html.j2", title, title_sections(shown), comparison=comparison, first=first)
 
 
 def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:

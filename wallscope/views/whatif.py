@@ -25,6 +25,7 @@ from wallscope.render import figures
 from wallscope.render.html import render_page
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import visible
+from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections.path import build_path_blocks, describe_path, list_parts, list_slack
 from wallscope.views.sections.words import WALL_WORDS
 
@@ -70,7 +71,7 @@ def write_whatif_page(found: WhatIf) -> str:
     path = Section("path", "What bounds it?", describe_path(found.path, whole), tuple(blocks))
     shown = (_build_changes(found), _build_sweep(found), path, _build_sureness(found))
     first = _build_first_screen(found, name)
-    return render_page("whatif.html.j2", f"{name}: what if", shown, found=found, first=first)
+    return render_page("whatif.html.j2", f"{name}: what if", title_sections(shown), found=found, first=first)
 
 
 def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
@@ -85,6 +86,11 @@ def _build_first_screen(found: WhatIf, name: str) -> dict[str, Any]:
         "answers": [(figures.name_changes(answer), answer) for answer in best[:_MOST_ANSWERS]],
         "more": max(len(best) - _MOST_ANSWERS, 0),
         "walls": _tabulate_walls(found),
+        "bar": [
+            (wall, part_ns / max(found.step_ns, 1), units.percent(part_ns / max(found.step_ns, 1)))
+            for wall, part_ns in zip(Wall, found.walls.parts(), strict=True)
+        ],
+        "nothing": _NOTHING,
     }
 
 

@@ -1,0 +1,172 @@
+"""The page of an analysis: the first screen, then the timeline, then sections that a reader can unfold."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from wallscope import units
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.report import Report
+from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
+from wallscope.render.html import render_page
+from wallscope.render.timeline_pack import pack_timelines
+from wallscope.views import page_overview as overview
+from wallscope.views.page_skeleton import title_sections
+from wallscope.views.sections.depth import build_walls_in_depth
+from wallscope.views.sections.findings import build_limits, build_methods
+from wallscope.views.sections.fixes import (
+    describe_answer,
+    describe_program,
+    describe_replay,
+    describe_worthless_fixes,
+    select_first_fixes,
+)
+from wallscope.views.sections.job import build_clocks, build_job, build_survey
+from wallscope.views.sections.path import build_path
+from wallscope.views.sections.steps import build_phases, build_steps, build_timeline
+from wallscope.views.sections.walls import build_causes, build_ranks, tabulate_walls
+from wallscope.views.sections.words import (
+    count_exports,
+    describe_capture,
+    describe_throughput,
+    explain_choice,
+    name_rank,
+)
+
+_MOST_FIXES, _MOST_LOSSES = 3, 3
+_WORDS: Final = {
+    "confidence": "How sure the dominant wall is: high, medium or low. It depends on the share of the step"
+    " that is inferred or unattributed, and on findings about the capture.",
+    "replay error": "The replay rebuilds a step from recorded dependencies, with latencies of other steps."
+    " The error is the median difference from the recorded length.",
+    "memory pressure": "How close the run is to the end of GPU memory, by allocator retries and peak use.",
+}
+"""Words of the first screen that the shared list of words lacks."""
+
+
+def write_analysis_page(report: Report) -> str:
+    """Write the answer as one HTML file: the first screen, the timeline, then all details."""
+    packed = pack_timelines(report.timelines)
+    analysis = report.analysis
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
+    sections = (
+        build_timeline(report, packed.notes) if report.timelines else None,
+        build_job(report),
+        build_ranks(analysis),
+        build_steps(analysis, rank, report.timelines),
+        _build_breakdown(analysis, rank),
+        build_path(report, rank),
+        *build_walls_in_depth(analysis, rank),
+        build_phases(analysis, rank),
+        build_survey(analysis),
+        build_clocks(analysis),
+        _build_quality(analysis),
+        anchor_words(build_methods(analysis, rank)),
+    )
+    wall, verdict = overview.name_verdict(analysis)
+    title = f"{name}: {str(wall).capitalize() if wall else ''}{verdict}"
+    counts = {
+        "fixes": len(analysis.fixes or ()),
+        "steps": len(rank.steps) if len(rank.steps) > 1 else 0,
+        "ranks": len(analysis.ranks) if len(analysis.ranks) > 1 else 0,
+        "phases": len(rank.ranges),
+        "limits": len(analysis.capture.findings) + len(analysis.capture_advice),
+    }
+    return render_page(
+        "page.html.j2",
+        title,
+        title_sections(sections),
+        packed.base64,
+        counts,
+        analysis=analysis,
+        first=_build_first_screen(analysis, rank),
+    )
+
+
+def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
+    """Make verdict, bar, recommendations and what they rest on."""
+    job, diagnosis, step_ns = analysis.job, analysis.diagnosis, rank.typical.step_ns
+    wall, verdict = overview.name_verdict(analysis)
+    lead, rest = overview.describe_dominant(analysis, rank)
+    found = analysis.fixes or ()
+    fixes = tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
+    cards = [overview.build_card(fix, step_ns) for fix in fixes]
+    notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
+    notes += [describe_program(analysis.program)] if analysis.program is not None else []
+    notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
+    legend = overview.list_legend(analysis, rank)
+    captured = units.utc(analysis.inputs[0].session_start_utc_ns)
+    of_rank = ""
+    if len(analysis.ranks) > 1:
+        of_rank = f"Shown is {name_rank(rank)}, {explain_choice(analysis)}, of {len(analysis.ranks)} ranks."
+    return {
+        "crumbs": [*describe_capture(analysis, 0).split(" · "), f"captured {captured}"],
+        "wall": wall,
+        "verdict": verdict,
+        "lead": lead,
+        "rest": rest,
+        "in_full": diagnosis.verdict,
+        "job": job.verdict if job is not None else "",
+        "of_rank": of_rank,
+        "throughput": list(describe_throughput(diagnosis.throughput)),
+        "whole": analysis.anchor.typical,
+        "unit": analysis.anchor.window,
+        "step": units.duration(step_ns),
+        "spread": overview.describe_spread(rank),
+        "legend": legend,
+        "bar": [
+            (row.wall, part_ns / step_ns if step_ns else 0.0, row.share)
+            for row, part_ns in zip(legend, rank.typical.walls.parts(), strict=True)
+        ],
+        "pressure": diagnosis.memory_pressure,
+        "callouts": overview.list_callouts(analysis.capture.findings),
+        "cards": cards[:_MOST_FIXES],
+        "more_cards": cards[_MOST_FIXES:],
+        "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
+        "describe_answer": describe_answer,
+        "notes": notes,
+        "facts": overview.list_facts(analysis, rank),
+    }
+
+
+def _build_breakdown(analysis: Analysis, rank: Rank) -> Section:
+    """Make the walls of the step, then its causes with the step without each."""
+    causes = build_causes(analysis, rank)
+    return replace(causes, blocks=(*causes.blocks[:1], tabulate_walls(analysis, rank), *causes.blocks[1:]))
+
+
+def _build_quality(analysis: Analysis) -> Section:
+    """Make what limits the claims, and what the next capture should record."""
+    limits = build_limits(analysis.capture.findings)
+    if not analysis.capture_advice:
+        return limits
+    columns = (
+        Column("title", "for the next capture"),
+        Column("settings", "settings", value=lambda fix: " ".join(one.write() for one in fix.settings)),
+    )
+    table = tabulate("What the next capture should record", columns, analysis.capture_advice, is_wordy=True)
+    return replace(limits, blocks=(*limits.blocks, table))
+
+
+def anchor_words(methods: Section) -> Section:
+    """Make each defined word a target of links, and add the words of the first screen."""
+    blocks: list[Block] = []
+    for block in methods.blocks:
+        if isinstance(block, Grid) and not any(isinstance(one, Grid) for one in blocks):
+            known = {str(_text(row[0])) for row in block.rows}
+            more = tuple((word, text) for word, text in _WORDS.items() if word not in known)
+            rows = tuple((_anchor(row[0]), *row[1:]) for row in (*block.rows, *more))
+            blocks.append(replace(block, rows=rows))
+        else:
+            blocks.append(block)
+    return replace(methods, blocks=tuple(blocks))
+
+
+def _text(value: object) -> object:
+    return value.value if isinstance(value, Cell) else value
+
+
+def _anchor(value: Any) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell(value)
+    slug = str(cell.value).replace(", ", "-").replace(" ", "-")
+    return replace(cell, anchor=cell.anchor or f"word-{slug}")

@@ -1,0 +1,287 @@
+"""The first screen of a page, from the answer: verdict, bar of walls, recommendations, how sure they are.
+
+The templates in `reports/` lay these values out; all pages share their shapes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import Literal
+
+from wallscope import units
+from wallscope.model.advice import Fix, Met, Precondition, Setting, System
+from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.capture import Finding
+from wallscope.model.cause_catalogue import describe_cause
+from wallscope.model.enums import Wall
+from wallscope.thresholds import ENOUGH_STEPS_COUNT, FIX_REPLAY_ERROR_SHARE
+from wallscope.views.sections.findings import sort_findings
+from wallscope.views.sections.fixes import describe_question
+from wallscope.views.sections.words import WALL_WORDS, describe_steps
+
+_FEWEST_FOR_SPREAD = 3
+_MOST_CALLOUTS = 2
+_SHARES_FIRST = 2
+"""Reasons of a confidence begin with its inferred and its unresolved share."""
+_LABELS: dict[System, str] = {
+    "megatron-bridge": "Megatron Bridge",
+    "megatron-lm": "Megatron-LM",
+    "pytorch": "PyTorch",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
+    "inference": "Inference server",
+    "directives": "OpenMP / OpenACC",
+    "julia": "Julia",
+    "program": "Program",
+    "environment": "Environment",
+    "launcher": "Launcher",
+    "nsys": "Nsight Systems",
+}
+_ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
+"""Systems whose settings are needed in addition to those of any framework."""
+_LOSSES = {
+    Wall.COMMUNICATION: "exposed communication",
+    Wall.MEMORY: "memory work that compute waits for",
+    Wall.HOST: "GPU time lost to the host",
+}
+Tone = Literal["ok", "warn"]
+
+
+@dataclass(frozen=True, slots=True)
+class LegendRow:
+    """A wall with its share and time of the typical step, as text."""
+
+    wall: Wall
+    share: str
+    time: str
+    spread: str
+    meaning: str
+    is_dominant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SettingTab:
+    """Settings of one framework as lines to copy."""
+
+    label: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A recommendation: its upper bound, the step before and after, settings, and what to check first.
+
+    `after_share` is the step after it as a share of the step before, which is the inverse of the speedup.
+    """
+
+    fix: Fix
+    badge: str
+    before: str
+    after: str
+    after_share: float | None
+    assumes: str
+    next_wall: str
+    tabs: tuple[SettingTab, ...]
+    anywhere: tuple[SettingTab, ...]
+    checks: tuple[tuple[str, str], ...]
+    first_check: Precondition | None
+    unmet: tuple[Precondition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One reason to trust or doubt the verdict; `target` is where its word is defined."""
+
+    head: str
+    text: str
+    target: str
+    tone: Tone
+
+
+def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
+    """Return the wall to underline, and the rest of the verdict in two words."""
+    dominant = analysis.diagnosis.dominant_wall
+    if dominant == "mixed":
+        return None, "No dominant wall"
+    return (None, "Verdict unknown") if dominant == "unknown" else (Wall(dominant), "-bound")
+
+
+def describe_dominant(analysis: Analysis, rank: Rank) -> tuple[str, str]:
+    """Say in one sentence how much of the step the wall takes, and then what causes it and how surely."""
+    diagnosis, whole, step_ns = analysis.diagnosis, analysis.anchor.typical, max(rank.typical.step_ns, 1)
+    if diagnosis.dominant_wall in {"mixed", "unknown"}:
+        lead, _, rest = diagnosis.verdict.partition(". ")
+        return f"{lead.rstrip('.')}.", rest
+    wall = Wall(diagnosis.dominant_wall)
+    own_ns = getattr(rank.typical.walls, wall)
+    share = units.percent(own_ns / step_ns)
+    if wall is Wall.COMPUTE:
+        others = [(getattr(rank.typical.walls, one), one) for one in Wall if one is not Wall.COMPUTE]
+        most_ns, other = max(others, key=lambda pair: pair[0])
+        loss = (f"The largest loss is {other}: {units.percent(most_ns / step_ns)}.",) if most_ns else ()
+        mostly = _name_main_cause(rank, wall, own_ns)
+        return f"{share} of the {whole} is compute ({units.milliseconds(own_ns)}).", " ".join(
+            (*mostly, *loss)
+        )
+    lead = f"{share} of the {whole} is {_LOSSES[wall]} ({units.milliseconds(own_ns)})."
+    return lead, " ".join((*_name_main_cause(rank, wall, own_ns), *_describe_lead(analysis)))
+
+
+def _name_main_cause(rank: Rank, wall: Wall, own_ns: int) -> Iterator[str]:
+    own = [entry for entry in rank.causes if entry.wall == wall and entry.typical_ns > 0]
+    if own:
+        largest = max(own, key=lambda entry: entry.typical_ns)
+        part = units.change(largest.typical_ns, own_ns).replace("→", "of")
+        kind = "Largest part" if wall is Wall.COMPUTE else "Main cause"
+        yield f"{kind}: {describe_cause(largest.cause).rstrip('.')} ({part})."
+
+
+def _describe_lead(analysis: Analysis) -> Iterator[str]:
+    diagnosis, unit = analysis.diagnosis, analysis.anchor.unit
+    is_stepped = analysis.anchor.kind != "whole-trace"
+    if diagnosis.led_steps is not None and is_stepped and diagnosis.steady_steps:
+        yield (
+            f"It is the largest loss on {diagnosis.led_steps} of"
+            f" {units.plural(diagnosis.steady_steps, f'steady {unit}')}."
+        )
+
+
+def list_legend(analysis: Analysis, rank: Rank) -> tuple[LegendRow, ...]:
+    """List the walls of the typical step with share, time and spread."""
+    step_ns, dominant = max(rank.typical.step_ns, 1), analysis.diagnosis.dominant_wall
+    rows = []
+    for wall, part_ns in zip(Wall, rank.typical.walls.parts(), strict=True):
+        found = None if analysis.diagnosis.walls is None else getattr(analysis.diagnosis.walls, wall)
+        spread = ""
+        if found is not None and found.p10 is not None and found.p90 is not None:
+            spread = f"{units.percent(found.p10).removesuffix(' %')} to {units.percent(found.p90)}"
+        time = units.milliseconds(part_ns)
+        share = units.percent(part_ns / step_ns)
+        rows.append(LegendRow(wall, share, time, spread, WALL_WORDS[wall], str(wall) == dominant))
+    return tuple(rows)
+
+
+def describe_spread(rank: Rank) -> str:
+    """Say between which lengths most steady steps lie; empty with too few."""
+    steady = [step.end_ns - step.start_ns for step in rank.steps if step.steady]
+    if len(steady) < _FEWEST_FOR_SPREAD:
+        return ""
+    deciles = quantiles(steady, n=10, method="inclusive")
+    low, high = (units.duration(round(time_ns)) for time_ns in (deciles[0], deciles[-1]))
+    value, _, unit = low.partition(" ")
+    return f"p10–p90 {value if high.endswith(f' {unit}') else low}–{high}"  # noqa: RUF001  # a range of values
+
+
+def build_card(fix: Fix, step_ns: int) -> Card:
+    """Make a card of a fix; its bar is the step at the upper bound on its speedup."""
+    bound = fix.speedup_ceiling
+    questions = () if fix.replay is None else fix.replay.questions
+    assumes = f"Replay {' and '.join(map(describe_question, questions))}" if questions else ""
+    if fix.replay is None and bound is not None:
+        assumes = "Assumes that the cause is removed completely"
+    next_wall = fix.next_wall if fix.replay is None else str(fix.replay.next_wall)
+    counts = Counter(entry.status for entry in fix.preconditions)
+    words: dict[Met, str] = {"met": "met", "unmet": "unmet", "unknown": "to check", "set": "set by this fix"}
+    return Card(
+        fix=fix,
+        badge="" if bound is None else f"up to {bound:.2f}x",
+        before=units.milliseconds(step_ns),
+        after="" if bound is None else units.milliseconds(round(step_ns / bound)),
+        after_share=None if bound is None else 1 / bound,
+        assumes=assumes,
+        next_wall=next_wall or "",
+        tabs=_tabulate_settings([one for one in fix.settings if one.system not in _ANYWHERE]),
+        anywhere=_tabulate_settings([one for one in fix.settings if one.system in _ANYWHERE]),
+        checks=tuple(
+            (status, f"{counts[status]} {word}") for status, word in words.items() if counts[status]
+        ),
+        first_check=next((entry for entry in fix.preconditions if entry.status == "unknown"), None),
+        unmet=tuple(entry for entry in fix.preconditions if entry.status == "unmet"),
+    )
+
+
+def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
+    systems = dict.fromkeys(one.system for one in settings)
+    return tuple(
+        SettingTab(_LABELS[system], tuple(one.write() for one in settings if one.system == system))
+        for system in systems
+    )
+
+
+def list_callouts(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """List the findings that the verdict must not be read without: errors and warnings, gravest first."""
+    grave = [entry for entry in sort_findings(findings) if entry.severity in {"error", "warning"}]
+    return tuple(grave[:_MOST_CALLOUTS])
+
+
+def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:
+    """List what the verdict rests on: steps, resolved waits, the replay, how much was captured."""
+    return (
+        _judge_steps(analysis, rank),
+        _judge_waits(analysis, rank),
+        _judge_replay(analysis),
+        _judge_coverage(analysis),
+    )
+
+
+def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
+    unit, steady = analysis.anchor.unit, sum(step.steady for step in rank.steps)
+    if analysis.anchor.kind == "whole-trace":
+        text = "The times are those of the whole selection, idle time before and after work included."
+        return Fact("No steps found", text, "word-steady", "warn")
+    head = f"{units.plural(steady, f'steady {unit}')} of {len(rank.steps)}"
+    found = describe_steps(analysis.anchor, rank)
+    by = next(
+        (line for line in found if line.startswith("found by")), found[0].partition(", ")[2] or found[0]
+    )
+    agrees = analysis.anchor.cross_check
+    checked = " The repeating kernel sequence agrees." if agrees is not None and agrees.agrees else ""
+    tone: Tone = "ok" if steady >= ENOUGH_STEPS_COUNT else "warn"
+    return Fact(head, f"{by[:1].upper()}{by[1:]}.{checked}", "word-steady", tone)
+
+
+def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
+    sure = analysis.diagnosis.confidence
+    share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
+    lost = f"{units.percent(share)} of the {analysis.anchor.typical} is unattributed"
+    if sure is None:
+        resolved = analysis.capture.resolved_dependency_share
+        return Fact(f"{units.percent(resolved)} of waits resolved", f"{lost}.", "word-unattributed", "ok")
+    waits = (
+        f"{units.percent(sure.inferred_share)} of it rests on inferred waits" if sure.inferred_share else ""
+    )
+    said = "; ".join((lost, waits or "no wait is inferred", *sure.reasons[_SHARES_FIRST:]))
+    tone: Tone = "ok" if sure.level == "high" else "warn"
+    return Fact(f"{sure.level.capitalize()} confidence", f"{said}.", "word-confidence", tone)
+
+
+def _judge_replay(analysis: Analysis) -> Fact:
+    replay, target = analysis.replay, "word-replay-error"
+    if replay is None or replay.refused is not None or replay.check is None:
+        reason = "no recommendation can be replayed" if replay is None else str(replay.refused)
+        return Fact("No replay", f"{reason[:1].upper()}{reason[1:]}.", target, "warn")
+    error = replay.check.error_median
+    if error is None:
+        text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
+        return Fact("Replay error unknown", text, target, "warn")
+    operations = units.number(replay.operations)
+    text = f"On steps that the replay was not fitted to. It covers {operations} operations."
+    tone: Tone = "ok" if error <= FIX_REPLAY_ERROR_SHARE else "warn"
+    return Fact(f"Replay error {units.percent(error)}", text, target, tone)
+
+
+def _judge_coverage(analysis: Analysis) -> Fact:
+    capture, supplied = analysis.capture, len(analysis.ranks)
+    found = units.plural(len(capture.findings), "finding")
+    size = capture.world_size or supplied
+    has_communication = any(rank.communication.operations for rank in analysis.ranks)
+    if size > supplied and has_communication:
+        text = "Transfer time and waiting for peers cannot be separated without the other ranks."
+        return Fact(f"{supplied} of {size} ranks", text, "word-unsplit", "warn")
+    if capture.findings:
+        (gravest, *_) = sort_findings(capture.findings)
+        tone: Tone = "ok" if gravest.severity == "info" else "warn"
+        return Fact(f"{found} on the capture", gravest.message, "limits", tone)
+    ranks = "1 rank" if supplied == 1 else f"All {supplied} ranks"
+    return Fact(f"{ranks} analyzed", "No finding limits the result.", "limits", "ok")
