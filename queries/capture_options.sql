@@ -1,4 +1,4 @@
--- What the capture was told to trace, and how CUDA graphs were traced.
+-- The options of the capture: what was traced, and how CUDA graphs were traced.
 SELECT option.name, option.value
 FROM META_DATA_CAPTURE AS option
 WHERE option.name = 'CAPTURE_EVENT_TYPE'

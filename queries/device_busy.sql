@@ -6,7 +6,7 @@
 --
 -- Each row is a rank: a process (global_pid) and the device it calls device_id. A span opens a new
 -- block where it starts after everything before it has ended; the union is the sum of the blocks.
--- An export lacks the tables that it has no rows for: leave those branches out.
+-- An export lacks tables without rows: remove their branches from the query.
 WITH operation AS (
     SELECT
         kernel.globalPid AS global_pid,

@@ -1,5 +1,5 @@
--- GPUs that the profiler's own CUDA calls by this ordinal; right for a process that sees them in the
--- same order. Adapters without multiprocessors are no CUDA devices.
+-- GPUs with this CUDA ordinal in the profiler's own process. A process that sees the GPUs in the same order
+-- uses the same ordinals. Adapters without multiprocessors are not CUDA devices.
 --   ?  CUDA ordinal
 SELECT gpu.id
 FROM TARGET_INFO_GPU AS gpu

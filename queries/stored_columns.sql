@@ -1,5 +1,5 @@
--- How the columns of one table are stored: declared type, whether the row's number stands for the value
--- (where no index keeps the key), whether it is computed, what a row without it has instead.
+-- How the columns of one table are stored: declared type, whether the row number is the value (where no
+-- index keeps the key), whether it is computed. The last column is the default value.
 --   ?  name of the table
 SELECT table_column.name,
        UPPER(table_column.type) AS declared_type,

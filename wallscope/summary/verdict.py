@@ -403,7 +403,7 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
         )
         kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
         yield (
-            f"{unit.capitalize()}s are of {kinds} kinds: {listed}. The mean, which determines throughput,"
+            f"{unit.capitalize()}s fall into {kinds} kinds: {listed}. The mean, which determines throughput,"
             f" is {duration(mean_ns)}."
         )
     elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:

@@ -1,0 +1,405 @@
+"""What people read is plain English: no private terms, American spelling, at most 30 words in a sentence."""
+
+import ast
+import io
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_WORDS = 30
+_PATTERNS = ("wallscope/**/*.py", "wallscope/**/*.toml", "queries/*.sql", "reports/*.j2", "reports/*.js")
+FILES = sorted(path.relative_to(ROOT).as_posix() for pattern in _PATTERNS for path in ROOT.glob(pattern))
+
+# Files whose texts are not rewritten yet. Each entry still breaks a rule: remove it with the last one.
+NOT_YET: frozenset[str] = frozenset(
+    {
+        "reports/comparison.html.j2",
+        "reports/page.html.j2",
+        "reports/timeline.js",
+        "wallscope/__main__.py",
+        "wallscope/advice/advice.toml",
+        "wallscope/advice/advise.py",
+        "wallscope/advice/assertions.toml",
+        "wallscope/advice/bands.toml",
+        "wallscope/advice/command_line.py",
+        "wallscope/advice/conditions.py",
+        "wallscope/advice/configuration.py",
+        "wallscope/advice/configuration_text.py",
+        "wallscope/advice/explain.py",
+        "wallscope/advice/hardware.toml",
+        "wallscope/advice/measurements.py",
+        "wallscope/advice/memory_estimate.py",
+        "wallscope/advice/notes/details.toml",
+        "wallscope/advice/notes/experts.toml",
+        "wallscope/advice/notes/hardware.toml",
+        "wallscope/advice/notes/workflow.toml",
+        "wallscope/advice/parallel_layout.py",
+        "wallscope/advice/preconditions.toml",
+        "wallscope/advice/programs.py",
+        "wallscope/advice/programs.toml",
+        "wallscope/advice/published.py",
+        "wallscope/advice/rules.py",
+        "wallscope/advice/set_already.py",
+        "wallscope/advice/settings.py",
+        "wallscope/advice/trace_facts.py",
+        "wallscope/api.py",
+        "wallscope/attribution/attribute.py",
+        "wallscope/attribution/data_loading.py",
+        "wallscope/attribution/host_causes.py",
+        "wallscope/attribution/prepared.py",
+        "wallscope/attribution/slices.py",
+        "wallscope/attribution/totals.py",
+        "wallscope/bounded_json.py",
+        "wallscope/cache/answers.py",
+        "wallscope/cache/key.py",
+        "wallscope/cache_folder.py",
+        "wallscope/cli/__init__.py",
+        "wallscope/cli/advise.py",
+        "wallscope/cli/analyze.py",
+        "wallscope/cli/diff.py",
+        "wallscope/cli/history.py",
+        "wallscope/cli/options.py",
+        "wallscope/cli/output.py",
+        "wallscope/cli/progress.py",
+        "wallscope/cli/store_options.py",
+        "wallscope/cli/streams.py",
+        "wallscope/cli/tables.py",
+        "wallscope/cli/whatif.py",
+        "wallscope/columns.py",
+        "wallscope/compare/all_steps.py",
+        "wallscope/compare/comparability.py",
+        "wallscope/compare/compare.py",
+        "wallscope/compare/confidence.py",
+        "wallscope/compare/explanations.py",
+        "wallscope/compare/gates.py",
+        "wallscope/compare/match_operations.py",
+        "wallscope/compare/same_capture.py",
+        "wallscope/compare/typical_steps.py",
+        "wallscope/errors.py",
+        "wallscope/fix_thresholds.py",
+        "wallscope/jobs/__init__.py",
+        "wallscope/jobs/inputs.py",
+        "wallscope/jobs/merge.py",
+        "wallscope/jobs/run.py",
+        "wallscope/kernels/__init__.py",
+        "wallscope/kernels/blame_chain.py",
+        "wallscope/kernels/latest_ends.py",
+        "wallscope/kernels/slicing.py",
+        "wallscope/kernels/sqlite_records.py",
+        "wallscope/kernels/stream_order.py",
+        "wallscope/kineto/__init__.py",
+        "wallscope/kineto/device_rows.py",
+        "wallscope/kineto/event_tables.py",
+        "wallscope/kineto/load_trace.py",
+        "wallscope/kineto/operator_flops.py",
+        "wallscope/kineto/sync_rows.py",
+        "wallscope/kineto/trace_bytes.py",
+        "wallscope/kineto/trace_events.py",
+        "wallscope/kineto/trace_identity.py",
+        "wallscope/kineto/trace_limits.py",
+        "wallscope/model/advice.py",
+        "wallscope/model/analysis.py",
+        "wallscope/model/capture.py",
+        "wallscope/model/capture_columns.py",
+        "wallscope/model/comparison.py",
+        "wallscope/model/diagnosis.py",
+        "wallscope/model/enums.py",
+        "wallscope/model/job.py",
+        "wallscope/model/options.py",
+        "wallscope/model/profile.py",
+        "wallscope/model/rank_summaries.py",
+        "wallscope/model/record.py",
+        "wallscope/model/report.py",
+        "wallscope/model/schemas.py",
+        "wallscope/model/section.py",
+        "wallscope/model/table_columns.py",
+        "wallscope/model/whatif.py",
+        "wallscope/nsys/call_names.py",
+        "wallscope/nsys/collectives.py",
+        "wallscope/nsys/findings.py",
+        "wallscope/nsys/gpu_counters.py",
+        "wallscope/nsys/host_events.py",
+        "wallscope/nsys/identity.py",
+        "wallscope/nsys/integrity.py",
+        "wallscope/nsys/load.py",
+        "wallscope/nsys/operations.py",
+        "wallscope/nsys/ranks.py",
+        "wallscope/nsys/sources.py",
+        "wallscope/nsys/sqlite_file.py",
+        "wallscope/nsys/synchronisation.py",
+        "wallscope/nsys/tables.py",
+        "wallscope/output_files.py",
+        "wallscope/parallel.py",
+        "wallscope/pipeline.py",
+        "wallscope/process_tuning.py",
+        "wallscope/profile/codec.py",
+        "wallscope/profile/merge.py",
+        "wallscope/profile/operation_keys.py",
+        "wallscope/profile/step_slices.py",
+        "wallscope/ranks/clocks.py",
+        "wallscope/ranks/job.py",
+        "wallscope/ranks/match_collectives.py",
+        "wallscope/ranks/stragglers.py",
+        "wallscope/ranks/wait_split.py",
+        "wallscope/render/data.py",
+        "wallscope/render/figures.py",
+        "wallscope/render/html.py",
+        "wallscope/render/perfetto.py",
+        "wallscope/render/terminal.py",
+        "wallscope/render/texts.py",
+        "wallscope/render/timeline_pack.py",
+        "wallscope/replay/changes.py",
+        "wallscope/replay/critical_path.py",
+        "wallscope/replay/edits.py",
+        "wallscope/replay/engine.py",
+        "wallscope/replay/graph.py",
+        "wallscope/replay/simulate.py",
+        "wallscope/replay/what_if.py",
+        "wallscope/replay/windows.py",
+        "wallscope/resolve_runs.py",
+        "wallscope/store/folder.py",
+        "wallscope/store/records.py",
+        "wallscope/store/remote.py",
+        "wallscope/thresholds.py",
+        "wallscope/trace/axes.toml",
+        "wallscope/trace/blocking_copies.py",
+        "wallscope/trace/collectives.py",
+        "wallscope/trace/copies.py",
+        "wallscope/trace/dependencies.py",
+        "wallscope/trace/events.py",
+        "wallscope/trace/forward_backward.py",
+        "wallscope/trace/gpu_limits.py",
+        "wallscope/trace/held_calls.py",
+        "wallscope/trace/inferred_waits.py",
+        "wallscope/trace/kernel_classes.py",
+        "wallscope/trace/kernels.toml",
+        "wallscope/trace/names.py",
+        "wallscope/trace/parallel_axes.py",
+        "wallscope/trace/ranges.py",
+        "wallscope/trace/recording_streams.py",
+        "wallscope/trace/recurring_ranges.py",
+        "wallscope/trace/repeat_unit.py",
+        "wallscope/trace/spinning.py",
+        "wallscope/trace/step_markers.py",
+        "wallscope/trace/steps.py",
+        "wallscope/trace/streams.py",
+        "wallscope/trace/thread_timeline.py",
+        "wallscope/trace/unrecognized.py",
+        "wallscope/units.py",
+        "wallscope/urls.py",
+        "wallscope/views/analysis.py",
+        "wallscope/views/capture_help.py",
+        "wallscope/views/comparison.py",
+        "wallscope/views/gaps.py",
+        "wallscope/views/glossary.py",
+        "wallscope/views/listings.py",
+        "wallscope/views/names.py",
+        "wallscope/views/sections/comparison.py",
+        "wallscope/views/sections/depth.py",
+        "wallscope/views/sections/findings.py",
+        "wallscope/views/sections/fixes.py",
+        "wallscope/views/sections/job.py",
+        "wallscope/views/sections/path.py",
+        "wallscope/views/sections/steps.py",
+        "wallscope/views/sections/walls.py",
+        "wallscope/views/sections/words.py",
+        "wallscope/views/step_timeline.py",
+        "wallscope/views/tables.py",
+        "wallscope/views/torch_capture_help.py",
+        "wallscope/views/tracks.py",
+        "wallscope/views/whatif.py",
+    }
+)
+
+TERMS = {
+    r"\b(un)?told\b|\btells?\b|\btelling\b": "shows, evidence, inferred from",
+    r"\bspeaks?( for| of)\b|\bspoken\b": "represents; about",
+    r"\bowns\b|\bowned\b|\bowners?\b|\bowning\b": "attributed to; takes",
+    r"\bpays?\b|\bpaid\b|\bpaying\b": "attributed to; costs; gains",
+    r"\bbeside\b": "next to; overlapping; in addition to",
+    r"\b(is|are|was|were) of\b": "belongs to; has",
+    r"\bplayed\b|\bplays\b|\breplayed again\b": "replayed",
+    r"\bcomes? true\b|\bcame true\b": "fully effective",
+    r"\bstretch(es)?\b": "replay window; interval",
+    r"\blags?\b": "latency",
+    r"\bhand-?overs?\b|\bhands? over\b|\bhanded over\b|\bhanding over\b": "dependency latency; passes",
+    r"\bMind\b|\bminds?\b": "caveats",
+    r"\blonger by\b|\bfor free\b": "slack",
+    r"\blets? go\b": "freed",
+    r"\b(what|that|which|who) (bound|binds)\b|\bbinding\b": "critical",
+    r"\bdull\b": "reference implementation",
+    r"\bresidence\b": "duration in the collective",
+    r"\bnouns?\b": "model",
+    r"\b(next|close) to no(ne|thing|body)?\b": "almost no",
+    r"\bheed(s|ed)?\b|\bsought\b|\bnobody\b|\brubbish\b|\bgravest\b|\bin earnest\b": "plain words",
+    r"\b(ms|µs|ns|s|GB|GiB|MiB|TFLOPS|samples|kernels|calls|times) a (step|rank|GPU|kernel|second)\b": "per",
+    r"\b(one|rows?|columns?|files?|lines?|tables?) an? (rank|step|GPU|kernel|file|row|format)\b": "per",
+    r"\b(which|that|who) (is|are) asked\b": "queried",
+    r"\bno pattern knows\b": "unrecognized",
+    r"(?<![Tt]here )\b(is|are) no (?!longer\b|more\b|less\b)\w+": "is not a",
+}
+BRITISH = (
+    r"colour|behaviour|favour|neighbour|\bgrey|catalogue|\bcentre|licence|labell|cancell|modell|artefact"
+    r"|(anal|paral)ys(e|es|ed|ing)\b"
+    r"|(synchron|serial|normal|optim|quant|recogn|initial|summar|minim|maxim|util|organ|visual|priorit|token"
+    r"|character|general|special|capital|categor|material|central|author|emphas|standard)is(e|ed|es|ing|ation|er)"
+)
+_IDENTIFIER = re.compile(r"`[^`]*`|\{[^{}]*\}|\S*[_/=<>\\]\S*|--without \S+|--[\w-]+|https?://\S+")
+_CODE = re.compile(
+    r"^\s*(SELECT|CREATE|INSERT|WITH|IFNULL|CAST|PRAGMA|FROM|WHERE|noqa|type:)|=> \{|\(\?[:=!<P]|\\[bwdsS]|[|]\w+[|]"
+)
+_STATEMENT = re.compile(r"[a-z]{2,},? [a-z]{2,}")
+
+
+@cache
+def read_texts(name: str) -> tuple[str, ...]:
+    """Return the texts of a file that a person may read, each without line breaks."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    readers = {".py": _python, ".toml": _toml, ".sql": _sql, ".j2": _html, ".js": _script}
+    found = (" ".join(one.split()) for one in readers[Path(name).suffix](text))
+    return tuple(one for one in found if _STATEMENT.search(one) and not _CODE.search(one))
+
+
+def _python(text: str) -> Iterator[str]:
+    tree = ast.parse(text)
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    pieces = {id(part) for node in joined for part in node.values}
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in joined:
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{0}" for part in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces:
+            yield from _paragraphs(node.value) if id(node) in docs else [node.value]
+    yield from _comments(text)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a docstring without its examples, the entries of a list one by one."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        prose = re.split(r"(?m)^\s*>>>", paragraph)[0]
+        is_list = re.match(r"\s*(Args|Returns|Raises|Yields):", prose)
+        yield from re.split(r"(?m)^\s*[\w, *]+:\s", prose) if is_list else [prose]
+
+
+def _comments(text: str) -> Iterator[str]:
+    """Yield comments, those on lines that follow each other as one."""
+    lines: list[str] = []
+    last = -1
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1:
+                yield " ".join(lines)
+                lines = []
+            lines.append(token.string.lstrip("#: "))
+            last = token.start[0]
+    yield " ".join(lines)
+
+
+def _toml(text: str) -> Iterator[str]:
+    yield from _strings(tomllib.loads(text))
+    comments = re.findall(r"(?:^#.*\n?)+", text, re.MULTILINE)
+    yield from (re.sub(r"(?m)^#", "", one) for one in comments)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
+
+
+def _sql(text: str) -> Iterator[str]:
+    lines = "\n".join(re.findall(r"(?m)^--(.*)$", text))
+    yield from re.split(r"(?m)^ *(?=:\w|\w+(?:, \w+)* {2,})|\n\s*\n", lines)
+
+
+def _html(text: str) -> Iterator[str]:
+    plain = re.sub(r"(?s)<(script|style).*?</\1>|\{#.*?#\}", "", text)
+    yield from re.findall(r"(?s)\{#(.*?)#\}", text)
+    yield from re.findall(r'(?:title|aria-label|placeholder|alt)="([^"]*)"', plain)
+    yield from re.split(r"(?s)<[^>]*>|\{%.*?%\}", plain)
+
+
+def _script(text: str) -> Iterator[str]:
+    yield from (one or other for one, other in re.findall(r'"((?:[^"\\\n]|\\.)*)"|`([^`]*)`', text))
+    yield from re.findall(r"(?m)(?:^|\s)//(.*)$", text)
+
+
+def find_faults(texts: tuple[str, ...]) -> list[str]:
+    """Return what breaks a rule, each with its sentence."""
+    return [fault for text in texts for fault in (*_terms(text), *_long(text))]
+
+
+def _terms(text: str) -> Iterator[str]:
+    prose = _IDENTIFIER.sub(" ", text)
+    for pattern, better in TERMS.items():
+        if found := re.search(pattern, prose):
+            yield f"'{found[0]}', better: {better}: {text}"
+    if found := re.search(BRITISH, prose, re.IGNORECASE):
+        yield f"'{found[0]}' is British: {text}"
+
+
+def _long(text: str) -> Iterator[str]:
+    whole = re.sub(r"\b(e\.g|i\.e)\.", "as", text)
+    for sentence in re.split(r"(?<=[.!?])['\")\]]*\s+| [—→•] ", whole):
+        words = [word for word in sentence.split() if re.search(r"\w", word)]
+        if len(words) > MOST_WORDS:
+            yield f"{len(words)} words: {sentence}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_texts_are_plain(name):
+    faults = find_faults(read_texts(name))
+
+    if name in NOT_YET:
+        assert faults, f"{name} follows the rules: remove it from NOT_YET"
+    else:
+        assert faults == []
+
+
+def test_files_that_are_not_rewritten_yet_exist():
+    assert set(FILES) >= NOT_YET
+
+
+@pytest.mark.parametrize(
+    ("text", "has_fault"),
+    [
+        ("Communication owns 13.3 ms of the typical step.", True),
+        ("Communication takes 13.3 ms of the typical step.", False),
+        ("The axis is told by the stream.", True),
+        ("Compute beside communication is slower.", True),
+        ("The cause is `host/hand-over`, or host/hand-over.", False),
+        ("The hand-over takes 3 µs.", True),
+        ("The call synchronises the device.", True),
+        ("cudaDeviceSynchronize synchronizes the device.", False),
+        ("It reads `cause_catalogue.py`.", False),
+        (" ".join(["word"] * 30) + ".", False),
+        (" ".join(["word"] * 31) + ".", True),
+        (" ".join(["word"] * 30) + ". " + " ".join(["Word"] * 30), False),
+        ("about 12.5 ms, e.g. 3 " + " ".join(["word"] * 26), True),
+    ],
+)
+def test_a_rule_finds_what_breaks_it(text, has_fault):
+    assert bool(find_faults((text,))) is has_fault
+
+
+def test_texts_of_each_kind_are_found():
+    python = '"""Say it.\n\n>>> 1\n1\n"""\nx = f"a file of {1 + 1} rows"  # why it is so\n'
+    page = '<p title="a hint">some text</p>{# why #}'
+
+    assert [one for one in _python(python) if one.strip()] == [
+        "a file of {0} rows",
+        "Say it.",
+        "why it is so",
+    ]
+    assert list(_toml('# one two\na = ["first text"]\n')) == ["first text", " one two\n"]
+    assert list(_sql("-- one\n-- two\n-- row   the row\nSELECT 1")) == [" one\n two\n", "row   the row"]
+    assert [one.strip() for one in _html(page) if one] == ["why", "a hint", "some text"]
+    assert list(_script('const a = "a text"; // why it is so')) == ["a text", " why it is so"]
