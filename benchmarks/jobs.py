@@ -93,7 +93,7 @@ def table(runs: dict[str, list[Spent]], count: int) -> str:
     by_clock = f"{statistics.median(walls):.2f} ({min(walls):.2f} to {max(walls):.2f})"
     by_cpu = f"{statistics.median(cpus):.2f} ({min(cpus):.2f} to {max(cpus):.2f})"
     told = (
-        f"{count} exports: the throughput of `--jobs 2` beside that of two processes is {by_clock} by the"
+        f"{count} exports: the throughput of `--jobs 2` compared with two processes is {by_clock} by the"
         f" clock, {by_cpu} by CPU time; its largest process takes {memory:.2f} times the memory of an export"
         " alone."
     )

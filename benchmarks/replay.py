@@ -87,7 +87,7 @@ def main() -> None:
     counts = f"{stretch.graph.op.size:,} operations, {len(stretch.pieces.call):,} pieces of threads"
     told = surroundings(asked.file, asked.rounds)
     shown = told.replace("fresh processes each, in changing order", "rounds")
-    put(asked.into, "replay", f"{shown}\n\nPlayed: {counts}.\n\n{table(spent_s)}")
+    put(asked.into, "replay", f"{shown}\n\nReplayed: {counts}.\n\n{table(spent_s)}")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def analyze_capture(
     replays = RankReplays(prepared, place, answer.ranks[place])
     replay, fixes = advised.replay, advised.fixes
     if questions:
-        progress("playing steps again")
+        progress("replaying steps")
         (replay, fixes), ranks = run_both(
             lambda: replays.answer_fixes(advised.fixes or (), questions), concluded.pack_profiles
         )
@@ -189,7 +189,7 @@ def ask_what_if(path: Path, options: Options, asked: Asked, progress: Progress) 
     """
     prepared = prepare(path, options, progress)
     trace = prepared.trace
-    progress("playing steps again")
+    progress("replaying steps")
     ranks = list_rank_windows(trace)
     place = find_longest_waiting(ranks, trace.places_without_marker())
     own = trace.capture.ranks.row(place, named=True)

@@ -14,11 +14,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
 SHAPES = model_shapes()
 HEAD = """# Published layouts among those that fit
 
-`wallscope advise` lists the layouts that divide heads, experts and sequence of a model and whose states
-fit into the memory of a GPU, without looking at published ones: the least split first, by TP x CP x PP,
-then TP, CP and EP. This page tells where the layout of each preset of Megatron Bridge, and of each
-configuration published for long sequences, stands in that list. The order is of simplicity, not of speed:
-what a preset wins by activations, overlap or batch, its states alone do not tell. Written by `make golden`.
+`wallscope advise` lists the layouts that divide the heads, experts and sequence of a model and whose states
+fit into the memory of a GPU. It does not use published layouts for that. The least split layout is first,
+by TP x CP x PP, then TP, CP and EP. The column *rank* is the place of a published layout in this list:
+presets of Megatron Bridge, and configurations published for long sequences. The order shows simplicity and
+not speed: the states alone do not show what a layout gains by activations, overlap or batch size.
+`make golden` writes this page.
 
 | model | GPUs | sequence | TP | PP | CP | EP | rank | of | presets |
 |---|---|---|---|---|---|---|---|---|---|

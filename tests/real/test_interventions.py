@@ -286,11 +286,11 @@ def write_page():
         first = ", ".join(f"`{fix['id']}`" for fix in found["fixes"][:3]) or "none"
         rows.append(f"| `{name}` | {framework} | {evidence} | {first} |")
     return (
-        "# Programs recognized in captures that others made\n\n"
-        "Whose program a capture is of decides whose settings are recommended. Kernels, ranges, libraries\n"
-        "that were loaded and what runs the process show it, by the patterns of\n"
-        "`wallscope/advice/programs.toml`.\n"
-        "`make test-real` compares this page with what `wallscope analyze` answers.\n\n"
+        "# Programs recognized in public captures\n\n"
+        "The framework of a program decides which settings are recommended. wallscope recognizes it from\n"
+        "kernels, ranges, loaded libraries and the process, with the patterns of\n"
+        "[programs.toml](../wallscope/advice/programs.toml). `make test-real` compares this page with the\n"
+        "answers of `wallscope analyze`.\n\n"
         "| capture | program | evidence | first recommendations |\n|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"
