@@ -6,6 +6,7 @@ import pytest
 from wallscope.advice.explain import explain_word, index_facts
 from wallscope.advice.explanation_notes import finding_notes, notes
 from wallscope.advice.rules import fix_rules
+from wallscope.advice.terms import list_terms, normalize_word
 from wallscope.advice.word_search import list_topics
 from wallscope.errors import UnknownWordError
 from wallscope.model.cause_catalogue import list_cause_meanings
@@ -25,7 +26,7 @@ def test_every_cause_tells_meaning_computation_fixes_and_sql(cause):
     assert told.kind == "cause"
     assert told.meaning == dict(list_cause_meanings())[cause]
     assert "How it is computed" in headings(cause)
-    assert "Fixes, where they fit" in headings(cause)
+    assert "Fixes" in headings(cause)
     assert any(heading.startswith("queries/") for heading in headings(cause))
 
 
@@ -34,8 +35,8 @@ def test_every_fix_tells_why_what_and_where_from(rule):
     told = {section.heading: section.lines for section in explain_word(rule.id).sections}
 
     assert told["Why"] == (rule.because,)
-    assert told["Answers"] == rule.causes
-    assert told["Seen by"] == (rule.active,)
+    assert told["Causes it addresses"] == rule.causes
+    assert told["How to see that it is active"] == (rule.active,)
     assert told["Source"] == (rule.source,)
     assert sum(len(told.get(entry.system, ())) for entry in rule.all_settings()) >= len(rule.settings)
 
@@ -75,8 +76,8 @@ def test_a_drained_queue_is_explained_for_any_call():
         ("memory/recomput", "memory/recompute"),
         ("cuda-graph", "cuda-graphs"),
         ("no-nvt", "no-nvtx"),
-        ("zzz", "`wallscope explain --list` lists all words"),
-        ("", "`wallscope explain --list` lists all words"),
+        ("zzz", "`wallscope explain` lists the topics"),
+        ("", "`wallscope explain` lists the topics"),
     ],
 )
 def test_an_unknown_word_is_one_line_with_near_names(word, near):
@@ -92,7 +93,7 @@ def test_the_command_prints_and_an_unknown_word_exits_with_2(wallscope):
     assert (shown.code, shown.err) == (0, "")
     assert "1.317x with alltoall" in shown.out
     assert unknown.code == 2
-    assert unknown.err.startswith("wallscope: explain — knows no 'nothing-like-it'")
+    assert unknown.err.startswith("wallscope: explain — unknown topic 'nothing-like-it'")
     assert unknown.err.count("\n") == 1
 
 
@@ -126,9 +127,37 @@ def test_all_words_are_listed_and_each_is_explained(wallscope):
     shown = wallscope("explain", "--list")
     assert shown.code == 0
     assert "vision-language" in shown.out
-    assert wallscope("explain").code == wallscope("explain", "fsdp", "--list").code == 2
+    assert wallscope("explain", "fsdp", "--list").code == 2
 
 
 def test_a_misspelled_word_is_no_word(wallscope):
-    assert "perhaps pipeline-layout" in wallscope("explain", "pipelin").err
-    assert "--list" in wallscope("explain", "zzzzzz").err
+    assert "did you mean pipeline" in wallscope("explain", "pipelin").err
+    assert "`wallscope explain` lists the topics" in wallscope("explain", "zzzzzz").err
+
+
+def test_without_a_word_the_topics_are_listed(wallscope):
+    shown = wallscope("explain", columns=80)
+
+    assert (shown.code, shown.err) == (0, "")
+    assert "slack" in shown.out
+    assert "replay window" in " ".join(shown.out.split())
+    assert len(shown.out.splitlines()) < 40
+
+
+@pytest.mark.parametrize(
+    "word", ["upper bound", "Upper-Bound", "ceilings", "host/queue-drained", "queue drained"]
+)
+def test_a_term_is_found_in_each_spelling(word, wallscope):
+    assert explain_word(word).kind == "term"
+    assert wallscope("explain", *word.split()).code == 0
+
+
+def test_no_two_terms_share_a_spelling():
+    spelled = [{normalize_word(word) for word in (term.name, *term.also)} for term in list_terms()]
+
+    assert sum(map(len, spelled)) == len(set().union(*spelled))
+
+
+@pytest.mark.parametrize("term", list_terms(), ids=lambda term: term.name)
+def test_sentences_of_terms_are_short(term):
+    assert max(len(sentence.split()) for sentence in re.split(r"(?<=[.!?]) ", term.text)) <= 30

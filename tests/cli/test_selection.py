@@ -69,15 +69,15 @@ def test_a_stretch_of_time_clips_what_straddles_it(time, wallscope, export):
         pytest.param(
             ("--steps", "9-12"), "--steps 9-12 — are not in this export — there are 0-5", id="no such steps"
         ),
-        pytest.param(("--steps", "3-1"), "--steps 3-1 — is no stretch of steps", id="steps backwards"),
-        pytest.param(("--steps", "a-b"), "--steps a-b — is no stretch of steps", id="no steps"),
+        pytest.param(("--steps", "3-1"), "--steps 3-1 — is not a range of steps", id="steps backwards"),
+        pytest.param(("--steps", "a-b"), "--steps a-b — is not a range of steps", id="no steps"),
         pytest.param(
             ("--time", "5-6"),
             "holds no part of a step — the windows are between 0.0010005",
             id="another time",
         ),
-        pytest.param(("--time", "6-5"), "--time 6-5 — is no stretch of time", id="time backwards"),
-        pytest.param(("--time", "1h-2h"), "--time 1h-2h — is no stretch of time", id="unknown unit"),
+        pytest.param(("--time", "6-5"), "--time 6-5 — is not a range of time", id="time backwards"),
+        pytest.param(("--time", "1h-2h"), "--time 1h-2h — is not a range of time", id="unknown unit"),
     ],
 )
 def test_what_is_not_there_is_one_line_and_exit_2(options, said, wallscope, export):

@@ -65,13 +65,13 @@ def test_a_bad_value_is_one_line_and_exit_2(option, text, wallscope):
 
 def test_tokens_are_whole(wallscope):
     assert wallscope("analyze", "none.sqlite", "--tokens-per-step", "1.5").err == (
-        "wallscope: --tokens-per-step 1.5 — is no whole number — write --tokens-per-step 4194304\n"
+        "wallscope: --tokens-per-step 1.5 — is not a whole number — write --tokens-per-step 4194304\n"
     )
 
 
 def test_the_terminal_says_whose_count_it_is(wallscope, example):
     facts = ("--unprofiled-step-ms", "40", "--tokens-per-step", "4096", "--flops-per-step", "8e12")
-    shown = wallscope("analyze", example, *facts).out
+    shown = wallscope("analyze", example, *facts, "--full", columns=140).out
 
     assert "\nUnprofiled step 40.0 ms: in the capture it takes 1.28x as long\n" in shown
     assert " a GPU by your count\n" in shown
@@ -81,7 +81,7 @@ def test_the_terminal_says_whose_count_it_is(wallscope, example):
 def test_a_selected_time_without_steps_is_not_called_the_capture(wallscope, tmp_path):
     with ExportWriter(tmp_path / "run.sqlite") as writer:
         writer.kernel("nvjet", 5, 1_000)
-    shown = wallscope("analyze", "run.sqlite", "--time", "0us-0.5us").out
+    shown = wallscope("analyze", "run.sqlite", "--time", "0us-0.5us", "--full").out
 
     assert "No step found: the selected time is one window\n" in shown
     assert "Time breakdown of the selected time (<0.001 ms)" in shown

@@ -13,6 +13,7 @@ from wallscope.advice.explanation_notes import Note, cause_notes, finding_notes,
 from wallscope.advice.measurements import MEASUREMENTS
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import Rule, fix_rules
+from wallscope.advice.terms import find_term, list_terms, normalize_word
 from wallscope.advice.word_search import list_words, search_word
 from wallscope.errors import UnknownWordError
 from wallscope.model.advice import ExplanationSection, Setting, WordExplanation
@@ -22,17 +23,17 @@ from wallscope.resources import list_toml_paths, read_query, read_toml
 
 _HEAD = """# Fixes
 
-`wallscope analyze` names fixes for the causes that it measured, the most worth first; `wallscope explain FIX`
-tells the whole of one. They are data: [wallscope/advice/rules](../wallscope/advice/rules). Figures are quoted
-with their context and promise nothing; ceilings come from the run itself.
+`wallscope analyze` recommends fixes for the causes that it measured, sorted by upper bound on speedup.
+`wallscope explain FIX` shows all of one. They are data: [wallscope/advice/rules](../wallscope/advice/rules).
+Published figures are quoted with their context and are not a prediction. Upper bounds come from the run.
 
 This page is made from the rules (`make golden` writes it).
 """
 _COVERAGE_HEAD = """
 ## Facts
 
-Each row of the knowledge base by its id, and where it is reached: a fix, a check of a precondition, advice,
-or what `wallscope explain ID` tells.
+Each fact of the knowledge base by its id, and where it is used: a fix, a check of a precondition, advice,
+or the output of `wallscope explain ID`.
 """
 
 
@@ -61,15 +62,31 @@ def explain_word(word: str) -> WordExplanation:
     if word in set(Wall):
         return _wall(word, causes)
     if finding := next((finding for finding in finding_notes() if finding.code == word), None):
-        sections = [ExplanationSection("Told by", (finding.told_by,))]
+        sections = [ExplanationSection("Evidence", (finding.told_by,))]
         sections += [ExplanationSection("Cure", (finding.cure,))] if finding.cure else []
         return WordExplanation(word, "finding", finding.means, (*sections, *_rests_on(finding.facts)))
     if word.upper() in _facts():
         return _fact(word.upper())
-    topic = _topic(word) or search_word(word)
+    topic = _term(word) or _causes(word, causes) or _topic(word) or search_word(word)
     if topic is None:
-        raise UnknownWordError(f"explain — knows no {word!r} — {_near(word, causes)}")
+        raise UnknownWordError(f"explain — unknown topic {word!r} — {_near(word, causes)}")
     return topic
+
+
+def _term(word: str) -> WordExplanation | None:
+    term = find_term(word)
+    if term is None:
+        return None
+    names = {normalize_word(one) for one in (term.name, *term.also)}
+    related = [note for note in notes() if not names.isdisjoint(note.topics)]
+    return WordExplanation(term.name, "term", term.text, _notes(related))
+
+
+def _causes(word: str, causes: Mapping[str, str]) -> WordExplanation | None:
+    """Return the causes that begin with a word, such as those of an axis."""
+    own = tuple(f"{cause}: {text}" for cause, text in causes.items() if cause.startswith(f"{word}/"))
+    meaning = f"the causes that begin with {word}"
+    return WordExplanation(word, "topic", meaning, (ExplanationSection("Causes", own),)) if own else None
 
 
 def _topic(word: str) -> WordExplanation | None:
@@ -81,11 +98,12 @@ def _near(word: str, causes: Iterable[str]) -> str:
     """Return what may have been meant, as text."""
     words = {*causes, *(rule.id for rule in fix_rules()), *(entry.code for entry in finding_notes())}
     words |= {topic for note in notes() for topic in note.topics} | set(Wall) | set(list_words())
+    words |= {one for term in list_terms() for one in (term.name, *term.also)}
     inside = sorted(entry for entry in words if word and word.lower() in entry.lower())
     near = list(dict.fromkeys([*get_close_matches(word, sorted(words), n=_NEAR, cutoff=0.5), *inside]))
     if not near:
-        return "`wallscope explain --list` lists all words"
-    return f"perhaps {', '.join(near[:_NEAR])}"
+        return "`wallscope explain` lists the topics"
+    return f"did you mean {', '.join(near[:_NEAR])}?"
 
 
 def _cause(word: str) -> WordExplanation:
@@ -95,7 +113,7 @@ def _cause(word: str) -> WordExplanation:
     related = [entry for entry in notes() if any(_is_of(topic, known) for topic in entry.topics)]
     sections = [
         ExplanationSection("How it is computed", (note.computed,)),
-        ExplanationSection("Fixes, where they fit", tuple(f"{rule.id}: {rule.title}" for rule in fixes)),
+        ExplanationSection("Fixes", tuple(f"{rule.id}: {rule.title}" for rule in fixes)),
         *_notes(related),
         *(_sql(name) for name in note.sql),
     ]
@@ -119,7 +137,7 @@ def _wall(word: str, causes: dict[str, str]) -> WordExplanation:
     return WordExplanation(
         word,
         "wall",
-        "one of the five parts of a step that add up to it; its causes add up to it in turn",
+        "one of the five parts that add up to the step; its causes add up to it",
         (ExplanationSection("Causes", own), *_notes(related)),
     )
 
@@ -127,16 +145,16 @@ def _wall(word: str, causes: dict[str, str]) -> WordExplanation:
 def _fix(rule: Rule) -> WordExplanation:
     sections = [
         ExplanationSection("Why", (rule.because,)),
-        ExplanationSection("Answers", rule.causes),
-        ExplanationSection("Where", tuple(_conditions(rule.when))),
+        ExplanationSection("Causes it addresses", rule.causes),
+        ExplanationSection("Recommended if", tuple(_conditions(rule.when))),
         *_settings(rule.all_settings()),
-        ExplanationSection("Needs", tuple(map(_needed, rule.preconditions))),
+        ExplanationSection("Preconditions", tuple(map(_needed, rule.preconditions))),
         ExplanationSection(
-            "Measured by others, no promise",
+            "Published results (not a prediction)",
             (f"{rule.gain.text}: {rule.gain.context}",) if rule.gain else (),
         ),
-        ExplanationSection("Mind", rule.caveats),
-        ExplanationSection("Seen by", (rule.active,)),
+        ExplanationSection("Caveats", rule.caveats),
+        ExplanationSection("How to see that it is active", (rule.active,)),
         *_notes([note for note in notes() if rule.id in note.topics]),
         ExplanationSection("Source", (rule.source,)),
         *_rests_on(rule.facts),
@@ -203,7 +221,7 @@ def _fact(word: str) -> WordExplanation:
             *sections,
         ]
     kept = tuple(section for section in sections if section.lines)
-    return WordExplanation(word, "fact", "a fact of the knowledge base; this rests on it", kept)
+    return WordExplanation(word, "fact", "a fact of the knowledge base, and what is based on it", kept)
 
 
 def _reasons(rule: Rule) -> tuple[str, ...]:
@@ -217,7 +235,7 @@ def _notes(found: Iterable[Note]) -> tuple[ExplanationSection, ...]:
 
 
 def _rests_on(facts: tuple[str, ...]) -> tuple[ExplanationSection, ...]:
-    return (ExplanationSection("Rests on", (", ".join(facts),)),) if facts else ()
+    return (ExplanationSection("Facts", (", ".join(facts),)),) if facts else ()
 
 
 def index_facts() -> Mapping[str, tuple[str, ...]]:
@@ -270,7 +288,7 @@ def fixes_page() -> str:
     walls = dict.fromkeys(sorted(rule.wall for rule in rules))
     parts = [_HEAD, *(_wall_table(wall, [rule for rule in rules if rule.wall == wall]) for wall in walls)]
     lines = [f"| {fact} | {', '.join(places)} |" for fact, places in index_facts().items()]
-    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | reached by |", "|---|---|", *lines]) + "\n"
+    return "\n".join([*parts, _COVERAGE_HEAD, "| fact | used by |", "|---|---|", *lines]) + "\n"
 
 
 def _wall_table(wall: str, rules: list[Rule]) -> str:
@@ -278,7 +296,7 @@ def _wall_table(wall: str, rules: list[Rule]) -> str:
     return "\n".join(
         [
             f"\n## {wall.capitalize()}\n",
-            "| fix | what | answers | source |",
+            "| fix | what | causes it addresses | source |",
             "|---|---|---|---|",
             *lines,
         ]

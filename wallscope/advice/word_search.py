@@ -7,6 +7,7 @@ from functools import cache
 from wallscope.advice.explanation_notes import Note, finding_notes, notes
 from wallscope.advice.preconditions import precondition_rows
 from wallscope.advice.rules import fix_rules
+from wallscope.advice.terms import list_terms
 from wallscope.model.advice import ExplanationSection, WordExplanation
 from wallscope.model.cause_catalogue import list_cause_meanings
 from wallscope.model.enums import Wall
@@ -75,7 +76,8 @@ def list_topics() -> WordExplanation:
     topics = sorted({topic for note in notes() for topic in note.topics if "/" not in topic})
     fixes = sorted(rule.id for rule in fix_rules())
     sections = (
-        ExplanationSection("Walls", tuple(wall.value for wall in Wall)),
+        ExplanationSection("Terms", (", ".join(term.name for term in list_terms() if "," not in term.name),)),
+        ExplanationSection("Walls", (", ".join(wall.value for wall in Wall),)),
         ExplanationSection("Topics", (", ".join(topic for topic in topics if topic not in fixes),)),
         ExplanationSection("Words for them", (", ".join(sorted(list_words())),)),
         ExplanationSection("Causes", tuple(cause for cause, _ in list_cause_meanings())),
@@ -84,3 +86,18 @@ def list_topics() -> WordExplanation:
         ExplanationSection("Checks", (", ".join(precondition_rows()),)),
     )
     return WordExplanation("topics", "topic", "every word that `wallscope explain` knows", sections)
+
+
+def outline_topics() -> WordExplanation:
+    """Return the terms, walls and topics, and how many causes, fixes and findings there are."""
+    every = {section.heading: section for section in list_topics().sections}
+    counts = {
+        "causes": len(every["Causes"].lines),
+        "fixes": len(fix_rules()),
+        "findings": len(finding_notes()),
+        "checks": len(precondition_rows()),
+    }
+    listed = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    more = ExplanationSection("More", (f"{listed}: `wallscope explain --list` names all of them",))
+    shown = tuple(every[heading] for heading in ("Terms", "Walls", "Topics"))
+    return WordExplanation("topics", "topic", "`wallscope explain WORD` explains one", (*shown, more))

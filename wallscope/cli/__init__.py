@@ -6,6 +6,7 @@ error of wallscope itself; 130 interrupted; 128 and the number of a signal that 
 
 import sys
 import traceback
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ from wallscope.cli.advise import advise, capture_help, check_config, explain
 from wallscope.cli.analyze import analyze
 from wallscope.cli.convert import convert
 from wallscope.cli.diff import GateFailure, diff
+from wallscope.cli.help_text import GroupedCommand, GroupedCommands
 from wallscope.cli.history import history, record
 from wallscope.cli.installation import cache, install_recipe
 from wallscope.cli.tables import at, gaps, info, kernels, ranges, steps
@@ -29,31 +31,32 @@ FAILED, USAGE, INTERNAL = 1, 2, 70
 _TRACKER = "https://github.com/wallscope/wallscope/issues"
 
 app = typer.Typer(
+    cls=GroupedCommands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Say why a GPU training step takes as long as it does, from an Nsight Systems export or a trace of"
-    " PyTorch's profiler.",
+    help="Find what limits a GPU training step, from an Nsight Systems export or a trace of PyTorch's"
+    " profiler.",
 )
-app.command()(analyze)
-app.command()(diff)
-app.command()(record)
-app.command()(history)
-app.command()(steps)
-app.command()(kernels)
-app.command()(ranges)
-app.command()(gaps)
-app.command()(at)
-app.command()(whatif)
-app.command()(advise)
-app.command("check-config")(check_config)
-app.command()(explain)
-app.command()(info)
-app.command()(convert)
-app.command("capture-help")(capture_help)
-app.command()(cache)
-app.command("install-recipe")(install_recipe)
+_GROUPS: dict[str, dict[str, Callable[..., None]]] = {
+    "Analyze a run": {
+        "analyze": analyze,
+        "steps": steps,
+        "kernels": kernels,
+        "ranges": ranges,
+        "gaps": gaps,
+        "at": at,
+        "whatif": whatif,
+    },
+    "Compare runs": {"diff": diff, "record": record, "history": history},
+    "Understand and plan": {"explain": explain, "advise": advise, "check-config": check_config},
+    "Capture and convert": {"capture-help": capture_help, "info": info, "convert": convert},
+    "Installation": {"cache": cache, "install-recipe": install_recipe},
+}
+for _group, _commands in _GROUPS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, cls=GroupedCommand, rich_help_panel=_group)(_command)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer's callback protocol

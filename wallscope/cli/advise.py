@@ -1,4 +1,4 @@
-"""`wallscope advise`, `check-config`, `explain`, `capture-help`: answers without the time of a step."""
+"""`wallscope advise`, `check-config`, `explain`, `capture-help`: help that needs no step times."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,26 +23,27 @@ def advise(  # noqa: PLR0913  # options are parameters
     gpus: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="How many GPUs the job has.")],
     hardware: Annotated[str, typer.Option(metavar="NAME", help="The GPU: h100, b200, gb200, gb300, …")],
     seq_length: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000_000, help="Tokens of a sequence.")
+        int, typer.Option(metavar="N", min=1, max=100_000_000, help="Tokens per sequence.")
     ] = 4_096,
     precision: Annotated[str, typer.Option(metavar="NAME", help="One of bf16, fp8, mxfp8, nvfp4.")] = "bf16",
     layout: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZES", help="Parallel sizes, as tp4,cp2,pp4,ep64; those left out are proposed."
+            metavar="SIZES", help="Parallel sizes, such as tp4,cp2,pp4,ep64; missing ones are proposed."
         ),
     ] = None,
     global_batch: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Sequences of a step, to work out accumulation.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Sequences per step, to compute gradient accumulation."),
     ] = None,
-    micro_batch: Annotated[int, typer.Option(metavar="N", min=1, help="Sequences of a micro-batch.")] = 1,
+    micro_batch: Annotated[int, typer.Option(metavar="N", min=1, help="Sequences per micro-batch.")] = 1,
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plan as JSON; - is standard output.")
     ] = None,
     brief: IsBrief = False,
     max_rows: MaxRows = None,
 ) -> None:
-    """Plan a run without a trace: a layout that can be, and what to do first, next and last."""
+    """Plan a run without a trace: layout, memory, checklist."""
     from wallscope.advice.parallel_layout import parse_sizes  # noqa: PLC0415
     from wallscope.advice.plan import PRECISIONS, PlanRequest, plan_run  # noqa: PLC0415
     from wallscope.advice.published import find_machine, find_model  # noqa: PLC0415
@@ -100,7 +101,10 @@ def check_config(
     brief: IsBrief = False,
     max_rows: MaxRows = None,
 ) -> None:
-    """Say what would stop a run, or silently do nothing, before it starts; exit code 1 if it would stop."""
+    """Check a configuration before the run starts.
+
+    Reports settings that stop the run and settings that have no effect. Exit code 1 if one stops the run.
+    """
     from wallscope.advice.configuration import read_configuration  # noqa: PLC0415  # keeps --help fast
     from wallscope.advice.preconditions import check_configuration  # noqa: PLC0415
     from wallscope.advice.published import find_machine  # noqa: PLC0415
@@ -135,30 +139,34 @@ BriefJson = Annotated[
 
 
 def explain(
-    word: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="WORD", help="A cause, fix, finding, wall or topic, or a word for one such as fsdp."
+            metavar="WORD", help="A term, cause, fix, finding or wall, such as slack; without it: all topics."
         ),
     ] = None,
     *,
-    all_words: Annotated[bool, typer.Option("--list", help="List all words that can be explained.")] = False,
+    all_words: Annotated[bool, typer.Option("--list", help="List every word that can be explained.")] = False,
     json: BriefJson = None,
     brief: IsBrief = False,
     max_rows: MaxRows = None,
 ) -> None:
-    """Say what a cause, fix or finding means, how it is computed, the SQL that shows it, and sources."""
+    """Explain a term, cause, fix or finding.
+
+    Without WORD, list the topics.
+    """
     from wallscope.advice.explain import explain_word  # noqa: PLC0415  # keeps --help fast
-    from wallscope.advice.word_search import list_topics  # noqa: PLC0415
+    from wallscope.advice.word_search import list_topics, outline_topics  # noqa: PLC0415
     from wallscope.errors import OptionError  # noqa: PLC0415
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_explanation  # noqa: PLC0415
 
-    if (word is None) is not all_words:
-        raise OptionError("explain — wants a word, or --list alone — write `wallscope explain fsdp`")
+    if words and all_words:
+        raise OptionError("explain — takes a word or --list, not both — write `wallscope explain slack`")
     rows = count_rows(brief=brief, max_rows=max_rows)
     check_output(json, inputs=())
-    found = list_topics() if word is None else explain_word(word)
+    topics = list_topics if all_words else outline_topics
+    found = explain_word(" ".join(words)) if words else topics()
     if rows is not None or json is not None:
         from wallscope.model.brief import MOST_ROWS_COUNT  # noqa: PLC0415  # only when asked for
         from wallscope.views.brief_listings import brief_explanation  # noqa: PLC0415  # same
@@ -172,13 +180,14 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="An export: what limits it comes first, and what cures that is marked."
+            metavar="FILE",
+            help="An export: its limits are listed, and the flags that remove them are marked.",
         ),
     ] = None,
     *,
     profiler: Annotated[
         Profiler | None,
-        typer.Option(help="The profiler to capture with; that of the file, or else nsys, by default."),
+        typer.Option(help="The profiler to capture with. Default: that of FILE, else nsys."),
     ] = None,
     json: BriefJson = None,
     brief: IsBrief = False,
@@ -186,7 +195,10 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show how to capture: the command or code of the profiler, and the settings of the framework."""
+    """Show how to capture a run with nsys or PyTorch.
+
+    Prints the command or the code, and the settings of the framework.
+    """
     from wallscope.kineto.trace_bytes import is_torch_trace  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.capture_help import build_capture_help  # noqa: PLC0415

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallscope.cli.brief import IsBrief, MaxRows, count_rows, show_brief
-from wallscope.cli.diff import FailOn, judge, read_gates
+from wallscope.cli.diff import judge, read_gates
 from wallscope.cli.options import (
+    RUNNING,
     Configuration,
     Device,
     Flops,
@@ -29,6 +30,7 @@ from wallscope.cli.options import (
     parse_stream_map,
 )
 from wallscope.cli.output import (
+    OUTPUT,
     CsvFolder,
     HtmlFile,
     JsonFile,
@@ -55,30 +57,49 @@ Exports = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="A .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace"
-        " of PyTorch's profiler; several, a folder of them or a pattern: the ranks of one job. URLs too, as"
+        help="A .sqlite export, a parquetdir or arrowdir folder, a report (needs nsys), or a trace of"
+        " PyTorch's profiler. Several files, a folder or a pattern are the ranks of one job. URLs work too:"
         " s3://runs/*.sqlite.",
     ),
 ]
 KeepGoing = Annotated[
-    bool, typer.Option("--keep-going", help="Leave out exports that cannot be analysed, and say which.")
+    bool,
+    typer.Option(
+        "--keep-going", rich_help_panel=RUNNING, help="Skip exports that cannot be analyzed, and name them."
+    ),
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many exports are analysed side by side.")
+    int,
+    typer.Option(
+        "--jobs", "-j", metavar="N", min=1, rich_help_panel=RUNNING, help="Exports to analyze in parallel."
+    ),
 ]
 Dask = Annotated[
     str | None,
     typer.Option(
         "--dask",
         metavar="ADDRESS",
-        help="Analyse on a Dask cluster instead: tcp://HOST:PORT of its scheduler, or the file it wrote.",
+        rich_help_panel=RUNNING,
+        help="Analyze on a Dask cluster: tcp://HOST:PORT of its scheduler, or its scheduler file.",
     ),
 ]
 
 
 Full = Annotated[
     bool,
-    typer.Option("--full", help="Print everything: all causes and fixes, kernels, host, memory, all limits."),
+    typer.Option(
+        "--full", rich_help_panel=OUTPUT, help="Print all causes, fixes, kernels, host, memory and limits."
+    ),
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="GATE",
+        rich_help_panel=OUTPUT,
+        help="Exit with 1 if a part of the step is above a limit: communication>30% (share of the step),"
+        " host/framework>2ms, step>400ms. In diff, the same gates limit the increase. Repeatable.",
+    ),
 ]
 _MOST_NAMED = 3
 
@@ -97,7 +118,7 @@ def check_one_way(jobs: int, dask: str | None) -> None:
         OptionError: both are asked for.
     """
     if jobs > 1 and dask is not None:
-        raise OptionError("--jobs and --dask — are two ways to analyse side by side — give one of them")
+        raise OptionError("--jobs and --dask — cannot be combined — give one of them")
 
 
 def analyze_job(  # noqa: PLR0913  # options are parameters
@@ -189,7 +210,11 @@ def analyze(  # noqa: PLR0913  # options are parameters
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
-    """Say which wall a training step hits: compute, communication, memory or host, and what each loss is."""
+    """Name what limits a training step, and how to speed it up.
+
+    The step is limited by compute, communication, memory or the host. The first screen shows the verdict, the
+    time breakdown, three recommendations and how sure they are; --full shows everything.
+    """
     from wallscope.cache.answers import build_answer  # noqa: PLC0415  # keeps --help fast
     from wallscope.jobs.inputs import fetch_source, list_input_files, load_or_analyze_source, parse_source  # noqa: PLC0415  # same
     from wallscope.model.options import Options  # noqa: PLC0415

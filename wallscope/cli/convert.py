@@ -26,7 +26,10 @@ def convert(
     to: Annotated[TableFormat, typer.Option("--to", help="The format of the files.")] = TableFormat.PARQUET,
     verbose: Verbose = False,
 ) -> None:
-    """Write what an export or trace holds as tables: operations, calls, ranges, waits, collectives."""
+    """Write the contents of an export as Parquet or CSV.
+
+    Tables: operations, calls, ranges, waits, collectives.
+    """
     from wallscope.model.capture_columns import CAPTURE_TABLES  # noqa: PLC0415  # keeps --help fast
     from wallscope.read_input import read_any_capture  # noqa: PLC0415
     from wallscope.render.data import write_tables  # noqa: PLC0415

@@ -147,7 +147,7 @@ def diff(  # noqa: PLR0913  # options are parameters
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare two sides: is the step slower, how sure is that, and what changed in it."""
+    """Compare two runs: slower or faster, how surely, and why."""
     from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415

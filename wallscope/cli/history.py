@@ -70,7 +70,7 @@ def record(  # noqa: PLR0913  # options are parameters
     no_cache: NoCache = False,
     verbose: Verbose = False,
 ) -> None:
-    """Keep the profiles of runs under their commit, so that later commits can be compared with it."""
+    """Store the profiles of a run under its commit."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.record import CONFIGURATION, PULL_REQUEST  # noqa: PLC0415
     from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
@@ -161,7 +161,7 @@ def history(  # options are parameters
     csv: Csv = None,
     json: Json = None,
 ) -> None:
-    """List a time of the typical step by commit, in the order of recording."""
+    """List step times by commit, in the order of recording."""
     from wallscope.model.enums import Wall  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_history, list_times  # noqa: PLC0415

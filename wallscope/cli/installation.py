@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def cache(
-    *, clear: Annotated[bool, typer.Option("--clear", help="Remove all that is kept there.")] = False
+    *, clear: Annotated[bool, typer.Option("--clear", help="Remove everything in the cache.")] = False
 ) -> None:
-    """Show where answers, pages and exports are kept, how much there is, and the limit."""
+    """Show or clear the cache of results."""
     from wallscope.cache_folder import EntryKind, user_cache  # noqa: PLC0415  # keeps --help fast
 
     place = user_cache()
@@ -29,7 +29,7 @@ def cache(
     found = place.entries()
     lines = [visible(str(place.folder), most=4_000)]
     lines += [f"  {kind:<9}{_amount([entry for entry in found if entry.kind == kind])}" for kind in EntryKind]
-    lines.append(f"  {'limit':<9}{size(place.limit_bytes)}, the longest unused go first")
+    lines.append(f"  {'limit':<9}{size(place.limit_bytes)}, least recently used first")
     sys.stdout.write("\n".join(lines) + "\n")
 
 
@@ -43,10 +43,10 @@ _METADATA, _MODULE, _COMMAND, _COMPILED = "metadata.json", f"{RECIPE}.py", "comm
 
 def install_recipe(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of your recipes, as in NSYS_RECIPE_PATH.")
+        Path, typer.Argument(metavar="DIR", help="Folder of your recipes, as in NSYS_RECIPE_PATH.")
     ],
 ) -> None:
-    """Put a recipe for `nsys recipe` into a folder: it runs this wallscope on the reports of a job."""
+    """Install a recipe that runs wallscope under nsys recipe."""
     import shlex  # noqa: PLC0415  # keeps --help fast
 
     from wallscope.cli.output import (  # noqa: PLC0415  # same

@@ -19,23 +19,31 @@ if TYPE_CHECKING:
     from wallscope.model.enums import Axis
 
 
+READING, SELECTION, THROUGHPUT, RUNNING = "Reading", "Selection", "Throughput", "Running"
+"""Groups of options in `--help`."""
 Export = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A .sqlite export, a parquetdir or arrowdir folder, a report where nsys is installed, or a trace"
-        " of PyTorch's profiler (.json, .json.gz).",
+        help="A .sqlite export, a parquetdir or arrowdir folder, a report (needs nsys), or a trace of"
+        " PyTorch's profiler (.json, .json.gz).",
     ),
 ]
 
 
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", rich_help_panel=RUNNING, help="Log stages and times to standard error."),
+]
 
 
 KernelRules = Annotated[
     Path | None,
     typer.Option(
-        "--kernels", metavar="FILE", help="TOML file of kernel-name rules, asked before the shipped ones."
+        "--kernels",
+        metavar="FILE",
+        rich_help_panel=READING,
+        help="TOML file of kernel-name rules; they take precedence over the built-in rules.",
     ),
 ]
 
@@ -45,7 +53,8 @@ StepRange = Annotated[
     typer.Option(
         "--step-range",
         metavar="REGEX",
-        help="NVTX ranges that are steps, in each rank's process; else known names are looked for.",
+        rich_help_panel=READING,
+        help="NVTX ranges that mark steps. Default: names of known frameworks, then repeating ranges.",
     ),
 ]
 
@@ -55,7 +64,8 @@ Streams = Annotated[
     typer.Option(
         "--stream",
         metavar="N=AXIS",
-        help="What a CUDA stream communicates for (ep, dp-gradient, dp-parameter, tp, cp, pp); repeatable.",
+        rich_help_panel=READING,
+        help="Parallel axis of a CUDA stream: ep, dp-gradient, dp-parameter, tp, cp or pp. Repeatable.",
     ),
 ]
 
@@ -64,7 +74,8 @@ PythonFunctions = Annotated[
     bool,
     typer.Option(
         "--python-functions",
-        help="Take Python functions of a PyTorch trace with stacks for ranges; there may be millions.",
+        rich_help_panel=READING,
+        help="Use the Python functions of a PyTorch trace with stacks as ranges; there may be millions.",
     ),
 ]
 
@@ -72,8 +83,8 @@ PythonFunctions = Annotated[
 ReadBy = Annotated[
     Reader,
     typer.Option(
-        help="How a .sqlite export is read: pages is fast and leaves what is unusual to SQLite, sqlite is the"
-        " plain way."
+        rich_help_panel=READING,
+        help="Reader of .sqlite exports: pages is fast and falls back to SQLite, sqlite is the reference.",
     ),
 ]
 
@@ -83,7 +94,8 @@ Configuration = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="How the run was configured: a Megatron Bridge YAML, Megatron-LM arguments or a log, or TOML.",
+        rich_help_panel=READING,
+        help="Configuration of the run: a Megatron Bridge YAML, Megatron-LM arguments or log, or TOML.",
     ),
 ]
 
@@ -102,7 +114,8 @@ def parse_stream_map(texts: list[str] | None) -> "Mapping[int, Axis]":
 
 
 NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Work the answer out anew, and keep none in the cache.")
+    bool,
+    typer.Option("--no-cache", rich_help_panel=RUNNING, help="Compute the result again, without the cache."),
 ]
 
 
@@ -121,23 +134,38 @@ _MOST = 2**31 - 1
 
 Rank = Annotated[
     int | None,
-    typer.Option("--rank", metavar="N", min=0, max=_MOST, help="Only the rank of this number in the job."),
+    typer.Option(
+        "--rank", metavar="N", min=0, max=_MOST, rich_help_panel=SELECTION, help="Only this rank of the job."
+    ),
 ]
 Device = Annotated[
     int | None,
-    typer.Option("--device", metavar="N", min=0, max=_MOST, help="Only ranks on this CUDA device."),
+    typer.Option(
+        "--device",
+        metavar="N",
+        min=0,
+        max=_MOST,
+        rich_help_panel=SELECTION,
+        help="Only ranks on this CUDA device.",
+    ),
 ]
 Steps = Annotated[
     str | None,
-    typer.Option("--steps", metavar="A-B", help="Only these steps, by number, both included; or one: A."),
+    typer.Option(
+        "--steps",
+        metavar="A-B",
+        rich_help_panel=SELECTION,
+        help="Only the steps from A to B, both included; A alone is one step.",
+    ),
 ]
 Time = Annotated[
     str | None,
     typer.Option(
         "--time",
         metavar="A-B",
-        help="Only this time: seconds of the session, or with ns, us, ms, s. Steps keep their numbers; those"
-        " it cuts count only where no whole one is left.",
+        rich_help_panel=SELECTION,
+        help="Only this part of the session: seconds, or with a unit (ns, us, ms, s). Steps keep their"
+        " numbers. A step that is cut counts only if no whole step is left.",
     ),
 ]
 
@@ -160,7 +188,7 @@ def _steps(text: str | None) -> tuple[int, int] | None:
     found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
     if first > last:
-        raise SelectionError(f"--steps {text} — is no stretch of steps — write --steps 3-7, or --steps 3")
+        raise SelectionError(f"--steps {text} — is not a range of steps — write --steps 3-7, or --steps 3")
     return first, last
 
 
@@ -171,7 +199,7 @@ def _time_ns(text: str | None) -> tuple[int, int] | None:
     begin_ns, end_ns = (_moment_ns(*found.group(1, 2)), _moment_ns(*found.group(3, 4))) if found else (0, 0)
     if begin_ns >= end_ns:
         raise SelectionError(
-            f"--time {text} — is no stretch of time — write --time 1.25-1.5, or 1250ms-1500ms"
+            f"--time {text} — is not a range of time — write --time 1.25-1.5, or 1250ms-1500ms"
         )
     return min(begin_ns, FOREVER_NS), min(end_ns, FOREVER_NS)
 
@@ -184,7 +212,7 @@ def parse_moment(text: str) -> int:
     """
     found = re.fullmatch(_MOMENT, text)
     if found is None:
-        raise SelectionError(f"{text} — is no moment — write 60.127760123 (seconds), or 60127760us")
+        raise SelectionError(f"{text} — is not a time — write 60.127760123 (seconds), or 60127760us")
     return _moment_ns(found[1], found[2])
 
 
@@ -200,13 +228,17 @@ UnprofiledStep = Annotated[
     typer.Option(
         "--unprofiled-step-ms",
         metavar="MS",
-        help="How long a step takes without the profiler: tells how far the capture slowed it.",
+        rich_help_panel=THROUGHPUT,
+        help="Step time without the profiler: shows how much the profiler slows the step.",
     ),
 ]
 Tokens = Annotated[
     str | None,
     typer.Option(
-        "--tokens-per-step", metavar="N", help="Tokens of one step of the whole job: tells tokens per second."
+        "--tokens-per-step",
+        metavar="N",
+        rich_help_panel=THROUGHPUT,
+        help="Tokens per step of the whole job: shows tokens per second.",
     ),
 ]
 Flops = Annotated[
@@ -214,8 +246,8 @@ Flops = Annotated[
     typer.Option(
         "--flops-per-step",
         metavar="F",
-        help="FLOPs of one step on one GPU, by your own model, as 1.8e13: tells TFLOP/s, and MFU where the"
-        " peak of the GPU is known.",
+        rich_help_panel=THROUGHPUT,
+        help="Model FLOPs per step and GPU, such as 1.8e13: shows TFLOP/s, and MFU for GPUs of known peak.",
     ),
 ]
 
@@ -224,7 +256,7 @@ def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | 
     """What the options tell of a step.
 
     Raises:
-        OptionError: one is no number above 0, or no whole number of tokens.
+        OptionError: one is not a number above 0, or no whole number of tokens.
     """
     from wallscope.model.diagnosis import StepFacts  # noqa: PLC0415  # keeps --help fast
 
@@ -232,7 +264,7 @@ def make_step_facts(unprofiled_ms: str | None, tokens: str | None, flops: str | 
     counted = _number("--tokens-per-step", tokens, "4194304")
     if counted is not None and not counted.is_integer():
         raise OptionError(
-            f"--tokens-per-step {tokens} — is no whole number — write --tokens-per-step 4194304"
+            f"--tokens-per-step {tokens} — is not a whole number — write --tokens-per-step 4194304"
         )
     return StepFacts(
         unprofiled_step_ns=None if unprofiled is None else max(round(unprofiled * 1e6), 1),

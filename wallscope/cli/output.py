@@ -198,35 +198,49 @@ def holds_only(folder: Path, names: frozenset[str]) -> bool:
     return all(stat.S_ISREG(path.lstat().st_mode) and path.name in names for path in folder.iterdir())
 
 
+OUTPUT = "Output"
+"""Group of options in `--help`."""
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the answer as JSON; - is standard output."),
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="Write the result as JSON; - is standard output.",
+    ),
 ]
 HtmlFile = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write the report as one HTML page that works offline."),
+    typer.Option(
+        "--html", metavar="FILE", rich_help_panel=OUTPUT, help="Write the report as one offline HTML page."
+    ),
 ]
 MarkdownFile = Annotated[
     Path | None,
     typer.Option(
         "--markdown",
         metavar="FILE",
-        help="Write it as Markdown for a pull request or job summary; - is standard output.",
+        rich_help_panel=OUTPUT,
+        help="Write Markdown for a pull request or job summary; - is standard output.",
     ),
 ]
 CsvFolder = Annotated[
     Path | None,
-    typer.Option("--csv", metavar="DIR", help="Write the tables behind the answer as CSV, into a folder."),
+    typer.Option("--csv", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as CSV to a folder."),
 ]
 ParquetFolder = Annotated[
-    Path | None, typer.Option("--parquet", metavar="DIR", help="Write the same tables as Parquet.")
+    Path | None,
+    typer.Option(
+        "--parquet", metavar="DIR", rich_help_panel=OUTPUT, help="Write all tables as Parquet to a folder."
+    ),
 ]
 PerfettoFile = Annotated[
     Path | None,
     typer.Option(
         "--perfetto",
         metavar="FILE",
-        help="Write a trace for ui.perfetto.dev, with walls and causes beside it.",
+        rich_help_panel=OUTPUT,
+        help="Write a trace for ui.perfetto.dev, with tracks for walls and causes.",
     ),
 ]
 

@@ -90,7 +90,13 @@ class Speaker(io.TextIOWrapper):
         self.outlet, self.clean = outlet, clean
 
     def write(self, text: str) -> int:
-        """Write a text."""
+        """Write a text.
+
+        Raises:
+            TypeError: it is bytes; typer writes some to find out whether a stream takes them.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"a text is written, not {type(text).__name__}")
         super().write(self.clean(text))
         return len(text)
 

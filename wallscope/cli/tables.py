@@ -1,4 +1,4 @@
-"""`wallscope info`, `steps`, `kernels`, `ranges`, `gaps`, `at`: the tables behind the answer."""
+"""`wallscope info`, `steps`, `kernels`, `ranges`, `gaps`, `at`: the tables behind an analysis."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ from wallscope.cli.options import (
     parse_moment,
     parse_stream_map,
 )
-from wallscope.cli.output import check_different, check_output, print_out, write_file
+from wallscope.cli.output import OUTPUT, check_different, check_output, print_out, write_file
 from wallscope.cli.progress import is_talkative, report_progress
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def info(file: Export, *, verbose: Verbose = False) -> None:
-    """Show what an export holds: versions, machine, tables, limits."""
+    """Show what an export holds: versions, machine, tables."""
     from wallscope.read_input import read_any_contents  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.listings import build_contents  # noqa: PLC0415
@@ -48,10 +48,16 @@ def info(file: Export, *, verbose: Verbose = False) -> None:
 
 
 Csv = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write all rows as CSV; - is standard output.")
+    Path | None,
+    typer.Option(
+        "--csv", metavar="FILE", rich_help_panel=OUTPUT, help="Write all rows as CSV; - is standard output."
+    ),
 ]
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write all rows as JSON; - is standard output.")
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", rich_help_panel=OUTPUT, help="Write all rows as JSON; - is standard output."
+    ),
 ]
 
 
@@ -69,9 +75,10 @@ def steps(  # noqa: PLR0913  # options are parameters
     max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
-    """List the steps: when each began, who pays for it, and why it does not count as steady.
+    """List the steps with their time breakdown.
 
-    CSV and JSON also hold the device budget of each step.
+    A step that is not steady (warm-up, graph capture, cut off) is listed with the reason. CSV and JSON also
+    hold the GPU activity of each step.
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import tabulate_steps  # noqa: PLC0415  # keeps --help fast
@@ -106,9 +113,9 @@ def kernels(  # noqa: PLR0913  # options are parameters
     max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
-    """List the kernels of the typical step: what they are, how often they run, how long.
+    """List the kernels of the typical step.
 
-    Counts and work are of what begins and what lies inside the step; median and longest are of whole kernels.
+    Each kernel has its category, count, time and share of the step. CSV and JSON hold the full names.
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import KERNELS  # noqa: PLC0415
@@ -142,9 +149,9 @@ def ranges(  # noqa: PLR0913  # options are parameters
     max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
-    """List the NVTX ranges of the typical step: time on the host, time on the device, inclusive and alone.
+    """List the NVTX ranges of the typical step.
 
-    Host columns are of the ranges that begin in the host's time for the step; with --time they end with it.
+    Each range has its time on the host and on the GPU, with and without nested ranges.
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import RANGES  # noqa: PLC0415
@@ -233,11 +240,14 @@ def show_table_brief(  # noqa: PLR0913  # what two commands share
 
 
 Top = Annotated[
-    int, typer.Option("--top", metavar="N", min=1, max=100_000, help="How many gaps of each rank.")
+    int, typer.Option("--top", metavar="N", min=1, max=100_000, help="Gaps to list for each rank.")
 ]
 Moment = Annotated[
     str,
-    typer.Argument(metavar="TIME", help="Seconds of the session as Nsight shows them, or with ns, us, ms."),
+    typer.Argument(
+        metavar="TIME",
+        help="Session time in seconds, as Nsight Systems shows it, or with a unit (ns, us, ms).",
+    ),
 ]
 
 
@@ -257,7 +267,10 @@ def gaps(  # noqa: PLR0913  # options are parameters
     max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
-    """List the longest gaps without compute: what bound each, what ended it, where to find it in Nsight."""
+    """List the longest gaps without compute, and their causes.
+
+    Each gap has its start in session time, to find it in Nsight Systems, and the chain of events in it.
+    """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
@@ -288,7 +301,7 @@ def at(  # noqa: PLR0913  # options are parameters
     device: Device = None,
     verbose: Verbose = False,
 ) -> None:
-    """Tell what every rank did at one moment, who pays for it, and the chain that it is part of."""
+    """Show what each rank did at one moment, and why."""
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_section  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`wallscope whatif`: what a step would take if something were otherwise."""
+"""`wallscope whatif`: the step time with some of its work changed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ from wallscope.cli.options import (
     make_selection,
     parse_stream_map,
 )
-from wallscope.cli.output import check_different, check_output, print_out, write_file
+from wallscope.cli.output import OUTPUT, check_different, check_output, print_out, write_file
 from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.errors import OptionError
 from wallscope.model.enums import Reader
@@ -31,15 +31,18 @@ if TYPE_CHECKING:
     from wallscope.model.whatif import Question, QuestionKind
 
 _MOST_SHARE = 1_000.0
+CHANGES = "Changes"
+"""Group of options in `--help`."""
 
 Scale = Annotated[
     list[str] | None,
     typer.Option(
         "--scale",
         metavar="TARGET=K",
-        help="Let this take K times as long; 0 is free. A wall of traffic (communication,"
-        " communication:ep, collective:all-to-all, copies), compute or category:gemm, launch (calls and"
-        " latency), think (the framework between calls), or a cause as analyze names it. Repeatable.",
+        rich_help_panel=CHANGES,
+        help="Multiply the time of TARGET by K; 0 removes it. Targets: communication, communication:ep,"
+        " collective:all-to-all, copies, compute, category:gemm, launch (calls and latency), think (host time"
+        " outside CUDA calls), or a cause as analyze names it. Repeatable.",
     ),
 ]
 Without = Annotated[
@@ -47,7 +50,9 @@ Without = Annotated[
     typer.Option(
         "--without",
         metavar="WHAT",
-        help="allocator, synchronisation, recompute, offload, or jitter (of communication). Repeatable.",
+        rich_help_panel=CHANGES,
+        help="Remove WHAT: allocator, synchronisation, recompute, offload, or jitter (of communication)."
+        " Repeatable.",
     ),
 ]
 GraphRange = Annotated[
@@ -55,7 +60,8 @@ GraphRange = Annotated[
     typer.Option(
         "--graph",
         metavar="RANGE",
-        help="Let what is launched in the NVTX ranges of this name be CUDA graphs. Repeatable.",
+        rich_help_panel=CHANGES,
+        help="Replace the launches in NVTX ranges of this name by CUDA graphs. Repeatable.",
     ),
 ]
 Hide = Annotated[
@@ -63,8 +69,8 @@ Hide = Annotated[
     typer.Option(
         "--hide",
         metavar="TARGET",
-        help="Let nothing wait for this communication or these copies (offload) before the step ends."
-        " Repeatable.",
+        rich_help_panel=CHANGES,
+        help="Hide this communication or these copies (offload) fully behind other work. Repeatable.",
     ),
 ]
 Overlap = Annotated[
@@ -72,11 +78,18 @@ Overlap = Annotated[
     typer.Option(
         "--overlap",
         metavar="TARGET",
-        help="Put this communication on a stream of its own; waits by events stay. Repeatable.",
+        rich_help_panel=CHANGES,
+        help="Move this communication to a stream of its own; event waits stay. Repeatable.",
     ),
 ]
 Sweep = Annotated[
-    str | None, typer.Option("--sweep", metavar="TARGET=K,K,…", help="Ask --scale for several K, each alone.")
+    str | None,
+    typer.Option(
+        "--sweep",
+        metavar="TARGET=K,K,…",
+        rich_help_panel=CHANGES,
+        help="Replay --scale with several values of K, one at a time.",
+    ),
 ]
 
 
@@ -93,7 +106,7 @@ def whatif(  # noqa: PLR0913  # options are parameters
         bool,
         typer.Option(
             "--interference/--no-interference",
-            help="Let compute that comes to run beside communication slow down as it does in this capture.",
+            help="Slow down compute that newly overlaps communication, as measured in this capture.",
         ),
     ] = True,
     accept_error: Annotated[
@@ -102,15 +115,20 @@ def whatif(  # noqa: PLR0913  # options are parameters
             "--accept-error",
             metavar="PERCENT",
             min=0,
-            help="Refuse to answer where the replay is farther off than this on steps it was not told.",
+            help="Refuse to answer if the leave-one-out error of the replay is larger.",
         ),
     ] = 5.0,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the answers as JSON; - is standard output.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=OUTPUT, help="Write the results as JSON; - is standard output."
+        ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the answers as one HTML page; - is standard output."),
+        typer.Option(
+            metavar="FILE", rich_help_panel=OUTPUT, help="Write one offline HTML page; - is standard output."
+        ),
     ] = None,
     kernels: KernelRules = None,
     step_range: StepRange = None,
@@ -124,9 +142,9 @@ def whatif(  # noqa: PLR0913  # options are parameters
     max_rows: MaxRows = None,
     verbose: Verbose = False,
 ) -> None:
-    """Play a step again with something changed: what it would take, what bounds it, and the wall after that.
+    """Replay a step with changes to see what they would gain.
 
-    Each change is played alone, and all of them together. Without any, the usual ones are.
+    Each change is replayed alone, then all of them together. Without a change, the usual ones are replayed.
     """
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.model.whatif import Asked  # noqa: PLC0415
@@ -185,7 +203,7 @@ def _parse_scale(text: str, option: str) -> "Question":
     target, _, factor = text.rpartition("=")
     share = _share(factor)
     if not target or share is None:
-        raise OptionError(f"{option} {text} — is no target with a factor — write communication=0.5")
+        raise OptionError(f"{option} {text} — is not TARGET=K — write communication=0.5")
     return Question("scale", target, share)
 
 

@@ -366,7 +366,7 @@ class Advice:
     bands: tuple[Band, ...]
 
 
-WordKind = Literal["cause", "wall", "fix", "finding", "fact", "topic"]
+WordKind = Literal["cause", "wall", "fix", "finding", "fact", "term", "topic"]
 
 
 @dataclass(frozen=True, slots=True)

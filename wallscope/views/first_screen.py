@@ -4,6 +4,7 @@ It fits 30 lines of 80 columns. `--full` shows everything else (`views.analysis`
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,11 +30,12 @@ from wallscope.views.sections.fixes import (
     count_preconditions,
     describe_assumption,
     describe_obstacles,
+    find_blocked_fixes,
     select_first_fixes,
 )
 from wallscope.views.sections.words import count_exports, describe_throughput
 
-_MOST_FIXES, _MOST_LATE, _MOST_KINDS = 3, 2, 3
+_MOST_FIXES, _MOST_OBSTACLES, _MOST_LATE, _MOST_KINDS = 3, 2, 2, 3
 _LONGEST_SETTINGS, _LONGEST_LINE, _LONGEST_COMMAND = 54, 74, 66
 _LONGEST_ANCHOR = 30
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
@@ -138,14 +140,18 @@ def _build_recommendations(analysis: Analysis, rank: Rank) -> Section:
         title = (
             f"Recommendations (upper bound on speedup{'' if is_replayed else ', not replayed'}; not additive)"
         )
-    rows = (row for number, fix in enumerate(shown, start=1) for row in _list_fix(number, fix, has_bound))
+    rows = [
+        row for number, fix in enumerate(shown, start=1) for row in _list_fix(f"{number}", fix, has_bound)
+    ]
+    for fix in find_blocked_fixes(shown, analysis.fixes or ()):
+        rows += _list_fix("-", replace(fix, title=f"Held back: {fix.title}"), has_bound)
     return Section("fixes", title, "", (Items(tuple(rows), ("mark", "fold", "right")),))
 
 
-def _list_fix(number: int, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
+def _list_fix(mark: str, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ...]]:  # noqa: FBT001  # one call
     worth = "not estimated" if has_bound else ""
     worth = worth if fix.speedup_ceiling is None else f"up to {fix.speedup_ceiling:.2f}x"
-    yield f"{number}", (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
+    yield mark, (Span(fix.title, fix.wall),), (Span(worth, "strong"),)
     counted = count_preconditions(fix)
     settings = shorten_settings(fix.settings, _LONGEST_SETTINGS if counted else _LONGEST_LINE)
     if counted or settings:
@@ -153,7 +159,7 @@ def _list_fix(number: int, fix: Fix, has_bound: bool) -> Iterator[tuple[Line, ..
     assumed = describe_assumption(fix)
     if assumed:
         yield "", (Span(assumed, "dim"),), ""
-    for line in list(describe_obstacles(fix))[:1]:
+    for line in list(describe_obstacles(fix))[:_MOST_OBSTACLES]:
         yield "", line, ""
 
 

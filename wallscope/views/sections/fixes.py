@@ -109,7 +109,7 @@ def _list_rows(
         worth = "" if fix.speedup_ceiling is None else f"{fix.speedup_ceiling:.2f}x"
         yield f"{number}", (Span(fix.title, fix.wall),), worth
         yield from (("", line, "") for line in _describe(fix))
-    for fix in _find_blocked(shown, found):
+    for fix in find_blocked_fixes(shown, found):
         yield "-", (Span(f"Held back: {fix.title}", fix.wall),), ""
         yield from (("", line, "") for line in describe_obstacles(fix))
     if replay is not None:
@@ -120,7 +120,7 @@ def _list_rows(
         yield "", (Span(f"{left} more in the JSON; wallscope explain {shown[0].id}", "dim"),), ""
 
 
-def _find_blocked(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
+def find_blocked_fixes(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
     """Find the first blocked fix that would win as much as any that is shown."""
     most_ns = max((fix.recoverable_ns or 0 for fix in shown), default=0)
     hidden = [fix for fix in found if fix.blocked and fix not in shown]

@@ -1,0 +1,57 @@
+"""What `--help` shows: every command in one uncut line, options in groups, examples that work."""
+
+import re
+import shlex
+
+import pytest
+from typer.main import get_command
+
+from wallscope.cli import app
+from wallscope.cli.help_text import EXAMPLES
+
+COMMANDS = get_command(app).commands
+LONGEST_SUMMARY = 60
+
+
+def test_the_list_shows_the_first_sentence_of_each_command_uncut(wallscope):
+    shown = wallscope("--help", columns=80).out
+
+    for name, command in COMMANDS.items():
+        first = command.help.split("\n\n")[0].replace("\n", " ")
+        assert first.endswith((".", "?"))
+        assert len(first) <= LONGEST_SUMMARY
+        assert re.search(rf"^  {name} +{re.escape(first.rstrip('.'))}$", shown, re.MULTILINE)
+
+
+def test_help_of_a_process_of_its_own_is_text(started):
+    ran = started("--help")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("Usage: ")
+
+
+def test_every_command_has_examples():
+    assert set(EXAMPLES) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_examples_of_the_help_are_parsed(line):
+    program, name, *arguments = shlex.split(line)
+
+    parsed = COMMANDS[name].make_context(name, arguments)
+
+    assert program == "wallscope"
+    assert line in EXAMPLES[name]
+    assert not parsed.args
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_ends_with_its_examples(name, wallscope):
+    shown = wallscope(name, "--help", columns=80).out.rstrip("\n").split("\n")
+
+    assert [line.strip() for line in shown[-len(EXAMPLES[name]) :]] == list(EXAMPLES[name])
+
+
+def test_an_example_with_an_unknown_option_would_not_be_parsed():
+    with pytest.raises(Exception, match="No such option"):
+        COMMANDS["analyze"].make_context("analyze", ["run.sqlite", "--colour"])

@@ -1,0 +1,112 @@
+"""How `--help` looks: commands and options in groups, and examples at the end.
+
+typer groups them only in its rich mode, which would import rich for each `--help`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "analyze": (
+        "wallscope analyze run.sqlite",
+        "wallscope analyze run.sqlite --html run.html",
+        "wallscope analyze 'reports/rank-*.sqlite' --jobs 4 --fail-on 'communication>30%'",
+    ),
+    "diff": (
+        "wallscope diff before.sqlite after.sqlite",
+        "wallscope diff main..HEAD --fail-on 'step>3%'",
+    ),
+    "record": ("wallscope record run.sqlite --commit HEAD --label model=moe-30b",),
+    "history": ("wallscope history step",),
+    "steps": ("wallscope steps run.sqlite --csv steps.csv",),
+    "kernels": ("wallscope kernels run.sqlite --steps 5",),
+    "ranges": ("wallscope ranges run.sqlite --rank 0",),
+    "gaps": ("wallscope gaps run.sqlite --top 5",),
+    "at": ("wallscope at run.sqlite 60.127760123", "wallscope at run.sqlite 60127ms"),
+    "whatif": (
+        "wallscope whatif run.sqlite",
+        "wallscope whatif run.sqlite --hide communication:ep --scale host/data-loading=0",
+        "wallscope whatif run.sqlite --sweep communication:ep=1,0.5,0.25,0",
+    ),
+    "advise": ("wallscope advise --model deepseek-v3 --gpus 256 --hardware h100",),
+    "check-config": ("wallscope check-config recipe.yaml --hardware h100",),
+    "explain": ("wallscope explain", "wallscope explain ep-overlap"),
+    "info": ("wallscope info run.sqlite",),
+    "convert": ("wallscope convert run.sqlite tables --to parquet",),
+    "capture-help": ("wallscope capture-help", "wallscope capture-help run.sqlite"),
+    "cache": ("wallscope cache --clear",),
+    "install-recipe": ("wallscope install-recipe ~/recipes",),
+}
+"""Command lines that `--help` of each command ends with."""
+
+_OTHERS = "Options"
+_NEXT = "Run 'wallscope COMMAND --help' for options and examples, 'wallscope explain' for terms."
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose options stand in groups; its help ends with examples."""
+
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write arguments, then options by group, those without a group last."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        others: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            panel = getattr(param, "rich_help_panel", None)
+            is_argument = param.param_type_name == "argument"
+            group = "Arguments" if is_argument else panel
+            (others if group is None else groups.setdefault(group, [])).append(record)
+        _write_groups({**groups, _OTHERS: others}.items(), formatter)
+
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:  # noqa: ARG002  # click's
+        """Write the examples."""
+        lines = EXAMPLES[self.name or ""]
+        with formatter.section("Example" if len(lines) == 1 else "Examples"):
+            for line in lines:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class GroupedCommands(TyperGroup):
+    """The list of commands in groups, with the first sentence of each uncut."""
+
+    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the commands by group, in the order of their registration."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                panel = str(getattr(command, "rich_help_panel", None) or "Commands")
+                groups.setdefault(panel, []).append((name, summarize(command.help or "")))
+        widest = max(len(name) for rows in groups.values() for name, _ in rows)
+        padded = {
+            panel: [(f"{name:<{widest}}", text) for name, text in rows] for panel, rows in groups.items()
+        }
+        _write_groups(padded.items(), formatter)
+
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:  # noqa: ARG002  # click's
+        """Say how to read on."""
+        formatter.write_paragraph()
+        formatter.write_text(_NEXT)
+
+
+def summarize(text: str) -> str:
+    """Return the first sentence of a help text, without its point.
+
+    >>> summarize("List the steps. More of it.")
+    'List the steps'
+    """
+    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+
+
+def _write_groups(groups: Iterable[tuple[str, list[tuple[str, str]]]], formatter: "HelpFormatter") -> None:
+    for title, rows in groups:
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
