@@ -1,10 +1,12 @@
 """The page of what-if answers: its numbers are those of the answers, and names in it are nothing but text."""
 
+import io
 import re
 from dataclasses import replace
 from html import unescape
 
 import pytest
+from rich.console import Console
 
 from fixtures.simulation.run import run
 from fixtures.simulation.stories import stories
@@ -17,7 +19,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.model.whatif import Asked, Question
 from wallscope.pipeline import ask_what_if
-from wallscope.views.whatif import write_whatif_page
+from wallscope.views.whatif import render_whatif, write_whatif_page
 
 STORY = "late host beside a long all-to-all"
 QUESTIONS = (Question("scale", "communication", 0.0), Question("scale", "think", 0.5), Question("graph", "*"))
@@ -73,7 +75,7 @@ def test_the_first_screen_says_what_it_takes_now_and_with_what_wins_most(found):
 
 
 @pytest.mark.parametrize(
-    ("caption", "name"), [("with each change", "answers"), ("with each degree", "sweep")]
+    ("caption", "name"), [("with each change", "answers"), ("at each strength", "sweep")]
 )
 def test_tables_and_figures_hold_each_answer(found, caption, name):
     text, answers = write_whatif_page(found), getattr(found, name)
@@ -96,13 +98,13 @@ def test_tables_and_figures_hold_each_answer(found, caption, name):
 def test_without_an_answer_it_is_said(found):
     text = write_whatif_page(replace(found, answers=(), sweep=()))
 
-    assert text.count("No usual change wins a thousandth of it.") == 2
+    assert text.count("None of the usual changes shortens the step by 0.1 % or more.") == 2
     assert 'id="sweep"' not in text
 
 
 def test_what_is_unknown_of_the_replay_is_said_as_unknown(found):
     check = replace(found.check, error_median=None, error_p90=None, unresolved_wait_share=None)
-    shown = dict(rows(write_whatif_page(replace(found, check=check, overlap_tax=None)), "What was played"))
+    shown = dict(rows(write_whatif_page(replace(found, check=check, overlap_tax=None)), "What was replayed"))
 
     assert sum(value == "unknown" for value in shown.values()) == 4
 
@@ -146,3 +148,13 @@ def test_nothing_stands_in_the_way_of_a_screen_reader(browser, found, tmp_path, 
     opened.context.close()
 
     assert violations == []
+
+
+def test_a_sweep_alone_says_nothing_of_other_changes(found):
+    alone = replace(found, answers=())
+
+    assert 'id="changes"' not in write_whatif_page(alone)
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(render_whatif(alone))
+    assert "usual changes" not in shown.getvalue()
+    assert "Sweep" in shown.getvalue()

@@ -12,6 +12,7 @@ from wallscope.model.enums import Wall
 
 WHATIF_SCHEMA: Final = "wallscope.whatif/1"
 
+_SHOWN_TARGETS = {"think": "host time outside CUDA calls", "launch": "launch calls and latency"}
 QuestionKind = Literal["scale", "without", "graph", "hide", "overlap"]
 
 
@@ -28,13 +29,14 @@ class Question:
         """The question in few words."""
         match self.kind:
             case "scale":
-                return f"{self.target} × {self.share:g}"  # noqa: RUF001  # a factor, set as one
+                target = _SHOWN_TARGETS.get(self.target, self.target)
+                return f"{target} × {self.share:g}"  # noqa: RUF001  # a factor, set as one
             case "without":
                 return f"without {self.target}"
             case "graph":
                 return f"{'all launches' if self.target == '*' else self.target} as CUDA graphs"
             case "hide":
-                return f"nobody waits for {self.target}"
+                return f"{self.target} fully hidden"
             case "overlap":
                 return f"{self.target} on a stream of its own"
 

@@ -1,4 +1,4 @@
-"""What would a step take with changes, and how well does the replay tell it? On a terminal and as a page."""
+"""The step time with changes, and the error of the replay, on a terminal and as a page."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -30,7 +30,7 @@ from wallscope.views.sections.path import build_path_blocks, describe_path, list
 from wallscope.views.sections.words import WALL_WORDS
 
 _MOST_ANSWERS = 6
-_NOTHING = "No usual change wins a thousandth of it."
+_NOTHING = "None of the usual changes shortens the step by 0.1 % or more."
 _WIDE = 120
 
 
@@ -42,22 +42,23 @@ def render_whatif(found: WhatIf) -> RenderableType:
 def _build_summary(found: WhatIf) -> Iterator[Section | Grid]:
     name = visible(found.inputs[0].name, most=60)
     rank = "" if found.rank is None else f" · rank {found.rank}"
-    played = f"{units.plural(found.played_steps, f'typical {found.unit}')} played again"
-    step = Span(f"{found.unit.capitalize()} {units.duration(found.step_ns)}", "strong")
+    played = f"{units.plural(found.played_steps, f'typical {found.unit}')} replayed"
+    step = Span(f"Typical {found.unit}: {units.duration(found.step_ns)}", "strong")
     head = (
         f"{name}{rank} · {played}, {units.number(found.played_operations)} operations",
-        (step, ", bound by ", Span(str(found.wall), found.wall)),
+        (step, ", ", Span(f"{found.wall}-bound", found.wall)),
         (Span(_describe_check(found), "dim"),),
     )
     yield Section("head", "", "", (Lines(head),))
     if found.answers:
         notes = tuple(f"  {asked}: {note}" for asked, note in _list_notes(found.answers))
-        table = _tabulate_answers(found, found.answers, "If …")
-        yield Section("answers", "If …", "", (table, Lines(notes, "dim", is_set_in=False)))
-    else:
+        title = "With each change"
+        table = _tabulate_answers(found, found.answers, title)
+        yield Section("answers", title, "", (table, Lines(notes, "dim", is_set_in=False)))
+    elif not found.sweep:
         yield Section("answers", "", "", (Lines((_NOTHING,)),))
     if found.sweep:
-        yield _tabulate_answers(found, found.sweep, "In degrees")
+        yield _tabulate_answers(found, found.sweep, "Sweep")
     yield list_parts(found.path)
     slack = list_slack(found.path)
     if slack is not None:
@@ -107,14 +108,16 @@ def _tabulate_walls(found: WhatIf) -> Grid:
     return Grid("Time breakdown as captured", columns, rows)
 
 
-def _build_changes(found: WhatIf) -> Section:
-    """Make each change alone, and all together."""
+def _build_changes(found: WhatIf) -> Section | None:
+    """Make each change alone, and all together; `None` where only a sweep was asked for."""
     title = "What would it take?"
+    if not found.answers and found.sweep:
+        return None
     if not found.answers:
         return Section("changes", title, _NOTHING, ())
     best = max(found.answers, key=lambda answer: answer.won_ns)
     taken = f"{units.duration(best.step_ns)} with {figures.name_changes(best)}"
-    answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall} is the wall."
+    answer = f"{taken}, {units.signed_duration(-best.won_ns)}; then {best.next_wall}-bound."
     notes = tuple(f"{asked}: {note}" for asked, note in _list_notes(found.answers))
     blocks: tuple[Block, ...] = (
         figures.draw_changes(found, found.answers, "changes"),
@@ -125,46 +128,46 @@ def _build_changes(found: WhatIf) -> Section:
 
 
 def _build_sweep(found: WhatIf) -> Section | None:
-    """Make one change in degrees; `None` where none was asked for."""
+    """Make one change at several strengths; `None` where none was asked for."""
     if not found.sweep:
         return None
     least, most = (pick(found.sweep, key=lambda one: one.step_ns) for pick in (min, max))
     start = f"From {units.duration(least.step_ns)} with {figures.name_changes(least)}"
     answer = f"{start} to {units.duration(most.step_ns)}."
-    table = _tabulate_answers(found, found.sweep, f"The typical {found.unit} with each degree")
+    table = _tabulate_answers(found, found.sweep, f"The typical {found.unit} at each strength")
     figure = figures.draw_changes(found, found.sweep, "sweep")
-    return Section("sweep", "And in degrees?", answer, (figure, table))
+    return Section("sweep", "Sweep", answer, (figure, table))
 
 
 def _build_sureness(found: WhatIf) -> Section:
-    """Make what was played, and how far it is off."""
+    """Make what was replayed, and its error."""
     check, ranks = found.check, units.plural(found.played_ranks, "rank")
     tax = "unknown" if found.overlap_tax is None else f"{found.overlap_tax:.2f}"
     rows = {
-        "played": f"{units.plural(found.played_steps, found.unit)} of {ranks}",
+        "replayed": f"{units.plural(found.played_steps, found.unit)} of {ranks}",
         "operations": units.number(found.played_operations),
         "leave-one-out error": units.percent(check.error_median),
-        "the same at p90": units.percent(check.error_p90),
-        "error, told of the very steps": units.percent(check.own_error),
-        "lags and time outside calls, of the path": units.percent(check.slack_share),
-        "lags without their like in another step": units.percent(check.unmatched_share),
-        "waits that stay as they were, unresolved": units.percent(check.unresolved_wait_share),
-        "compute beside communication, times as long": tax,
+        "leave-one-out error, p90": units.percent(check.error_p90),
+        "error with the latencies of the same steps": units.percent(check.own_error),
+        "latency and host time outside CUDA calls, % of path": units.percent(check.slack_share),
+        "latencies without a match in another step": units.percent(check.unmatched_share),
+        "unresolved waits, replayed unchanged": units.percent(check.unresolved_wait_share),
+        "slowdown of compute that overlaps communication": tax,
     }
     columns = (Column("what", "what"), Column("value", "value", "plain"))
-    table = Grid("What was played, and how far off it is", columns, tuple(rows.items()))
-    return Section("sureness", "How sure is that?", _describe_check(found), (table,))
+    table = Grid("What was replayed, and its error", columns, tuple(rows.items()))
+    return Section("sureness", "How sure is this?", _describe_check(found), (table,))
 
 
 def _describe_check(found: WhatIf) -> str:
-    """Say how well the replay does."""
+    """Return the error of the replay, and what it leaves unchanged."""
     check = found.check
-    slack = f"{units.percent(check.slack_share)} of the path is lags and time outside calls"
+    slack = f"{units.percent(check.slack_share)} of the path is latency and host time, replayed unchanged"
     if check.error_median is None or check.error_p90 is None:
-        return f"Not checked: one {found.unit} alone tells nothing of others; {slack}."
+        return f"Replay not checked: this needs two typical {found.unit}s; {slack}."
     return (
-        f"Told of the other {found.unit}s alone, the replay is {units.percent(check.error_median)} off"
-        f" (p90 {units.percent(check.error_p90)}, {units.plural(check.steps, found.unit)}); {slack}."
+        f"Leave-one-out error {units.percent(check.error_median)} (p90 {units.percent(check.error_p90)},"
+        f" {units.plural(check.steps, found.unit)}); {slack}."
     )
 
 
@@ -191,12 +194,12 @@ def _tabulate_answers(found: WhatIf, answers: Sequence[Answer], title: str, brie
         on_page("step_ns", found.unit, "ms"),
         on_terminal("won_ns", "change", "signed_duration", "", lambda one: -one.won_ns),
         on_page("won_ns", "change of it", "signed_ms", "", lambda one: -one.won_ns),
-        Column("speedup", "speedup", "exact_speedup", "as captured over changed"),
-        Column("next_wall", "then the wall is", value=lambda one: Cell(str(one.next_wall), one.next_wall)),
-        on_page("next_cause", "by", "text", "its largest cause"),
+        Column("speedup", "speedup", "exact_speedup", "step as captured / step with the change"),
+        Column("next_wall", "next wall", value=lambda one: Cell(str(one.next_wall), one.next_wall)),
+        on_page("next_cause", "next cause", "text", "largest cause of the next wall"),
         *(on_terminal(wall, wall, "duration", "", partial(part_ns, wall=wall), widths=wide) for wall in Wall),
         *(
-            on_page(wall, wall, "ms", f"of the {found.unit} then", partial(part_ns, wall=wall))
+            on_page(wall, wall, "ms", f"of the {found.unit} with the change", partial(part_ns, wall=wall))
             for wall in Wall
         ),
     )
