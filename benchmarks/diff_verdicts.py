@@ -1,167 +1,365 @@
 """How often `wallscope diff` is wrong: simulated pairs of captures, with published seeds.
 
-    python -m benchmarks.diff_verdicts --pairs 2000 --jobs 2 --write docs/diff.md
+    python -m benchmarks.diff_verdicts --pairs 500 --jobs 2 --cells build/diff_cells.csv --write docs/diff.md
 
-Each pair is two sides drawn from the same program, one of them slowed by a known share; the verdict of the
-comparison is counted. The same arguments give the same table.
+Both sides of each pair are drawn from the same law, and runs differ by a known share: the step as a whole,
+or communication and host alone. What the comparison claims is counted: whether intervals hold no change,
+whether the step is called slower, whether gates fail, whether any cause is called changed. The same arguments
+give the same table.
 """
 
 import argparse
+import csv
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
-from math import log, sqrt
+from math import log, log1p, sqrt
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
-from wallscope.compare.compare import decide_verdict
-from wallscope.compare.confidence import Noise, Spread, combine_sides, spread_of_steps
+from benchmarks.noise_laws import CAUSES, LAWS, STEP_NS, WALLS, Floats, Noise, draw_runs
+from wallscope.compare.confidence import log_first, spread_of_steps, typical_means
+from wallscope.compare.run_noise import Difference, Recorded, Runs, measure_difference, stack_runs
+from wallscope.compare.wall_deltas import assume_noise, find_significant
 
-SEED = 20_260_721
-STEP_NS = 100_000_000
-MARGIN, MARGIN_NS = 0.02, 10_000
-OFFSET = 0.02
+SEED = 20_261_123
+STEPS = (6, 7, 10, 20, 100)
+STEPS_OF_CLAIMS = (6, 20, 100)
+OFFSETS = (0.0, 0.01, 0.05, 0.10, 0.20)
+WHOLE, PARTS = "the step", "communication and host"
+RECORDED_RUNS = 10
+MARGIN = log(1.02)
+COVERED, WRONG = (0.93, 0.98), 0.05
 BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
-Times = npt.NDArray[np.int64]
+NAMES = ("step", *WALLS, *CAUSES)
+ASSUMED = assume_noise(NAMES)
+FIRST_CAUSE = 1 + len(WALLS)
+_STEP_SHARE = sqrt(0.25**2 + 0.12**2)
+"""By which the step varies where communication and host do, of a law without stalls."""
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """How the steps of a run vary.
+class Setting:
+    """How many runs a side has, and whether other runs are recorded."""
 
-    Attributes:
-        name: as the table says it.
-        correlation: of neighbouring steps.
-        offset: standard deviation between runs, as a share.
-        off: how far a run may be off, evenly, as a share.
-        slow: how much longer every fifth step lasts.
-        runs: a side.
-        recorded: whether the noise between runs is known from records.
+    runs: int
+    is_recorded: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.runs}{', recorded' if self.is_recorded else ''}"
+
+
+SETTINGS = (
+    Setting(1),
+    Setting(1, is_recorded=True),
+    Setting(2),
+    Setting(2, is_recorded=True),
+    Setting(3),
+    Setting(5),
+    Setting(10),
+)
+_FEW = 2  # runs a side, up to which errors by steps are needed
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How often something was so in the pairs of one cell.
+
+    `of` is what was counted; `is_known` is whether runs differ by no more than is recorded, seen or assumed.
     """
 
-    name: str
-    correlation: float = 0.0
-    offset: float = 0.0
-    off: float = 0.0
-    slow: float = 0.0
-    runs: int = 1
-    recorded: bool = False
+    law: str
+    steps: int
+    setting: Setting
+    varies: str
+    offset: float
+    of: str
+    share: float
+    pairs: int
+    is_known: bool
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of the share (Wilson 1927)."""
+        z, n, p = 1.96, self.pairs, self.share
+        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return middle - half, middle + half
+
+    @property
+    def is_coverage(self) -> bool:
+        """Whether it is a coverage, else a share of wrong claims."""
+        return self.of.startswith("interval")
 
 
-PROGRAMS = (
-    Program("independent"),
-    Program("neighbours correlated 0.3", correlation=0.3),
-    Program("neighbours correlated 0.6", correlation=0.6),
-    Program("neighbours correlated 0.8", correlation=0.8),
-    Program("every fifth step 1.5x", slow=0.5),
-    Program("runs off by up to 2 %, one a side", off=OFFSET),
-    Program("runs differ 2 %, one a side, recorded", offset=OFFSET, recorded=True),
-    Program("runs differ 2 %, 3 a side", offset=OFFSET, runs=3),
-    Program("runs differ 2 %, 5 a side", offset=OFFSET, runs=5),
-)
-UNKNOWABLE = (Program("runs differ 2 %, one a side, unrecorded", offset=OFFSET),)
-JITTERS = (0.01, 0.05, 0.15)
-STEPS = (10, 20, 40)
-POWER = ((1.05, 0.02, 20), (1.10, 0.05, 20))
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """What a comparison knows of runs that differ by their steps alone."""
+
+    mean: Floats
+    error: Floats
+    freedom: Floats
 
 
-def steps(program: Program, count: int, jitter: float, random: np.random.Generator) -> Times:
-    """The steps of one run, in ns."""
-    drawn = random.standard_normal(count)
-    if program.correlation:
-        drawn[0] = random.standard_normal()
-        rest = sqrt(1 - program.correlation**2)
-        for step in range(1, count):
-            drawn[step] = program.correlation * drawn[step - 1] + rest * drawn[step]
-    off = program.offset * random.standard_normal() + random.uniform(-program.off, program.off)
-    length_ns = STEP_NS * np.exp(jitter * drawn + off)
-    if program.slow:
-        length_ns[random.integers(5) :: 5] *= 1 + program.slow
-    return np.round(length_ns).astype(np.int64)
+def _measure(law: Noise, random: np.random.Generator, runs: int, steps: int, *, errors: bool) -> _Library:
+    parts = []
+    for _ in range(0, runs, 500):
+        values = draw_runs(law, random, min(500, runs), steps)
+        mean = log_first(typical_means(values))
+        if not errors:
+            parts.append(_Library(mean, np.full_like(mean, 1e-12), np.ones(len(mean))))
+            continue
+        whole = np.round(values).astype(np.int64)
+        spreads = [spread_of_steps(run[:, 0], run[:, 1:]) for run in whole]
+        found = stack_runs(spreads, [steps] * len(spreads))
+        parts.append(_Library(found.mean, found.error, found.freedom))
+    return _Library(
+        np.concatenate([one.mean for one in parts])[:runs],
+        np.concatenate([one.error for one in parts])[:runs],
+        np.concatenate([one.freedom for one in parts])[:runs],
+    )
 
 
-def side(
-    program: Program, count: int, jitter: float, factor: float, random: np.random.Generator
-) -> list[Spread]:
-    """What a comparison knows of the runs of a side."""
-    nothing = np.empty((count, 0), np.int64)
-    return [
-        spread_of_steps(np.round(steps(program, count, jitter, random) * factor).astype(np.int64), nothing)
-        for _ in range(program.runs)
-    ]
+def vary_runs(
+    library: _Library, shape: tuple[int, int], varies: str, offset: float, random: np.random.Generator
+) -> tuple[Floats, Floats, Floats]:
+    """Return mean, error and freedom of runs whose times differ; the shape is pairs, runs."""
+    count = shape[0] * shape[1]
+    mean, error = (part[:count].reshape(*shape, -1).copy() for part in (library.mean, library.error))
+    factor = np.ones_like(mean)
+    if varies == WHOLE:
+        factor[...] = np.exp(offset * random.standard_normal(shape))[..., None]
+        mean[..., 0] += np.log(factor[..., 0])
+    else:
+        for name in ("communication", "host"):
+            own = [place for place, one in enumerate(NAMES) if one == name]
+            factor[..., own] = np.exp(offset * random.standard_normal(shape))[..., None]
+        more = (mean * (factor - 1))[..., 1:FIRST_CAUSE].sum(axis=-1)
+        mean[..., 0] = np.log(np.exp(mean[..., 0]) + more)
+    mean[..., 1:] *= factor[..., 1:]
+    error[..., 1:] *= factor[..., 1:]
+    return mean, error, library.freedom[:count].reshape(shape)
 
 
-def verdicts(program: Program, count: int, jitter: float, factor: float, pairs: int) -> dict[str, float]:
-    """Shares of the verdicts over many pairs whose head is slowed by a factor."""
-    name = f"{program.name}/{count}/{jitter}/{factor}"
-    random = np.random.default_rng([SEED, crc32(name.encode())])
-    known = Noise(program.offset, 9.0) if program.recorded else None
-    counted: dict[str, float] = {}
-    for _ in range(pairs):
-        base = side(program, count, jitter, 1.0, random)
-        head = side(program, count, jitter, factor, random)
-        both = combine_sides(base, head, (known, known))
-        change = float(both.head.mean[0] - both.base.mean[0])
-        verdict = decide_verdict(change, (both.half(), both.likeness), STEP_NS, log(1 + MARGIN), MARGIN_NS)
-        counted[verdict] = counted.get(verdict, 0.0) + 1 / pairs
-    return counted
+def _is_known(setting: Setting, varies: str, offset: float, name: str) -> bool:
+    if setting.is_recorded or setting.runs > _FEW:
+        return True
+    if varies == WHOLE:
+        return offset <= float(ASSUMED[NAMES.index(name)]) * 1.01
+    own = offset * (_STEP_SHARE if name == "step" else float(name in {"communication", "host"}))
+    return own <= float(ASSUMED[NAMES.index(name)]) * 1.01
 
 
-def rows(program: Program, pairs: int) -> list[str]:
-    """The rows of the table for one program."""
-    lines = []
-    for jitter in JITTERS:
-        wrong = [verdicts(program, count, jitter, 1.0, pairs) for count in STEPS]
-        found = [verdicts(program, 20, jitter, factor, pairs) for factor in (1.05, 1.10)]
-        shown = [f"{100 * shares.get('regression', 0.0):.1f} %" for shares in (*wrong, *found)]
-        lines.append(f"| {program.name} | {100 * jitter:.0f} % | {' | '.join(shown)} |")
-    return lines
+def count_claims(number: int, steps: int, pairs: int) -> list[Rate]:
+    """Return all rates of a law, by its number, and a number of steps."""
+    law = LAWS[number]
+    random = np.random.default_rng([SEED, crc32(f"{law.name}/{steps}".encode())])
+    most = max(setting.runs for setting in SETTINGS)
+    few = [_measure(law, random, _FEW * pairs, steps, errors=True) for _ in range(2)]
+    many = [_measure(law, random, most * pairs, steps, errors=False) for _ in range(2)]
+    records = _measure(law, random, RECORDED_RUNS * pairs, steps, errors=False)
+    found: list[Rate] = []
+    for setting in SETTINGS:
+        for varies, offset in [(WHOLE, one) for one in OFFSETS] + [(PARTS, one) for one in OFFSETS[2:]]:
+            known = Recorded(np.zeros(len(NAMES)), np.zeros(len(NAMES)))
+            if setting.is_recorded:
+                runs = vary_runs(records, (pairs, RECORDED_RUNS), varies, offset, random)
+                known = Recorded(*Runs(*runs, np.full(runs[2].shape, steps)).spread_between(), steps)
+            sides = []
+            for library in few if setting.runs <= _FEW else many:
+                runs = vary_runs(library, (pairs, setting.runs), varies, offset, random)
+                sides.append(Runs(*runs, np.full(runs[2].shape, float(steps))))
+            difference = measure_difference(sides[0], sides[1], known, ASSUMED)
+            shares = _count(difference, with_claims=steps in STEPS_OF_CLAIMS and varies == WHOLE)
+            found.extend(
+                Rate(
+                    law.name,
+                    steps,
+                    setting,
+                    varies,
+                    offset,
+                    of,
+                    share,
+                    pairs,
+                    _is_known(setting, varies, offset, of.rpartition(" ")[2].partition(">")[0]),
+                )
+                for of, share in shares
+            )
+    return found
 
 
-def table(pairs: int, jobs: int) -> str:
-    """The table of the docs: false regressions without a change, and how often slowdowns are found."""
-    head = f"| steps vary | jitter | {' | '.join(f'{count} steps' for count in STEPS)}"
-    with ProcessPoolExecutor(jobs) as pool:
-        found = list(pool.map(rows, (*PROGRAMS, *UNKNOWABLE), repeat(pairs)))
-    asked = [
-        f"{100 * (factor - 1):.0f} % slower at {100 * jitter:.0f} % jitter and {count} steps:"
-        f" {100 * verdicts(PROGRAMS[0], count, jitter, factor, pairs).get('regression', 0.0):.1f} % found"
-        for factor, jitter, count in POWER
-    ]
+def _count(difference: Difference, *, with_claims: bool) -> Iterator[tuple[str, float]]:
+    half, change = difference.half(), difference.change
+    held = (np.abs(change) <= half).mean(axis=0)
+    for place, name in enumerate(NAMES[:FIRST_CAUSE]):
+        yield f"interval of {name}", float(held[place])
+    for wall in WALLS:
+        own = [place for place in range(FIRST_CAUSE, len(NAMES)) if NAMES[place] == wall]
+        yield f"interval of causes of {wall}", float(held[own].mean())
+    is_slower = change[:, 0] > np.maximum(half[:, 0], MARGIN)
+    yield "false verdict on the step", float(is_slower.mean())
+    is_sure = change > half
+    yield "false gate step>3%", float((is_sure[:, 0] & (change[:, 0] > log1p(0.03))).mean())
+    for wall, limit_ns in (("communication", 0.05 * STEP_NS), ("host", 2e6)):
+        place = NAMES.index(wall)
+        past = is_sure[:, place] & (change[:, place] > limit_ns)
+        yield f"false gate {wall}>{'5%' if wall == 'communication' else '2ms'}", float(past.mean())
+    if with_claims:
+        chance = difference.chance()[:, FIRST_CAUSE:]
+        claimed = np.mean([bool(find_significant(row).any()) for row in chance])
+        yield "false claim of any cause of compute", float(claimed)
+
+
+def find_power(setting: Setting, pairs: int) -> float:
+    """Return how often a step 5 % slower is found, of 20 steps, where runs differ by 1 %."""
+    random = np.random.default_rng([SEED, setting.runs, setting.is_recorded])
+    base, head = (_measure(LAWS[0], random, setting.runs * pairs, 20, errors=True) for _ in range(2))
+    known = Recorded(np.zeros(len(NAMES)), np.zeros(len(NAMES)))
+    if setting.is_recorded:
+        records = _measure(LAWS[0], random, RECORDED_RUNS * pairs, 20, errors=False)
+        runs = vary_runs(records, (pairs, RECORDED_RUNS), WHOLE, 0.01, random)
+        known = Recorded(*Runs(*runs, np.full(runs[2].shape, 20.0)).spread_between(), 20.0)
+    sides = []
+    for library in (base, head):
+        runs = vary_runs(library, (pairs, setting.runs), WHOLE, 0.01, random)
+        sides.append(Runs(*runs, np.full(runs[2].shape, 20.0)))
+    difference = measure_difference(sides[0], sides[1], known, ASSUMED)
+    change = difference.change[:, 0] + log(1.05)
+    return float((change > np.maximum(difference.half()[:, 0], MARGIN)).mean())
+
+
+def summarize(rates: Sequence[Rate], pairs: int, power: Sequence[float]) -> str:
+    """Return the tables of the docs."""
+    settings = [(str(setting), [rate for rate in rates if rate.setting == setting]) for setting in SETTINGS]
+    laws = [(law.name, [rate for rate in rates if rate.law == law.name]) for law in LAWS]
+    found = [f"{setting}: {100 * one:.0f} %" for setting, one in zip(SETTINGS, power, strict=False)]
+    known = [rate for rate in rates if rate.is_known]
+    coverage = [rate for rate in known if rate.is_coverage]
+    wrong = [rate for rate in known if not rate.is_coverage]
+    low = [rate for rate in coverage if rate.interval[1] < COVERED[0]]
+    high = [rate for rate in coverage if rate.interval[0] > COVERED[1]]
+    often = [rate for rate in wrong if rate.interval[0] > WRONG]
+    worst = sorted(low, key=lambda rate: rate.share) + sorted(often, key=lambda rate: -rate.share)
+    power_found = (
+        f"{pairs:,} pairs a cell. A step 5 % slower is found, at 20 steps and runs that differ by 1 %, by"
+        f" runs a side: {'; '.join(found)}."
+    )
+    counted = (
+        f"{len(known):,} rates of cells where runs differ by no more than is seen, recorded or assumed:"
+        f" {len(coverage):,} coverages, {len(low):,} of them below 93 % and {len(high):,} above 98 % with"
+        f" their whole interval; {len(wrong):,} shares of wrong claims, {len(often):,} above 5 %."
+    )
     return "\n".join(
         [
-            f"{pairs:,} pairs a cell. Independent steps, {'; '.join(asked)}.",
+            power_found,
             "",
-            f"{head} | 5 % slower found | 10 % slower found |",
-            "|---|---:|---:|---:|---:|---:|---:|",
-            *(line for lines in found for line in lines),
+            counted,
+            "",
+            *_tabulate("runs a side", settings),
+            "",
+            *_tabulate("steps vary", laws),
+            "",
+            "Cells that fail:" if worst else "No cell fails.",
+            "",
+            *(f"* {_describe(rate)}" for rate in worst[:_MOST_LISTED]),
+            *([f"* {len(worst) - _MOST_LISTED} more"] if len(worst) > _MOST_LISTED else []),
             "",
         ]
     )
 
 
-def written(text: str, found: str) -> str:
-    """The page with the table between its marks replaced."""
+_MOST_LISTED = 20
+
+
+def _describe(rate: Rate) -> str:
+    low, high = rate.interval
+    return (
+        f"{rate.law}, {rate.steps} steps, {rate.setting} a side, {rate.varies} {100 * rate.offset:.0f} % off:"
+        f" {rate.of} {100 * rate.share:.1f} % ({100 * low:.1f} … {100 * high:.1f} %)"
+    )
+
+
+def _tabulate(title: str, groups: Iterable[tuple[str, list[Rate]]]) -> Iterator[str]:
+    yield f"| {title} | step | walls | causes | false verdict | false gate | any cause claimed |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for name, rates in groups:
+        known = [rate for rate in rates if rate.is_known]
+        cells = [
+            _range([rate for rate in known if rate.of == "interval of step"]),
+            _range([rate for rate in known if rate.of in {f"interval of {wall}" for wall in WALLS}]),
+            _range([rate for rate in known if rate.of.startswith("interval of causes")]),
+            *(
+                _most([rate for rate in known if rate.of.startswith(f"false {word}")])
+                for word in ("verdict", "gate", "claim")
+            ),
+        ]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _range(rates: Sequence[Rate]) -> str:
+    """Write the mean coverage, the least and the largest of a cell."""
+    shares = [100 * rate.share for rate in rates]
+    return f"{np.mean(shares):.1f} % ({min(shares):.0f} … {max(shares):.0f})" if shares else ""
+
+
+def _most(rates: Sequence[Rate]) -> str:
+    """Write the mean share of wrong claims, and the largest of a cell with its interval."""
+    if not rates:
+        return ""
+    worst = max(rates, key=lambda rate: rate.share)
+    mean = 100 * float(np.mean([rate.share for rate in rates]))
+    low, high = worst.interval
+    return f"{mean:.1f} % (at most {100 * worst.share:.1f}, {100 * low:.1f} … {100 * high:.1f})"
+
+
+def replace_table(text: str, found: str) -> str:
+    """Return the page with the table between its marks replaced."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{found}\n{END}{rest.partition(END)[2]}"
+
+
+def write_cells(rates: Iterable[Rate], target: Path) -> None:
+    """Write all rates as CSV."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(("law", "steps", "runs", "varies", "offset", "of", "share", "low", "high", "known"))
+        for rate in rates:
+            low, high = rate.interval
+            row = (rate.law, rate.steps, rate.setting, rate.varies, rate.offset, rate.of)
+            writer.writerow((*row, f"{rate.share:.4f}", f"{low:.4f}", f"{high:.4f}", rate.is_known))
 
 
 def main() -> None:
     """Print the table, or write it into a page."""
     parser = argparse.ArgumentParser(description="How often wallscope diff is wrong.")
-    parser.add_argument("--pairs", type=int, default=2_000)
+    parser.add_argument("--pairs", type=int, default=400)
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--cells", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    found = table(options.pairs, options.jobs)
+    cells = [(number, steps) for steps in reversed(STEPS) for number in range(len(LAWS))]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        parts = pool.map(
+            count_claims,
+            [number for number, _ in cells],
+            [steps for _, steps in cells],
+            repeat(options.pairs),
+        )
+        rates = [rate for part in parts for rate in part]
+        power = list(pool.map(find_power, SETTINGS, repeat(4 * options.pairs)))
+    if options.cells is not None:
+        write_cells(rates, options.cells)
+    found = summarize(rates, options.pairs, power)
     if options.write is None:
         sys.stdout.write(found)
     else:
-        options.write.write_text(written(options.write.read_text(encoding="utf-8"), found), encoding="utf-8")
+        page = replace_table(options.write.read_text(encoding="utf-8"), found)
+        options.write.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -252,7 +252,8 @@ BRITISH = (
 )
 _IDENTIFIER = re.compile(r"`[^`]*`|\{[^{}]*\}|\S*[_/=<>\\]\S*|--without \S+|--[\w-]+|https?://\S+")
 _CODE = re.compile(
-    r"^\s*(SELECT|CREATE|INSERT|WITH|IFNULL|CAST|PRAGMA|FROM|WHERE|noqa|type:)|=> \{|\(\?[:=!<P]|\\[bwdsS]|[|]\w+[|]"
+    r"^\s*(SELECT|CREATE|INSERT|WITH|IFNULL|CAST|PRAGMA|FROM|WHERE|noqa|type:)"
+    r"|=> \{|\(\?[:=!<P]|\\[bwdsS]|[|]\w+[|]"
 )
 _STATEMENT = re.compile(r"[a-z]{2,},? [a-z]{2,}")
 

@@ -423,10 +423,6 @@ DETECTED_SHARE: Final = 0.8
 """Chance with which the change that is called detectable is found. Convention for the power of a test."""
 MOST_CORRELATED_RATIO: Final = 0.9
 """Correlation of neighbouring steps, at most. Chosen: beyond it no number of steps tells anything."""
-ASSUMED_OFF_SHARE: Final = 0.02
-"""How far a run is taken to be off, either way, where nothing tells how much runs differ. docs/diff.md."""
-FEWEST_DEGREES_OF_NOISE_COUNT: Final = 2
-"""Degrees of freedom of records that tell how much runs differ, at least. Chosen."""
 OTHER_WORK_SHARE: Final = 0.5
 """Of compute kernels that both sides share, below which they do other work and have no verdict. Chosen."""
 LIKE_WORK_SHARE: Final = 0.9

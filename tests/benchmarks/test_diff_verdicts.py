@@ -1,47 +1,99 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.diff_verdicts import BEGIN, JITTERS, POWER, PROGRAMS, STEPS, verdicts, written
+from benchmarks.diff_verdicts import (
+    BEGIN,
+    COVERED,
+    PARTS,
+    STEPS_OF_CLAIMS,
+    WHOLE,
+    Rate,
+    Setting,
+    _Library,
+    count_claims,
+    find_power,
+    replace_table,
+    summarize,
+    vary_runs,
+)
+from benchmarks.noise_laws import LAWS, WALLS, draw_runs
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
-PAIRS = 40
+PAIRS = 60
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_like_sides_are_seldom_called_slower(program):
-    wrong = [
-        verdicts(program, count, jitter, 1.0, PAIRS).get("regression", 0.0)
-        for count in (STEPS[0], STEPS[-1])
-        for jitter in JITTERS[1:]
-    ]
-
-    assert sum(wrong) / len(wrong) <= 0.05
+@pytest.fixture(scope="module")
+def rates():
+    return count_claims(0, 6, PAIRS)
 
 
-@pytest.mark.parametrize(("factor", "jitter", "count"), POWER)
-def test_slowdowns_are_found(factor, jitter, count):
-    assert verdicts(PROGRAMS[0], count, jitter, factor, PAIRS).get("regression", 0.0) >= 0.9
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_walls_and_causes_of_drawn_steps_add_up(law):
+    found = draw_runs(law, np.random.default_rng(1), 20, 30)
+    walls, causes = found[..., 1 : 1 + len(WALLS)], found[..., 1 + len(WALLS) :]
+
+    assert walls.sum(axis=-1) == pytest.approx(found[..., 0])
+    assert causes.sum(axis=-1) == pytest.approx(found[..., 0])
+    assert np.median(found[..., 0]) == pytest.approx(1e8, rel=0.12)
 
 
-def test_the_same_arguments_give_the_same_verdicts():
-    assert verdicts(PROGRAMS[1], 10, 0.05, 1.05, 10) == verdicts(PROGRAMS[1], 10, 0.05, 1.05, 10)
+def test_runs_differ_as_a_whole_or_in_two_walls():
+    random = np.random.default_rng(2)
+    mean = np.tile(np.array([np.log(1e8), 55e6, 25e6, 8e6, 12e6, *[1e6] * 30]), (4_000, 1))
+    library = _Library(mean, np.ones_like(mean), np.ones(4_000))
+    whole, _, _ = vary_runs(library, (2_000, 2), WHOLE, 0.1, random)
+    parts, _, _ = vary_runs(library, (2_000, 2), PARTS, 0.1, random)
+
+    assert whole[..., 0].std() == pytest.approx(0.1, rel=0.05)
+    assert np.log(whole[..., 2]).std() == pytest.approx(0.1, rel=0.05)
+    assert parts[..., 0].std() == pytest.approx(0.1 * np.hypot(0.25, 0.12), rel=0.06)
+    assert (np.log(parts[..., 1]).std(), np.log(parts[..., 3]).std()) == (0, 0)
+    assert np.log(parts[..., 4]).std() == pytest.approx(0.1, rel=0.05)
 
 
-def test_the_page_holds_the_rates_that_are_promised():
-    rows = [
-        line.strip("| ").split(" | ")
-        for line in PAGE.partition(BEGIN)[2].splitlines()
-        if re.match(r"\| (?!steps vary|-)", line)
-    ]
-    promised = {program.name for program in PROGRAMS}
-    rates = [float(cell.rstrip(" %")) for row in rows if row[0] in promised for cell in row[2:5]]
+def test_intervals_hold_what_they_promise(rates):
+    known = [rate for rate in rates if rate.is_known]
+    coverage = [rate for rate in known if rate.is_coverage]
+    measured = [rate.share for rate in coverage if rate.setting.runs > 2 or rate.setting.is_recorded]
 
-    assert len(rates) == len(PROGRAMS) * len(JITTERS) * len(STEPS)
-    assert max(rates) <= 5.0
-    assert "5 % slower at 2 % jitter" in PAGE
+    assert COVERED[0] < np.mean(measured) < COVERED[1]
+    assert np.mean([rate.share for rate in known if not rate.is_coverage]) <= 0.05
+    assert 6 in STEPS_OF_CLAIMS
 
 
-def test_a_table_replaces_the_one_before():
-    assert written(written(PAGE, "one"), "two") == written(PAGE, "two")
+def test_more_runs_find_more():
+    found = [find_power(Setting(runs), 200) for runs in (1, 2, 3, 5)]
+
+    assert found == sorted(found)
+    assert found[2] >= 0.7
+    assert found[3] >= 0.95
+
+
+def test_the_same_arguments_give_the_same_rates():
+    assert count_claims(3, 7, 5) == count_claims(3, 7, 5)
+
+
+def test_the_interval_of_a_rate_is_that_of_wilson():
+    low, high = Rate("", 6, Setting(1), WHOLE, 0.0, "", 0.95, 400, is_known=True).interval
+
+    assert (low, high) == pytest.approx((0.9242, 0.9673), abs=2e-4)
+
+
+def test_the_page_holds_what_was_measured():
+    table = PAGE.partition(BEGIN)[2]
+    found = dict(re.findall(r"(\d+(?:, recorded)?): (\d+) %", table))
+
+    assert int(found["2"]) >= int(found["1"])
+    assert int(found["3"]) >= 70
+    assert int(found["5"]) >= 95
+    assert all(f"| {law.name} |" in table for law in LAWS)
+
+
+def test_a_table_replaces_the_one_before(rates):
+    found = summarize(rates, PAIRS, [0.5] * 7)
+
+    assert "| 1, recorded |" in found
+    assert replace_table(replace_table(PAGE, "one"), found) == replace_table(PAGE, found)

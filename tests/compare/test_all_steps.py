@@ -10,9 +10,9 @@ from tests.compare.test_compare import diff, steps
 from tests.profile.random_profiles import profile_of
 from wallscope.compare.all_steps import compare_all_steps, measure_all_steps, measure_chance
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
-from wallscope.compare.confidence import Noise
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import OptionError
+from wallscope.model.record import Noise
 from wallscope.views.comparison import describe_change
 
 PAIRS, COUNT = 120, 20
@@ -119,7 +119,7 @@ def test_intervals_of_the_mean_hold_where_nothing_changed(law, runs):
     found = []
     for _ in range(PAIRS):
         sides = [[measure_all_steps(lengths(random, law)) for _ in range(runs)] for _ in range(2)]
-        found.append(compare_all_steps(*sides, (KNOWN, KNOWN)).mean)
+        found.append(compare_all_steps(*sides, KNOWN).mean)
 
     # measured over 100 pairs of nine laws each: 92 to 100 %
     assert np.mean([not is_sure(one) for one in found]) >= 0.92
@@ -135,7 +135,7 @@ def test_more_runs_find_more(runs, at_least):
         for one in head:
             one[random.integers(5) :: 5] *= 2
         sides = [[measure_all_steps(one) for one in side] for side in (base, head)]
-        found.append(compare_all_steps(*sides, (KNOWN, KNOWN)).mean)
+        found.append(compare_all_steps(*sides, KNOWN).mean)
 
     assert np.mean([is_sure(one) and one.change > 0 for one in found]) >= at_least
 

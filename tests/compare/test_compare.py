@@ -10,6 +10,7 @@ from wallscope.compare.compare import CompareOptions, Side, compare_sides, requi
 from wallscope.compare.gates import parse_gate
 from wallscope.errors import ComparisonError
 from wallscope.model.enums import Wall
+from wallscope.model.record import Noise, RecordedNoise
 from wallscope.views.comparison import describe_change
 
 MIRRORED = {"regression": "improvement", "improvement": "regression"}
@@ -125,15 +126,14 @@ def test_a_gate_does_not_fail_by_what_may_be_chance():
 
 
 def test_recorded_noise_between_runs_keeps_a_gate_from_failing():
-    from wallscope.compare.confidence import Noise
-
     base, head = profile_of("a", steps(20)), profile_of("b", steps(20, 1.05, seed=2))
-    noisy = Side("base", ((base,),), noise=Noise(0.03, 6))
+    known = RecordedNoise({"step": Noise(0.03, 6)}, 20)
     gate = CompareOptions(gates=(parse_gate("step>3%"),))
 
     assert not diff(base, head, gate).gates[0].held
-    found = compare_sides(noisy, Side("head", ((head,),), noise=Noise(0.03, 6)), gate)
-    assert (found.gates[0].held, found.step.run_noise) == (True, 0.03)
+    found = compare_sides(Side("base", ((base,),), noise=known), Side("head", ((head,),), noise=known), gate)
+    assert (found.gates[0].held, found.step.run_noise_source) == (True, "recorded")
+    assert found.step.run_noise == pytest.approx(0.03)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_one_run_a_side_is_told_from_what_runs_are_taken_to_differ_by(factor, ve
 
 
 def test_runs_of_one_side_tell_how_much_those_of_the_other_differ():
-    runs = tuple((profile_of(f"a{run}", steps(20, 1 + 0.02 * run, seed=run)),) for run in range(3))
+    runs = tuple((profile_of(f"a{run}", steps(20, 1 + 0.02 * run, seed=run)),) for run in range(4))
     one = ((profile_of("b", steps(20, seed=8)),),)
     found = compare_sides(Side("base", runs), Side("head", one), CompareOptions())
 

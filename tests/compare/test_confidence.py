@@ -3,16 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallscope.compare.confidence import (
-    Noise,
-    Spread,
-    combine_sides,
-    half_width,
-    noise_between_runs,
-    spread_of_runs,
-    spread_of_steps,
-    student_quantile,
-)
+from wallscope.compare.confidence import spread_of_steps, student_chance, student_quantile, typical_means
 from wallscope.trace.steps import is_ordinary
 
 
@@ -33,17 +24,34 @@ def test_below_two_degrees_quantiles_err_on_the_wide_side(freedom):
     assert student_quantile(0.975, freedom) >= student_quantile(0.975, 2) * 0.999
 
 
-def test_fewer_than_five_steps_tell_nothing():
-    few, enough = spread(10, 11, 12, 10), spread(10, 11, 12, 10, 11)
+@pytest.mark.parametrize(
+    ("ratio", "freedom", "chance"),
+    [
+        (12.706, 1, 0.05),
+        (4.303, 2, 0.05),
+        (3.169, 10, 0.01),
+        (0.0, 3, 1.0),
+        (4.587, 10, 0.001),
+        (2.576, 1e9, 0.01),
+    ],
+)
+def test_chances_of_student_are_those_of_the_tables(ratio, freedom, chance):
+    assert student_chance(np.array(ratio), freedom) == pytest.approx(chance, rel=2e-3)
 
-    assert half_width(few.of(0), enough.of(0)) is None
-    assert half_width(enough.of(0), enough.of(0)) is not None
+
+@given(st.floats(0.0005, 0.49), st.floats(2, 60))
+def test_chances_and_quantiles_agree(share, freedom):
+    ratio = student_quantile(1 - share, freedom)
+
+    assert student_chance(np.maximum(ratio, 0), freedom) == pytest.approx(2 * share, abs=2e-3)
 
 
-def test_the_same_steps_give_the_same_interval_on_either_side():
-    one, other = spread(*range(100, 130)), spread(*range(200, 221))
+def test_the_typical_step_is_estimated_alike_at_every_number_of_steps():
+    usual, slow = [100.0] * 30, 200.0
+    for count in range(3, 30):
+        lengths = np.array([*usual[: count - 1], slow])[None, :, None]
 
-    assert half_width(one.of(0), other.of(0)) == half_width(other.of(0), one.of(0))
+        assert typical_means(lengths)[0, 0] == 100.0
 
 
 def test_slow_steps_that_the_typical_step_leaves_out_do_not_widen_it():
@@ -60,37 +68,12 @@ def test_steps_that_follow_each_other_are_worth_fewer():
     assert spread(*np.sort(random).tolist()).error[0] > spread(*random.tolist()).error[0]
 
 
-def side(mean, error, freedom=9.0):
-    return Spread(np.array([mean]), np.array([error]), freedom)
-
-
-def test_runs_that_agree_by_chance_differ_as_much_as_their_steps_let_them():
-    found = spread_of_runs([side(1.0, 0.1), side(1.0, 0.1), side(1.0, 0.1), side(1.0, 0.1)], None)
-
-    assert found.of(0) == (1.0, pytest.approx(0.05), 3.0)
-    assert noise_between_runs([side(1.0, 0.1)]) is None
-
-
-def test_noise_between_runs_widens_one_run():
-    found = spread_of_runs([side(1.0, 0.03)], Noise(0.04, 4.0))
-
-    assert found.error[0] == pytest.approx(0.05)
-    assert 4 <= found.freedom <= 13
-
-
 @given(st.lists(st.integers(1, 1_000), min_size=8, max_size=30))
 def test_ordinary_steps_are_those_within_the_quartiles(length_ns):
     kept = np.array(length_ns)[is_ordinary(np.array(length_ns))]
     low, high = np.percentile(length_ns, [25, 75])
 
     assert sorted(kept.tolist()) == [value for value in sorted(length_ns) if low <= value <= high]
-
-
-@given(st.floats(0, 0.2), st.floats(1, 40), st.floats(1, 40))
-def test_noise_between_runs_never_narrows_an_interval(error, freedom, other):
-    both = combine_sides([side(1.0, error, freedom)], [side(1.1, 0.02, other)])
-
-    assert both.half() >= both.alone
 
 
 def test_the_correlation_that_short_series_hide_is_put_back():

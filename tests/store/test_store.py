@@ -18,7 +18,7 @@ from wallscope.errors import StoreError
 from wallscope.model import record as nouns
 from wallscope.model.record import RECORD_SCHEMA, Record, RecordedRank
 from wallscope.profile.codec import pack_profile, unpack_profile
-from wallscope.store import Store, object_name, records, run_noise
+from wallscope.store import Store, object_name, records
 
 ROOT = Path(__file__).resolve().parents[2]
 BED = nouns.Testbed("NVIDIA H100", 16, 1, "step", "train_step", {"model": "moe"})
@@ -294,19 +294,6 @@ def test_objects_of_a_writer_at_work_outlive_retention(store):
     store.retain(BED, 1)
 
     assert store.profile(name) == PROFILES[0]
-
-
-def test_the_noise_of_a_testbed_is_that_inside_its_commits():
-    def at(commit, *times_ns, testbed=BED):
-        return [run(commit, typical_ns=time_ns, testbed=testbed)[0] for time_ns in times_ns]
-
-    like = [*at("aaaa", 100, 102), *at("bbbb", 200, 204)]
-    other = replace(BED, gpu="other")
-    deviation, freedom = run_noise([*like, *at("cccc", 1, 99, testbed=other)], BED)
-
-    assert freedom == 2
-    assert deviation == pytest.approx(0.014, abs=0.0005)
-    assert run_noise(at("aaaa", 100, 102), BED) is None
 
 
 def test_records_are_plain_json(store):

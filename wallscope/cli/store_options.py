@@ -128,7 +128,7 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
         raise StoreError(
             f"{store} — {base} and {head} share several testbeds ({shown}) — choose one with --label"
         )
-    every = store.all_records()
+    every = tuple(record for record in store.all_records() if record.commit not in commits)
     warn_of_unreadable(store)
     ours, theirs = (
         _side(store, (name, commit), records, testbed, every)
@@ -159,10 +159,10 @@ def _side(
     named: tuple[str, str],
     records: "tuple[Record, ...]",
     testbed: "Testbed",
-    every: "tuple[Record, ...]",
+    others: "tuple[Record, ...]",
 ) -> "Side":
+    """A side; `others` are records of all other commits, which tell how runs differ."""
     from wallscope.compare.compare import Side  # noqa: PLC0415  # keeps --help fast
-    from wallscope.compare.confidence import Noise  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile.codec import unpack_profile  # noqa: PLC0415
     from wallscope.store import run_noise  # noqa: PLC0415
 
@@ -172,5 +172,4 @@ def _side(
         for record in records
         if record.testbed == testbed
     )
-    noise = run_noise(every, testbed)
-    return Side(name, runs, commit, None if noise is None else Noise(*noise), str(testbed))
+    return Side(name, runs, commit, run_noise(others, testbed), str(testbed))

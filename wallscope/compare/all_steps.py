@@ -11,15 +11,9 @@ from math import comb, log, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.compare.confidence import (
-    Floats,
-    Noise,
-    Spread,
-    draw_blocks,
-    half_width,
-    spread_of_runs,
-)
-from wallscope.thresholds import FEWEST_STEPS_FOR_QUARTILES_COUNT
+from wallscope.compare.confidence import Floats, Spread, draw_blocks, student_quantile
+from wallscope.model.record import Noise
+from wallscope.thresholds import CONFIDENCE_SHARE, FEWEST_STEPS_FOR_QUARTILES_COUNT
 
 _P90_PERCENT = 90
 
@@ -57,30 +51,35 @@ def measure_all_steps(length_ns: npt.NDArray[np.floating]) -> AllSteps:
     )
 
 
-def compare_all_steps(
-    base: Sequence[AllSteps], head: Sequence[AllSteps], noise: tuple[Noise, Noise]
-) -> AllStepsChange:
-    """Compare all steps of the runs of both sides; `noise` is how much the step of runs of each differs."""
+def compare_all_steps(base: Sequence[AllSteps], head: Sequence[AllSteps], noise: Noise) -> AllStepsChange:
+    """Compare all steps of the runs of both sides; `noise` is how much the step of runs differs."""
 
     def change(part: Callable[[AllSteps], Spread]) -> Change:
-        ours, theirs = (
-            _pool([part(one) for one in side], own) for side, own in zip((base, head), noise, strict=True)
-        )
-        return Change(theirs[0] - ours[0], half_width(ours, theirs))
+        return _compare([part(one) for one in base], [part(one) for one in head], noise)
 
     return AllStepsChange(change(lambda one: one.mean), change(lambda one: one.p90))
 
 
-def _pool(runs: Sequence[Spread], noise: Noise) -> tuple[float, float, float]:
-    """Return the mean over the runs of a side, its error, with what runs differ by, and degrees of freedom.
+def _compare(base: Sequence[Spread], head: Sequence[Spread], noise: Noise) -> Change:
+    """Compare means over runs, with what runs differ by.
 
     Of all steps there are few that are slow: what runs are seen to differ by would rest on too little, so it
     is taken from the typical step.
     """
-    means, errors, freedom = (np.array(one) for one in zip(*(run.of(0) for run in runs), strict=True))
-    within = float(np.sqrt((errors**2).sum())) / len(runs)
-    pooled = Spread(means.mean(keepdims=True), np.array([within]), float(freedom.sum()))
-    return spread_of_runs([pooled], Noise(noise.deviation / sqrt(len(runs)), noise.freedom)).of(0)
+    between = noise.deviation**2 * (1 / len(base) + 1 / len(head))
+    within, parts, means = 0.0, between**2 / noise.freedom if between else 0.0, []
+    for runs in (base, head):
+        found = np.array([run.of(0) for run in runs])
+        own = float((found[:, 1] ** 2).sum()) / len(runs) ** 2
+        within += own
+        parts += own**2 / float(found[:, 2].sum()) if own else 0.0
+        means.append(float(found[:, 0].mean()))
+    square = within + between
+    if not np.isfinite(square):
+        return Change(means[1] - means[0], None)
+    freedom = square**2 / parts if parts else 1.0
+    half = float(student_quantile((1 + CONFIDENCE_SHARE) / 2, freedom)) * sqrt(square)
+    return Change(means[1] - means[0], half)
 
 
 def measure_chance(slow: Sequence[int], counts: Sequence[int]) -> float:

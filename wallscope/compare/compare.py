@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import exp, expm1, log
+from math import exp, expm1, isfinite, log
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +19,18 @@ from wallscope.compare.all_steps import (
     measure_chance,
 )
 from wallscope.compare.comparability import align_parts, find_mismatches
-from wallscope.compare.confidence import (
-    BothSides,
-    Noise,
-    Spread,
-    combine_sides,
-    spread_of_steps,
-)
+from wallscope.compare.confidence import spread_of_steps
 from wallscope.compare.explanations import explain_changes
 from wallscope.compare.gates import Gate, evaluate_gates
 from wallscope.compare.match_operations import communication_changes, operation_deltas
 from wallscope.compare.operation_changes import operation_changes
+from wallscope.compare.run_noise import (
+    Difference,
+    Runs,
+    measure_difference,
+    pool_records,
+    stack_runs,
+)
 from wallscope.compare.same_capture import drop_copies, is_same_capture
 from wallscope.compare.typical_steps import (
     TypicalStep,
@@ -40,11 +41,11 @@ from wallscope.compare.typical_steps import (
     typical_step,
     wall_of,
 )
+from wallscope.compare.wall_deltas import assume_noise, compare_walls, name_columns
 from wallscope.errors import ComparisonError
 from wallscope.model.capture import Profiler
 from wallscope.model.comparison import (
     COMPARISON_SCHEMA,
-    CauseDelta,
     ComparedSide,
     Comparison,
     Deltas,
@@ -52,10 +53,10 @@ from wallscope.model.comparison import (
     Replication,
     StepChange,
     Verdict,
-    WallDelta,
 )
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
+from wallscope.model.record import Noise, RecordedNoise
 from wallscope.model.report import SIDE_STEPS, ComparisonReport, SideSteps
 from wallscope.thresholds import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW_STEP_RATIO
 
@@ -64,13 +65,13 @@ from wallscope.thresholds import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW
 class Side:
     """One side: its name, and the profiles of each run, a rank each; of a store also commit and testbed.
 
-    `noise` is how much the logarithm of the typical step is known to differ between runs.
+    `noise` is what other recorded runs differ by.
     """
 
     name: str
     runs: tuple[tuple[Profile, ...], ...]
     commit: str | None = None
-    noise: Noise | None = None
+    noise: RecordedNoise | None = None
     testbed: str | None = None
 
 
@@ -93,7 +94,7 @@ class _Measured:
     typical: TypicalStep
     scale: Fraction
     lengths_ns: npt.NDArray[np.float64]
-    runs: tuple[Spread, ...]
+    runs: Runs
     all_steps: tuple[AllSteps, ...]
 
 
@@ -110,7 +111,14 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     tokens = _tokens(sides.base, sides.head)
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
-    both = combine_sides(ours.runs, theirs.runs, (base.noise, head.noise))
+    names = name_columns(causes)
+    both = measure_difference(
+        ours.runs,
+        theirs.runs,
+        pool_records((base.noise, head.noise), names),
+        assume_noise(names),
+        (float(ours.scale), float(theirs.scale)),
+    )
     is_same = is_same_capture(pairing.base, pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
@@ -123,7 +131,8 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     if is_same:
         found = (Mismatch("capture", "the same", "the same", "note"),)
     is_comparable = all(entry.severity != "incomparable" for entry in found)
-    every = compare_all_steps(ours.all_steps, theirs.all_steps, both.noise_of_sides)
+    noise = Noise(float(both.noise[0]), float(both.noise_freedom[0]))
+    every = compare_all_steps(ours.all_steps, theirs.all_steps, noise)
     step = _step(ours, theirs, None if is_same else (both, every), asked, tokens)
     traffic = communication_changes(ours.typical, theirs.typical)
     comparison = Comparison(
@@ -139,7 +148,13 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         window=works[0].unit if works[0].kind != "whole-trace" else "capture",
         step=step,
         deltas=Deltas(
-            *_coarse_deltas(ours, theirs, None if is_same else both, causes),
+            *compare_walls(
+                ours.typical,
+                theirs.typical,
+                None if is_same else both,
+                causes,
+                (ours.runs.count, theirs.runs.count),
+            ),
             operation_deltas(ours.typical, theirs.typical),
         ),
         communication=traffic,
@@ -182,9 +197,12 @@ def _measure(profiles: tuple[Profile, ...], causes: list[str], tokens: tuple[int
         typical=typical_step(profiles, scale),
         scale=scale,
         lengths_ns=np.concatenate([lengths_ns(chosen) for chosen in steps]) * float(scale),
-        runs=tuple(
-            spread_of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
-            for profile, chosen in zip(profiles, steps, strict=True)
+        runs=stack_runs(
+            [
+                spread_of_steps(lengths_ns(chosen), _columns(profile, chosen, causes))
+                for profile, chosen in zip(profiles, steps, strict=True)
+            ],
+            [len(chosen) for chosen in steps],
         ),
         all_steps=tuple(measure_all_steps(lengths_ns(chosen) * float(scale)) for chosen in steps),
     )
@@ -253,7 +271,7 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
 def _step(
     base: _Measured,
     head: _Measured,
-    changed: tuple[BothSides, AllStepsChange] | None,
+    changed: tuple[Difference, AllStepsChange] | None,
     asked: CompareOptions,
     tokens: tuple[int, int] | None,
 ) -> StepChange:
@@ -264,14 +282,14 @@ def _step(
         if base.typical.step_ns and head.typical.step_ns
         else 0.0
     )
-    half = 0.0 if both is None else both.half()
+    half = 0.0 if both is None else _known(both.half()[0])
     runs = (len(base.profiles), len(head.profiles))
     replication: Replication = (
         "same" if both is None else "none" if half is None else "runs" if min(runs) > 1 else "steps"
     )
     alone = least = None
     if both is not None:
-        alone = both.alone if max(runs) == 1 else None
+        alone = _known(both.steps_half()[0]) if max(runs) == 1 else None
         least = both.detectable(log(1 + asked.margin_ratio))
     counts = [_summarize_lengths(side.lengths_ns) for side in (base, head)]
     sizes = [side.lengths_ns.size for side in (base, head)]
@@ -306,10 +324,20 @@ def _step(
         base_runs=runs[0],
         head_runs=runs[1],
         replication=replication,
-        run_noise=None if both is None else both.noise.deviation,
-        run_noise_source=None if both is None else both.source,
+        run_noise=None if both is None else float(both.noise[0]),
+        run_noise_source=None
+        if both is None
+        else "assumed"
+        if both.is_assumed[0]
+        else "runs"
+        if max(runs) > 1
+        else "recorded",
         tokens=None if tokens is None else min(tokens),
     )
+
+
+def _known(half: float) -> float | None:
+    return float(half) if isfinite(half) else None
 
 
 def _bounds(of: Change) -> tuple[float | None, float | None]:
@@ -350,7 +378,7 @@ def decide_verdict(
     return "no-change" if is_nothing else "inconclusive"
 
 
-def _verdict(step: StepChange, both: BothSides, every: AllStepsChange, *, is_same: bool) -> Verdict:
+def _verdict(step: StepChange, both: Difference, every: AllStepsChange, *, is_same: bool) -> Verdict:
     """Return the verdict on the typical step, or on the mean of all steps where that alone surely changed.
 
     Where both surely changed, in opposite directions, there is none.
@@ -359,7 +387,8 @@ def _verdict(step: StepChange, both: BothSides, every: AllStepsChange, *, is_sam
     if is_same:
         return "no-change"
     shorter_ns = min(step.base_typical_ns, step.head_typical_ns)
-    typical = decide_verdict(log(step.ratio), (both.half(), both.likeness), shorter_ns, margin, margin_ns)
+    half, likeness = both.half()[0], (both.steps_half() if both.is_assumed[0] else both.half())[0]
+    typical = decide_verdict(log(step.ratio), (_known(half), _known(likeness)), shorter_ns, margin, margin_ns)
     shorter_ns = min(step.base_mean_ns, step.head_mean_ns)
     halves = (every.mean.half, every.mean.half)
     mean = decide_verdict(every.mean.change, halves, shorter_ns, margin, margin_ns)
@@ -369,31 +398,6 @@ def _verdict(step: StepChange, both: BothSides, every: AllStepsChange, *, is_sam
 
 
 _CHANGED = ("regression", "improvement")
-
-
-def _coarse_deltas(
-    base: _Measured, head: _Measured, both: BothSides | None, causes: list[str]
-) -> tuple[tuple[WallDelta, ...], tuple[CauseDelta, ...]]:
-    """Return how walls and causes changed; all walls, and the causes that did."""
-
-    def bounds(column: int, delta_ns: int) -> tuple[int | None, int | None]:
-        if both is None:
-            return 0, 0
-        half = both.half(column, (float(base.scale), float(head.scale)))
-        return (None, None) if half is None else (delta_ns - round(half), delta_ns + round(half))
-
-    walls, listed = [], []
-    for number, wall in enumerate(Wall):
-        base_ns, head_ns = base.typical.walls[wall], head.typical.walls[wall]
-        delta_ns = head_ns - base_ns
-        walls.append(WallDelta(wall, base_ns, head_ns, delta_ns, *bounds(1 + number, delta_ns)))
-    for number, cause in enumerate(causes):
-        base_ns, head_ns = base.typical.causes.get(cause, 0), head.typical.causes.get(cause, 0)
-        delta_ns = head_ns - base_ns
-        if delta_ns:
-            low_ns, high_ns = bounds(1 + len(Wall) + number, delta_ns)
-            listed.append(CauseDelta(wall_of(cause), cause, base_ns, head_ns, delta_ns, low_ns, high_ns))
-    return tuple(walls), tuple(sorted(listed, key=lambda row: (-abs(row.delta_ns), row.cause)))
 
 
 _WALLS = tuple(f"{wall}_wall_ns" for wall in Wall)

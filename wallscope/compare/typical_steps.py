@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from wallscope.compare.confidence import is_typical
 from wallscope.errors import ComparisonError
 from wallscope.model.comparison import RankChange
 from wallscope.model.enums import Wall
 from wallscope.model.profile import OPERATION_KEYS, Profile
 from wallscope.trace.intervals import apportion
-from wallscope.trace.steps import is_ordinary
 
 _KEY = [name for name in OPERATION_KEYS.names() if name != "key"]
 _AT = ["input", "step"]
@@ -98,7 +98,7 @@ def typical_ns(profiles: Sequence[Profile], cause: str = "") -> Fraction:
 
 def _ordinary(profile: Profile) -> pl.DataFrame:
     steps = deciding_steps(profile)
-    return steps.filter(pl.Series(is_ordinary(lengths_ns(steps))))
+    return steps.filter(pl.Series(is_typical(lengths_ns(steps))))
 
 
 def _add_owned(

@@ -95,7 +95,12 @@ class StepChange:
 
 @dataclass(frozen=True, slots=True)
 class WallDelta:
-    """How a wall changed, with its interval where there is one."""
+    """How a wall changed, with its interval where there is one.
+
+    Of one run a side, `pair_low_ns` to `pair_high_ns` is the interval of these steps alone, without what
+    other runs may differ by. `run_noise` is the standard deviation between runs, as a share of the wall.
+    `significant` is whether it changed, at 5 % false discoveries among all walls.
+    """
 
     wall: Wall
     base_ns: int
@@ -103,11 +108,16 @@ class WallDelta:
     delta_ns: int
     low_ns: int | None
     high_ns: int | None
+    pair_low_ns: int | None = None
+    pair_high_ns: int | None = None
+    significant: bool = False
+    run_noise: float | None = None
+    run_noise_source: NoiseSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CauseDelta:
-    """How a cause changed; causes of a wall sum to it."""
+    """How a cause changed; causes of a wall sum to it. `significant` is as of walls, among all causes."""
 
     wall: Wall
     cause: str
@@ -116,6 +126,9 @@ class CauseDelta:
     delta_ns: int
     low_ns: int | None
     high_ns: int | None
+    significant: bool = False
+    run_noise: float | None = None
+    run_noise_source: NoiseSource | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,3 +102,19 @@ class Record:
             for cause, time_ns in rank.causes.items()
             if cause == name or cause.partition("/")[0] == name
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Standard deviation between runs, relative to what varies, and from how many degrees of freedom."""
+
+    deviation: float
+    freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedNoise:
+    """What recorded runs differ by: `step`, walls and causes by name; `steps` is how many a run has."""
+
+    noise: Mapping[str, Noise]
+    steps: float

@@ -1,4 +1,4 @@
-"""Records of runs by commit, the profiles that they name, and how much runs differ by themselves.
+"""Records of runs by commit, and the profiles that they name.
 
 Nothing is locked, as not every place has locks. What is written never changes, appears whole, and objects
 come before the record that names them: two writers at once lose nothing, and a killed one leaves at most one
@@ -9,11 +9,9 @@ stands, and retention for a record again once an object is gone: whichever of bo
 import json
 import re
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from hashlib import sha256
-from math import log, sqrt
 from pathlib import Path
 from typing import Protocol
 
@@ -36,26 +34,8 @@ from wallscope.store.folder import (
     object_path,
 )
 from wallscope.store.remote import Remote
-from wallscope.thresholds import FEWEST_DEGREES_OF_NOISE_COUNT
 from wallscope.unicode_text import spell_all
 from wallscope.urls import is_url, strip_local
-
-
-def run_noise(records: Iterable[Record], testbed: Testbed) -> tuple[float, float] | None:
-    """Standard deviation of the logarithm of the typical step inside commits, and its degrees of freedom.
-
-    `None` where fewer than two degrees tell it. Runs of pull requests do not count.
-    """
-    by_commit: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        if record.is_reference and record.testbed == testbed and record.speaking.typical_ns > 0:
-            by_commit[record.commit].append(log(record.speaking.typical_ns))
-    squares, freedom = 0.0, 0
-    for values in by_commit.values():
-        mean = sum(values) / len(values)
-        squares += sum((value - mean) ** 2 for value in values)
-        freedom += len(values) - 1
-    return (sqrt(squares / freedom), float(freedom)) if freedom >= FEWEST_DEGREES_OF_NOISE_COUNT else None
 
 
 class Place(Protocol):

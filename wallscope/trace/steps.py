@@ -108,8 +108,11 @@ def _windows_of(moments: Times, issue_ns: Times) -> list[int]:
     return [int(index) for index in np.unique(window[window >= 0])]
 
 
-def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> Flags:
-    """Whether each length lies within the quartiles of its row; all do, where a row has fewer than eight.
+def is_ordinary(
+    length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64],
+    fewest: int = FEWEST_STEPS_FOR_QUARTILES_COUNT,
+) -> Flags:
+    """Whether each length lies within the quartiles of its row; all do, where a row has fewer than `fewest`.
 
     Rows are along the last axis.
 
@@ -118,7 +121,7 @@ def is_ordinary(length_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> F
     >>> is_ordinary(np.array([1, 99])).tolist()
     [True, True]
     """
-    if length_ns.shape[-1] < FEWEST_STEPS_FOR_QUARTILES_COUNT:
+    if length_ns.shape[-1] < fewest:
         return np.ones(length_ns.shape, dtype=np.bool_)
     low, high = np.percentile(length_ns, [25, 75], axis=-1, keepdims=True)
     within: Flags = (length_ns >= low) & (length_ns <= high)

@@ -14,8 +14,9 @@ from wallscope.model.comparison import (
     StepChange,
     WallDelta,
 )
+from wallscope.noise_thresholds import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
 from wallscope.render.texts import shorten_path, visible
-from wallscope.thresholds import ASSUMED_OFF_SHARE, SHOWN_CHANGE_SHARE
+from wallscope.thresholds import SHOWN_CHANGE_SHARE
 
 _DECISIONS = {
     "regression": ", regression",
@@ -26,6 +27,7 @@ _DECISIONS = {
 _MOST_UNEXPLAINED = 2
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 160
+_LIKE_RUNS = "runs of the same program may differ by as much"
 
 
 def describe_change(comparison: Comparison) -> str:
@@ -107,8 +109,10 @@ def _name_cause(comparison: Comparison) -> str:
     change_ns = step.head_typical_ns - step.base_typical_ns
     if (leading := find_leading_wall(comparison)) is None:
         largest = max(comparison.deltas.walls, key=lambda row: row.delta_ns * (1 if change_ns > 0 else -1))
-        size = units.signed_duration(largest.delta_ns)
-        return f" Largest change: {size} {largest.wall}, not certain."
+        named = f"{units.signed_duration(largest.delta_ns)} {largest.wall}"
+        if _excludes_zero(largest.pair_low_ns, largest.pair_high_ns):
+            return f" Largest change in these two runs: {named}; {_LIKE_RUNS}."
+        return f" Largest change: {named}, not certain."
     reason = _describe_leading_cause(comparison, leading)
     text = f" Cause: {units.signed_duration(leading.delta_ns)} {leading.wall}{reason}"
     least_ns = step.margin_ratio * step.base_typical_ns
@@ -164,19 +168,26 @@ def _continue(sentence: str) -> str:
 
 
 def is_certain(row: WallDelta | CauseDelta) -> bool:
-    """Return whether the interval of a change excludes 0."""
-    return row.low_ns is not None and row.high_ns is not None and not row.low_ns <= 0 <= row.high_ns
+    """Return whether a change is significant among all that are shown, and its interval excludes 0."""
+    return row.significant and _excludes_zero(row.low_ns, row.high_ns)
+
+
+def _excludes_zero(low_ns: int | None, high_ns: int | None) -> bool:
+    return low_ns is not None and high_ns is not None and not low_ns <= 0 <= high_ns
 
 
 def _name_canceling_walls(comparison: Comparison) -> str:
     """Name walls that surely changed in opposite directions, each by more than the margin."""
     step = comparison.step
     least_ns = step.margin_ratio * step.base_typical_ns
-    sure = [row for row in comparison.deltas.walls if is_certain(row) and abs(row.delta_ns) > least_ns]
-    if not sure or all(row.delta_ns > 0 for row in sure) or all(row.delta_ns < 0 for row in sure):
-        return ""
-    changes = [f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in sure]
-    return f" Walls changed in opposite directions: {', '.join(changes)}."
+    large = [row for row in comparison.deltas.walls if abs(row.delta_ns) > least_ns]
+    sure = [row for row in large if is_certain(row)]
+    in_pair = [row for row in large if _excludes_zero(row.pair_low_ns, row.pair_high_ns)]
+    for rows, doubt in ((sure, ""), (in_pair, f"; {_LIKE_RUNS}")):
+        if len({row.delta_ns > 0 for row in rows}) == 2:
+            changes = ", ".join(f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in rows)
+            return f" Walls changed in opposite directions: {changes}{doubt}."
+    return ""
 
 
 def describe_sureness(comparison: Comparison) -> str:
@@ -193,7 +204,8 @@ def describe_sureness(comparison: Comparison) -> str:
         )
     if step.replication == "none" or step.minimum_detectable_ratio is None:
         return f"{counted}: too few to tell a change from chance."
-    known = "" if step.replication == "runs" else f" {_describe_noise(step)}"
+    is_seen = step.replication == "runs" and step.run_noise_source == "runs"
+    known = "" if is_seen else f" {_describe_noise(step)}"
     least = units.percent(step.minimum_detectable_ratio - 1)
     return f"{counted}.{known} Smallest detectable change: {least}."
 
@@ -216,10 +228,14 @@ def _describe_noise(step: StepChange) -> str:
     """Say what is taken for the difference between runs, where a side has one run."""
     if step.run_noise_source != "assumed":
         return f"Runs are known to differ by {units.percent(step.run_noise)}."
-    off = f"{100 * ASSUMED_OFF_SHARE:.0f} %"
+    off, walls = (f"{100 * share:.0f} %" for share in (ASSUMED_OFF_SHARE, ASSUMED_NOISE_RATIO))
     low, high = step.pair_ratio_low, step.pair_ratio_high
     alone = "" if low is None or high is None else f" (from steps alone: {write_interval(low, high)})"
-    return f"No history of runs: run noise assumed up to {off}{alone}."
+    known = "No history of runs" if step.replication == "steps" else "Few runs"
+    return (
+        f"{known}: run noise assumed up to {off} of the step{alone}, {walls} of its communication, memory"
+        " and host time."
+    )
 
 
 def describe_sides(comparison: Comparison) -> str:

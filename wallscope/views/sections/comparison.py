@@ -168,7 +168,9 @@ def _write_interval(row: Any) -> str:
     """Write both ends of an interval; empty where it is not known, or nothing can vary."""
     if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
         return ""
-    return f"{units.signed_milliseconds(row.low_ns)} … {units.signed_milliseconds(row.high_ns)}"
+    interval = f"{units.signed_milliseconds(row.low_ns)} … {units.signed_milliseconds(row.high_ns)}"
+    is_chance = not row.significant and not row.low_ns <= 0 <= row.high_ns
+    return f"{interval}, not significant" if is_chance else interval
 
 
 def _mark_wall(row: CauseDelta | OperationDelta) -> Cell:

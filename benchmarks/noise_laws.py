@@ -1,0 +1,133 @@
+"""Laws by which steps and runs vary, for measuring how often comparisons are wrong.
+
+A run is float64[run, step, column], ns: the length of the step, then compute, communication, memory and host,
+then their causes. All laws are about 100 ms a step and seeded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Law = Callable[[np.random.Generator, int, int], Floats]
+
+STEP_NS = 100e6
+WALLS = ("compute", "communication", "memory", "host")
+_SHARES = np.array([0.55, 0.25, 0.08, 0.12])
+_CAUSES = (9, 7, 6, 8)
+CAUSES = tuple(wall for wall, count in zip(WALLS, _CAUSES, strict=True) for _ in range(count))
+_OWN_JITTER = 0.03
+HOST = WALLS.index("host")
+
+
+def _normal(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    return random.standard_normal((runs, steps))
+
+
+def _correlated(correlation: float) -> Law:
+    def law(random: np.random.Generator, runs: int, steps: int) -> Floats:
+        drawn = _normal(random, runs, steps)
+        for step in range(1, steps):
+            drawn[:, step] = correlation * drawn[:, step - 1] + sqrt(1 - correlation**2) * drawn[:, step]
+        return drawn
+
+    return law
+
+
+def _levels(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return two levels, each of which lasts ten steps in the mean."""
+    switched = random.random((runs, steps)) < 0.1
+    begins = random.integers(0, 2, (runs, 1))
+    level: Floats = ((begins + np.cumsum(switched, axis=1)) % 2).astype(np.float64)
+    return level
+
+
+def _every(period: int) -> Law:
+    def law(random: np.random.Generator, runs: int, steps: int) -> Floats:
+        first = random.integers(0, period, (runs, 1))
+        is_stalled: Floats = ((np.arange(steps) + first) % period == 0).astype(np.float64)
+        return is_stalled
+
+    return law
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How the steps of a run vary.
+
+    Attributes:
+        name: as the table says it.
+        factor: of each step, 1 in the usual one.
+        stalls: how often a step lasts twice as long, on the host.
+    """
+
+    name: str
+    factor: Law
+    stalls: Law | None = None
+
+
+def _scaled(jitter: float, law: Law = _normal) -> Law:
+    return lambda random, runs, steps: np.exp(jitter * law(random, runs, steps))
+
+
+def _walk(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    walked: Floats = np.cumsum(_normal(random, runs, steps), axis=1)
+    return walked
+
+
+def _heavy(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    return np.clip(random.standard_t(3, (runs, steps)), -20, 20)
+
+
+def _skewed(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    return random.standard_exponential((runs, steps))
+
+
+def _warming(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Return a warm-up that ends within the run."""
+    return np.exp(-3 * np.arange(steps) / steps) + 0.05 * _normal(random, runs, steps)
+
+
+def _rarely(random: np.random.Generator, runs: int, steps: int) -> Floats:
+    return (random.random((runs, steps)) < 0.03).astype(np.float64)
+
+
+LAWS = (
+    Noise("independent, 1 %", _scaled(0.01)),
+    Noise("independent, 5 %", _scaled(0.05)),
+    Noise("independent, 15 %", _scaled(0.15)),
+    Noise("heavy tails (Student's, 3 degrees), 2 %", _scaled(0.02, _heavy)),
+    Noise("skewed (exponential), 5 %", _scaled(0.05, _skewed)),
+    Noise("neighbors correlated 0.5, 3 %", _scaled(0.03, _correlated(0.5))),
+    Noise("neighbors correlated 0.9, 2 %", _scaled(0.02, _correlated(0.9))),
+    Noise("random walk, 0.3 % a step", _scaled(0.003, _walk)),
+    Noise("two clock levels 5 % apart", _scaled(0.05, _levels)),
+    Noise("every 5th step doubled", _scaled(0.01), _every(5)),
+    Noise("every 8th step doubled", _scaled(0.01), _every(8)),
+    Noise("3 % of steps doubled", _scaled(0.02), _rarely),
+    Noise("warm-up of 10 % within the run", _scaled(0.1, _warming)),
+)
+
+
+def draw_runs(law: Noise, random: np.random.Generator, runs: int, steps: int) -> Floats:
+    """Draw runs that differ by their steps alone."""
+    factor = STEP_NS * law.factor(random, runs, steps)[:, :, None]
+    own = np.exp(_OWN_JITTER * random.standard_normal((runs, steps, len(CAUSES))))
+    shares = np.concatenate(
+        [np.full(count, share / count) for share, count in zip(_SHARES, _CAUSES, strict=True)]
+    )
+    causes = factor * shares * own
+    if law.stalls is not None:
+        causes[:, :, -1] += STEP_NS * law.stalls(random, runs, steps)
+    return sum_columns(causes)
+
+
+def sum_columns(causes: Floats) -> Floats:
+    """Return length, walls and causes of steps; the last axis is causes."""
+    ends = np.cumsum((0, *_CAUSES))
+    walls = np.stack([causes[..., first:end].sum(axis=-1) for first, end in pairwise(ends)], axis=-1)
+    return np.concatenate([walls.sum(axis=-1, keepdims=True), walls, causes], axis=-1)

@@ -1,0 +1,164 @@
+"""What runs differ by: measured of each column by itself, each run once, or assumed."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from wallscope.compare.confidence import Spread, spread_of_steps
+from wallscope.compare.run_noise import Recorded, Runs, measure_difference, pool_records, stack_runs
+from wallscope.compare.wall_deltas import assume_noise, find_significant
+from wallscope.model.record import Noise, RecordedNoise
+
+ASSUMED = np.array([0.0115, 0.2])
+NOTHING = Recorded(np.zeros(2), np.zeros(2))
+
+
+def side(*means, error=0.001, steps=20):
+    """Runs of a step and a wall: a row of (logarithm of the step, wall in ns)."""
+    spreads = [Spread(np.array(mean), np.full(2, error) * [1, abs(mean[1])], 19.0) for mean in means]
+    return stack_runs(spreads, [steps] * len(means))
+
+
+def drawn(random, pairs, runs, noise, steps=20.0):
+    """Pairs of sides whose steps leave nothing open, and whose runs differ by so much."""
+    times = np.stack(
+        [random.normal(0, noise[0], (pairs, runs)), 1e7 * (1 + random.normal(0, noise[1], (pairs, runs)))],
+        axis=-1,
+    )
+    return Runs(times, np.full_like(times, 1e-9), np.full((pairs, runs), 19.0), np.full((pairs, runs), steps))
+
+
+def recorded(random, pairs, runs, noise):
+    found = drawn(random, pairs, runs, noise)
+    return Recorded(*found.spread_between(), 20.0)
+
+
+def covered(found):
+    return (np.abs(found.change) <= found.half()).mean(axis=0)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 3), (1, 4), (2, 6), (10, 10)])
+@pytest.mark.parametrize("wall_noise", [0.05, 0.2])
+def test_intervals_of_runs_hold_for_a_wall_that_varies_more_than_the_step(ours, theirs, wall_noise):
+    random, noise = np.random.default_rng(3), (0.01, wall_noise)
+    found = measure_difference(
+        drawn(random, 4_000, ours, noise), drawn(random, 4_000, theirs, noise), NOTHING, ASSUMED
+    )
+
+    assert not found.is_assumed.any()
+    assert covered(found) == pytest.approx([0.955, 0.955], abs=0.02)
+
+
+@pytest.mark.parametrize("degrees", [3, 5, 10])
+def test_records_that_both_sides_share_count_once(degrees):
+    random, noise = np.random.default_rng(4), (0.03, 0.2)
+    found = measure_difference(
+        drawn(random, 6_000, 1, noise),
+        drawn(random, 6_000, 1, noise),
+        recorded(random, 6_000, degrees + 1, noise),
+        ASSUMED,
+    )
+
+    assert found.freedom == pytest.approx(degrees)
+    assert covered(found) == pytest.approx([0.95, 0.95], abs=0.015)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_two_runs_find_no_less_than_one(known):
+    random, noise, pairs = np.random.default_rng(5), (0.01, 0.05), 4_000
+    share = []
+    for runs in (1, 2, 3, 5):
+        record = recorded(random, pairs, 6, noise) if known else NOTHING
+        base, head = drawn(random, pairs, runs, noise), drawn(random, pairs, runs, noise)
+        found = measure_difference(base, head, record, ASSUMED)
+        share.append((found.change[:, 0] + np.log(1.05) > found.half()[:, 0]).mean())
+
+    assert share == sorted(share)
+    assert share[2] > 0.7
+    assert share[3] > 0.95
+
+
+def test_one_run_a_side_is_assumed_to_differ():
+    found = measure_difference(side((0.0, 1e7)), side((0.0, 1e7)), NOTHING, ASSUMED)
+
+    assert found.is_assumed.all()
+    assert found.noise.tolist() == ASSUMED.tolist()
+    assert found.half()[0] == pytest.approx(1.96 * sqrt(2) * sqrt(0.0115**2 + 0.001**2), rel=0.01)
+    assert found.half()[1] == pytest.approx(1.96 * sqrt(2) * 0.2e7, rel=0.01)
+
+
+def test_what_is_assumed_never_narrows_what_the_steps_leave_open():
+    random = np.random.default_rng(6)
+    for error, freedom in zip(random.uniform(0, 0.2, 50), random.uniform(1, 40, 50), strict=True):
+        ours = stack_runs([Spread(np.zeros(2), np.full(2, error), freedom)], [9])
+        found = measure_difference(ours, side((0.1, 1e7)), NOTHING, ASSUMED)
+
+        assert (found.half() >= found.steps_half()).all()
+
+
+def test_two_runs_that_contradict_what_is_assumed_are_believed():
+    like = measure_difference(side((0.0, 1e7), (0.01, 1e7)), side((0.0, 1e7), (0.01, 1e7)), NOTHING, ASSUMED)
+    unlike = measure_difference(side((0.0, 1e7), (0.1, 1e7)), side((0.0, 1e7), (0.1, 1e7)), NOTHING, ASSUMED)
+
+    assert like.is_assumed.tolist() == [True, True]
+    assert unlike.is_assumed.tolist() == [False, True]
+    assert unlike.half()[0] == pytest.approx(4.303 * sqrt(0.005), rel=0.01)
+
+
+def test_one_run_of_fewer_than_five_steps_has_no_interval():
+    few = spread_of_steps(np.array([10, 11, 12, 10]), np.array([[1], [2], [1], [2]]))
+    record = Recorded(np.full(2, 0.01), np.full(2, 9.0), 20.0)
+    for known in (NOTHING, record):
+        found = measure_difference(stack_runs([few], [4]), side((0.0, 1e7)), known, ASSUMED)
+
+        assert np.isinf(found.half()).all()
+
+
+def test_fewer_steps_than_recorded_widen_an_interval():
+    record = Recorded(np.full(2, 0.01), np.full(2, 9.0), 20.0)
+    as_many, fewer = (side((0.0, 1e7), error=0.2, steps=steps) for steps in (20, 5))
+
+    ours = measure_difference(as_many, as_many, record, ASSUMED).half()
+    assert (measure_difference(fewer, fewer, record, ASSUMED).half() > 1.5 * ours).all()
+
+
+def test_the_same_records_of_both_sides_are_one_source():
+    known = RecordedNoise({"step": Noise(0.03, 6), "host": Noise(0.1, 4)}, 20)
+    other = RecordedNoise({"step": Noise(0.01, 2)}, 10)
+    once = pool_records((known, known), ["step", "host", "memory"])
+    both = pool_records((known, other), ["step", "host", "memory"])
+
+    assert (once.freedom.tolist(), once.steps) == ([6, 4, 0], 20)
+    assert both.freedom.tolist() == [8, 4, 0]
+    assert both.variance == pytest.approx([(6 * 0.03**2 + 2 * 0.01**2) / 8, 0.01, 0])
+
+
+def test_nothing_changes_when_sides_are_swapped():
+    ours, theirs = side((0.0, 1e7), (0.02, 2e7), (0.03, 1e7)), side((0.1, 3e7))
+    there = measure_difference(ours, theirs, NOTHING, ASSUMED)
+    back = measure_difference(theirs, ours, NOTHING, ASSUMED)
+
+    assert there.half().tolist() == back.half().tolist()
+    assert there.chance().tolist() == back.chance().tolist()
+
+
+def significant(chances):
+    """The procedure as it is written: the largest rank whose chance is within its share of 5 %."""
+    ranked = sorted(chances)
+    kept = [chance for rank, chance in enumerate(ranked, 1) if chance <= 0.05 * rank / len(chances)]
+    return [chance <= max(kept, default=-1) for chance in chances]
+
+
+def test_significance_among_several_is_that_of_the_procedure():
+    random = np.random.default_rng(7)
+    for _ in range(200):
+        chances = (random.random(random.integers(1, 12)) ** 4).tolist()
+
+        assert find_significant(np.array(chances)).tolist() == significant(chances)
+
+
+def test_assumptions_are_of_the_wall():
+    found = assume_noise(["step", "compute", "communication", "host", "compute/gemm", "host/framework"])
+
+    assert found == pytest.approx([0.0115, 0.0115, 0.2, 0.2, 0.0115, 0.2], abs=1e-4)

@@ -1,0 +1,287 @@
+"""How sure the difference of two sides is, with what runs differ by: seen, recorded, or assumed.
+
+Runs of one program differ by more than their steps tell. How much is measured for each wall and each cause by
+itself, as a share of its own time: by the runs of both sides and by records of other runs, where each run
+counts once. Fewer than `FEWEST_DEGREES_OF_NOISE_COUNT` degrees of freedom measure too little. Then what is
+assumed holds, unless the runs at hand contradict it. Arrays have one column for the logarithm of the typical
+step and one for each wall and cause; axes before those of runs and columns are comparisons of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from wallscope.columns import Flags
+from wallscope.compare.confidence import Floats, Spread, normal_quantile, student_chance, student_quantile
+from wallscope.model.record import Noise, RecordedNoise
+from wallscope.noise_thresholds import (
+    CONTRADICTED_VARIANCE_RATIO,
+    FEWEST_DEGREES_OF_NOISE_COUNT,
+    FEWEST_OWN_DEGREES_COUNT,
+)
+from wallscope.thresholds import CONFIDENCE_SHARE, DETECTED_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of one side.
+
+    Attributes:
+        mean: float64[..., run, column].
+        error: the same, standard errors by the steps of the run alone.
+        freedom: float64[..., run], degrees of freedom of `error`.
+        steps: float64[..., run].
+    """
+
+    mean: Floats
+    error: Floats
+    freedom: Floats
+    steps: Floats
+
+    @property
+    def count(self) -> int:
+        """How many runs there are."""
+        return int(self.mean.shape[-2])
+
+    @property
+    def center(self) -> Floats:
+        """The mean over the runs."""
+        found: Floats = self.mean.mean(axis=-2)
+        return found
+
+    @property
+    def size(self) -> Floats:
+        """What relative noise is multiplied by: 1 for the logarithm, else the mean itself."""
+        found = np.abs(self.center)
+        found[..., 0] = 1.0
+        return found
+
+    @property
+    def within(self) -> Floats:
+        """The mean square of the errors of its runs."""
+        found: Floats = (self.error**2).mean(axis=-2)
+        return found
+
+    def spread_between(self) -> tuple[Floats, Floats]:
+        """Return the relative variance between the runs, and its degrees of freedom, of each column."""
+        size = self.size
+        if self.count == 1:
+            return np.zeros_like(size), np.zeros_like(size)
+        known = size > 0
+        variance = self.mean.var(axis=-2, ddof=1) / np.where(known, size, 1.0) ** 2
+        return np.where(known, variance, 0.0), np.where(known, self.count - 1.0, 0.0)
+
+
+def stack_runs(spreads: Sequence[Spread], steps: Sequence[int]) -> Runs:
+    """Return the runs of one side as arrays."""
+    return Runs(
+        np.stack([one.mean for one in spreads]),
+        np.stack([one.error for one in spreads]),
+        np.array([one.freedom for one in spreads]),
+        np.array(steps, np.float64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Recorded noise as arrays: relative variance and degrees of freedom of each column, steps of a run."""
+
+    variance: Floats
+    freedom: Floats
+    steps: float = inf
+
+
+def pool_records(known: Sequence[RecordedNoise | None], names: Sequence[str]) -> Recorded:
+    """Return recorded noise of the columns of these names, each estimate once."""
+    kept: list[RecordedNoise] = []
+    for one in known:
+        if one is not None and one not in kept:
+            kept.append(one)
+    nothing = Noise(0.0, 0.0)
+    parts = [[one.noise.get(name, nothing) for name in names] for one in kept]
+    freedom = np.array([[noise.freedom for noise in row] for row in parts]).reshape(len(kept), len(names))
+    squares = np.array([[noise.deviation**2 for noise in row] for row in parts]).reshape(freedom.shape)
+    whole = freedom.sum(axis=0)
+    variance = (squares * freedom).sum(axis=0) / np.where(whole > 0, whole, 1.0)
+    steps = float(np.mean([one.steps for one in kept])) if kept else inf
+    return Recorded(variance, whole, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How sure the difference of two sides is, by column.
+
+    Attributes:
+        change: head less base.
+        error: standard error, infinite where it is unknown.
+        freedom: of the error.
+        steps_error: the same by the steps of these runs alone, without what other runs may differ by.
+        steps_freedom: of that.
+        noise: relative standard deviation between runs.
+        noise_freedom: of that; infinite where it is assumed.
+        is_assumed: whether the noise is assumed.
+    """
+
+    change: Floats
+    error: Floats
+    freedom: Floats
+    steps_error: Floats
+    steps_freedom: Floats
+    noise: Floats
+    noise_freedom: Floats
+    is_assumed: Flags
+
+    def half(self) -> Floats:
+        """Return half the interval of the difference.
+
+        An assumption never narrows what the steps alone leave open.
+        """
+        probability = (1 + CONFIDENCE_SHARE) / 2
+        own: Floats = student_quantile(probability, self.freedom) * self.error
+        if not self.is_assumed.any():
+            return own
+        return np.where(self.is_assumed, np.maximum(own, self.steps_half()), own)
+
+    def steps_half(self) -> Floats:
+        """Return half the interval by the steps of these runs alone."""
+        return student_quantile((1 + CONFIDENCE_SHARE) / 2, self.steps_freedom) * self.steps_error
+
+    def chance(self) -> Floats:
+        """Return how likely a difference as large is without a change (two-sided)."""
+        own = _chance(self.change, self.error, self.freedom)
+        if not self.is_assumed.any():
+            return own
+        steps = _chance(self.change, self.steps_error, self.steps_freedom)
+        return np.where(self.is_assumed, np.maximum(own, steps), own)
+
+    def detectable(self, margin: float) -> float | None:
+        """Return the change of the step that is past the margin, and found, in four of five comparisons."""
+        half = float(self.half()[0])
+        if not np.isfinite(half):
+            return None
+        return max(half, margin) + normal_quantile(DETECTED_SHARE) * float(self.error[0])
+
+
+def _chance(change: Floats, error: Floats, freedom: Floats) -> Floats:
+    ratio = np.abs(change) / np.where(error > 0, error, 1e-300)
+    return np.where(np.isfinite(error), student_chance(np.minimum(ratio, 1e150), freedom), 1.0)
+
+
+def measure_difference(
+    base: Runs,
+    head: Runs,
+    recorded: Recorded,
+    assumed: Floats,
+    scales: tuple[float, float] = (1.0, 1.0),
+) -> Difference:
+    """Measure how sure the difference of two sides is.
+
+    Args:
+        base: runs of one side.
+        head: runs of the other.
+        recorded: what records know.
+        assumed: relative standard deviation between runs of each column where too little is known.
+        scales: what times of each side are multiplied by; the first column is a logarithm, and is not.
+    """
+    sides = (base, head)
+    factors = [np.concatenate(([1.0], np.full(base.mean.shape[-1] - 1, scale))) for scale in scales]
+    sizes = [side.size * factor for side, factor in zip(sides, factors, strict=True)]
+    within = [side.within * factor**2 for side, factor in zip(sides, factors, strict=True)]
+    steps_error, steps_freedom = _combine_steps(sides, factors)
+    seen = [side.spread_between() for side in sides]
+    measured = _combine_measured(sides, sizes, within, seen, recorded)
+    freedom = seen[0][1] + seen[1][1] + recorded.freedom
+    pooled = _pool((*seen, (np.broadcast_to(recorded.variance, freedom.shape), recorded.freedom)))
+    known_error = np.isfinite(within[0]) & np.isfinite(within[1])
+    relative = [part / np.where(size > 0, size, 1.0) ** 2 for part, size in zip(within, sizes, strict=True)]
+    expected = assumed**2 + np.where(known_error, np.maximum(*relative), 0.0)
+    is_contradicted = pooled > CONTRADICTED_VARIANCE_RATIO * expected
+    is_assumed = (freedom < FEWEST_DEGREES_OF_NOISE_COUNT) & ~((freedom > 0) & is_contradicted)
+    prior_error, prior_freedom = _combine_assumed(sides, sizes, assumed, factors)
+    alone = [~np.isfinite(part) & (side.count == 1) for part, side in zip(within, sides, strict=True)]
+    one_unknown = alone[0] | alone[1]
+    is_assumed &= known_error | one_unknown | (freedom == 0)
+    error = np.where(is_assumed, prior_error, np.where(one_unknown, inf, measured[0]))
+    return Difference(
+        change=head.center * factors[1] - base.center * factors[0],
+        error=error,
+        freedom=np.where(is_assumed, prior_freedom, measured[1]),
+        steps_error=steps_error,
+        steps_freedom=steps_freedom,
+        noise=np.where(is_assumed, assumed, np.sqrt(pooled)),
+        noise_freedom=np.where(is_assumed, inf, freedom),
+        is_assumed=is_assumed,
+    )
+
+
+def _pool(parts: Sequence[tuple[Floats, Floats]]) -> Floats:
+    whole = sum(freedom for _, freedom in parts)
+    found: Floats = sum(variance * freedom for variance, freedom in parts) / np.where(whole > 0, whole, 1.0)
+    return found
+
+
+def _combine_measured(
+    sides: Sequence[Runs],
+    sizes: Sequence[Floats],
+    within: Sequence[Floats],
+    seen: Sequence[tuple[Floats, Floats]],
+    recorded: Recorded,
+) -> tuple[Floats, Floats]:
+    """Return the error by measured noise, and its degrees of freedom (Satterthwaite 1946).
+
+    A side is measured by its own runs and the records; where these are too few, by the other side too. Each
+    of the three variances is one term, however many sides rest on it.
+    """
+    shape = np.broadcast_shapes(sizes[0].shape, recorded.variance.shape)
+    variances = (seen[0][0], seen[1][0], np.broadcast_to(recorded.variance, shape))
+    freedoms = (seen[0][1], seen[1][1], np.broadcast_to(recorded.freedom, shape))
+    weights = [np.zeros(shape), np.zeros(shape), np.zeros(shape)]
+    extra = np.zeros(shape)
+    parts = np.zeros(shape)
+    for place, (side, size) in enumerate(zip(sides, sizes, strict=True)):
+        own = freedoms[place] + freedoms[2]
+        borrowed = np.where(own < FEWEST_OWN_DEGREES_COUNT, freedoms[1 - place], 0.0)
+        whole = np.where(own + borrowed > 0, own + borrowed, 1.0)
+        share = size**2 / side.count / whole
+        for source, amount in ((place, freedoms[place]), (1 - place, borrowed), (2, freedoms[2])):
+            weights[source] += share * amount
+        if side.count == 1:
+            fewer = np.maximum(1 - side.steps / recorded.steps, 0.0)[..., 0, None]
+            more = np.where(np.isfinite(within[place]), within[place], 0.0) * fewer * freedoms[2] / whole
+            extra += more
+            parts += more**2 / side.freedom[..., 0, None]
+    terms = [weight * variance for weight, variance in zip(weights, variances, strict=True)]
+    square = sum(terms) + extra
+    for term, freedom in zip(terms, freedoms, strict=True):
+        parts = parts + term**2 / np.where(freedom > 0, freedom, 1.0)
+    return np.sqrt(square), _satterthwaite(square, parts, np.maximum(sum(freedoms), 1.0))
+
+
+def _satterthwaite(square: Floats, parts: Floats, default: Floats) -> Floats:
+    known = np.isfinite(square) & (parts > 0)
+    return np.where(known, np.maximum(square**2 / np.where(known, parts, 1.0), 1.0), default)
+
+
+def _combine_steps(sides: Sequence[Runs], factors: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return the error by the steps of the runs alone, and its degrees of freedom."""
+    square = sum(
+        ((side.error * factor) ** 2).sum(axis=-2) / side.count**2
+        for side, factor in zip(sides, factors, strict=True)
+    )
+    parts = sum(
+        ((side.error * factor) ** 4 / side.freedom[..., None]).sum(axis=-2) / side.count**4
+        for side, factor in zip(sides, factors, strict=True)
+    )
+    return np.sqrt(square), _satterthwaite(square, parts, np.ones_like(square))
+
+
+def _combine_assumed(
+    sides: Sequence[Runs], sizes: Sequence[Floats], assumed: Floats, factors: Sequence[Floats]
+) -> tuple[Floats, Floats]:
+    """Return the error by assumed noise and the steps, and its degrees of freedom: an assumption has any."""
+    steps, freedom = _combine_steps(sides, factors)
+    prior = sum((assumed * size) ** 2 / side.count for side, size in zip(sides, sizes, strict=True))
+    square = steps**2 + prior
+    return np.sqrt(square), _satterthwaite(square, steps**4 / freedom, np.full_like(square, 1e9))

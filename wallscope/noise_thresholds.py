@@ -1,0 +1,18 @@
+"""Limits of what runs differ by, and of changes from commit to commit; as in thresholds.py."""
+
+from typing import Final
+
+FEWEST_STEPS_FOR_MIDDLE_COUNT: Final = 3
+"""Of so many steps a comparison takes those between the quartiles: two have none there. Chosen."""
+ASSUMED_OFF_SHARE: Final = 0.02
+"""How far step and compute of a run are taken to be off, evenly, where nothing is measured. docs/diff.md."""
+ASSUMED_NOISE_RATIO: Final = 0.2
+"""Standard deviation of the other walls between runs, where nothing is measured. Chosen: wide."""
+FEWEST_DEGREES_OF_NOISE_COUNT: Final = 3
+"""Degrees of freedom that measure how runs differ, at least: of two, Student's factor is 4.3. Chosen."""
+FEWEST_NEIGHBORS_COUNT: Final = 6
+"""Differences between commits of one run each that tell how runs differ, at least: 4 degrees. Chosen."""
+FEWEST_OWN_DEGREES_COUNT: Final = 2
+"""Degrees of freedom with which a side is measured without the other one. Chosen."""
+CONTRADICTED_VARIANCE_RATIO: Final = 2.0
+"""Of the variance of runs by the assumed one, above which no more is assumed. Measured: docs/diff.md."""
