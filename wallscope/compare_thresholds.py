@@ -9,3 +9,19 @@ LEADING_OPERATION_SHARE: Final = 0.8
 """Of what a group of operations changed by, from which on the one that did has a line of its own. Chosen."""
 UNEXPLAINED_SHARE: Final = 0.01
 """Of base's step that a cause must change, to be called not explained by anything recorded. Chosen."""
+BIAS_SHARE: Final = 0.005
+"""Of base's step that dearer launches must make, to be noted as a bias. Chosen."""
+UNIFORM_WORK_SHARE: Final = 0.6
+"""Of the work of kernels that must change alike, for an amount of work or a clock to be inferred. Chosen."""
+OTHER_WORK_RATIO: Final = 1.15
+"""Time per call by that of the other side, from which on it shows another amount of work. Chosen."""
+UNIFORM_CHANGE_RATIO: Final = 1.3
+"""Spread of such ratios, at most: small kernels do not grow with their input. Chosen."""
+OTHER_CLOCK_RATIO: Final = 1.02
+"""The same ratio, from which on it shows another clock. Chosen, above what runs differ by."""
+UNIFORM_CLOCK_RATIO: Final = 1.02
+"""Spread of ratios that a clock makes, at most. Chosen."""
+LIKE_INPUT_RATIO: Final = 1.1
+"""Bytes copied to the device by those of the other side, up to which the input is alike. Chosen."""
+CONFOUNDING_SHARE: Final = 0.25
+"""Of the change of the step that a bias may make, from which on it stands next to the verdict. Chosen."""

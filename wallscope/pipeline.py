@@ -345,7 +345,7 @@ class _Conclusion:
 
     def pack_profiles(self) -> tuple[Rank, ...]:
         """Return the ranks with their profiles."""
-        return pack_profiles(self.analysis.ranks, self.profiles, self.encoded)
+        return pack_profiles(self.analysis.ranks, self.profiles, self.place, self.encoded)
 
 
 def _conclude(
@@ -360,7 +360,9 @@ def _conclude(
     place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, findings)
     answer = diagnose_rank(found, place)
-    profiles = build_profiles(answer, tuple(own.tables for own in found), options.step_facts, configuration)
+    profiles = build_profiles(
+        answer, tuple(own.tables for own in found), options.step_facts, trace.capture, configuration
+    )
     if len(found) == 1:
         return _Conclusion(answer, place, profiles)
     known, encoded = run_both(

@@ -141,6 +141,10 @@ def diff(  # noqa: PLR0913  # options are parameters
     step_range: StepRange = None,
     stream: Streams = None,
     tokens_per_step: Tokens = None,
+    head_tokens_per_step: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Tokens of a step of HEAD, if they differ from BASE's."),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print all causes, operations and ranks.")] = False,
     brief: IsBrief = False,
     max_rows: MaxRows = None,
@@ -170,20 +174,24 @@ def diff(  # noqa: PLR0913  # options are parameters
     for target in (json, markdown, html, junit):
         check_output(target, inputs=(*(path for paths in named for path in paths), kernels, gates, kept_in))
     check_different({"--json": json, "--markdown": markdown, "--html": html, "--junit": junit})
-    options = Options(
-        kernels,
-        step_range,
-        streams=parse_stream_map(stream),
-        step_facts=make_step_facts(None, tokens_per_step, None),
-    )
+    tokens = (tokens_per_step, head_tokens_per_step or tokens_per_step)
+    options = [
+        Options(
+            kernels,
+            step_range,
+            streams=parse_stream_map(stream),
+            step_facts=make_step_facts(None, count, None),
+        )
+        for count in tokens
+    ]
     kept = open_cache(refused=no_cache)
     with report_progress() as progress:
         if place is not None:
             sides = load_sides(place, *ends, parse_labels(label))
         else:
             read = [
-                Side(_shown(text), resolve_runs(paths, options, progress, kept))
-                for text, paths in zip(ends, named, strict=True)
+                Side(_shown(text), resolve_runs(paths, own, progress, kept))
+                for text, paths, own in zip(ends, named, options, strict=True)
             ]
             sides = (read[0], read[1])
         found = compare_sides(*sides, asked)

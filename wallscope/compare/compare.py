@@ -18,6 +18,7 @@ from wallscope.compare.all_steps import (
     measure_all_steps,
     measure_chance,
 )
+from wallscope.compare.capture_bias import BiasSide, find_biases
 from wallscope.compare.comparability import align_parts, find_mismatches
 from wallscope.compare.confidence import spread_of_steps
 from wallscope.compare.explanations import explain_changes
@@ -123,6 +124,9 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
     found = (
         *find_mismatches((works[0], ours.typical), (works[1], theirs.typical)),
+        *find_biases(
+            BiasSide(pairing.base[0].header, ours.typical), BiasSide(pairing.head[0].header, theirs.typical)
+        ),
         *_ranks_apart(pairing.base[0], pairing.head[0]),
         *_profilers_apart(pairing.base[0], pairing.head[0]),
         *_copies(given, (len(base.runs), len(head.runs))),
@@ -265,6 +269,7 @@ def _side(side: Side, profiles: Sequence[Profile]) -> ComparedSide:
         device=header.device,
         commit=side.commit,
         testbed=side.testbed,
+        is_representative=len(side.runs[0]) == 1 or all(one.header.is_representative for one in profiles),
     )
 
 

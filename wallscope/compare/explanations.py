@@ -185,10 +185,11 @@ def _slow_steps(step: StepChange) -> Iterator[Explanation]:
     if abs(shares[1] - shares[0]) < MORE_SLOW_STEPS_SHARE or more < MORE_SLOW_STEPS_COUNT:
         return
     text = (
-        f"Slow steps (over 1.25x the median): {step.base_slow_steps} of {step.base_steps} in base,"
-        f" {step.head_slow_steps} of {step.head_steps} in head; the typical step leaves them out"
+        f"Slow steps (over 1.25x the median), which the typical step leaves out: {step.base_slow_steps} of"
+        f" {step.base_steps} in base, {step.head_slow_steps} of {step.head_steps} in head"
     )
-    yield Explanation("slow-steps", text, step.head_mean_ns - step.base_mean_ns)
+    beyond = (step.head_mean_ns - step.head_typical_ns) - (step.base_mean_ns - step.base_typical_ns)
+    yield Explanation("slow-steps", text, beyond)
 
 
 def _count(step: TypicalStep, is_meant: Callable[[Key], bool]) -> Fraction:

@@ -179,9 +179,10 @@ class RankPair:
 
 
 def pair_ranks(base: Runs, head: Runs, wanted: int | None) -> RankPair:
-    """Return the rank of both sides that computes the smallest share; the wanted one if any.
+    """Return the rank of both sides that analyses are about; the wanted one if any.
 
-    It is one that every run has. Sides of one rank each are compared whatever their numbers.
+    Among such, and where there is none, it is the one that computes the smallest share. Every run has it.
+    Sides of one rank each are compared whatever their numbers.
 
     Raises:
         ComparisonError: they have no rank in common, or not the wanted one.
@@ -202,7 +203,10 @@ def pair_ranks(base: Runs, head: Runs, wanted: int | None) -> RankPair:
         rank: sum(_compute_share(tuple(run[rank] for run in runs)) for runs in sides)
         for rank in sorted(common)
     }
-    chosen = min(shares, key=lambda rank: (shares[rank], rank))
+    shown = {
+        rank: sum(run[rank].header.is_representative for runs in sides for run in runs) for rank in common
+    }
+    chosen = min(shares, key=lambda rank: (-shown[rank], shares[rank], rank))
     return RankPair(chosen, *(tuple(run[chosen] for run in runs) for runs in sides))
 
 

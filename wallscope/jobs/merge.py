@@ -353,7 +353,8 @@ def _join(analyzed: Sequence[_Analyzed], findings: tuple[Finding, ...]) -> JobAn
     if not job.collectives.matched:
         return JobAnswer(found, known)
     updated = update_diagnosis(found, known)
-    return JobAnswer(replace(updated, ranks=pack_profiles(updated.ranks, known.profiles)), known)
+    packed = pack_profiles(updated.ranks, known.profiles, updated.diagnosis.rank_index)
+    return JobAnswer(replace(updated, ranks=packed), known)
 
 
 def _first_rank(one: Analysis) -> tuple[bool, int]:

@@ -1,7 +1,7 @@
 """What was read from one export."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,22 @@ class Gpu:
     sm_count: int | None
     memory_bytes: int | None
     memory_bandwidth_bytes_per_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureConditions:
+    """Under which conditions a capture was taken; `None` is unknown, and so are all of no `options`.
+
+    `profiler_version` is that of the profiler that captured, which is not always the one that exported.
+    `clock_hz` is the highest clock of its GPUs, `options` what the profiler recorded, by name: `on` or `off`,
+    or how often.
+    """
+
+    profiler_version: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    clock_hz: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +155,7 @@ class Capture:
     kernel_flops: "pl.DataFrame | None" = None
     libraries: tuple[str, ...] = ()
     interpreter: str | None = None
+    conditions: CaptureConditions = field(default_factory=CaptureConditions)
 
 
 @dataclass(frozen=True, slots=True)

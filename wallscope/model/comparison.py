@@ -15,13 +15,15 @@ Verdict = Literal["regression", "improvement", "no-change", "inconclusive", "inc
 Replication = Literal["runs", "steps", "same", "none"]
 NoiseSource = Literal["runs", "recorded", "assumed"]
 MismatchSeverity = Literal["incomparable", "changed", "note"]
+Direction = Literal["slower", "faster", "either"]
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
     """One side: its captures by base name and fingerprint, and the rank that is compared.
 
-    Of a side from a store also the commit and the testbed, in words.
+    Of a side from a store also the commit and the testbed, in words. `is_representative` tells whether an
+    analysis of the side is about the same rank.
     """
 
     name: str
@@ -32,16 +34,26 @@ class ComparedSide:
     device: int | None
     commit: str | None = None
     testbed: str | None = None
+    is_representative: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that differs between the sides beside time: what, both values, and what follows."""
+    """Something that differs between the sides in addition to time: what, both values, and what follows.
+
+    `effect` says which way it biases the comparison and `direction` how head seems then; `bias_ns` is its
+    estimate of the change of the step, `None` where it is unknown. `wall` is the one that it concerns, `None`
+    for all.
+    """
 
     what: str
     base: str
     head: str
     severity: MismatchSeverity
+    effect: str = ""
+    direction: Direction | None = None
+    bias_ns: int | None = None
+    wall: Wall | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from wallscope.model.analysis import AnchorKind, AnchorUnit
-from wallscope.model.capture import GraphTracing, Profiler
+from wallscope.model.capture import CaptureConditions, GraphTracing, Profiler
 from wallscope.model.enums import Absent, Axis, Collective, DeviceState, Precision, Wall
 from wallscope.model.schemas import BACKEND, BUDGET_PARTS
 
@@ -134,7 +134,12 @@ class Communicators:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledInput:
-    """A capture that steps come from: where and when, by what version, and which findings limit it."""
+    """A capture that steps come from: where and when, by what version, and which findings limit it.
+
+    `environment` holds the variables that may be read but those of single ranks, `device_count` is how many
+    devices were used. `launch_call_ns` is the lower quartile of the durations of calls that launch kernels:
+    what a call takes that waits for nothing, with the time that the profiler adds.
+    """
 
     fingerprint: str
     name: str
@@ -143,6 +148,10 @@ class ProfiledInput:
     session_start_utc_ns: int | None
     findings: tuple[str, ...]
     profiler: Profiler = Profiler.NSYS
+    environment: tuple[tuple[str, str], ...] = ()
+    conditions: CaptureConditions = field(default_factory=CaptureConditions)
+    device_count: int | None = None
+    launch_call_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +173,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Whose profile it is: the rank, its work, and the captures, by fingerprint."""
+    """Whose profile it is: the rank, its work, and the captures, by fingerprint.
+
+    `is_representative` tells that the analysis is about this rank.
+    """
 
     rank: int | None
     device: int | None
     work: Work
     inputs: tuple[ProfiledInput, ...]
+    is_representative: bool = False
 
 
 @dataclass(frozen=True, slots=True)

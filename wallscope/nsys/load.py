@@ -22,6 +22,7 @@ from wallscope.nsys import findings
 from wallscope.nsys import tables as catalog
 from wallscope.nsys.calls import build_calls, read_calls
 from wallscope.nsys.collectives import Collectives, read_collectives
+from wallscope.nsys.conditions import read_conditions
 from wallscope.nsys.findings import (
     FOR_FINDINGS,
     check_calls,
@@ -272,6 +273,7 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
             world_size=of_ranks.world_size,
             libraries=hints.libraries,
             interpreter=hints.interpreter,
+            conditions=read_conditions(source),
         )
         limits = (
             *graph_findings,

@@ -19,8 +19,9 @@ from wallscope.columns import (
 )
 from wallscope.model.advice import RunConfiguration
 from wallscope.model.analysis import Analysis, Rank
+from wallscope.model.capture import Capture
 from wallscope.model.diagnosis import StepFacts
-from wallscope.model.enums import Axis, Collective, LinkKind, OperationClass, OperationKind, Wall
+from wallscope.model.enums import Axis, CallRole, Collective, LinkKind, OperationClass, OperationKind, Wall
 from wallscope.model.profile import (
     BEFORE,
     INSIDE,
@@ -375,31 +376,63 @@ def _table(schema: pl.Schema, **columns: pl.Series | Times) -> pl.DataFrame:
 
 
 _NOTHING_DECLARED = RunConfiguration()
+_OF_ONE_RANK = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"})
 
 
 def build_profiles(
     analysis: Analysis,
     tables: tuple[ProfileTables, ...],
     facts: StepFacts,
+    capture: Capture,
     configuration: RunConfiguration = _NOTHING_DECLARED,
 ) -> tuple[Profile, ...]:
-    """Return the profile of each rank of an answer; `tables` are theirs, in order."""
+    """Return the profile of each rank of an answer about a capture; `tables` are theirs, in order."""
     settings = tuple(sorted((key, str(known.value)) for key, known in configuration.settings.items()))
+    inputs = (_describe_input(analysis, capture),)
     return tuple(
-        own.profile(_header(analysis, rank, own, facts, settings), _recoverable(rank))
+        own.profile(replace(_header(analysis, rank, own, facts, settings), inputs=inputs), _recoverable(rank))
         for rank, own in zip(analysis.ranks, tables, strict=True)
     )
 
 
+def _describe_input(analysis: Analysis, capture: Capture) -> ProfiledInput:
+    """Return the identity of a capture and under which conditions it was taken."""
+    export = capture.export
+    launches = capture.calls.filter(pl.col("role") == CallRole.LAUNCH)
+    launch_ns = (launches["end_ns"] - launches["start_ns"]).quantile(0.25, "lower")
+    return ProfiledInput(
+        fingerprint=export.fingerprint,
+        name=export.name,
+        nsys_version=export.nsys_version,
+        hostname=export.hostname,
+        session_start_utc_ns=export.session_start_utc_ns,
+        findings=tuple(sorted({finding.code for finding in analysis.capture.findings})),
+        profiler=export.profiler,
+        environment=tuple(
+            (name, value) for name, value in export.environment.items() if name not in _OF_ONE_RANK
+        ),
+        conditions=capture.conditions,
+        device_count=capture.ranks["device"].n_unique(),
+        launch_call_ns=None if launch_ns is None else int(launch_ns),
+    )
+
+
 def pack_profiles(
-    ranks: tuple[Rank, ...], profiles: tuple[Profile, ...], encoded: tuple[EncodedTables, ...] = ()
+    ranks: tuple[Rank, ...],
+    profiles: tuple[Profile, ...],
+    representative: int,
+    encoded: tuple[EncodedTables, ...] = (),
 ) -> tuple[Rank, ...]:
-    """Return the ranks, of one capture each, with their profiles; `encoded` is what is known of each."""
+    """Return the ranks, of one capture each, with their profiles; `encoded` is what is known of each.
+
+    `representative` is the place of the rank that the analysis is about.
+    """
     texts = encoded or (EncodedTables(),) * len(profiles)
 
     def pack(place: int) -> Rank:
         rank = ranks[place]
-        profile = replace(profiles[place], recoverable=_recoverable(rank))
+        header = replace(profiles[place].header, is_representative=place == representative)
+        profile = replace(profiles[place], header=header, recoverable=_recoverable(rank))
         return replace(rank, profile=pack_profile(profile, texts[place]))
 
     return run_side_by_side(pack, range(len(profiles)))
@@ -429,17 +462,7 @@ def _header(
             communicators=tables.communicators,
             settings=settings,
         ),
-        inputs=(
-            ProfiledInput(
-                fingerprint=export.fingerprint,
-                name=export.name,
-                nsys_version=export.nsys_version,
-                hostname=export.hostname,
-                session_start_utc_ns=export.session_start_utc_ns,
-                findings=tuple(sorted({finding.code for finding in analysis.capture.findings})),
-                profiler=export.profiler,
-            ),
-        ),
+        inputs=(),
     )
 
 

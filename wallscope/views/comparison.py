@@ -35,7 +35,7 @@ from wallscope.views.sections.findings import build_comparison_methods
 
 _MOST_EXPLANATIONS, _MOST_OPERATIONS, _MOST_NOTES, _MOST_RANKS = 4, 5, 3, 8
 _MOST_OPERATIONS_IN_MARKDOWN = 10
-_MOST_DIFFERENCES, _MOST_CAUSES_FIRST = 6, 5
+_MOST_DIFFERENCES, _MOST_CAUSES_FIRST, _MOST_CONFOUNDERS = 6, 5, 2
 _VERDICTS: dict[str, tuple[str, Tone]] = {
     "regression": ("SLOWER", "bad"),
     "improvement": ("FASTER", "best"),
@@ -80,9 +80,8 @@ def _build_full_part(comparison: Comparison) -> Iterator[Section | Grid]:
 
 def _build_last_part(comparison: Comparison, *, full: bool) -> Iterator[Section | Grid]:
     """Make what differs between the sides, gates, and what to do next."""
-    if comparison.mismatches:
-        title = "Comparability" if comparison.comparable else "Not comparable"
-        lines = tuple(_describe_mismatches(comparison, len(comparison.mismatches) if full else _MOST_NOTES))
+    title = "Comparability" if comparison.comparable else "Not comparable"
+    if lines := tuple(_describe_mismatches(comparison, len(comparison.mismatches) if full else _MOST_NOTES)):
         yield Section("mismatches", title, "", (Lines(lines),))
     if comparison.gates:
         gates = []
@@ -107,15 +106,17 @@ def _describe_head(comparison: Comparison) -> Iterator[Line]:
     yield Span(*_VERDICTS[comparison.verdict]), f"  {describe_change(comparison)}"
     if doubt := words.describe_doubt(comparison):
         yield doubt
+    for entry in words.find_confounders(comparison)[:_MOST_CONFOUNDERS]:
+        yield Span("Caution", "doubt"), f"  {words.describe_mismatch(entry)}"
 
 
 def _describe_mismatches(comparison: Comparison, most: int) -> Iterator[Line]:
-    for entry in comparison.mismatches[:most]:
-        values = f"{visible(entry.base)} → {visible(entry.head)}"
-        if entry.base == entry.head:
-            values = f"{visible(entry.base)} on both sides"
-        yield (Span(f"{entry.what}: {values}", "strong" if entry.severity == "incomparable" else None),)
-    if left := comparison.mismatches[most:]:
+    stated = words.find_confounders(comparison)[:_MOST_CONFOUNDERS]
+    listed = [entry for entry in comparison.mismatches if entry not in stated]
+    for entry in listed[:most]:
+        tone: Tone | None = "strong" if entry.severity == "incomparable" else None
+        yield (Span(words.describe_mismatch(entry), tone),)
+    if left := listed[most:]:
         yield (Span(f"{units.plural(len(left), 'more difference')}: --full", "dim"),)
 
 
@@ -130,6 +131,10 @@ def write_comparison_markdown(comparison: Comparison) -> str:
         *([f"{escape(testbeds)}  "] if testbeds else []),
         f"**{escape(describe_change(comparison))}**",
         "",
+        *(
+            f"**Caution:** {escape(words.describe_mismatch(entry))}  "
+            for entry in words.find_confounders(comparison)
+        ),
         escape(" ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison))))),
         "",
     ]

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.compare_thresholds import UNEXPLAINED_SHARE
+from wallscope.compare_thresholds import CONFOUNDING_SHARE, UNEXPLAINED_SHARE
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import (
     CauseDelta,
     ComparedSide,
     Comparison,
+    Mismatch,
     OperationChange,
     RankChange,
     StepChange,
@@ -93,7 +94,7 @@ def _describe_throughput(comparison: Comparison) -> str:
         return ""
     rates = [step.tokens * 1e9 / ns for ns in (step.base_typical_ns, step.head_typical_ns)]
     change = units.signed_percent(rates[1] / rates[0] - 1)
-    return f" Throughput of this rank: {rates[0]:,.0f} → {rates[1]:,.0f} tokens/s ({change})."
+    return f" Throughput: {rates[0]:,.0f} → {rates[1]:,.0f} tokens/s ({change})."
 
 
 def _name_cause(comparison: Comparison) -> str:
@@ -125,6 +126,37 @@ def _name_cause(comparison: Comparison) -> str:
         changes = ", ".join(f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in against)
         text += f"; {changes} in the other direction"
     return f"{text}."
+
+
+def describe_mismatch(entry: Mismatch) -> str:
+    """Describe what differs between the sides, and which way it biases the comparison."""
+    values = f"{visible(entry.base)} → {visible(entry.head)}"
+    if entry.base == entry.head:
+        values = f"{visible(entry.base)} on both sides"
+    return (
+        f"{entry.what}: {values}{f'. {entry.effect[:1].upper()}{entry.effect[1:]}.' if entry.effect else ''}"
+    )
+
+
+def find_confounders(comparison: Comparison) -> tuple[Mismatch, ...]:
+    """Return the differences between the captures that could explain the change of the step by themselves."""
+    step = comparison.step
+    change_ns = step.head_typical_ns - step.base_typical_ns
+    if comparison.verdict in {"incomparable", "no-change"} or not change_ns:
+        return ()
+    changed = {row.wall: row.delta_ns for row in comparison.deltas.walls}
+    largest = max(changed, key=lambda wall: changed[wall] if change_ns > 0 else -changed[wall])
+
+    def explains(entry: Mismatch) -> bool:
+        if entry.direction != ("slower" if change_ns > 0 else "faster"):
+            return False
+        if entry.bias_ns is None:
+            return entry.wall in {None, largest}
+        least_ns = CONFOUNDING_SHARE * abs(change_ns)
+        of_wall_ns = abs(change_ns) if entry.wall is None else abs(changed[entry.wall])
+        return min(abs(entry.bias_ns), of_wall_ns) >= least_ns
+
+    return tuple(entry for entry in comparison.mismatches if explains(entry))
 
 
 def find_leading_wall(comparison: Comparison) -> WallDelta | None:
@@ -250,6 +282,9 @@ def describe_sides(comparison: Comparison) -> str:
     ]
     if others:
         parts[1] += f" of {others + 1} in both"
+    other = [name for name, side in (("base", base), ("head", head)) if not side.is_representative]
+    if other:
+        parts[1] += f" (the analysis of {' and '.join(other)} is about another)"
     return " · ".join(visible(part) for part in parts)
 
 
