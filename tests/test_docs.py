@@ -78,6 +78,7 @@ def test_every_command_and_option_has_its_help(wallscope):
         "convert",
         "cache",
         "install-recipe",
+        "mcp",
     ]
     for command in commands:
         text = wallscope(command, "--help", columns=140).out

@@ -8,7 +8,19 @@ import pytest
 
 from tests.conftest import ROOT
 
-HEAVY = {"jinja2", "numpy", "pandas", "plotly", "polars", "pydantic", "rich", "sqlite3", "yaml"}
+HEAVY = {
+    "anyio",
+    "jinja2",
+    "mcp",
+    "numpy",
+    "pandas",
+    "plotly",
+    "polars",
+    "pydantic",
+    "rich",
+    "sqlite3",
+    "yaml",
+}
 
 
 def imported(*arguments: str) -> set[str]:
@@ -34,6 +46,6 @@ def test_help_imports_nothing_heavy():
     assert imported("--help") & (HEAVY | {"decimal", "json", "logging", "tempfile"}) == set()
 
 
-@pytest.mark.parametrize("command", ["analyze", "diff", "cache"])
+@pytest.mark.parametrize("command", ["analyze", "diff", "cache", "mcp"])
 def test_help_of_a_command_imports_nothing_heavy_but_what_typer_does(command):
     assert imported(command, "--help") & HEAVY <= {"pydantic"}

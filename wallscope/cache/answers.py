@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 from wallscope.bounded_json import read_json_bytes
 from wallscope.cache.key import answer_key
 from wallscope.cache_folder import Cache, EntryKind
-from wallscope.errors import InputError
+from wallscope.errors import InputError, NothingToAnalyzeError
 from wallscope.model.analysis import SCHEMA, Analysis
-from wallscope.model.capture import Progress
+from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.options import Options
 from wallscope.profile.codec import Allowance, unpack_profile
 from wallscope.render.data import write_json
@@ -98,6 +98,22 @@ def load_or_analyze(
         cache,
         with_page=with_page,
     )
+
+
+def load_limits(path: Path, progress: Progress, cache: Cache | None) -> tuple[Finding, ...]:
+    """Return what limits an export, from the cache or worked out; also of one that holds nothing to analyse.
+
+    Raises:
+        WallscopeError: one of its children, each with a line for the user.
+    """
+    try:
+        return load_or_analyze(path, Options(), progress, cache).analysis.capture.findings
+    except NothingToAnalyzeError:
+        from wallscope.read_input import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
+
+        what = "It holds no device operation of usable time."
+        nothing = Finding("no-device-operations", Severity.ERROR, what)
+        return (nothing, *read_any_contents(path, progress).findings)
 
 
 def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is named and got

@@ -20,6 +20,7 @@ from wallscope.cli.diff import GateFailure, diff
 from wallscope.cli.help_text import GroupedCommand, GroupedCommands
 from wallscope.cli.history import history, record
 from wallscope.cli.installation import cache, install_recipe
+from wallscope.cli.mcp import mcp
 from wallscope.cli.tables import at, gaps, info, kernels, ranges, steps
 from wallscope.cli.whatif import whatif
 from wallscope.errors import InternalError, WallscopeError
@@ -52,7 +53,7 @@ _GROUPS: dict[str, dict[str, Callable[..., None]]] = {
     "Compare runs": {"diff": diff, "record": record, "history": history},
     "Understand and plan": {"explain": explain, "advise": advise, "check-config": check_config},
     "Capture and convert": {"capture-help": capture_help, "info": info, "convert": convert},
-    "Installation": {"cache": cache, "install-recipe": install_recipe},
+    "Installation and agents": {"cache": cache, "install-recipe": install_recipe, "mcp": mcp},
 }
 for _group, _commands in _GROUPS.items():
     for _name, _command in _commands.items():

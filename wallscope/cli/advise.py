@@ -13,8 +13,7 @@ from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.model.capture import Profiler
 
 if TYPE_CHECKING:
-    from wallscope.cache_folder import Cache
-    from wallscope.model.capture import Finding, Progress
+    from wallscope.model.capture import Finding
 
 
 def advise(  # noqa: PLR0913  # options are parameters
@@ -199,6 +198,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
 
     Prints the command or the code, and the settings of the framework.
     """
+    from wallscope.cache.answers import load_limits  # noqa: PLC0415  # keeps --help fast
     from wallscope.kineto.trace_bytes import is_torch_trace  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
     from wallscope.views.capture_help import build_capture_help  # noqa: PLC0415
@@ -213,7 +213,7 @@ def capture_help(  # noqa: PLR0913  # options are parameters
     findings: tuple[Finding, ...] = ()
     if file is not None:
         with report_progress() as progress:
-            findings = find_limits(file, progress, open_cache(refused=no_cache))
+            findings = load_limits(file, progress, open_cache(refused=no_cache))
     if rows is not None or json is not None:
         from wallscope.model.brief import MOST_ROWS_COUNT  # noqa: PLC0415  # only when asked for
         from wallscope.views.brief_listings import brief_capture_help  # noqa: PLC0415  # same
@@ -223,20 +223,3 @@ def capture_help(  # noqa: PLR0913  # options are parameters
         show_brief(found, json, is_printed=rows is not None)
     if rows is None and str(json) != "-":
         print_out(render_sections(build() if file is None else build(file.name, findings)))
-
-
-def find_limits(file: Path, progress: "Progress", cache: "Cache | None") -> "tuple[Finding, ...]":
-    """What limits an export; also of one that holds nothing to analyse."""
-    from wallscope.cache.answers import load_or_analyze  # noqa: PLC0415  # keeps --help fast
-    from wallscope.errors import NothingToAnalyzeError  # noqa: PLC0415
-    from wallscope.model.capture import Finding, Severity  # noqa: PLC0415
-    from wallscope.model.options import Options  # noqa: PLC0415
-    from wallscope.read_input import read_any_contents  # noqa: PLC0415
-
-    try:
-        return load_or_analyze(file, Options(), progress, cache).analysis.capture.findings
-    except NothingToAnalyzeError:
-        nothing = Finding(
-            "no-device-operations", Severity.ERROR, "It holds no device operation of usable time."
-        )
-        return (nothing, *read_any_contents(file, progress).findings)

@@ -41,6 +41,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "capture-help": ("wallscope capture-help", "wallscope capture-help run.sqlite"),
     "cache": ("wallscope cache --clear",),
     "install-recipe": ("wallscope install-recipe ~/recipes",),
+    "mcp": ("wallscope mcp runs/",),
 }
 """Command lines that `--help` of each command ends with."""
 

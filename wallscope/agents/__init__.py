@@ -1,0 +1,1 @@
+"""The server that coding agents ask: read-only tools over the Model Context Protocol."""
