@@ -1,222 +1,156 @@
 "use strict";
+// The controls of the timeline: which steps, which part of them, what is selected, and what is said of it.
 window.wallscopeTimeline = (buffer) => {
   const WALLS = ["compute", "communication", "memory", "host", "unattributed"];
-  const COLOURS = ["#0072B2", "#E69F00", "#CC79A7", "#009E73", "#8A8A8A"];
-  const ROW = 18, BAND = 26, HEAD = 20, NARROW = 700, MOST_LINKS = 12;
-  const canvas = document.getElementById("canvas");
-  const told = document.getElementById("told");
-  const found = document.getElementById("found");
-  const pen = canvas.getContext("2d");
-
+  const MOST_LINKS = 12, MOST_CAUSES = 6, MOST_OPERATIONS = 6, SETTLE_MS = 120;
+  const find = (id) => document.getElementById(id);
+  const told = find("told"), found = find("found"), map = find("map"), breakdown = find("breakdown");
+  const unit = find("viewer").dataset.unit;
   const { head, steps } = window.wallscopeSteps(buffer);
   const texts = head.texts;
 
-  let step = steps[0], from = 0, to = step.length, gutter = 0, chosen = null, hits = [], hit = -1, wanted = "";
-  let pixels = 0, isAsked = false, onPath = null;
-
-  const below = (values, limit) => {
-    let low = 0, high = values.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (values[middle] < limit) low = middle + 1; else high = middle;
-    }
-    return low;
-  };
-  const above = (values, limit) => {
-    let low = 0, high = values.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (values[middle] <= limit) low = middle + 1; else high = middle;
-    }
-    return low;
-  };
   const duration = (ns) => {
-    for (const [unit, name, digits] of [[1e9, "s", 3], [1e6, "ms", 1], [1e3, "µs", 1]]) {
-      if (Number((Math.abs(ns) / unit).toFixed(digits)) >= 1) return `${(ns / unit).toFixed(digits)} ${name}`;
+    for (const [size, name, digits] of [[1e9, "s", 3], [1e6, "ms", 1], [1e3, "µs", 1]]) {
+      if (Number((Math.abs(ns) / size).toFixed(digits)) >= 1) return `${(ns / size).toFixed(digits)} ${name}`;
     }
     return `${Math.round(ns)} ns`;
   };
-  const session = (ns) => {
+  const milliseconds = (ns) => {
+    if (ns > 0 && ns < 500) return "<0.001";
+    return (ns / 1e6).toLocaleString("en", { minimumFractionDigits: Math.abs(ns) > 0 && Math.abs(ns) < 5e4 ? 3 : 1, maximumFractionDigits: Math.abs(ns) > 0 && Math.abs(ns) < 5e4 ? 3 : 1 });
+  };
+
+  const shared = { from: 0, to: steps[0].length, length: steps[0].length, selection: null, matching: new Set(), duration };
+  const views = ["canvas", "canvas-other"].map((id) => window.wallscopeView(find(id), head, shared));
+  const [main, other] = views;
+  let hits = [], hit = -1, isAsked = false, isSelecting = false, settling = 0;
+  const drawn = () => (other.step ? views : [main]);
+
+  const session = (step, ns) => {
     const whole = BigInt(step.start) + BigInt(Math.round(ns));
     const digits = (whole < 0n ? -whole : whole).toString().padStart(10, "0");
     return `${whole < 0n ? "-" : ""}${digits.slice(0, -9)}.${digits.slice(-9)} s`;
   };
-  const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const place = (ns) => gutter + ((ns - from) / (to - from)) * pixels;
-  const moment = (x) => from + ((x - gutter) / pixels) * (to - from);
-  const isHit = (number) => wanted && matching.has(number);
-  const isWall = (lane) => lane.kind !== "host";
-  const pathLane = (shown) => shown.lanes.find((lane) => lane.kind === "path");
-  // What the path goes through ends where a stretch of the path does.
-  const isOffPath = (lane, i) => onPath && lane.kind !== "path" && !onPath.has(lane.end[i]);
-  let matching = new Set();
-
-  const label = (text, x, y, width, colour) => {
-    if (width < 24) return;
-    pen.fillStyle = colour;
-    const room = Math.floor((width - 6) / 6.2);
-    pen.fillText(text.length > room ? `${text.slice(0, Math.max(room - 1, 1))}…` : text, x + 3, y);
+  const pathLane = (step) => step.lanes && step.lanes.find((lane) => lane.kind === "path");
+  const opened = (number) => {
+    if (steps[number].read) steps[number] = { ...steps[number].read() };
+    return steps[number];
   };
-
-  const drawBand = () => {
-    const band = step.band;
-    const first = above(band.end, from), last = below(band.start, to);
-    let pixel = -1, sums = [0, 0, 0, 0, 0];
-    const flush = () => {
-      if (pixel < 0) return;
-      const all = sums.reduce((total, sum) => total + sum, 0);
-      let top = HEAD;
-      for (let wall = 0; wall < 5 && all > 0; wall++) {
-        const height = (BAND * sums[wall]) / all;
-        pen.fillStyle = COLOURS[wall];
-        if (height > 0) pen.fillRect(pixel, top, 1, height);
-        top += height;
-      }
-      sums = [0, 0, 0, 0, 0];
-    };
-    for (let i = first; i < last; i++) {
-      const left = Math.max(place(band.start[i]), gutter), right = Math.min(place(band.end[i]), gutter + pixels);
-      if (right - left < 2) {
-        if (Math.floor(left) !== pixel) { flush(); pixel = Math.floor(left); }
-        sums[band.wall[i]] += band.end[i] - band.start[i];
-        continue;
-      }
-      flush();
-      pixel = -1;
-      pen.fillStyle = COLOURS[band.wall[i]];
-      pen.fillRect(left, HEAD, right - left + 0.5, BAND);
-      label(texts[band.cause[i]], left, HEAD + 17, right - left, band.wall[i] === 0 ? "#fff" : "#000");
-    }
-    flush();
+  const nameStep = (step) => {
+    const rank = Object.keys(head.ranks).length > 1 ? `, ${head.ranks[step.place]}` : "";
+    return `${unit} ${step.step}${rank}${step.isLow ? ", low detail" : ""}`;
   };
-
-  const drawLane = (lane, y, ink, faint) => {
-    let i = above(lane.reach, from);
-    const last = below(lane.start, to);
-    while (i < last) {
-      if (lane.end[i] <= from) { i++; continue; }
-      const left = Math.max(place(lane.start[i]), gutter), right = Math.min(place(lane.end[i]), gutter + pixels);
-      const width = Math.max(right - left, 1);
-      pen.globalAlpha = isOffPath(lane, i) ? 0.22 : 1;
-      pen.fillStyle = isWall(lane) ? COLOURS[lane.wall[i]] : lane.depth < 0 ? faint[1] : faint[lane.depth % 2 ? 0 : 2];
-      if (isHit(lane.name[i])) pen.fillStyle = "#D55E00";
-      pen.fillRect(left, y + 1, width > 3 ? width - 0.5 : width, ROW - 3);
-      pen.globalAlpha = 1;
-      if (right - left < 1) {
-        const next = moment(Math.floor(left) + 1);
-        let step2 = 1;
-        while (i + step2 < last && lane.start[i + step2] < next) step2 *= 2;
-        let low = i + (step2 >> 1), high = Math.min(i + step2, last);
-        while (low < high) {
-          const middle = (low + high) >> 1;
-          if (lane.start[middle] < next) low = middle + 1; else high = middle;
-        }
-        i = Math.max(low, i + 1);
-        continue;
-      }
-      const light = isWall(lane) && !isOffPath(lane, i) ? (lane.wall[i] === 0 ? "#fff" : "#000") : ink;
-      label(texts[lane.name[i]], left, y + 13, right - left, isHit(lane.name[i]) ? "#000" : light);
-      i++;
-    }
-  };
-
-  const laneTop = (index) => HEAD + BAND + 8 + index * ROW;
-  const laneName = (lane) => isWall(lane) ? lane.lane : lane.depth < 0 ? `${lane.lane} calls` : lane.depth === 0 ? "ranges" : "";
 
   const draw = () => {
     isAsked = false;
-    const begun = performance.now();
-    const scale = window.devicePixelRatio || 1;
-    const width = canvas.clientWidth, height = laneTop(step.lanes.length) + 6;
-    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-      canvas.width = Math.round(width * scale);
-      canvas.height = Math.round(height * scale);
-      canvas.style.height = `${height}px`;
-    }
-    gutter = width < NARROW ? 62 : 170;
-    pixels = width - gutter - 4;
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    const ink = tone("--ink"), paper = tone("--paper"), line = tone("--line"), dim = tone("--dim");
-    pen.fillStyle = paper;
-    pen.fillRect(0, 0, width, height);
-    pen.font = "11px system-ui, sans-serif";
-    const span = to - from, power = 10 ** Math.floor(Math.log10(span / 4));
-    const every = [1, 2, 5, 10].map((factor) => factor * power).find((value) => span / value <= (width < NARROW ? 4 : 8)) || power * 10;
-    for (let tick = Math.ceil(from / every) * every; tick <= to; tick += every) {
-      const x = place(tick);
-      pen.fillStyle = line;
-      pen.fillRect(x, HEAD - 4, 1, height);
-      pen.fillStyle = dim;
-      if (x < gutter + pixels - 40) pen.fillText(duration(tick), x + 3, 12);
-    }
-    drawBand();
-    const faint = [tone("--inner"), tone("--call"), tone("--range")];
-    step.lanes.forEach((lane, index) => drawLane(lane, laneTop(index), ink, faint));
-    pen.fillStyle = paper;
-    pen.fillRect(0, 0, gutter - 2, height);
-    pen.fillStyle = ink;
-    pen.fillText("who pays", 4, HEAD + 17);
-    let shown = "";
-    step.lanes.forEach((lane, index) => {
-      const name = laneName(lane);
-      const room = Math.floor(gutter / 6);
-      if (name && name !== shown) pen.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, 4, laneTop(index) + 13);
-      shown = name;
-    });
-    if (chosen) {
-      const left = Math.max(place(chosen.start), gutter), right = Math.min(place(chosen.end), gutter + pixels);
-      if (right >= gutter && left <= gutter + pixels) {
-        pen.strokeStyle = ink;
-        pen.lineWidth = 2;
-        pen.strokeRect(left, chosen.top, Math.max(right - left, 2), chosen.height);
-        pen.globalAlpha = 0.08;
-        pen.fillStyle = ink;
-        pen.fillRect(left, HEAD, Math.max(right - left, 1), height);
-        pen.globalAlpha = 1;
-      }
-    }
-    canvas.dataset.frame = (performance.now() - begun).toFixed(2);
+    drawn().forEach((view) => view.draw());
+    main.drawMap(map);
   };
-  const ask = () => { if (!isAsked) { isAsked = true; requestAnimationFrame(draw); } };
+  const ask = () => {
+    clearTimeout(settling);
+    settling = setTimeout(sumUp, SETTLE_MS);
+    if (!isAsked) { isAsked = true; requestAnimationFrame(draw); }
+  };
+
+  const paragraph = (...parts) => {
+    const element = document.createElement("div");
+    element.append(...parts);
+    return element;
+  };
+  const element = (tag, text, className = "") => {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  };
+  const bold = (text) => element("b", text);
+  const tell = (...elements) => told.replaceChildren(...elements);
+
+  // Time breakdown of the selected or the visible range; of two steps with the difference.
+  const table = (caption, heads, rows) => {
+    const made = document.createElement("table"), top = made.createTHead().insertRow(), body = made.createTBody();
+    made.append(element("caption", caption));
+    heads.forEach((text, column) => {
+      const cell = element("th", text, column ? "" : "text");
+      cell.scope = "col";
+      top.append(cell);
+    });
+    for (const { wall, name, full, cells, isCause } of rows) {
+      const row = body.insertRow(), first = element("th", "", isCause ? "text cause" : "text");
+      first.scope = "row";
+      if (wall !== undefined) first.append(element("span", "", `mark ${WALLS[wall]}`));
+      first.append(name);
+      if (full) first.title = full;
+      row.append(first);
+      cells.forEach((text) => row.append(element("td", text)));
+    }
+    return made;
+  };
+  const sumUp = () => {
+    if (breakdown.hidden) return;
+    const { first, last } = shared.selection || { first: shared.from, last: shared.to };
+    const sums = drawn().map((view) => view.sum(first, last)), span = last - first;
+    const isPair = sums.length > 1;
+    const signed = (ns) => (ns > 0 ? `+${milliseconds(ns)}` : ns < 0 ? `-${milliseconds(-ns)}` : "0.0");
+    const cells = (pick) => {
+      const [one, two] = sums.map(pick);
+      return isPair ? [milliseconds(one), milliseconds(two), signed(two - one)] : [milliseconds(one), ((100 * one) / span).toFixed(1)];
+    };
+    const heads = isPair ? [nameStep(main.step), nameStep(other.step)].map((name) => `${name} (ms)`).concat("difference (ms)") : ["time (ms)", "share (%)"];
+    const ranked = (kind, most) => {
+      const keys = [...new Set(sums.flatMap((sum) => [...sum[kind].keys()]))];
+      const weight = (key) => (isPair ? Math.abs((sums[1][kind].get(key) || 0) - (sums[0][kind].get(key) || 0)) : sums[0][kind].get(key));
+      return keys.sort((left, right) => weight(right) - weight(left)).slice(0, most);
+    };
+    const rows = WALLS.map((name, wall) => ({ wall, name, cells: cells((sum) => sum.walls[wall]) }));
+    for (const cause of ranked("causes", MOST_CAUSES)) {
+      const wall = WALLS.indexOf(texts[cause].split("/")[0]);
+      rows.push({ wall: wall < 0 ? undefined : wall, name: texts[cause], isCause: true, cells: cells((sum) => sum.causes.get(cause) || 0) });
+    }
+    const part = shared.selection ? "the selected range of " : span < shared.length ? "the visible range of " : "";
+    const what = `${part}${isPair ? "both" : nameStep(main.step)}`;
+    const where = `${duration(first)} to ${duration(last)}`;
+    const isExact = drawn().every(({ step }) => !step.isLow); // merged operations have no durations of their own
+    const operations = (isExact ? ranked("operations", MOST_OPERATIONS) : []).map((name) => ({
+      name: head.short[name] ?? texts[name], full: texts[name], cells: cells((sum) => sum.operations.get(name) || 0).slice(0, isPair ? 3 : 1),
+    }));
+    const lists = [table(`Time breakdown of ${what}, ${where}: walls, then ${isPair ? "the causes that differ most" : "the largest causes"}`, ["attributed to", ...heads], rows)];
+    if (operations.length) lists.push(table("Operations in it, durations added up", ["operation", ...heads.slice(0, isPair ? 3 : 1)], operations));
+    breakdown.replaceChildren(...lists);
+    breakdown.dataset.of = `${Math.round(first)} ${Math.round(last)}`;
+  };
+  const select = (first, last) => {
+    shared.selection = first === null ? null : { first: Math.max(Math.min(first, last), 0), last: Math.min(Math.max(first, last), shared.length) };
+    for (const id of ["to-selection", "unselect"]) find(id).disabled = !shared.selection;
+    ask();
+  };
 
   const show = (first, last) => {
-    const span = Math.min(Math.max(last - first, Math.min(step.length, 200)), step.length);
-    from = Math.min(Math.max(first, 0), step.length - span);
-    to = from + span;
+    const span = Math.min(Math.max(last - first, Math.min(shared.length, 200)), shared.length);
+    shared.from = Math.min(Math.max(first, 0), shared.length - span);
+    shared.to = shared.from + span;
     ask();
   };
   const zoom = (factor, centre) => {
-    const middle = centre ?? (from + to) / 2;
-    show(middle - (middle - from) * factor, middle + (to - middle) * factor);
+    const middle = centre ?? (shared.from + shared.to) / 2;
+    show(middle - (middle - shared.from) * factor, middle + (shared.to - middle) * factor);
   };
-  const move = (share) => show(from + share * (to - from), to + share * (to - from));
+  const move = (share) => show(shared.from + share * (shared.to - shared.from), shared.to + share * (shared.to - shared.from));
 
-  const isGap = (i) => !["compute", "opaque_graph"].includes(texts[step.band.state[i]]);
-  const gapAround = (i) => {
-    const band = step.band;
+  const gapAround = ({ band }, i) => {
     let first = i, last = i;
-    while (first > 0 && isGap(first - 1) && band.end[first - 1] >= band.start[first]) first--;
-    while (last + 1 < band.start.length && isGap(last + 1) && band.end[last] >= band.start[last + 1]) last++;
+    while (first > 0 && band.isGap[first - 1] && band.end[first - 1] >= band.start[first]) first--;
+    while (last + 1 < band.start.length && band.isGap[last + 1] && band.end[last] >= band.start[last + 1]) last++;
     return [first, last];
   };
-  const paragraph = (...texts) => {
-    const element = document.createElement("div");
-    element.append(...texts);
-    return element;
-  };
-  const bold = (text) => {
-    const element = document.createElement("b");
-    element.textContent = text;
-    return element;
-  };
   // Neighbouring links of one cause and one thing are one link; time outside calls is named by its longest part.
-  const isOutside = (i) => texts[step.band.what[i]].startsWith("thread ");
-  const chain = ([first, last]) => {
-    const band = step.band, links = [];
+  const isOutside = (band, i) => texts[band.what[i]].startsWith("thread ");
+  const chain = (band, [first, last]) => {
+    const links = [];
     let longest = 0;
     for (let i = first; i <= last; i++) {
       const link = links.at(-1), length = band.end[i] - band.start[i];
-      if (link && band.cause[i] === band.cause[link.last] && (isOutside(i) ? isOutside(link.last) : band.what[i] === band.what[link.last])) {
+      if (link && band.cause[i] === band.cause[link.last] && (isOutside(band, i) ? isOutside(band, link.last) : band.what[i] === band.what[link.last])) {
         if (length > longest) { longest = length; link.named = i; }
         link.last = i;
       } else {
@@ -226,29 +160,35 @@ window.wallscopeTimeline = (buffer) => {
     }
     return links;
   };
-  const describeLink = ({ first, last, named }) => {
-    const band = step.band, slack = band.slack[last] ? `, slack ${duration((band.slack[last] - 1) * step.tick)}` : "";
-    const around = isOutside(named) && band.path[named] ? ` in ${texts[band.path[named]]}` : "";
+  const describeLink = (step, { first, last, named }) => {
+    const { band } = step, slack = band.slack[last] ? `, slack ${duration((band.slack[last] - 1) * step.tick)}` : "";
+    const around = isOutside(band, named) && band.path[named] ? ` in ${texts[band.path[named]]}` : "";
     return `${duration(band.end[last] - band.start[first])} ${texts[band.cause[named]]}${band.what[named] ? `: ${texts[band.what[named]]}${around}` : ""}${slack}`;
   };
-  const tell = (...elements) => told.replaceChildren(...elements);
-  const tellSlice = (i) => {
-    const band = step.band, [first, last] = isGap(i) ? gapAround(i) : [i, i];
-    const links = chain([first, last]), here = links.findIndex((link) => i <= link.last);
+  const tellSlice = (view, i) => {
+    const { step } = view, { band } = step, [first, last] = band.isGap[i] ? gapAround(step, i) : [i, i];
+    const links = chain(band, [first, last]), here = links.findIndex((link) => i <= link.last);
     const { first: from, last: until, named } = links[here];
-    chosen = { start: band.start[from], end: band.end[until], top: HEAD, height: BAND };
-    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${texts[band.cause[i]]}`), ` ${duration(chosen.end - chosen.start)} at ${session(chosen.start)}, device: ${texts[band.state[i]].replaceAll("_", " ")}`)];
+    view.chooseSlices(band.start[from], band.end[until]);
+    const state = band.state ? `, device: ${texts[band.state[i]].replaceAll("_", " ")}` : "";
+    const length = band.end[until] - band.start[from];
+    const lines = [paragraph(bold(`${WALLS[band.wall[i]]}: ${texts[band.cause[i]]}`), ` ${duration(length)} at ${session(step, band.start[from])}${state}`)];
     if (band.path[named]) lines.push(paragraph(`in ${texts[band.path[named]]}`));
-    if (!isGap(i)) {
+    if (step.isLow) {
+      tell(...lines, paragraph(`${nameStep(step)}: short neighbors are put together by cause, so their order is not kept. Sums are exact.`));
+      return;
+    }
+    if (!band.isGap[i]) {
       if (band.what[i]) lines.push(paragraph(texts[band.what[i]]));
-      return tell(...lines);
+      tell(...lines);
+      return;
     }
     const list = document.createElement("ol");
     const begin = Math.max(0, Math.min(here - 6, links.length - MOST_LINKS)), finish = Math.min(links.length, begin + MOST_LINKS);
     links.slice(begin, finish).forEach((link, place) => {
       const entry = document.createElement("li");
       entry.value = begin + place + 1;
-      entry.append(begin + place === here ? bold(describeLink(link)) : describeLink(link));
+      entry.append(begin + place === here ? bold(describeLink(step, link)) : describeLink(step, link));
       list.append(entry);
     });
     const ender = band.ender[last] ? `, ended by ${texts[band.ender[last]]}` : ", open at its end";
@@ -256,63 +196,63 @@ window.wallscopeTimeline = (buffer) => {
     lines.push(paragraph(bold(`Gap of ${duration(band.end[last] - band.start[first])}${ender}.`), ` Its chain, ${many}:`), list);
     tell(...lines);
   };
-  const tellRow = (lane, i, index) => {
-    chosen = { start: lane.start[i], end: lane.end[i], top: laneTop(index), height: ROW - 1 };
-    const what = lane.what[i] ? `, ${texts[lane.what[i]]}` : "";
-    tell(paragraph(bold(texts[lane.name[i]])), paragraph(`${duration(lane.end[i] - lane.start[i])} at ${session(lane.start[i])} on ${lane.lane}${what}`));
+  const tellRow = (view, lane, i, index) => {
+    const { step } = view, what = lane.what[i] ? `, ${texts[lane.what[i]]}` : "";
+    view.chooseRow(lane, i, index);
+    const lines = [paragraph(bold(texts[lane.name[i]])), paragraph(`${duration(lane.end[i] - lane.start[i])} at ${session(step, lane.start[i])} on ${lane.lane}${what}`)];
+    if (lane.kind === "stream") {
+      if (lane.call[i]) {
+        const lead = lane.lead[i] ? `, called ${duration(lane.lead[i] - 1)} before it began` : "";
+        const number = lane.correlation[i] ? `, correlation id ${lane.correlation[i]}` : "";
+        lines.push(paragraph(`Issued by ${texts[lane.call[i]]}${lead}${number}`));
+      }
+      if (lane.path[i]) lines.push(paragraph(`in ${texts[lane.path[i]]}`));
+      const { causes } = view.sum(lane.start[i], lane.end[i]);
+      const owners = [...causes].sort((one, two) => two[1] - one[1]).slice(0, 3).map(([cause, ns]) => `${texts[cause]} ${duration(ns)}`);
+      if (owners.length) lines.push(paragraph(`The ${unit} at that time is attributed to ${owners.join(", ")}`));
+    }
+    tell(...lines);
   };
-  const pick = (x, y) => {
-    const now = moment(x), near = (2 * (to - from)) / pixels;
-    if (y >= HEAD && y < HEAD + BAND) {
-      const i = Math.min(above(step.band.end, now), step.band.start.length - 1);
-      if (i >= 0) tellSlice(i);
-      return ask();
-    }
-    const index = Math.floor((y - laneTop(0)) / ROW), lane = step.lanes[index];
-    if (!lane) return undefined;
-    let best = -1;
-    for (let i = above(lane.reach, now - near); i < lane.start.length && lane.start[i] <= now + near; i++) {
-      if (lane.end[i] >= now - near) best = i;
-      if (lane.start[i] <= now && lane.end[i] > now) break;
-    }
-    if (best >= 0) tellRow(lane, best, index);
-    return ask();
+  const pick = (view, x, y) => {
+    const target = view.find(x, y);
+    if (!target) return;
+    if (target.lane) tellRow(view, target.lane, target.row, target.index); else tellSlice(view, target.slice);
+    ask();
   };
 
-  const gaps = () => {
+  const listGaps = ({ band }) => {
     const listed = [];
-    for (let i = 0; i < step.band.start.length; i++) {
-      if (!isGap(i)) continue;
-      const [first, last] = gapAround(i);
+    for (let i = 0; i < band.start.length; i++) {
+      if (!band.isGap[i]) continue;
+      const [first, last] = gapAround({ band }, i);
       listed.push([first, last]);
       i = last;
     }
     return listed;
   };
   const goTo = ([first, last]) => {
-    const band = step.band, length = band.end[last] - band.start[first];
+    const { band } = main.step, length = band.end[last] - band.start[first];
     show(band.start[first] - 2 * length, band.end[last] + 2 * length);
     let longest = first;
     for (let i = first; i <= last; i++) if (band.end[i] - band.start[i] > band.end[longest] - band.start[longest]) longest = i;
-    tellSlice(longest);
+    tellSlice(main, longest);
   };
   const longestGap = () => {
-    const length = ([first, last]) => step.band.end[last] - step.band.start[first];
-    const listed = gaps();
+    const { band } = main.step, length = ([first, last]) => band.end[last] - band.start[first];
+    const listed = listGaps(main.step);
     if (listed.length) goTo(listed.reduce((best, gap) => (length(gap) > length(best) ? gap : best)));
   };
   const nextGap = (way) => {
-    const listed = gaps();
+    const { band } = main.step, listed = listGaps(main.step);
     if (!listed.length) return;
-    const here = chosen ? chosen.start : from;
-    const band = step.band;
+    const here = main.chosen ? main.chosen.start : shared.from;
     const next = way > 0 ? listed.find(([first]) => band.start[first] > here) : listed.findLast(([, last]) => band.end[last] <= here);
     goTo(next || listed[way > 0 ? 0 : listed.length - 1]);
   };
 
   const search = (text) => {
-    wanted = text.trim().toLowerCase();
-    matching = new Set();
+    const wanted = text.trim().toLowerCase(), { matching } = shared, { step } = main;
+    matching.clear();
     hits = [];
     hit = -1;
     if (wanted) {
@@ -321,7 +261,7 @@ window.wallscopeTimeline = (buffer) => {
         for (let i = 0; i < lane.start.length; i++) if (matching.has(lane.name[i])) hits.push([lane.start[i], index, i]);
       });
       for (let i = 0; i < step.band.start.length; i++) if (matching.has(step.band.cause[i])) hits.push([step.band.start[i], -1, i]);
-      hits.sort((one, other) => one[0] - other[0]);
+      hits.sort((one, two) => one[0] - two[0]);
     }
     found.textContent = wanted ? `${hits.length.toLocaleString("en")} found${hits.length ? ", Enter goes on" : ""}` : "";
     ask();
@@ -330,113 +270,184 @@ window.wallscopeTimeline = (buffer) => {
     if (!hits.length) return;
     hit = (hit + way + hits.length) % hits.length;
     const [start, index, i] = hits[hit];
-    const lane = index < 0 ? step.band : step.lanes[index];
+    const lane = index < 0 ? main.step.band : main.step.lanes[index];
     const length = Math.max(lane.end[i] - start, 2000);
-    if (start < from || lane.end[i] > to || length < (to - from) / 200) show(start - 6 * length, start + 7 * length);
-    if (index < 0) tellSlice(i); else tellRow(lane, i, index);
+    if (start < shared.from || lane.end[i] > shared.to || length < (shared.to - shared.from) / 200) show(start - 6 * length, start + 7 * length);
+    if (index < 0) tellSlice(main, i); else tellRow(main, lane, i, index);
     found.textContent = `${hit + 1} of ${hits.length.toLocaleString("en")}`;
     ask();
   };
 
-  const pointers = new Map();
-  let dragged = 0;
   const spot = (event) => {
-    const box = canvas.getBoundingClientRect();
+    const box = event.currentTarget.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    pointers.set(event.pointerId, spot(event));
-    dragged = 0;
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    const before = pointers.get(event.pointerId);
-    if (!before) return;
-    const now = spot(event);
-    pointers.set(event.pointerId, now);
-    if (pointers.size === 2) {
-      const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, where]) => where);
-      zoom(Math.max(Math.abs(before[0] - other[0]), 10) / Math.max(Math.abs(now[0] - other[0]), 10), moment((now[0] + other[0]) / 2));
-      dragged = 99;
-      return;
-    }
-    dragged += Math.abs(now[0] - before[0]);
-    if (dragged > 3) move((before[0] - now[0]) / pixels);
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    pointers.delete(event.pointerId);
-    if (dragged <= 3) pick(...spot(event));
-  });
-  canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
-  canvas.addEventListener("dblclick", (event) => zoom(0.25, moment(spot(event)[0])));
-  canvas.addEventListener("wheel", (event) => {
-    if (event.ctrlKey || event.metaKey) {
+  views.forEach((view) => {
+    const { canvas } = view, pointers = new Map();
+    let dragged = 0, begun = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      pointers.set(event.pointerId, spot(event));
+      begun = isSelecting || event.shiftKey ? view.moment(spot(event)[0]) : null;
+      dragged = 0;
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const before = pointers.get(event.pointerId);
+      if (!before) return;
+      const now = spot(event);
+      pointers.set(event.pointerId, now);
+      if (pointers.size === 2) {
+        const [second] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, where]) => where);
+        zoom(Math.max(Math.abs(before[0] - second[0]), 10) / Math.max(Math.abs(now[0] - second[0]), 10), view.moment((now[0] + second[0]) / 2));
+        dragged = 99;
+        return;
+      }
+      dragged += Math.abs(now[0] - before[0]);
+      if (dragged <= 3) return;
+      if (begun !== null) select(begun, view.moment(now[0])); else move((before[0] - now[0]) / view.scale());
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      pointers.delete(event.pointerId);
+      if (dragged <= 3) pick(view, ...spot(event));
+    });
+    canvas.addEventListener("pointercancel", (event) => pointers.delete(event.pointerId));
+    canvas.addEventListener("dblclick", (event) => zoom(0.25, view.moment(spot(event)[0])));
+    canvas.addEventListener("wheel", (event) => {
+      if (event.ctrlKey || event.metaKey) {
+        event.preventDefault();
+        zoom(Math.exp(event.deltaY * 0.004), view.moment(spot(event)[0]));
+      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        event.preventDefault();
+        move((event.deltaX || event.deltaY) / 800);
+      }
+    }, { passive: false });
+    canvas.addEventListener("keydown", (event) => {
+      const action = KEYS[event.key];
+      if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
-      zoom(Math.exp(event.deltaY * 0.004), moment(spot(event)[0]));
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      move((event.deltaX || event.deltaY) / 800);
-    }
-  }, { passive: false });
+      action();
+    });
+    new ResizeObserver(ask).observe(canvas);
+  });
+  const centreOn = (event) => {
+    const span = shared.to - shared.from, middle = (spot(event)[0] / map.clientWidth) * shared.length;
+    show(middle - span / 2, middle + span / 2);
+  };
+  map.addEventListener("pointerdown", (event) => { map.setPointerCapture(event.pointerId); centreOn(event); });
+  map.addEventListener("pointermove", (event) => { if (event.buttons) centreOn(event); });
+
+  const selectVisible = () => select(shared.from, shared.to);
+  const showSelection = () => { if (shared.selection) show(shared.selection.first, shared.selection.last); };
   const KEYS = {
     ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), ArrowUp: () => zoom(0.6), ArrowDown: () => zoom(1 / 0.6),
     a: () => move(-0.2), d: () => move(0.2), w: () => zoom(0.6), s: () => zoom(1 / 0.6), "+": () => zoom(0.6), "-": () => zoom(1 / 0.6),
-    Home: () => show(0, step.length), n: () => nextGap(1), p: () => nextGap(-1), g: longestGap,
-    "/": () => document.getElementById("find").focus(),
+    Home: () => show(0, shared.length), n: () => nextGap(1), p: () => nextGap(-1), g: longestGap,
+    b: selectVisible, z: showSelection, Escape: () => select(null), "/": () => find("find").focus(),
   };
-  canvas.addEventListener("keydown", (event) => {
-    const action = KEYS[event.key];
-    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    action();
+  const press = (id, action) => find(id).addEventListener("click", action);
+  press("in", () => zoom(0.5));
+  press("out", () => zoom(2));
+  press("all", () => show(0, shared.length));
+  press("gap", longestGap);
+  press("to-selection", showSelection);
+  press("unselect", () => select(null));
+  press("select", () => {
+    isSelecting = !isSelecting;
+    find("select").setAttribute("aria-pressed", String(isSelecting));
   });
-  document.getElementById("in").addEventListener("click", () => zoom(0.5));
-  document.getElementById("out").addEventListener("click", () => zoom(2));
-  document.getElementById("all").addEventListener("click", () => show(0, step.length));
-  document.getElementById("gap").addEventListener("click", longestGap);
-  const pathButton = document.getElementById("onpath");
+  const pathButton = find("onpath");
   const dimOthers = (isOn) => {
-    const lane = pathLane(step);
-    onPath = isOn && lane ? new Set(lane.end) : null;
-    pathButton.setAttribute("aria-pressed", String(Boolean(onPath)));
+    const lane = pathLane(main.step);
+    main.onPath = isOn && lane ? new Set(lane.end) : null;
+    pathButton.setAttribute("aria-pressed", String(Boolean(main.onPath)));
     pathButton.disabled = !lane;
     ask();
   };
   pathButton.hidden = !steps.some(pathLane);
-  pathButton.addEventListener("click", () => dimOthers(!onPath));
+  press("onpath", () => dimOthers(!main.onPath));
+
+  const fit = () => {
+    shared.length = Math.max(...drawn().map(({ step }) => step.length));
+    map.dataset.key = "";
+    show(0, shared.length);
+  };
   const choose = (number) => {
-    document.getElementById("step").value = String(number);
-    step = steps[number];
-    chosen = null;
-    show(0, step.length);
-    dimOthers(Boolean(onPath));
-    search(document.getElementById("find").value);
+    find("step").value = String(number);
+    main.step = opened(number);
+    main.chosen = null;
+    select(null);
+    fit();
+    dimOthers(Boolean(main.onPath));
+    search(find("find").value);
+  };
+  const compare = (number) => {
+    other.step = number < 0 ? null : opened(number);
+    other.chosen = null;
+    other.canvas.hidden = number < 0;
+    find("other-name").hidden = number < 0;
+    if (other.step) find("other-name").textContent = `Below: ${nameStep(other.step)}, ${duration(other.step.length)}`;
+    fit();
+  };
+  const fillChoices = () => {
+    const groups = new Map();
+    steps.forEach((step, number) => {
+      if (!step.isLow) return;
+      const rank = head.ranks[step.place] ?? "", name = `All ${unit}s, low detail${Object.keys(head.ranks).length > 1 ? `, ${rank}` : ""}`;
+      if (!groups.has(name)) groups.set(name, []);
+      groups.get(name).push([number, `${unit} ${step.step}: ${duration(step.length)}${step.steady ? "" : ", not steady"}`]);
+    });
+    const option = (value, text) => { const made = element("option", text); made.value = String(value); return made; };
+    const detailed = [...find("step").options].map(({ value, text }) => [value, text]);
+    const low = () => [...groups].map(([name, entries]) => {
+      const group = document.createElement("optgroup");
+      group.label = name;
+      group.append(...entries.map(([value, text]) => option(value, text)));
+      return group;
+    });
+    find("step").append(...low());
+    find("other").append(...detailed.map(([value, text]) => option(value, text)), ...low());
+    find("compare").hidden = steps.length < 2;
+  };
+  fillChoices();
+
+  const reveal = () => {
+    find("viewer").closest("details").open = true;
+    find("viewer").scrollIntoView({ block: "nearest" });
   };
   const lead = (wanted) => {
-    const number = steps.findIndex((shown) => shown.step === wanted);
-    document.getElementById("viewer").closest("details").open = true;
-    document.getElementById("viewer").scrollIntoView({ block: "nearest" });
-    if (number < 0) tell(paragraph(`Number ${wanted} is not drawn; what is: ${[...document.getElementById("step").options].map(({ text }) => text).join(", ")}.`));
-    else {
-      if (steps[number] !== step) choose(number);
-      tell(paragraph(`Shows the ${document.getElementById("step").selectedOptions[0].text}.`));
+    const number = steps.findIndex((shown) => shown.step === wanted && shown.place === steps[0].place);
+    reveal();
+    if (number < 0) {
+      tell(paragraph(`${unit} ${wanted} is not in this page. Choose one of the list.`));
+      return false;
     }
-    return number >= 0;
+    if (steps[number] !== main.step) choose(number);
+    tell(paragraph(`Shows ${nameStep(main.step)}, ${duration(main.step.length)}.`));
+    return true;
   };
-  document.getElementById("step").addEventListener("change", (event) => choose(Number(event.target.value)));
+  find("step").addEventListener("change", (event) => choose(Number(event.target.value)));
+  find("other").addEventListener("change", (event) => compare(Number(event.target.value)));
   document.addEventListener("click", (event) => {
+    const wanted = event.target.closest("[data-find]");
+    if (wanted) {
+      reveal();
+      find("find").value = wanted.dataset.find;
+      search(wanted.dataset.find);
+      nextHit(1);
+      return;
+    }
     const button = event.target.closest("[data-step]");
     if (!button || !lead(Number(button.dataset.step)) || !button.dataset.at) return;
-    const i = above(step.band.end, Number(BigInt(button.dataset.at) - BigInt(step.start)));
-    goTo(gapAround(Math.min(i, step.band.start.length - 1)));
+    goTo(gapAround(main.step, main.sliceAt(Number(BigInt(button.dataset.at) - BigInt(main.step.start)))));
   });
   window.addEventListener("wallscope-step", (event) => lead(event.detail));
-  document.getElementById("find").addEventListener("input", (event) => search(event.target.value));
-  document.getElementById("find").addEventListener("keydown", (event) => {
+  find("find").addEventListener("input", (event) => search(event.target.value));
+  find("find").addEventListener("keydown", (event) => {
     if (event.key === "Enter") { event.preventDefault(); nextHit(event.shiftKey ? -1 : 1); }
   });
-  new ResizeObserver(ask).observe(canvas);
+  new ResizeObserver(ask).observe(map);
   window.addEventListener("wallscope-draw", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ask);
-  ask();
+  main.step = steps[0];
+  select(null);
 };

@@ -57,6 +57,7 @@ from wallscope.trace.steps import Steps, select_ranks, select_windows, split_ste
 from wallscope.trace.thread_timeline import HostCalls
 from wallscope.trace.unrecognized import find_communication_evidence, infer_communication
 from wallscope.views.gaps import GapLookup
+from wallscope.views.step_overview import build_step_overviews
 from wallscope.views.step_timeline import build_step_timelines
 from wallscope.views.tables import TableBuilder
 
@@ -148,7 +149,15 @@ def build_report(found: AnalyzedCapture, progress: Progress) -> Report:
         steps = path.steps
         timelines = tuple(replace(one, path=steps.filter(pl.col("step") == one.step)) for one in timelines)
     met = MEETING_LANES.to_frame() if found.matched is None else collective_lanes(found.matched)
-    return Report(found.analysis, timelines, gaps, path, met)
+
+    def find_slices(one: int) -> pl.DataFrame:
+        if one == place:
+            return slices
+        rank_id = trace.capture.ranks["rank_id"][one]
+        return found.prepared.slices_of_rank(select_rank_windows(trace, rank_id)).cast(SLICES)
+
+    overviews = build_step_overviews(trace, found.analysis.ranks, place, find_slices)
+    return Report(found.analysis, timelines, gaps, path, met, overviews)
 
 
 def build_tables(found: AnalyzedCapture) -> TableBuilder:

@@ -11,6 +11,7 @@ from fixtures.export import ExportWriter
 from fixtures.machine import Machine
 from tests.render.browsing import Opened, needs_axe, needs_chromium
 from wallscope import units
+from wallscope.model.enums import Wall
 from wallscope.model.options import Options
 from wallscope.model.report import SHOWN_OPERATIONS
 from wallscope.pipeline import analyze_capture, build_report
@@ -86,11 +87,11 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     assert re.match(r"The longest steady step\b.* There host/\S+ takes \S+ \S+ more\. ", answer), answer
     tab.locator("#chart-steps").scroll_into_view_if_needed()
     tab.wait_for_selector("#chart-steps .bars .point >> visible=true")
-    for step in (drawn[1], other):
+    for step, said in ((drawn[1], f"step {drawn[1]}, "), (other, f"step {other}, low detail, ")):
         tab.evaluate("detail => dispatchEvent(new CustomEvent('wallscope-step', { detail }))", step)
-        if step == other:
-            assert f"Number {other} is not drawn" in tab.inner_text("#told")
-        assert tab.input_value("#step") == "1"
+        assert tab.inner_text("#told").startswith(f"Shows {said}")
+    tab.evaluate("detail => dispatchEvent(new CustomEvent('wallscope-step', { detail }))", 999)
+    assert tab.inner_text("#told") == "step 999 is not in this page. Choose one of the list."
     tab.locator("#steps button.jump", has_text=f"{drawn[0]}").first.click()
     assert tab.input_value("#step") == "0"
     tab.click("a[href='#ceiling']")
@@ -130,6 +131,9 @@ def test_search_zoom_and_gaps_work_from_the_keyboard(browser, file, report):
 
     assert found == "1 of 1"
     assert chosen.startswith("ncclDevKernel_AllReduce_Sum_f32_RING_LL\n300.0 µs at ")
+    assert re.search(
+        r"\nIssued by cudaLaunchKernel\w*, called \S+ µs before it began, correlation id \d+\n", chosen
+    )
     assert f"Gap of {units.duration(gap_ns)}" in told
     assert opened.said == []
 
@@ -139,14 +143,22 @@ def test_a_row_of_the_gaps_leads_to_its_chain_in_the_timeline(browser, file, rep
     shown = {timeline.step for timeline in report.timelines}
     gaps = [gap for gap in report.gaps if gap.row["step"] in shown]
     opened = Opened(browser, file, 1280, "light")
-    told = []
-    for place in range(len(gaps)):
+    told, answers = [], []
+    opened.tab.evaluate("document.querySelectorAll('table').forEach((one) => one.classList.add('expanded'))")
+    for place, gap in enumerate(report.gaps):
         opened.tab.locator("#timeline table [data-at]").nth(place).click()
-        told.append(opened.tab.locator("#told li").all_inner_texts())
+        answers.append(opened.tab.inner_text("#told"))
+        if gap.row["step"] in shown:
+            told.append(opened.tab.locator("#told li").all_inner_texts())
     leading = opened.tab.locator("#timeline table [data-at]").count()
     opened.context.close()
 
-    assert leading == len(gaps) < len(report.gaps)
+    assert leading == len(report.gaps) > len(gaps)
+    assert all(
+        "low detail" in text
+        for text, gap in zip(answers, report.gaps, strict=True)
+        if gap.row["step"] not in shown
+    )
     assert [[line.split(" ")[:3] for line in lines] for lines in told] == [
         [
             f"{units.duration(link.end_ns - link.start_ns)} {link.cause}{':' if link.what else ''}".split(" ")
@@ -194,7 +206,11 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
         end_ns=many * length_ns,
         operations=pl.DataFrame(
             {**spans, "lane": "stream 7", "name": "kernel", "what": "gemm", "wall": "compute"}
-        ).cast(SHOWN_OPERATIONS),
+            | {"call": "cudaLaunchKernel", "call_start_ns": start - 5_000, "path": "train_step"}
+        )
+        .with_columns(correlation=pl.int_range(many))
+        .cast(SHOWN_OPERATIONS)
+        .select(SHOWN_OPERATIONS.names()),
         calls=told.calls.clear(),
         ranges=told.ranges.clear(),
         slices=told.slices.head(1).with_columns(start_ns=0, end_ns=many * length_ns),
@@ -205,7 +221,7 @@ def test_two_hundred_thousand_operations_stay_fluent(browser, report, tmp_path):
     frames = opened.tab.evaluate(_ZOOMED)
     opened.context.close()
 
-    assert path.stat().st_size < 6_000_000
+    assert path.stat().st_size < 3_500_000
     assert len(frames) == 60
     assert sorted(frames)[56] < 100
 
@@ -289,3 +305,93 @@ def test_a_table_shows_ten_rows_expands_sorts_and_filters(browser, report, tmp_p
     ]
     assert matching == sum(not step.steady for step in steps)
     assert counted == f"{matching} of 11 rows match"
+
+
+def read_breakdown(tab):
+    """The rows of the time breakdown below the timeline: name, then the cells."""
+    tab.wait_for_timeout(250)
+    rows = tab.locator("#breakdown table").first.locator("tbody tr")
+    return {row.split("\t")[0]: row.split("\t")[1:] for row in rows.all_inner_texts()}
+
+
+def test_a_selected_range_has_its_own_time_breakdown(browser, file, report):
+    """The whole step has the walls of its row in the answer; a part has those of its slices."""
+    opened = Opened(browser, file, 1280, "light")
+    tab = opened.tab
+    told = report.timelines[0]
+    whole = read_breakdown(tab)
+    box = tab.locator("#canvas").bounding_box()
+    tab.click("#select")
+    tab.locator("#canvas").scroll_into_view_if_needed()
+    box = tab.locator("#canvas").bounding_box()
+    tab.mouse.move(box["x"] + 500, box["y"] + 70)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 700, box["y"] + 70, steps=3)
+    tab.mouse.up()
+    part = read_breakdown(tab)
+    first_ns, last_ns = map(int, tab.get_attribute("#breakdown", "data-of").split())
+    tab.click("#to-selection")
+    zoomed = read_breakdown(tab)
+    tab.press("#canvas", "Escape")
+    tab.press("#canvas", "Home")
+    again = read_breakdown(tab)
+    opened.context.close()
+
+    (step,) = (one for one in report.analysis.ranks[0].steps if one.index == told.step)
+    ms = {
+        str(wall): units.milliseconds(ns).removesuffix(" ms")
+        for wall, ns in zip(Wall, step.walls.parts(), strict=True)
+    }
+    length = pl.min_horizontal("end_ns", told.start_ns + last_ns) - pl.max_horizontal(
+        "start_ns", told.start_ns + first_ns
+    )
+    sums = dict(
+        told.slices.with_columns(ns=length.clip(0)).group_by("wall").agg(pl.col("ns").sum()).iter_rows()
+    )
+    assert 0 < first_ns < last_ns < told.end_ns - told.start_ns
+    assert {wall: whole[wall][0] for wall in ms} == ms
+    assert again == whole
+    assert part == zoomed
+    for wall in ms:
+        assert float(part[wall][0]) == pytest.approx(sums.get(wall, 0) / 1e6, abs=0.051)
+
+
+def test_two_steps_are_compared_below_each_other(browser, file, report):
+    opened = Opened(browser, file, 1280, "light")
+    tab = opened.tab
+    (rank,) = report.analysis.ranks
+    base = next(step for step in rank.steps if step.index == report.timelines[0].step)
+    head = next(step for step in rank.steps if step.walls.host > base.walls.host + 60_000)
+    number = tab.eval_on_selector_all(
+        "#other option", f"all => all.find((one) => one.text.startsWith('step {head.index}: ')).value"
+    )
+    tab.select_option("#other", number)
+    rows = read_breakdown(tab)
+    named = tab.inner_text("#other-name")
+    is_shown = tab.locator("#canvas-other").is_visible()
+    tab.select_option("#other", "-1")
+    is_gone = not tab.locator("#canvas-other").is_visible()
+    opened.context.close()
+
+    def ms(ns):
+        return units.milliseconds(ns).removesuffix(" ms")
+
+    assert named.startswith(f"Below: step {head.index}, low detail, ")
+    assert (is_shown, is_gone) == (True, True)
+    assert rows["host"] == [
+        ms(base.walls.host),
+        ms(head.walls.host),
+        units.signed_milliseconds(head.walls.host - base.walls.host).removesuffix(" ms"),
+    ]
+
+
+def test_a_cause_of_a_table_is_found_in_the_timeline(browser, file):
+    opened = Opened(browser, file, 1280, "light")
+    button = opened.tab.locator("#causes [data-find]").first
+    cause = button.inner_text()
+    button.click()
+    searched, told = opened.tab.input_value("#find"), opened.tab.inner_text("#told")
+    opened.context.close()
+
+    assert searched == cause
+    assert cause in told

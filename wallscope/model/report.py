@@ -114,6 +114,10 @@ SHOWN_OPERATIONS = pl.Schema(
         "name": pl.String(),
         "what": pl.String(),  # its category
         "wall": pl.Enum(Wall),  # of its class, whoever pays for the time
+        "call": pl.String(),  # the API call that issued it; null where the export has none
+        "call_start_ns": pl.Int64(),
+        "correlation": pl.Int64(),  # Nsight's number of that call; null without one
+        "path": pl.String(),  # NVTX ranges around the call; null without any
     }
 )
 """Device operations of a rank that run in one step, sorted by stream and start."""
@@ -196,6 +200,52 @@ class StepTimeline:
     path: pl.DataFrame = field(default_factory=SHOWN_PATH.to_frame)
 
 
+OVERVIEW_STEPS = pl.Schema(
+    {
+        "place": pl.UInt32(),  # of the rank among those of the answer
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "steady": pl.Boolean(),
+    }
+)
+"""Steps at low detail, rank by rank; those of the rank of the diagnosis come first."""
+
+OVERVIEW_SLICES = pl.Schema(
+    {
+        "place": pl.UInt32(),
+        "step": pl.UInt32(),
+        "length_ns": pl.Int64(),
+        "is_gap": pl.Boolean(),  # no compute and no opaque graph ran
+        "wall": pl.Enum(Wall),
+        "cause": pl.String(),
+    }
+)
+"""Slices of those steps in order, which tile them; short neighbors are put together by cause."""
+
+OVERVIEW_OPERATIONS = pl.Schema(
+    {
+        "place": pl.UInt32(),
+        "step": pl.UInt32(),
+        "lane": pl.String(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "name": pl.String(),
+        "wall": pl.Enum(Wall),
+    }
+)
+"""Operations of the busiest streams in those steps; short neighbors are merged and named by the longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOverviews:
+    """All steps at low detail: `OVERVIEW_STEPS`, `OVERVIEW_SLICES`, `OVERVIEW_OPERATIONS`."""
+
+    steps: pl.DataFrame
+    slices: pl.DataFrame
+    operations: pl.DataFrame
+
+
 @dataclass(frozen=True, slots=True)
 class PlayedPath:
     """The critical path of the typical step, how good its replay is, and `SHOWN_PATH` of the played steps."""
@@ -210,7 +260,7 @@ class Report:
     """The answer with what is looked at: timelines, gaps and path of the rank that the diagnosis speaks of.
 
     A job of several exports has none of these. `path` says why there is none, where there is none. `lanes`
-    (`MEETING_LANES`) show how ranks met.
+    (`MEETING_LANES`) show how ranks met. `overviews` are all steps at low detail.
     """
 
     analysis: Analysis
@@ -218,6 +268,16 @@ class Report:
     gaps: tuple[Gap, ...]
     path: PlayedPath | str = ""
     lanes: pl.DataFrame = field(default_factory=MEETING_LANES.to_frame)
+    overviews: StepOverviews | None = None
+
+    @property
+    def drawn_steps(self) -> frozenset[int]:
+        """The steps of the rank of the diagnosis that the timeline can show."""
+        shown = {one.step for one in self.timelines}
+        if self.overviews is not None:
+            own = self.overviews.steps.filter(pl.col("place") == self.analysis.diagnosis.rank_index)
+            shown |= set(own["step"].to_list())
+        return frozenset(shown)
 
 
 SIDE_STEPS = pl.Schema(

@@ -215,11 +215,12 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """The place of the step timeline, with the steps that it can show; `gap` leads to the longest of all."""
+    """The place of the step timeline, with the steps in detail; `gap` leads to the longest of all."""
 
     steps: tuple[str, ...]
     note: str
     gap: Cell | None = None
+    unit: str = "step"
     kind: str = "canvas"
 
 

@@ -1,7 +1,8 @@
 """Step timelines packed small for the page: columns of integers, deflated, in base64.
 
 The pack is a length (4 bytes, little-endian), that many bytes of JSON, and the columns one behind the other;
-the JSON tells the lanes, the texts, and the length of each column. Starts are kept as differences.
+the JSON tells the lanes, the texts, and the length of each column. Starts are kept as differences. The
+columns of the steps in detail come first, then those of all steps at low detail.
 """
 
 import json
@@ -17,14 +18,18 @@ import polars as pl
 
 from wallscope import units
 from wallscope.model.enums import Wall
-from wallscope.model.report import StepTimeline
+from wallscope.model.report import SHOWN_OPERATIONS, StepOverviews, StepTimeline
+from wallscope.render.short_names import shorten_name
 from wallscope.render.texts import visible
 
 _MOST_ROWS = 200_000
-_MOST_CHARACTERS = 2_600_000
+_MOST_CHARACTERS = 1_150_000
 _LONGEST_TEXT = 200
 _FIRST_GRAIN = 100_000
 _MOST_LANES = 80
+_ISSUE = ("call", "call_start_ns", "correlation", "path")
+"""What issued an operation; of host rows there is none."""
+_MOST_TICKS = 2**32 - 1
 _EFFORT = 6  # 9 takes seven times as long for two parts in a hundred
 
 Numbers = npt.NDArray[np.integer[Any]]
@@ -38,22 +43,49 @@ class Pack:
     notes: tuple[str, ...]
 
 
-def pack_timelines(timelines: Sequence[StepTimeline]) -> Pack:
-    """Pack as much detail as the page has room for; what is too small to see is merged with others."""
+def pack_timelines(
+    timelines: Sequence[StepTimeline],
+    overviews: StepOverviews | None = None,
+    rank_names: Mapping[int, str] | None = None,
+) -> Pack:
+    """Pack as much detail as the page has room for; what is too small to see is merged with others.
+
+    Args:
+        timelines: steps in detail.
+        overviews: all steps at low detail.
+        rank_names: names of the ranks in `overviews`, by their place.
+    """
     if not timelines:
         return Pack("", ())
     most_rows = _MOST_ROWS
-    while len((packed := _pack(timelines, most_rows)).base64) > _MOST_CHARACTERS:
+    while len((packed := _pack(timelines, overviews, rank_names or {}, most_rows)).base64) > _MOST_CHARACTERS:
         most_rows //= 2
     return packed
 
 
-def _pack(timelines: Sequence[StepTimeline], most_rows: int) -> Pack:
+def _pack(
+    timelines: Sequence[StepTimeline],
+    overviews: StepOverviews | None,
+    rank_names: Mapping[int, str],
+    most_rows: int,
+) -> Pack:
     packer = _Packer()
     steps = [packer.add_step(timeline, most_rows // len(timelines)) for timeline in timelines]
+    others = [] if overviews is None else packer.add_overviews(overviews)
     columns = [np.asarray(column).astype("<u4") for column in packer.columns]
     texts, lengths = list(packer.texts), [len(column) for column in columns]
-    head = json.dumps({"steps": steps, "texts": texts, "lengths": lengths}).encode()
+    short = {place: name for place, text in enumerate(texts) if (name := shorten_name(text)) != text}
+    ranks = {place: visible(name, most=60) for place, name in rank_names.items()}
+    head = json.dumps(
+        {
+            "steps": steps,
+            "overviews": others,
+            "ranks": ranks,
+            "texts": texts,
+            "short": short,
+            "lengths": lengths,
+        }
+    ).encode()
     head += b" " * (-len(head) % 4)
     raw = len(head).to_bytes(4, "little") + head + b"".join(column.tobytes() for column in columns)
     return Pack(b64encode(zlib.compress(raw, _EFFORT)).decode("ascii"), tuple(packer.notes))
@@ -85,6 +117,8 @@ class _Packer:
                 self.columns += _list_times(own, timeline.start_ns, tick_ns)
                 self.columns += [self._number(own[name]) for name in ("name", "what")]
                 self.columns.append(own["wall"].to_numpy())
+                if kind == "stream":
+                    self.columns += self._list_issue(own)
         slices, grain_ns = _coarsen_slices(timeline.slices, room // 2, length_ns)
         self.columns += _list_times(slices, timeline.start_ns, tick_ns)
         self.columns.append(slices["wall"].cast(pl.Enum(Wall)).to_physical().to_numpy())
@@ -101,6 +135,56 @@ class _Packer:
             "tick": tick_ns,
             "lanes": lanes,
         }
+
+    def _list_issue(self, rows: pl.DataFrame) -> list[Numbers]:
+        """List what issued each operation: the call, its lead in ns and one more, its number, its ranges."""
+        lead_ns = (rows["start_ns"] - rows["call_start_ns"]).fill_null(-1).to_numpy()
+        correlation = rows["correlation"].fill_null(0).to_numpy() & (2**32 - 1)
+        return [
+            self._number(rows["call"]),
+            np.clip(lead_ns, -1, 2**32 - 2) + 1,
+            correlation,
+            self._number(rows["path"]),
+        ]
+
+    def add_overviews(self, found: StepOverviews) -> list[dict[str, Any]]:
+        """Add four columns of all slices and four of all operations; return the heads of the steps."""
+        key = ["place", "step"]
+        tick = ((pl.col("end_ns") - pl.col("start_ns") + _MOST_TICKS - 1) // _MOST_TICKS).clip(lower_bound=1)
+        steps = found.steps.with_columns(tick=tick)
+        of_step = steps.select(*key, "tick", from_ns="start_ns")
+        slices = found.slices.join(of_step, on=key, maintain_order="left")
+        operations = found.operations.join(of_step, on=key, maintain_order="left")
+        counted = {row[:2]: row[2] for row in slices.group_by(key).len().iter_rows()}
+        lanes: dict[tuple[int, int], list[tuple[str, int]]] = {}
+        for *where, lane, count in operations.group_by(*key, "lane", maintain_order=True).len().iter_rows():
+            lanes.setdefault((where[0], where[1]), []).append((visible(lane, most=60), count))
+        self.columns += [
+            (slices["length_ns"] // slices["tick"]).to_numpy(),
+            slices["wall"].to_physical().to_numpy(),
+            self._number(slices["cause"]),
+            slices["is_gap"].cast(pl.UInt32).to_numpy(),
+        ]
+        start = (pl.col("start_ns").clip(lower_bound="from_ns") - pl.col("from_ns")) // pl.col("tick")
+        times = operations.select(
+            start=start - start.shift(1, fill_value=0).over(*key, "lane"),
+            length=(pl.col("end_ns") - pl.col("start_ns")) // pl.col("tick"),
+        )
+        self.columns += [times["start"].to_numpy(), times["length"].to_numpy()]
+        self.columns += [self._number(operations["name"]), operations["wall"].to_physical().to_numpy()]
+        return [
+            {
+                "place": row["place"],
+                "step": row["step"],
+                "start": str(row["start_ns"]),
+                "length": row["end_ns"] - row["start_ns"],
+                "tick": row["tick"],
+                "steady": row["steady"],
+                "slices": counted.get((row["place"], row["step"]), 0),
+                "lanes": lanes.get((row["place"], row["step"]), []),
+            }
+            for row in steps.iter_rows(named=True)
+        ]
 
     def _number(self, column: pl.Series) -> Numbers:
         number = {
@@ -132,14 +216,18 @@ def _list_lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
 
 def _clip(rows: pl.DataFrame, timeline: StepTimeline, order: Mapping[str, int]) -> pl.DataFrame:
     """Cut rows to the step, with the columns that all lanes have and the place of each lane."""
-    missing = (pl.lit("").alias("what"), pl.lit(0, pl.UInt32).alias("wall"))
+    missing = (
+        pl.lit("").alias("what"),
+        pl.lit(0, pl.UInt32).alias("wall"),
+        *(pl.lit(None, SHOWN_OPERATIONS[name]).alias(name) for name in _ISSUE),
+    )
     added = [column for column in missing if column.meta.output_name() not in rows.columns]
     return rows.with_columns(
         *added,
         place=pl.col("lane").replace_strict(order, return_dtype=pl.Int64),
         start_ns=pl.col("start_ns").clip(lower_bound=timeline.start_ns),
         end_ns=pl.col("end_ns").clip(upper_bound=timeline.end_ns),
-    ).select("place", "lane", "depth", "start_ns", "end_ns", "name", "what", "wall")
+    ).select("place", "lane", "depth", "start_ns", "end_ns", "name", "what", "wall", *_ISSUE)
 
 
 def _coarsen(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
@@ -147,7 +235,7 @@ def _coarsen(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFram
     grain_ns, kept = 0, rows
     while len(kept) > most:
         grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
-        kept = _merge(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall"])
+        kept = _merge(rows, ["place", "lane", "depth"], grain_ns, ["name", "what", "wall", *_ISSUE])
         if grain_ns > length_ns:
             break
     return kept.sort("place", "depth", "start_ns", "end_ns", "name", maintain_order=True), grain_ns

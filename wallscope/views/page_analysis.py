@@ -45,15 +45,17 @@ _WORDS: Final = {
 
 def write_analysis_page(report: Report) -> str:
     """Write the answer as one HTML file: the first screen, the timeline, then all details."""
-    packed = pack_timelines(report.timelines)
     analysis = report.analysis
+    packed = pack_timelines(
+        report.timelines, report.overviews, dict(enumerate(map(name_rank, analysis.ranks)))
+    )
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     sections = (
         build_timeline(report, packed.notes) if report.timelines else None,
         build_job(report),
         build_ranks(analysis),
-        build_steps(analysis, rank, report.timelines),
+        build_steps(analysis, rank, report.timelines, report.drawn_steps),
         _build_breakdown(analysis, rank),
         build_path(report, rank),
         *build_walls_in_depth(analysis, rank),

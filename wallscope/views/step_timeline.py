@@ -103,15 +103,24 @@ class _Shown:
         )
 
     def _operations_of(self, start_ns: int, end_ns: int) -> pl.DataFrame:
-        numbers = self._trace.capture.streams.select("stream", "number")
+        capture = self._trace.capture
+        numbers = capture.streams.select("stream", "number")
+        calls = capture.calls.select(
+            call=pl.col("call").cast(pl.Int32), call_start_ns="start_ns", correlation="correlation"
+        )
+        called = self._calls.select(call=pl.col("call").cast(pl.Int32), call_name="name")
         wall = pl.col("class").cast(pl.String).replace_strict(_WALL_OF_CLASS, return_dtype=pl.String)
         found = (
             _within(self._operations.drop("name"), start_ns, end_ns)
             .join(numbers, on="stream", how="left")
             .join(self._names, on="op", how="left")
+            .join(calls, on="call", how="left")
+            .join(called, on="call", how="left")
+            .join(self._trace.projected.select("op", "range"), on="op", how="left")
         )
         return (
-            found.sort("number", "start_ns", "op")
+            found.join(self._paths(found["range"].fill_null(-1)), on="range", how="left")
+            .sort("number", "start_ns", "op")
             .select(
                 "start_ns",
                 "end_ns",
@@ -119,6 +128,10 @@ class _Shown:
                 name="name",
                 what=pl.col("category").cast(pl.String),
                 wall=wall,
+                call="call_name",
+                call_start_ns="call_start_ns",
+                correlation="correlation",
+                path="text",
             )
             .cast(SHOWN_OPERATIONS)
         )

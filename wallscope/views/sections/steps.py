@@ -1,6 +1,7 @@
 """Which steps, and where in them? Steps by wall, ranges, the timeline; gaps, moments to check in Nsight."""
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -39,8 +40,10 @@ _ENDED = "the operation that starts when the gap ends, and its stream"
 _ISSUED = "the call that issued that operation, and its thread"
 
 
-def build_steps(analysis: Analysis, rank: Rank, drawn: Sequence[StepTimeline]) -> Section:
-    """Make every step by wall, the worst first; which do not count, and why. Those in `drawn` lead there."""
+def build_steps(
+    analysis: Analysis, rank: Rank, drawn: Sequence[StepTimeline], linked: AbstractSet[int] = frozenset()
+) -> Section:
+    """Make every step by wall, the worst first; which do not count, and why. Those in `linked` lead there."""
     unit, diagnosis = analysis.anchor.window, analysis.diagnosis
     dropped = sum(not step.steady for step in rank.steps)
     led = left = ""
@@ -52,7 +55,7 @@ def build_steps(analysis: Analysis, rank: Rank, drawn: Sequence[StepTimeline]) -
         left += " count."
     found = ", ".join(describe_steps(analysis.anchor, rank))
     answer = f"{_describe_worst(diagnosis.verdict, unit, drawn)}{found}.{led}{left}"
-    shown = {timeline.step for timeline in drawn} if has_steps else set()
+    shown = linked if has_steps else frozenset()
     blocks = [figures.draw_steps(rank.steps, unit, leads=bool(shown))] if len(rank.steps) > 1 else []
     title = "Is it every step?" if has_steps else "What was looked at?"
     return Section("steps", title, answer, (*blocks, _tabulate_steps(rank, unit, shown)))
@@ -88,7 +91,7 @@ def _list_wall_columns(meaning: str) -> tuple[Column, ...]:
     return tuple(Column(wall, str(wall), "ms", meaning, partial(part_ns, wall=wall)) for wall in Wall)
 
 
-def _tabulate_steps(rank: Rank, unit: str, shown: set[int]) -> Grid:
+def _tabulate_steps(rank: Rank, unit: str, shown: AbstractSet[int]) -> Grid:
     def number(step: Step) -> Cell:
         return Cell(step.index, step=step.index if step.index in shown else None)
 
@@ -147,9 +150,9 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
             f"{where}; {longest['cause']} owns most of it;"
             f" it is ended by {visible(ended, most=_LONGEST_NAME)}."
         )
-    shown = {each.step for each in report.timelines}
+    shown = report.drawn_steps
     note = " ".join((*notes, *_list_pathless(report, unit)))
-    canvas = Canvas(steps, note, _lead_to_longest(report.gaps, unit, shown))
+    canvas = Canvas(steps, note, _lead_to_longest(report.gaps, unit, shown), unit)
     return Section("timeline", "Show me", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
 
 
@@ -161,7 +164,7 @@ def _list_pathless(report: Report, unit: str) -> list[str]:
     return [f"The critical path of {' and '.join(missing)} was not worked out."]
 
 
-def _lead_to_longest(gaps: Sequence[Gap], unit: str, shown: set[int]) -> Cell | None:
+def _lead_to_longest(gaps: Sequence[Gap], unit: str, shown: AbstractSet[int]) -> Cell | None:
     """Lead to the longest gap of all; `None` where its step is not drawn, or no other is."""
     if not gaps or gaps[0].row["step"] not in shown or len(shown) == 1:
         return None
@@ -174,7 +177,7 @@ def _find_middle_ns(gap: Gap) -> int:
     return middle_ns
 
 
-def _tabulate_gaps(gaps: Sequence[Gap], unit: str, shown: set[int]) -> Grid:
+def _tabulate_gaps(gaps: Sequence[Gap], unit: str, shown: AbstractSet[int]) -> Grid:
     def start(gap: Gap) -> Cell:
         start_ns, step = gap.row["start_ns"], gap.row["step"]
         return Cell(start_ns, step=step, at_ns=_find_middle_ns(gap)) if step in shown else Cell(start_ns)

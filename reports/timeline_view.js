@@ -1,0 +1,270 @@
+"use strict";
+// One step on one canvas: the band of causes, the lanes, the selected range. It draws and finds; it holds no controls.
+window.wallscopeView = (canvas, head, shared) => {
+  const COLOURS = ["#0072B2", "#E69F00", "#CC79A7", "#009E73", "#8A8A8A"];
+  const LIGHTER = ["#0072B2", "#f0b429", "#dda0c2", "#35c39b", "#a3a3a3"];
+  const ROW = 18, BAND = 26, HEAD = 20, NARROW = 700, PATTERNED_PX = 8;
+  const pen = canvas.getContext("2d");
+  const texts = head.texts;
+  const view = { canvas, step: null, chosen: null, onPath: null };
+  let gutter = 0, pixels = 1;
+
+  const below = (values, limit) => {
+    let low = 0, high = values.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (values[middle] < limit) low = middle + 1; else high = middle;
+    }
+    return low;
+  };
+  const above = (values, limit) => {
+    let low = 0, high = values.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (values[middle] <= limit) low = middle + 1; else high = middle;
+    }
+    return low;
+  };
+  const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const place = (ns) => gutter + ((ns - shared.from) / (shared.to - shared.from)) * pixels;
+  const moment = (x) => shared.from + ((x - gutter) / pixels) * (shared.to - shared.from);
+  const isWall = (lane) => lane.kind !== "host";
+  const nameOf = (text) => head.short[text] ?? texts[text];
+  // What the path goes through ends where a part of the path does.
+  const isOffPath = (lane, i) => view.onPath && lane.kind !== "path" && !view.onPath.has(lane.end[i]);
+
+  // Walls differ by pattern too: stripes, crosses, dots, bars.
+  const patterns = COLOURS.map((colour, wall) => {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const brush = tile.getContext("2d");
+    brush.fillStyle = colour;
+    brush.fillRect(0, 0, 8, 8);
+    brush.strokeStyle = brush.fillStyle = LIGHTER[wall];
+    brush.lineWidth = 2;
+    brush.beginPath();
+    if (wall === 1) [[-2, 2, 2, -2], [-2, 10, 10, -2], [6, 10, 10, 6]].forEach(([x, y, u, v]) => { brush.moveTo(x, y); brush.lineTo(u, v); });
+    if (wall === 2) [[-2, 6, 2, 10], [-2, -2, 10, 10], [6, -2, 10, 2]].forEach(([x, y, u, v]) => { brush.moveTo(x, y); brush.lineTo(u, v); });
+    if (wall === 4) { brush.moveTo(0, 4); brush.lineTo(8, 4); }
+    brush.stroke();
+    if (wall === 3) brush.fillRect(3, 3, 2, 2);
+    return pen.createPattern(tile, "repeat");
+  });
+  const fill = (wall, width) => (width > PATTERNED_PX && wall ? patterns[wall] : COLOURS[wall]);
+
+  const label = (text, x, y, width, colour, isCutAtLeft = false) => {
+    if (width < 24) return;
+    const room = Math.floor((width - 6) / 6.2);
+    const cut = isCutAtLeft ? `…${text.slice(1 - room)}` : `${text.slice(0, Math.max(room - 1, 1))}…`;
+    pen.fillStyle = colour;
+    pen.fillText(text.length > room ? cut : text, x + 3, y);
+  };
+
+  // Slices narrower than two pixels are summed by wall, a pixel at a time.
+  const drawBand = (band, left0, span0, span1, width, top, height, isNamed) => {
+    const at = (ns) => left0 + ((ns - span0) / (span1 - span0)) * width;
+    const first = above(band.end, span0), last = below(band.start, span1);
+    let pixel = -1, sums = [0, 0, 0, 0, 0];
+    const flush = () => {
+      if (pixel < 0) return;
+      const all = sums.reduce((total, sum) => total + sum, 0);
+      let y = top;
+      for (let wall = 0; wall < 5 && all > 0; wall++) {
+        const part = (height * sums[wall]) / all;
+        pen.fillStyle = COLOURS[wall];
+        if (part > 0) pen.fillRect(pixel, y, 1, part);
+        y += part;
+      }
+      sums = [0, 0, 0, 0, 0];
+    };
+    for (let i = first; i < last; i++) {
+      const left = Math.max(at(band.start[i]), left0), right = Math.min(at(band.end[i]), left0 + width);
+      if (right - left < 2) {
+        if (Math.floor(left) !== pixel) { flush(); pixel = Math.floor(left); }
+        sums[band.wall[i]] += band.end[i] - band.start[i];
+        continue;
+      }
+      flush();
+      pixel = -1;
+      pen.fillStyle = isNamed ? fill(band.wall[i], right - left) : COLOURS[band.wall[i]];
+      pen.fillRect(left, top, right - left + 0.5, height);
+      if (isNamed) label(texts[band.cause[i]], left, top + 17, right - left, band.wall[i] === 0 ? "#fff" : "#000");
+    }
+    flush();
+  };
+
+  const drawLane = (lane, y, ink, faint) => {
+    let i = above(lane.reach, shared.from);
+    const last = below(lane.start, shared.to), isRange = lane.kind === "host" && lane.depth >= 0;
+    while (i < last) {
+      if (lane.end[i] <= shared.from) { i++; continue; }
+      const left = Math.max(place(lane.start[i]), gutter), right = Math.min(place(lane.end[i]), gutter + pixels);
+      const width = Math.max(right - left, 1), isHit = shared.matching.has(lane.name[i]);
+      pen.globalAlpha = isOffPath(lane, i) ? 0.22 : 1;
+      pen.fillStyle = isWall(lane) ? fill(lane.wall[i], width) : lane.depth < 0 ? faint[1] : faint[lane.depth % 2 ? 0 : 2];
+      if (isHit) pen.fillStyle = "#D55E00";
+      pen.fillRect(left, y + 1, width > 3 ? width - 0.5 : width, ROW - 3);
+      pen.globalAlpha = 1;
+      if (right - left < 1) {
+        const next = moment(Math.floor(left) + 1);
+        let step2 = 1;
+        while (i + step2 < last && lane.start[i + step2] < next) step2 *= 2;
+        let low = i + (step2 >> 1), high = Math.min(i + step2, last);
+        while (low < high) {
+          const middle = (low + high) >> 1;
+          if (lane.start[middle] < next) low = middle + 1; else high = middle;
+        }
+        i = Math.max(low, i + 1);
+        continue;
+      }
+      const light = isWall(lane) && !isOffPath(lane, i) ? (lane.wall[i] === 0 ? "#fff" : "#000") : ink;
+      label(nameOf(lane.name[i]), left, y + 13, right - left, isHit ? "#000" : light, isRange);
+      i++;
+    }
+  };
+
+  const laneTop = (index) => HEAD + BAND + 8 + index * ROW;
+  const laneName = (lane) => isWall(lane) ? lane.lane : lane.depth < 0 ? `${lane.lane} calls` : lane.depth === 0 ? "ranges" : "";
+
+  const drawSelection = (height, ink) => {
+    const selected = shared.selection;
+    if (!selected) return;
+    const left = Math.max(place(selected.first), gutter), right = Math.min(place(selected.last), gutter + pixels);
+    if (right < gutter || left > gutter + pixels) return;
+    pen.fillStyle = tone("--select");
+    pen.fillRect(left, HEAD - 6, Math.max(right - left, 1), height);
+    pen.fillStyle = ink;
+    pen.fillRect(left, HEAD - 6, 1.5, height);
+    pen.fillRect(right - 1.5, HEAD - 6, 1.5, height);
+  };
+
+  view.draw = () => {
+    const begun = performance.now();
+    const { step } = view, scale = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth, height = laneTop(step.lanes.length) + 6;
+    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(height * scale);
+      canvas.style.height = `${height}px`;
+    }
+    gutter = width < NARROW ? 62 : 170;
+    pixels = Math.max(width - gutter - 4, 1);
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    const ink = tone("--ink"), paper = tone("--paper"), line = tone("--line"), dim = tone("--dim");
+    pen.fillStyle = paper;
+    pen.fillRect(0, 0, width, height);
+    pen.font = "11px system-ui, sans-serif";
+    const span = shared.to - shared.from, power = 10 ** Math.floor(Math.log10(span / 4));
+    const every = [1, 2, 5, 10].map((factor) => factor * power).find((value) => span / value <= (width < NARROW ? 4 : 8)) || power * 10;
+    for (let tick = Math.ceil(shared.from / every) * every; tick <= shared.to; tick += every) {
+      const x = place(tick);
+      pen.fillStyle = line;
+      pen.fillRect(x, HEAD - 4, 1, height);
+      pen.fillStyle = dim;
+      if (x < gutter + pixels - 40) pen.fillText(shared.duration(tick), x + 3, 12);
+    }
+    drawBand(step.band, gutter, shared.from, shared.to, pixels, HEAD, BAND, true);
+    const faint = [tone("--inner"), tone("--call"), tone("--range")];
+    step.lanes.forEach((lane, index) => drawLane(lane, laneTop(index), ink, faint));
+    drawSelection(height, ink);
+    pen.fillStyle = paper;
+    pen.fillRect(0, 0, gutter - 2, height);
+    pen.fillStyle = ink;
+    pen.fillText(gutter < 100 ? "cause" : "attributed to", 4, HEAD + 17);
+    let shown = "";
+    step.lanes.forEach((lane, index) => {
+      const name = laneName(lane), room = Math.floor(gutter / 6.2);
+      if (name && name !== shown) pen.fillText(name.length > room ? `…${name.slice(1 - room)}` : name, 4, laneTop(index) + 13);
+      shown = name;
+    });
+    const { chosen } = view;
+    if (chosen) {
+      const left = Math.max(place(chosen.start), gutter), right = Math.min(place(chosen.end), gutter + pixels);
+      if (right >= gutter && left <= gutter + pixels) {
+        pen.strokeStyle = ink;
+        pen.lineWidth = 2;
+        pen.strokeRect(left, chosen.top, Math.max(right - left, 2), chosen.height);
+        pen.globalAlpha = 0.08;
+        pen.fillStyle = ink;
+        pen.fillRect(left, HEAD, Math.max(right - left, 1), height);
+        pen.globalAlpha = 1;
+      }
+    }
+    canvas.dataset.frame = (performance.now() - begun).toFixed(2);
+  };
+
+  // The whole step in small, with the part that is shown.
+  view.drawMap = (map) => {
+    const scale = window.devicePixelRatio || 1, width = map.clientWidth, height = map.clientHeight;
+    const brush = map.getContext("2d"), { step } = view;
+    const key = `${step.place}/${step.step}/${Boolean(step.isLow)}/${width}/${scale}`;
+    if (map.dataset.key !== key) {
+      map.width = Math.round(width * scale);
+      map.height = Math.round(height * scale);
+      map.dataset.key = key;
+      const sums = Array.from({ length: width }, () => [0, 0, 0, 0, 0]);
+      for (let i = 0; i < step.band.start.length; i++) {
+        const begin = (step.band.start[i] / shared.length) * width, end = (step.band.end[i] / shared.length) * width;
+        for (let x = Math.floor(begin); x < Math.min(end, width); x++) sums[x][step.band.wall[i]] += Math.min(end, x + 1) - Math.max(begin, x);
+      }
+      map.sums = sums;
+    }
+    brush.setTransform(scale, 0, 0, scale, 0, 0);
+    brush.clearRect(0, 0, width, height);
+    map.sums.forEach((parts, x) => {
+      let y = 0;
+      parts.forEach((part, wall) => {
+        brush.fillStyle = COLOURS[wall];
+        brush.fillRect(x, y * height, 1, part * height);
+        y += part;
+      });
+    });
+    const left = (shared.from / shared.length) * width, right = (shared.to / shared.length) * width;
+    brush.fillStyle = tone("--veil");
+    brush.fillRect(0, 0, left, height);
+    brush.fillRect(right, 0, width - right, height);
+    brush.strokeStyle = tone("--ink");
+    brush.lineWidth = 2;
+    brush.strokeRect(left + 1, 1, Math.max(right - left - 2, 3), height - 2);
+  };
+
+  view.find = (x, y) => {
+    const { step } = view, now = moment(x), near = (2 * (shared.to - shared.from)) / pixels;
+    if (y >= HEAD && y < HEAD + BAND) {
+      const slice = Math.min(above(step.band.end, now), step.band.start.length - 1);
+      return slice < 0 ? null : { slice };
+    }
+    const index = Math.floor((y - laneTop(0)) / ROW), lane = step.lanes[index];
+    if (!lane) return null;
+    let best = -1;
+    for (let i = above(lane.reach, now - near); i < lane.start.length && lane.start[i] <= now + near; i++) {
+      if (lane.end[i] >= now - near) best = i;
+      if (lane.start[i] <= now && lane.end[i] > now) break;
+    }
+    return best < 0 ? null : { lane, index, row: best };
+  };
+  view.chooseSlices = (start, end) => { view.chosen = { start, end, top: HEAD, height: BAND }; };
+  view.chooseRow = (lane, i, index) => { view.chosen = { start: lane.start[i], end: lane.end[i], top: laneTop(index), height: ROW - 1 }; };
+  view.sliceAt = (ns) => Math.min(above(view.step.band.end, ns), view.step.band.start.length - 1);
+
+  // Time of the walls and causes, and durations of operations, from one moment to another.
+  view.sum = (first, last) => {
+    const { band, lanes } = view.step, walls = [0, 0, 0, 0, 0], causes = new Map(), operations = new Map();
+    const add = (sums, key, ns) => sums.set(key, (sums.get(key) || 0) + ns);
+    for (let i = above(band.end, first); i < band.start.length && band.start[i] < last; i++) {
+      const ns = Math.min(band.end[i], last) - Math.max(band.start[i], first);
+      walls[band.wall[i]] += ns;
+      add(causes, band.cause[i], ns);
+    }
+    for (const lane of lanes.filter(({ kind }) => kind === "stream")) {
+      for (let i = above(lane.reach, first); i < lane.start.length && lane.start[i] < last; i++) {
+        const ns = Math.min(lane.end[i], last) - Math.max(lane.start[i], first);
+        if (ns > 0) add(operations, lane.name[i], ns);
+      }
+    }
+    return { walls, causes, operations };
+  };
+  view.moment = moment;
+  view.scale = () => pixels;
+  return view;
+};
