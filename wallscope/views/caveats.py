@@ -11,7 +11,7 @@ from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds import DOMINANT_SHARE, SHARED_DEVICE_SHARE
 from wallscope.views.headline import choose_basis, find_dominant
 
-_MOST_CAVEATS, _LONGEST_CAVEAT = 2, 240
+_MOST_CAVEATS, _LONGEST_CAVEAT = 2, 200
 _ANY = frozenset(Wall)
 _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
     (
@@ -90,10 +90,12 @@ def list_caveats(analysis: Analysis, rank: Rank) -> list[Line]:
         waited = f"Launched kernels waited {units.duration(held.typical_ns)} on an idle GPU"
         lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
     for finding in _find_doubts(analysis, rank)[: _MOST_CAVEATS - len(lines)]:
-        first = visible(finding.message.partition(". ")[0].rstrip("."), most=_LONGEST_CAVEAT)
+        message = finding.message.rstrip(".")
+        if len(message) > _LONGEST_CAVEAT:
+            message = visible(message.partition(". ")[0], most=_LONGEST_CAVEAT)
         cure = visible(f" → {finding.cure}") if finding.cure else ""
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
-        lines.append((mark, f"{first}.", Span(cure, "dim")))
+        lines.append((mark, f"{message}.", Span(cure, "dim")))
     return lines
 
 
