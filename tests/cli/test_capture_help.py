@@ -1,15 +1,18 @@
+import io
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fixtures.export import ExportWriter
 from fixtures.torch_trace import TraceWriter
 from wallscope.cli.advise import capture_help
 from wallscope.model.capture import Finding, Severity
+from wallscope.render.terminal import render_sections
 from wallscope.views.capture_help import CURED, build_capture_help
 
 PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
@@ -27,6 +30,7 @@ NOT_BY_CAPTURE = {
     "communication-inferred",  # --kernels
     "unmatched-kernels",  # --kernels
     "outside-steps",
+    "slower-kernels",  # a fact about the run
     "ranks-left-out",  # --steps, --time
     "unattributed-time",
     "replay-unfaithful",
@@ -86,9 +90,11 @@ def test_commands_can_be_pasted(columns):
 
 
 def test_the_loop_for_pytorch_is_python():
-    (loop,) = re.findall(r"^for step, .*\n(?: .*\n)*", shown(), re.MULTILINE)
+    loops = re.findall(r"^for step, .*\n(?: .*\n)*", shown(), re.MULTILINE)
 
-    compile(loop, "loop", "exec")
+    assert len(loops) == 2
+    for loop in loops:
+        compile(loop, "loop", "exec")
 
 
 def test_every_flag_has_its_reason_and_nothing_is_marked_without_an_export():
@@ -115,9 +121,9 @@ def export(tmp_path):
 def test_findings_of_an_export_come_first_and_their_flags_are_marked(export):
     text = shown(str(export))
 
-    assert text.startswith("run.sqlite: what another capture would cure\n• ")
+    assert text.startswith("run.sqlite: limits that another capture removes\n• ")
     assert "1 wait for CUDA events" in text.split("nsys profile")[0]
-    assert marked(text) == ["--trace=cuda,nvtx", "--cuda-event-trace=true", "Ranges"]
+    assert marked(text) == ["--trace=cuda,nvtx", "--cuda-event-trace=true", "NVTX"]
     assert "→ Export the report with nsys 2024.2 or later." in text
     assert "--cuda-flush-interval" not in text
 
@@ -150,7 +156,7 @@ def test_an_export_without_device_operations_gets_its_command_too(tmp_path):
 def test_a_capture_without_limits_is_said_to_have_none():
     limits = build_capture_help("run.sqlite", (Finding("anchors-disagree", Severity.WARNING, "x", "y"),))
 
-    assert next(limits).blocks[0].lines[0][0].text == "run.sqlite: nothing that another capture would cure"
+    assert next(limits).blocks[0].lines[0][0].text == "run.sqlite: no limit that another capture removes"
 
 
 def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():
@@ -179,6 +185,40 @@ def test_a_trace_gets_the_help_of_its_own_profiler(tmp_path):
     writer.kernel("nvjet_tst_128x128", 1_000, 2_000, 1)
     text = shown(str(writer.write(tmp_path / "trace.json")))
 
-    assert text.startswith("trace.json: what another capture would cure\n• No step was found")
+    assert text.startswith("trace.json: limits that another capture removes\n• No step was found")
     assert "call prof.step() behind each" in text
     assert "import torch" in text
+
+
+@pytest.mark.parametrize(
+    ("framework", "program", "shows", "hides"),
+    [
+        pytest.param("cuda", "./program", "nvtxRangePushA", "train.py", id="native"),
+        pytest.param("pytorch", "python train.py", "torch.cuda.nvtx.range", "Megatron", id="pytorch"),
+        pytest.param("jax", "python train.py", "nvtx.annotate", "Megatron", id="jax"),
+        pytest.param(
+            "megatron", "python train.py", "profiling.profile_ranks=[0]", "nvtxRangePushA", id="megatron"
+        ),
+    ],
+)
+def test_help_fits_the_program_of_the_export(framework, program, shows, hides):
+    text = drawn(build_capture_help("run.sqlite", (), framework))
+
+    assert f"    {program}\n" in text
+    assert shows in text
+    assert hides not in text
+
+
+@pytest.mark.parametrize(("code", "ranks"), [("one-rank", "[]"), ("few-steps", "[0]")])
+def test_where_all_ranks_are_wanted_all_are_captured(code, ranks):
+    finding = Finding(code, Severity.WARNING, "It is so.", "Capture otherwise.")
+    text = drawn(build_capture_help("run.sqlite", (finding,), "megatron"))
+
+    assert f"profiling.profile_ranks={ranks}\n" in text
+    assert ("* All ranks: torchrun" in text) is (code == "one-rank")
+
+
+def drawn(sections) -> str:
+    page = io.StringIO()
+    Console(file=page, width=100, markup=False, highlight=False).print(render_sections(sections))
+    return "\n".join(line.rstrip() for line in page.getvalue().split("\n"))

@@ -137,7 +137,7 @@ def _recommend(request: ToolRequest, progress: Progress) -> AnalysisBrief:
 def _list_gaps(request: ToolRequest, progress: Progress) -> TableBrief:
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # heavy, and not every tool asks
     from wallscope.views.brief_listings import brief_table, describe_gaps_table  # noqa: PLC0415  # same
-    from wallscope.views.sections.steps import frame_gaps  # noqa: PLC0415  # same
+    from wallscope.views.sections.gap_listing import frame_gaps  # noqa: PLC0415  # same
 
     found = look_up_gaps(request.paths[request.file], request.read_options(), progress)
     frame = frame_gaps(found.gaps(request.max_rows))
@@ -205,7 +205,7 @@ def _help_capture(request: ToolRequest, progress: Progress) -> TextBrief:
     path = None if named is None else request.paths[named]
     is_torch = path is not None and is_torch_trace(path)
     profiler = Profiler(wanted) if wanted else Profiler.TORCH if is_torch else Profiler.NSYS
-    findings = () if path is None else load_limits(path, progress, request.cache)
+    findings = () if path is None else load_limits(path, progress, request.cache)[0]
     return brief_capture_help(profiler, named, findings, request.max_rows)
 
 

@@ -14,6 +14,7 @@ from wallscope.bounded_json import read_json_bytes
 from wallscope.cache.key import answer_key
 from wallscope.cache_folder import Cache, EntryKind
 from wallscope.errors import InputError, NothingToAnalyzeError
+from wallscope.model.advice import Framework
 from wallscope.model.analysis import SCHEMA, Analysis
 from wallscope.model.capture import Finding, Progress, Severity
 from wallscope.model.options import Options
@@ -100,20 +101,25 @@ def load_or_analyze(
     )
 
 
-def load_limits(path: Path, progress: Progress, cache: Cache | None) -> tuple[Finding, ...]:
-    """Return what limits an export, from the cache or worked out; also of one that holds nothing to analyse.
+def load_limits(
+    path: Path, progress: Progress, cache: Cache | None
+) -> tuple[tuple[Finding, ...], Framework | None]:
+    """Return the findings of an export, and the framework of its program if known.
+
+    An export that holds nothing to analyze has findings too. The answer comes from the cache if it is there.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.
     """
     try:
-        return load_or_analyze(path, Options(), progress, cache).analysis.capture.findings
+        analysis = load_or_analyze(path, Options(), progress, cache).analysis
     except NothingToAnalyzeError:
         from wallscope.read_input import read_any_contents  # noqa: PLC0415  # only what has no answer needs it
 
         what = "It holds no device operation of usable time."
         nothing = Finding("no-device-operations", Severity.ERROR, what)
-        return (nothing, *read_any_contents(path, progress).findings)
+        return (nothing, *read_any_contents(path, progress).findings), None
+    return analysis.capture.findings, None if analysis.program is None else analysis.program.framework
 
 
 def load_or_analyze_copy(  # noqa: PLR0913  # as above, and how the copy is named and got

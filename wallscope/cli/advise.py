@@ -13,6 +13,7 @@ from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.model.capture import Profiler
 
 if TYPE_CHECKING:
+    from wallscope.model.advice import Framework
     from wallscope.model.capture import Finding
 
 
@@ -211,9 +212,10 @@ def capture_help(  # noqa: PLR0913  # options are parameters
         profiler = Profiler.TORCH if file is not None and is_torch_trace(file) else Profiler.NSYS
     build = build_torch_capture_help if profiler is Profiler.TORCH else build_capture_help
     findings: tuple[Finding, ...] = ()
+    framework: Framework | None = None
     if file is not None:
         with report_progress() as progress:
-            findings = load_limits(file, progress, open_cache(refused=no_cache))
+            findings, framework = load_limits(file, progress, open_cache(refused=no_cache))
     if rows is not None or json is not None:
         from wallscope.model.brief import MOST_ROWS_COUNT  # noqa: PLC0415  # only when asked for
         from wallscope.views.brief_listings import brief_capture_help  # noqa: PLC0415  # same
@@ -222,4 +224,4 @@ def capture_help(  # noqa: PLR0913  # options are parameters
         found = brief_capture_help(profiler, named, findings, rows or MOST_ROWS_COUNT)
         show_brief(found, json, is_printed=rows is not None)
     if rows is None and str(json) != "-":
-        print_out(render_sections(build() if file is None else build(file.name, findings)))
+        print_out(render_sections(build() if file is None else build(file.name, findings, framework)))

@@ -274,7 +274,7 @@ def gaps(  # noqa: PLR0913  # options are parameters
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
-    from wallscope.views.sections.steps import build_gaps, frame_gaps  # noqa: PLC0415
+    from wallscope.views.sections.gap_listing import build_gaps, frame_gaps  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     rows = count_rows(brief=brief, max_rows=max_rows)
@@ -305,7 +305,7 @@ def at(  # noqa: PLR0913  # options are parameters
     from wallscope.model.options import Options  # noqa: PLC0415  # keeps --help fast
     from wallscope.pipeline import look_up_gaps  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_section  # noqa: PLC0415
-    from wallscope.views.sections.steps import build_moments  # noqa: PLC0415
+    from wallscope.views.sections.gap_listing import build_moments  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     at_ns = parse_moment(time)

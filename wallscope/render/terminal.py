@@ -1,6 +1,6 @@
 """Sections and tables on a terminal: what has no room is left out, wrapped or cut, numbers never."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -15,6 +15,7 @@ from rich.text import Text
 from wallscope import units
 from wallscope.model.enums import Wall
 from wallscope.model.section import Cell, Column, Grid, Items, Line, Lines, Section, Span, Tone, Value
+from wallscope.render.short_names import shorten_kernel_name
 from wallscope.render.texts import (
     WALL_COLOURS,
     as_cell,
@@ -28,6 +29,7 @@ from wallscope.render.texts import (
 _BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MOST_ROWS = 40
+_ROOMY = 100
 _NARROW_TEXT = 14
 _BETWEEN = "  "
 
@@ -190,13 +192,17 @@ class Cut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """A column of a frame: heading, how a value reads, and where text is cut; numbers never are."""
+    """A column of a frame: heading, how a value reads, and where text is cut; numbers never are.
+
+    It is left out on terminals of fewer columns than `least_width`.
+    """
 
     name: str
     heading: str
     write: Callable[[Any], str] = visible
     is_text: bool = False
     cut: Cut = Cut.END
+    least_width: int = 0
 
 
 def _write_count(value: float) -> str:
@@ -227,8 +233,8 @@ KERNELS = (
     FrameColumn("work_ns", "work ms", _write_milliseconds),
     FrameColumn("step_share", "of step", units.percent),
     FrameColumn("median_ns", "median", units.duration),
-    FrameColumn("most_ns", "longest", units.duration),
-    FrameColumn("name", "kernel", is_text=True, cut=Cut.MIDDLE),
+    FrameColumn("most_ns", "longest", units.duration, least_width=_ROOMY),
+    FrameColumn("name", "kernel", shorten_kernel_name, is_text=True),
 )
 RANGES = (
     FrameColumn("count", "a step", units.number),
@@ -282,22 +288,27 @@ class _FittedRows:
     cells: tuple[tuple[str, ...], ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = self._fit_widths(options.max_width)
-        yield Text(self._join([column.heading for column in self.columns], widths), style="dim")
-        yield from (Text(self._join(row, widths)) for row in self.cells)
+        kept = [place for place, column in enumerate(self.columns) if column.least_width <= options.max_width]
+        columns = [self.columns[place] for place in kept]
+        rows = [[row[place] for place in kept] for row in self.cells]
+        widths = _fit_widths(columns, rows, options.max_width)
+        yield Text(_join_row(columns, [column.heading for column in columns], widths), style="dim")
+        yield from (Text(_join_row(columns, row, widths)) for row in rows)
 
-    def _fit_widths(self, line: int) -> list[int]:
-        by_column = zip(self.columns, zip(*self.cells, strict=True), strict=True)
-        widths = [max(cell_len(text) for text in (column.heading, *texts)) for column, texts in by_column]
-        *others, last = (index for index, column in enumerate(self.columns) if column.is_text)
-        for index in others:
-            widths[index] = min(widths[index], _NARROW_TEXT)
-        rest = line - sum(widths) - len(_BETWEEN) * (len(widths) - 1) + widths[last]
-        widths[last] = max(min(widths[last], rest), _NARROW_TEXT)
-        return widths
 
-    def _join(self, row: Iterable[str], widths: list[int]) -> str:
-        return _BETWEEN.join(map(fit_text, self.columns, row, widths)).rstrip()
+def _fit_widths(columns: Sequence[FrameColumn], rows: Sequence[Sequence[str]], line: int) -> list[int]:
+    by_column = zip(columns, zip(*rows, strict=True), strict=True)
+    widths = [max(cell_len(text) for text in (column.heading, *texts)) for column, texts in by_column]
+    *others, last = (index for index, column in enumerate(columns) if column.is_text)
+    for index in others:
+        widths[index] = min(widths[index], _NARROW_TEXT)
+    rest = line - sum(widths) - len(_BETWEEN) * (len(widths) - 1) + widths[last]
+    widths[last] = max(min(widths[last], rest), _NARROW_TEXT)
+    return widths
+
+
+def _join_row(columns: Sequence[FrameColumn], row: Sequence[str], widths: Sequence[int]) -> str:
+    return _BETWEEN.join(map(fit_text, columns, row, widths)).rstrip()
 
 
 def fit_text(column: FrameColumn, text: str, width: int) -> str:

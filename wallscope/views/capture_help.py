@@ -1,8 +1,9 @@
-"""How to capture so that wallscope can answer: the command of nsys and the settings of the framework."""
+"""How to capture for wallscope: the nsys command and the settings of the framework."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from wallscope.model.advice import Framework
 from wallscope.model.capture import Finding
 from wallscope.model.section import Items, Line, Lines, Section, Span
 from wallscope.render.texts import visible
@@ -20,43 +21,43 @@ class _Flag:
 
 
 _PROFILE = (
-    _Flag("--output=run_%h_%p", "a report for each process, named by host and process id"),
-    _Flag("--force-overwrite=true", "an older report of that name is replaced"),
+    _Flag("--output=run_%h_%p", "one report per process, named by host and process id"),
+    _Flag("--force-overwrite=true", "replaces an older report of that name"),
     _Flag(
         "--trace=cuda,nvtx",
-        "device operations, CUDA calls, and NVTX ranges, those of NCCL included",
+        "GPU operations, CUDA calls, and NVTX ranges including those of NCCL",
         ("no-device-operations", "no-nvtx", "no-api-calls"),
     ),
-    _Flag("--sample=none", "no CPU samples: the host is slowed less", ("profiler-overhead",)),
-    _Flag("--cpuctxsw=none", "no thread switches: the same", ("profiler-overhead",)),
+    _Flag("--sample=none", "no CPU samples, which slow the host", ("profiler-overhead",)),
+    _Flag("--cpuctxsw=none", "no thread switches, which slow the host", ("profiler-overhead",)),
     _Flag(
         "--capture-range=cudaProfilerApi",
-        "the program starts the capture, see below; where it does not, nothing is captured",
+        "the program starts the capture (see below); otherwise nothing is captured",
         ("records-lost", "launches-without-work"),
     ),
-    _Flag("--capture-range-end=stop", "the program stops it too, and runs on"),
+    _Flag("--capture-range-end=stop", "the program stops the capture and continues"),
     _Flag(
         "--cuda-graph-trace=node",
-        "the kernels inside CUDA graphs; costs overhead at every node of a graph",
+        "records kernels inside CUDA graphs; adds overhead per graph node",
         ("graph-mode-graphs", "graph-replays-missing"),
     ),
     _Flag(
         "--cuda-event-trace=true",
-        "which stream waited for what; costs overhead at every event",
+        "records which stream waited for what; adds overhead per event",
         ("no-cuda-events", "unresolved-waits"),
     ),
-    _Flag("--cuda-memory-usage=true", "device memory over time; costs much in programs that allocate often"),
+    _Flag("--cuda-memory-usage=true", "device memory over time; slow in programs that allocate often"),
 )
 _ON_LOSS = _Flag(
     "--cuda-flush-interval=100",
-    "buffers are emptied every 100 ms before they run over; costs overhead at each",
+    "empties buffers every 100 ms before they overflow; adds overhead",
     ("records-lost", "launches-without-work"),
 )
 _EXPORT = (
-    _Flag("--type=sqlite", "the export that wallscope reads", ("filtered-export",)),
+    _Flag("--type=sqlite", "the format that wallscope reads", ("filtered-export",)),
     _Flag(
         "--include-blobs=true",
-        "sizes and groups of NCCL calls; leave it out before nsys 2026.1",
+        "sizes and groups of NCCL calls; nsys 2026.1 or later",
         ("payloads-not-exported",),
     ),
 )
@@ -89,27 +90,27 @@ CURED = {
     *_RANGES_CURE,
     *(code for flag in (*_PROFILE, _ON_LOSS, *_EXPORT) for code in flag.cures),
 }
-_FRAMEWORKS = """\
-Megatron Bridge (steps count from 0, the end is left out, no ranks means all):
+_MEGATRON_BRIDGE = """\
+Megatron Bridge (steps count from 0, the end step is not captured, [] means all ranks):
 
 profiling.use_nsys_profiler=true
 profiling.profile_step_start=10
 profiling.profile_step_end=20
-profiling.profile_ranks=[0]
+profiling.profile_ranks=[{ranks}]
 profiling.nvtx_ranges=true
 
-It marks every PyTorch operator while the capture runs, which slows the host. \
-The launcher of NeMo-Run sets --cuda-event-trace=false unless told otherwise.
-
-Megatron-LM (no range marks a step; --record-shapes would slow the host):
+This marks every PyTorch operator during the capture, which slows the host. \
+The launcher of NeMo-Run sets --cuda-event-trace=false by default: set it to true."""
+_MEGATRON_LM = """\
+Megatron-LM (no range marks a step; --record-shapes slows the host):
 
 --profile --profile-step-start 10 --profile-step-end 20 \\
-    --profile-ranks 0 --nvtx-ranges
+    --profile-ranks {ranks} --nvtx-ranges
 
-Transformer Engine, for either, names its phases with:
+Transformer Engine names its phases with:
 
-export NVTE_NVTX_ENABLED=1
-
+export NVTE_NVTX_ENABLED=1"""
+_PYTORCH = """\
 Plain PyTorch, without torch.autograd.profiler.emit_nvtx:
 
 for step, batch in enumerate(loader):
@@ -122,29 +123,83 @@ for step, batch in enumerate(loader):
         torch.cuda.synchronize()
         torch.cuda.profiler.stop()
         break"""
+_PYTHON = """\
+Other Python programs, such as JAX and TensorFlow (pip install nvtx):
+
+cudart = ctypes.CDLL("libcudart.so")
+for step, batch in enumerate(loader):
+    if step == 10:
+        cudart.cudaProfilerStart()
+    with nvtx.annotate(f"step_{step}"):
+        train_step(batch)
+    if step == 19:
+        cudart.cudaDeviceSynchronize()
+        cudart.cudaProfilerStop()
+        break"""
+_NATIVE = """\
+C++ and other native programs (cuda_profiler_api.h, nvtx3/nvToolsExt.h):
+
+for (int step = 0; step < steps; ++step) {
+    if (step == 10) cudaProfilerStart();
+    nvtxRangePushA("step");
+    run_step(step);
+    nvtxRangePop();
+    if (step == 19) {
+        cudaDeviceSynchronize();
+        cudaProfilerStop();
+    }
+}
+
+A program that cannot be changed: leave out --capture-range and --capture-range-end."""
+_MEGATRON = (_MEGATRON_BRIDGE, _MEGATRON_LM)
+_HOW_TO_MARK: Mapping[Framework | None, tuple[str, ...]] = {
+    "megatron": _MEGATRON,
+    "pytorch": (_PYTORCH,),
+    "inference": (_PYTORCH,),
+    "jax": (_PYTHON,),
+    "tensorflow": (_PYTHON,),
+    "julia": (_NATIVE,),
+    "directives": (_NATIVE,),
+    "cuda": (_NATIVE,),
+    None: (*_MEGATRON, _PYTORCH, _PYTHON, _NATIVE),
+}
+_NATIVE_PROGRAMS = {"julia", "directives", "cuda"}
+_RANKS_CURE = ("one-rank", "ranks-missing", "collectives-unmatched")
 
 
-def build_capture_help(name: str | None = None, findings: tuple[Finding, ...] = ()) -> Iterator[Section]:
-    """Make the recommended command; with the `name` of an export what another capture of it cures first."""
+def build_capture_help(
+    name: str | None = None, findings: tuple[Finding, ...] = (), framework: Framework | None = None
+) -> Iterator[Section]:
+    """Make the recommended command, and how a program of this framework marks its steps.
+
+    With the `name` of an export, the findings that another capture cures come first.
+    """
     curable = tuple(finding for finding in findings if finding.code in CURED)
     codes = {finding.code for finding in curable}
+    wants_all_ranks = not codes.isdisjoint(_RANKS_CURE)
     if name is not None:
         yield list_curable_findings(visible(name, most=60), curable)
     flags = (*_PROFILE, _ON_LOSS) if codes & set(_ON_LOSS.cures) else _PROFILE
+    program = "./program" if framework in _NATIVE_PROGRAMS else "python train.py"
     yield write_lines((Span("Capture", "strong"),))
-    yield write_lines(*_write_command("nsys profile", flags, "python train.py"))
+    yield write_lines(*_write_command("nsys profile", flags, program))
     yield _list_reasons(flags, codes)
-    yield write_lines("Several ranks: torchrun --nproc-per-node=8 --no-python nsys profile ...")
+    launcher = "mpirun -n 8" if framework in _NATIVE_PROGRAMS else "torchrun --nproc-per-node=8 --no-python"
+    mark = f"{_MARK} All ranks" if wants_all_ranks else "Several ranks"
+    yield write_lines(f"{mark}: {launcher} nsys profile ...")
     yield write_lines((Span("Export", "strong"),))
     yield write_lines(*_write_command("nsys export", _EXPORT, "--output=run.sqlite run.nsys-rep"))
     yield _list_reasons(_EXPORT, codes)
     steps, ranges = (" " if codes.isdisjoint(cured) else _MARK for cured in (_STEPS_CURE, _RANGES_CURE))
     yield write_lines(
         (Span("The program starts and stops the capture, and marks its steps", "strong"),),
-        f"{steps} 10 steps after warm-up: fewer do not tell what varies from step to step.",
-        f"{ranges} Ranges around steps and phases: without them steps are guessed from kernels.",
+        f"{steps} 10 steps after warm-up: fewer do not show how steps vary.",
+        f"{ranges} NVTX ranges around steps and phases: without them steps are inferred from kernels.",
     )
-    yield from (write_lines(*paragraph.split("\n")) for paragraph in _FRAMEWORKS.split("\n\n"))
+    for text in _HOW_TO_MARK[framework]:
+        bridge, lm = ("", "0 1 2 3 4 5 6 7") if wants_all_ranks else ("0", "0")
+        filled = text.replace("{ranks}", bridge if text is _MEGATRON_BRIDGE else lm)
+        yield from (write_lines(*paragraph.split("\n")) for paragraph in filled.split("\n\n"))
 
 
 def write_capture_command(findings: tuple[Finding, ...]) -> tuple[str, ...]:
@@ -164,11 +219,11 @@ def write_lines(*lines: Line) -> Section:
 
 
 def list_curable_findings(name: str, curable: tuple[Finding, ...], *, has_marks: bool = True) -> Section:
-    """Make the findings that another capture would cure; those that no flag below cures with their cure.
+    """Make the findings that another capture cures; those that no flag below cures with their cure.
 
     `has_marks` says that there are flags below, and marks on those that cure the others.
     """
-    what = "what another capture would cure" if curable else "nothing that another capture would cure"
+    what = "limits that another capture removes" if curable else "no limit that another capture removes"
     head = Lines(((Span(f"{name}: {what}", "strong"),),))
     rows: list[tuple[Line, ...]] = []
     for finding in curable:
@@ -176,7 +231,7 @@ def list_curable_findings(name: str, curable: tuple[Finding, ...], *, has_marks:
         if finding.cure and not (has_marks and finding.code not in _OTHERWISE):
             rows.append(("", (Span(f"→ {finding.cure}", "dim"),)))
     is_marked = has_marks and any(finding.code not in _OTHERWISE for finding in curable)
-    note = Lines((f"Below, {_MARK} marks what cures the others.",) if is_marked else (), "dim")
+    note = Lines((f"{_MARK}: flags that remove the other limits.",) if is_marked else (), "dim")
     return Section("limits", "", "", (head, *((Items(tuple(rows)),) if rows else ()), note))
 
 

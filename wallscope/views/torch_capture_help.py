@@ -1,7 +1,8 @@
-"""How to profile with PyTorch's profiler so that wallscope can answer: code, and settings of frameworks."""
+"""How to profile with PyTorch for wallscope: code, and settings of frameworks."""
 
 from collections.abc import Iterator
 
+from wallscope.model.advice import Framework
 from wallscope.model.capture import Finding
 from wallscope.model.section import Items, Section, Span
 from wallscope.render.texts import visible
@@ -27,14 +28,14 @@ with profile(
         profiler.step()"""
 _REASONS = (
     ("activities", "operators on the host, and what runs on the GPU"),
-    ("schedule", "ten steps behind warm-up: fewer do not tell what varies from step to step"),
-    ("profiler.step()", "marks the steps: without it they are guessed from kernels"),
-    ("enable_cuda_sync_events", "which stream waited for what; torch 2.1 or later"),
-    ("record_shapes, with_stack", "off: they slow the host, so that idle time grows"),
-    ("profile_memory", "memory of PyTorch's allocator over time, for a cost at every allocation"),
+    ("schedule", "ten steps after warm-up: fewer do not show how steps vary"),
+    ("profiler.step()", "marks the steps: without it they are inferred from kernels"),
+    ("enable_cuda_sync_events", "records which stream waited for what; torch 2.1 or later"),
+    ("record_shapes, with_stack", "off: they slow the host and inflate idle time"),
+    ("profile_memory", "allocator memory over time; adds overhead per allocation"),
 )
 _FRAMEWORKS = """\
-Megatron-LM, which writes torch_profile/rank-N.json.gz beside the folder of TensorBoard:
+Megatron-LM, which writes torch_profile/rank-N.json.gz next to the TensorBoard folder:
 
 --profile --use-pytorch-profiler --profile-step-start 10 \\
     --profile-step-end 20 --profile-ranks 0 1
@@ -47,9 +48,9 @@ profiling.profile_step_end=20
 profiling.profile_ranks=[0,1]
 profiling.record_shapes=false
 
-Neither asks for synchronizations: waits are told by the order of calls and by times."""
+Neither records synchronizations: waits are inferred from the order of calls and from times."""
 _ANALYZE = """\
-One rank, and the ranks of a job; a file says itself which rank it is of:
+One rank, and all ranks of a job (each file holds its rank number):
 
 wallscope analyze rank-0.json.gz
 wallscope analyze torch_profile/"""
@@ -61,9 +62,11 @@ def write_profile_code() -> tuple[str, ...]:
 
 
 def build_torch_capture_help(
-    name: str | None = None, findings: tuple[Finding, ...] = ()
+    name: str | None = None,
+    findings: tuple[Finding, ...] = (),
+    framework: Framework | None = None,  # noqa: ARG001  # as `build_capture_help` has it
 ) -> Iterator[Section]:
-    """Make the code to profile with; with the `name` of a trace what another profile of it cures first."""
+    """Make the code to profile with; first the limits of a trace of this `name` that a profile removes."""
     if name is not None:
         curable = tuple(finding for finding in findings if finding.code in CURED)
         yield list_curable_findings(visible(name, most=60), curable, has_marks=False)

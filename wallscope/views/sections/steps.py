@@ -1,31 +1,22 @@
 """Which steps, and where in them? Steps by wall, ranges, the timeline; gaps, moments to check in Nsight."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import partial
-from itertools import groupby
-from typing import Any
 
 import polars as pl
 
 from wallscope import units
 from wallscope.model.analysis import Analysis, RangeWork, Rank, Step
 from wallscope.model.enums import Wall
-from wallscope.model.report import GAPS, Gap, Link, Moment, Report, StepTimeline
+from wallscope.model.report import Gap, Report, StepTimeline
 from wallscope.model.section import (
-    Block,
     Canvas,
     Cell,
     Column,
     Grid,
     Limit,
-    Line,
-    Lines,
     Section,
-    Span,
-    append_row,
-    on_terminal,
     tabulate,
 )
 from wallscope.render import figures
@@ -221,84 +212,3 @@ def _write_call(gap: Gap) -> str:
 
 def _or_unknown(value: object) -> str:
     return "unknown" if value is None else str(value)
-
-
-def build_gaps(found: Sequence[Gap]) -> Iterator[Section]:
-    """Make what a terminal shows of gaps: of each rank the longest first, each with its end and chain."""
-    if not found:
-        nothing = Lines(("no gap: compute or opaque graphs run throughout the steps",))
-        yield Section("gaps", "", "", (nothing,))
-    for who, gaps in groupby(found, key=lambda gap: _name_rank(gap.row)):
-        yield Section("rank", "", "", (Lines(((Span(who, "strong"),),)), *map(_describe_gap, gaps)))
-
-
-def _describe_gap(gap: Gap) -> Section:
-    row = gap.row
-    owner = Span(f"{units.duration(row['cause_ns'])} {row['cause']}", _find_wall(row["cause"]))
-    head: Line = (f"{units.seconds(row['start_ns'])} s  {units.duration(row['duration_ns'])}  ", owner)
-    lines = [f"step {row['step']}, {_describe_end(row)}"]
-    lines += [f"in {visible(row['path'], most=_LONGEST_PATH)}"] if row["path"] else []
-    return Section("gap", head, "", (Lines(tuple(lines), "dim"), _tabulate_chain(gap.links)))
-
-
-def _describe_end(row: dict[str, Any]) -> str:
-    if row["ended_by"] is None:
-        return "ended by the end of the step"
-    ended = f"ended by {visible(row['ended_by'], most=60)} on stream {_or_unknown(row['stream'])}"
-    if row["call"] is None:
-        return f"{ended}, issued before the capture"
-    at = f"{units.seconds(row['call_start_ns'])} s, thread {_or_unknown(row['tid'])}"
-    return f"{ended}, issued by {row['call']} at {at}"
-
-
-def _tabulate_chain(links: Sequence[Link], at_ns: int | None = None) -> Grid:
-    """Make a line a link; the one that holds a moment is marked."""
-
-    def describe(link: Link) -> str:
-        slack = "" if link.slack_ns is None else f", slack {units.duration(link.slack_ns)}"
-        is_here = at_ns is not None and link.start_ns <= at_ns < link.end_ns
-        return f"{visible(link.what, most=60)}{slack}{' ◀' if is_here else ''}"
-
-    columns = (
-        on_terminal("start", "", "plain", "", lambda link: units.seconds(link.start_ns)),
-        on_terminal("length", "", "duration", "", lambda link: link.end_ns - link.start_ns),
-        on_terminal("cause", "cause", value=lambda link: Cell(link.cause, _find_wall(link.cause))),
-        on_terminal("what", "", value=describe, wrap="words"),
-    )
-    here = next((row for row, link in enumerate(links) if at_ns is not None and at_ns < link.end_ns), 0)
-    first = max(min(here - _MOST_LINKS // 2, len(links) - _MOST_LINKS), 0)
-    behind = len(links) - first - _MOST_LINKS
-    table = tabulate("", columns, links[first : first + _MOST_LINKS], has_header=False)
-    if first:
-        before = append_row(replace(table, rows=()), {"cause": Cell(f"{first} before", tone="dim")})
-        table = replace(table, rows=(*before.rows, *table.rows))
-    return append_row(table, {"cause": Cell(f"{behind} behind", tone="dim")}) if behind > 0 else table
-
-
-def build_moments(found: Sequence[Moment], at_ns: int) -> Section:
-    """Make what every rank did at one moment, and the chain that the moment is part of."""
-    blocks = tuple(block for moment in found for block in _describe_moment(moment, at_ns))
-    return Section("moment", "", "", blocks)
-
-
-def _describe_moment(moment: Moment, at_ns: int) -> tuple[Block, ...]:
-    row = moment.row
-    who: Line = (Span(_name_rank(moment.rank), "strong"),)
-    if row is None:
-        return (Lines((who, f"  {units.seconds(at_ns)} s lies in none of its steps")),)
-    state = str(row["state"]).replace("_", " ")
-    lines: list[Line] = [who, (Span(f"  step {row['step']}, {state}: {row['cause']}", Wall(row["wall"])),)]
-    if row["path"]:
-        lines.append((Span(f"  in {visible(row['path'], most=_LONGEST_PATH)}", "dim"),))
-    chain = Section("chain", lines.pop(), "", (_tabulate_chain(moment.links, at_ns),))
-    return Lines(tuple(lines)), chain
-
-
-def frame_gaps(found: Sequence[Gap]) -> pl.DataFrame:
-    """Put the rows of the gaps into a table (`GAPS`), for CSV and JSON."""
-    return pl.DataFrame([gap.row for gap in found], schema=GAPS, orient="row")
-
-
-def _name_rank(row: dict[str, Any]) -> str:
-    place = f"process {_or_unknown(row['pid'])}, device {_or_unknown(row['device'])}"
-    return place if row["rank"] is None else f"rank {row['rank']} ({place})"
