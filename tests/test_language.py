@@ -23,26 +23,16 @@ NOT_YET: frozenset[str] = frozenset(
         "reports/page.html.j2",
         "reports/timeline.js",
         "wallscope/__main__.py",
-        "wallscope/advice/advice.toml",
         "wallscope/advice/advise.py",
-        "wallscope/advice/assertions.toml",
-        "wallscope/advice/bands.toml",
         "wallscope/advice/command_line.py",
         "wallscope/advice/conditions.py",
         "wallscope/advice/configuration.py",
         "wallscope/advice/configuration_text.py",
         "wallscope/advice/explain.py",
-        "wallscope/advice/hardware.toml",
         "wallscope/advice/measurements.py",
         "wallscope/advice/memory_estimate.py",
-        "wallscope/advice/notes/details.toml",
-        "wallscope/advice/notes/experts.toml",
-        "wallscope/advice/notes/hardware.toml",
-        "wallscope/advice/notes/workflow.toml",
         "wallscope/advice/parallel_layout.py",
-        "wallscope/advice/preconditions.toml",
         "wallscope/advice/programs.py",
-        "wallscope/advice/programs.toml",
         "wallscope/advice/published.py",
         "wallscope/advice/rules.py",
         "wallscope/advice/set_already.py",
@@ -167,7 +157,6 @@ NOT_YET: frozenset[str] = frozenset(
         "wallscope/store/records.py",
         "wallscope/store/remote.py",
         "wallscope/thresholds.py",
-        "wallscope/trace/axes.toml",
         "wallscope/trace/blocking_copies.py",
         "wallscope/trace/collectives.py",
         "wallscope/trace/copies.py",
@@ -178,7 +167,6 @@ NOT_YET: frozenset[str] = frozenset(
         "wallscope/trace/held_calls.py",
         "wallscope/trace/inferred_waits.py",
         "wallscope/trace/kernel_classes.py",
-        "wallscope/trace/kernels.toml",
         "wallscope/trace/names.py",
         "wallscope/trace/parallel_axes.py",
         "wallscope/trace/ranges.py",
@@ -232,7 +220,7 @@ TERMS = {
     r"\bMind\b|\bminds?\b": "caveats",
     r"\blonger by\b|\bfor free\b": "slack",
     r"\blets? go\b": "freed",
-    r"\b(what|that|which|who) (bound|binds)\b|\bbinding\b": "critical",
+    r"\b(what|that|which|who) (bound|binds)\b|\bbinding (chain|link)s?\b": "critical",
     r"\bdull\b": "reference implementation",
     r"\bresidence\b": "duration in the collective",
     r"\bnouns?\b": "model",
@@ -304,8 +292,13 @@ def _comments(text: str) -> Iterator[str]:
 
 def _toml(text: str) -> Iterator[str]:
     yield from _strings(tomllib.loads(text))
-    comments = re.findall(r"(?:^#.*\n?)+", text, re.MULTILINE)
-    yield from (re.sub(r"(?m)^#", "", one) for one in comments)
+    for comment in re.findall(r"(?:^#.*\n?)+", text, re.MULTILINE):
+        yield from _entries(re.sub(r"(?m)^#", "", comment))
+
+
+def _entries(comment: str) -> list[str]:
+    """Return the paragraphs of a comment, and each entry of a list of names with their meanings."""
+    return re.split(r"(?m)^ *(?=:\w|\w+(?:, \w+)* {2,})|\n\s*\n", comment)
 
 
 def _strings(value: object) -> Iterator[str]:
@@ -317,8 +310,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _sql(text: str) -> Iterator[str]:
-    lines = "\n".join(re.findall(r"(?m)^--(.*)$", text))
-    yield from re.split(r"(?m)^ *(?=:\w|\w+(?:, \w+)* {2,})|\n\s*\n", lines)
+    yield from _entries("\n".join(re.findall(r"(?m)^--(.*)$", text)))
 
 
 def _html(text: str) -> Iterator[str]:

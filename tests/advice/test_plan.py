@@ -184,11 +184,11 @@ def test_the_checklist_follows_machine_length_and_model():
         assert not re.search(r"[{}]", texts(plan))
     assert "Offload the optimizer" in texts(long)
     assert "Offload the optimizer" not in texts(short)
-    assert (long.accumulation, "DP is used up" in texts(long)) == (64, True)
+    assert (long.accumulation, "DP is 1:" in texts(long)) == (64, True)
     assert "HybridEP first" in texts(rack)
     assert "blockwise FP8" in texts(short)
     assert "FP8" not in texts(old).replace("dispatcher, overlap, FP8", "").replace("once graphs, FP8", "")
-    assert ("TP16 leaves" in texts(old), "leaves the NVLink domain of 8: across" in texts(short)) == (
+    assert ("TP16 exceeds" in texts(old), "exceeds the NVLink domain of 8: across" in texts(short)) == (
         True,
         False,
     )
