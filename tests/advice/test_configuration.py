@@ -208,40 +208,42 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        pytest.param("a.yaml", "model: {tensor_model_parallel_size: four}", "no whole number", id="word"),
+        pytest.param("a.yaml", "model: {tensor_model_parallel_size: four}", "not a whole number", id="word"),
         pytest.param("a.yaml", "model: {tensor_model_parallel_size: 0}", "above 0", id="zero"),
-        pytest.param("a.yaml", "model: {tensor_model_parallel_size: true}", "no whole number", id="switch"),
+        pytest.param(
+            "a.yaml", "model: {tensor_model_parallel_size: true}", "not a whole number", id="switch"
+        ),
         pytest.param("a.yaml", "model: {bf16: 1}", "neither true nor false", id="number for a switch"),
         pytest.param(
-            "a.yaml", "model: {recompute_modules: [{a: 1}]}", "no list of words", id="mapping in a list"
+            "a.yaml", "model: {recompute_modules: [{a: 1}]}", "not a list of words", id="mapping in a list"
         ),
         pytest.param("a.yaml", "a: !!python/object/apply:os.system [ls]", "has the tag", id="tag"),
         pytest.param("a.yaml", "a: !thing 1", "has the tag", id="own tag"),
-        pytest.param("a.yaml", BOMB, "unfold", id="alias bomb"),
-        pytest.param("a.yaml", "a: &a [*a]", "alias to what", id="alias to itself"),
+        pytest.param("a.yaml", BOMB, "expand too much", id="alias bomb"),
+        pytest.param("a.yaml", "a: &a [*a]", "alias to an object that contains it", id="alias to itself"),
         pytest.param("a.yaml", "a: " + "[" * 100 + "]" * 100, "nested", id="deep"),
         pytest.param("a.yaml", "[" * 5000, "nested", id="very deep, unclosed"),
-        pytest.param("a.yaml", "a: [1", "is no YAML", id="unclosed"),
-        pytest.param("a.yaml", "a: 1\n---\nb: 2", "is no YAML", id="two documents"),
-        pytest.param("a.yaml", "- 1", "holds no settings", id="list"),
-        pytest.param("a.yaml", "", "holds no settings", id="empty"),
-        pytest.param("a.yaml", "a: 2024-13-45", "no setting that is known", id="odd date"),
-        pytest.param("a.yaml", "a: !!int many", "a value that is none", id="odd number"),
-        pytest.param("a.yaml", "lr: 1", "no setting that is known", id="nothing known"),
+        pytest.param("a.yaml", "a: [1", "is not valid YAML", id="unclosed"),
+        pytest.param("a.yaml", "a: 1\n---\nb: 2", "is not valid YAML", id="two documents"),
+        pytest.param("a.yaml", "- 1", "has no settings", id="list"),
+        pytest.param("a.yaml", "", "has no settings", id="empty"),
+        pytest.param("a.yaml", "a: 2024-13-45", "no known setting", id="odd date"),
+        pytest.param("a.yaml", "a: !!int many", "an invalid value", id="odd number"),
+        pytest.param("a.yaml", "lr: 1", "no known setting", id="nothing known"),
         pytest.param("a.yaml", "x" * (2 * 2**20 + 1), "larger than 2 MiB", id="huge"),
-        pytest.param("a.yaml", "a: 1\0", "no text", id="binary"),
-        pytest.param("a.toml", "tensor_size = 1", "no setting that is known", id="unknown key"),
+        pytest.param("a.yaml", "a: 1\0", "not text", id="binary"),
+        pytest.param("a.toml", "tensor_size = 1", "an unknown setting", id="unknown key"),
         pytest.param(
             "a.toml", "expert_model_paralel_size = 1", "expert_model_parallel_size", id="misspelled"
         ),
-        pytest.param("a.toml", "bf16 = yes", "is no TOML", id="no TOML"),
-        pytest.param("a.toml", "torch = 2.6", "no version", id="number for a version"),
+        pytest.param("a.toml", "bf16 = yes", "is not valid TOML", id="no TOML"),
+        pytest.param("a.toml", "torch = 2.6", "not a version", id="number for a version"),
         pytest.param("a.sh", "python x.py --bf16 'open", "close the quotes", id="quotes"),
-        pytest.param("a.log", "seq_length ........ many", "no whole number", id="word in a log"),
+        pytest.param("a.log", "seq_length ........ many", "not a whole number", id="word in a log"),
         pytest.param(
             "a.yaml",
             "model: {context_parallel_size: 2}\ntrain: {context_parallel_size: 4}",
-            "keep the one that holds",
+            "keep the correct one",
             id="sections disagree",
         ),
         pytest.param(
@@ -250,7 +252,9 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             "TP x PP x CP",
             id="sizes contradict",
         ),
-        pytest.param("a.toml", "global_batch_size = 9\nmicro_batch_size = 2\n", "no multiple", id="batches"),
+        pytest.param(
+            "a.toml", "global_batch_size = 9\nmicro_batch_size = 2\n", "not a multiple", id="batches"
+        ),
     ],
 )
 def test_a_bad_file_is_one_clear_line(tmp_path, name, text, said):
@@ -262,7 +266,7 @@ def test_a_bad_file_is_one_clear_line(tmp_path, name, text, said):
 
 
 def test_what_is_no_file_is_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="no regular file"):
+    with pytest.raises(ConfigurationError, match="not a regular file"):
         read_configuration(tmp_path)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_configuration(tmp_path / "absent.yaml")

@@ -16,21 +16,23 @@ UNFOLDING = f'A="1 2"\n{UNFOLDING}$H\n'
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        pytest.param("a", "-a-" * 500_000, "no setting that is known", id="one long word"),
+        pytest.param("a", "-a-" * 500_000, "no known setting", id="one long word"),
+        pytest.param("a.sh", "'" + "a b " * 400_000 + "'", "no known setting", id="one long quotation"),
         pytest.param(
-            "a.sh", "'" + "a b " * 400_000 + "'", "no setting that is known", id="one long quotation"
+            "a.sh", "A=$A$A$A\n" * 100_000 + "--x $A", "no known setting", id="variables of variables"
         ),
-        pytest.param("a.sh", "A=$A$A$A\n" * 100_000 + "--x $A", "no setting", id="variables of variables"),
-        pytest.param("a.sh", UNFOLDING, "unfold to very much", id="variables that unfold"),
+        pytest.param("a.sh", UNFOLDING, "expand to very long", id="variables that unfold"),
         pytest.param(
             "a.sh",
             "A=" + "x" * 900_000 + "\n--seq-length " + "$A" * 500_000,
-            "no setting",
+            "no known setting",
             id="long variable",
         ),
         pytest.param("a", "\n" * 8_000_000 + "x", "too large|no settings", id="blank lines"),
-        pytest.param("a.yaml", "a: " + ":".join(["1"] * 500_000), "no setting", id="base-60 integer"),
-        pytest.param("a.yaml", "a: " + ":".join(["1"] * 400_000) + ".5", "no setting", id="base-60 number"),
+        pytest.param("a.yaml", "a: " + ":".join(["1"] * 500_000), "no known setting", id="base-60 integer"),
+        pytest.param(
+            "a.yaml", "a: " + ":".join(["1"] * 400_000) + ".5", "no known setting", id="base-60 number"
+        ),
         pytest.param("a.toml", ".".join("a" * 26_000) + "=1", "over 40 parts", id="deep key"),
         pytest.param("a.toml", "[" + ".".join("a" * 26_000) + "]", "over 40 parts", id="deep table"),
         pytest.param(

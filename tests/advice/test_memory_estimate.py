@@ -165,7 +165,7 @@ def test_a_plan_estimates_memory_and_refuses_what_cannot_fit_by_how_much():
     assert found.memory is not None
     assert found.memory.total_bytes / 1e9 == pytest.approx(199.5, rel=0.35), "without virtual stages"
     assert found.memory_capacity_bytes == round(80e9 * 0.94)
-    with pytest.raises(LayoutError, match=r"need \d+\.\d GiB of a GPU even in BF16, \d+\.\d GiB more"):
+    with pytest.raises(LayoutError, match=r"need \d+\.\d GiB per GPU even in BF16, \d+\.\d GiB more"):
         plan("dsv3", 64, "h100", {"tensor": 1, "pipeline": 1, "context": 1, "expert": 64})
     assert plan("nemotron-3-nano", 16, "h100").memory is None
 

@@ -50,14 +50,14 @@ def test_published_layouts_are_reproduced(run, sizes, data, expert_data, virtual
     ("run", "sizes", "source"),
     [
         pytest.param(
-            wanted("qwen3-next", 32, "gb200", 65536), (1, 2, 16, 16), "EP lowered", id="EP fits into a group"
+            wanted("qwen3-next", 32, "gb200", 65536), (1, 2, 16, 16), "EP reduced", id="EP fits into a group"
         ),
         pytest.param(wanted("dsv3", 512, "h100", 196608), (1, 8, 64, 32), "262,144 tokens", id="next longer"),
         pytest.param(
             wanted("dsv3", 256, "h100", 131072), (1, 8, 32, 32), "this length", id="just this length"
         ),
         pytest.param(
-            wanted("dsv3", 256, "h100", 4096, "tp16,pp16"), (16, 16, 1, 16), "EP lowered", id="the user's TP"
+            wanted("dsv3", 256, "h100", 4096, "tp16,pp16"), (16, 16, 1, 16), "EP reduced", id="the user's TP"
         ),
     ],
 )
@@ -134,7 +134,7 @@ def test_context_parallelism_follows_the_length(seq_length, hardware, found):
         pytest.param(wanted("dsv3", 256, "h100", 4096, "tp3,pp4,cp1,ep8"), "TP x CP = 12", id="TP 3"),
         pytest.param(wanted("dsv3", 96, "h100", 4096, "tp1,pp1,cp1,ep96"), "256 experts", id="EP 96"),
         pytest.param(
-            wanted("dsv3", 256, "h100", 131072, global_batch=5, micro_batch=2), "no multiple", id="GBS"
+            wanted("dsv3", 256, "h100", 131072, global_batch=5, micro_batch=2), "not a multiple", id="GBS"
         ),
         pytest.param(wanted("dsv3", 512, "h100", 200_000), "2 x CP = 2 x 64", id="shards"),
         pytest.param(wanted("dsv3", 7, "h100"), "= 16", id="the fewest GPUs of any proposal"),
@@ -160,7 +160,7 @@ def test_names_and_precisions_that_are_not_known_are_refused():
         find_machine("tpu")
     with pytest.raises(OptionError, match="does not run on h100"):
         plan_run(wanted("dsv3", 256, "h100", precision="mxfp8"))
-    with pytest.raises(OptionError, match="does not run on a100 — take bf16"):
+    with pytest.raises(OptionError, match="does not run on a100 — use bf16"):
         plan_run(wanted("dsv3", 256, "a100", precision="fp8"))
 
 

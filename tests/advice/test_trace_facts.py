@@ -149,7 +149,7 @@ def test_the_compute_capability_is_that_of_the_architecture(architecture, major)
         pytest.param(
             {"moe_flex_dispatcher_backend": "hybridep", "moe_token_dispatcher_type": "flex"},
             TraceFacts(backends=(Backend.NCCL,)),
-            "says hybridep, but no kernel of hybridep ran",
+            "sets hybridep, but no kernel of hybridep ran",
             id="backend that fell back",
         ),
         pytest.param(
@@ -158,7 +158,9 @@ def test_the_compute_capability_is_that_of_the_architecture(architecture, major)
             "kernels of hybridep ran: hybridep counts",
             id="another backend",
         ),
-        pytest.param({"fp8": "e4m3"}, TraceFacts(precisions=(Precision.BF16,)), "low precision", id="no FP8"),
+        pytest.param(
+            {"fp8": "e4m3"}, TraceFacts(precisions=(Precision.BF16,)), "no low-precision GEMM", id="no FP8"
+        ),
         pytest.param(
             {"cuda_graph_impl": "local"}, TraceFacts(cuda_graphs=GraphTracing.NONE), "no CUDA", id="no graph"
         ),
@@ -246,4 +248,4 @@ def test_what_the_trace_shows_is_added_with_its_source():
         "fp8_recipe": "mxfp8",
         "NCCL_NVLS_ENABLE": "0",
     }
-    assert found.settings["fp8"].source == "trace: matrix multiplications in FP8 ran"
+    assert found.settings["fp8"].source == "trace: FP8 GEMMs ran"

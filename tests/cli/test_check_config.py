@@ -56,7 +56,7 @@ expert_model_parallel_size = 8
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(SIZES, "needs PP x max(TP x CP, EP x ETP)"), ("a = 1", "no setting that is known")],
+    [(SIZES, "needs PP x max(TP x CP, EP x ETP)"), ("a = 1", "an unknown setting")],
 )
 def test_what_cannot_be_is_refused_in_one_line(wallscope, tmp_path, text, said):
     (tmp_path / "run.toml").write_text(text, encoding="utf-8")

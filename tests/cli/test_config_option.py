@@ -20,7 +20,7 @@ def test_what_a_trace_contradicts_is_a_finding(wallscope, example, tmp_path):
     found = json.loads(ran.out)["capture"]["findings"]
 
     assert [each["message"] for each in found if each["code"] == "configuration-contradicted"] == [
-        "run.toml: fp8 says e4m3, but no matrix multiplication in low precision ran"
+        "run.toml: fp8 sets e4m3, but no low-precision GEMM ran"
     ]
 
 
@@ -29,7 +29,7 @@ def test_a_bad_configuration_is_refused_before_the_work(wallscope, tmp_path):
     ran = wallscope("analyze", "absent.sqlite", "--config", "run.toml")
 
     assert ran.code == 2
-    assert "nonsense is no setting that is known" in ran.err
+    assert "nonsense is an unknown setting" in ran.err
 
 
 def test_a_fix_that_the_configuration_forbids_is_blocked_and_says_by_what(wallscope, example, tmp_path):
@@ -47,7 +47,7 @@ def test_a_fix_that_the_configuration_forbids_is_blocked_and_says_by_what(wallsc
         "EPO-P08",
     ]
     assert not found[0]["blocked"]
-    assert "Held back: Hide dispatch and combine" in shown
+    assert "Held back: Overlap dispatch and combine" in shown
     assert "set recompute_method=null" in shown
 
 

@@ -119,5 +119,5 @@ active = "It is fast."
 source = "a book"
 replay = ["{line}"]
 """
-    with pytest.raises(ValueError, match="asks nothing"):
+    with pytest.raises(ValueError, match="has no question"):
         read_rules(text, "it.toml")

@@ -1,1 +1,1 @@
-"""What could be done: fixes for an analysis, checks of a configuration, a plan for a run, explanations."""
+"""Advice: fixes for an analysis, checks of a configuration, a plan for a run, explanations."""

@@ -1,4 +1,4 @@
-"""Which fixes an analysis gets, and in which order: by what their causes could win, blocked ones last."""
+"""Select and sort the fixes of an analysis by upper bound on speedup, blocked ones last."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -33,21 +33,21 @@ _LOSSES = (Wall.MEMORY, Wall.COMMUNICATION, Wall.HOST)
 _OF_EXPERTS = re.compile(r"(model\.|--)(moe|expert)[-_]")
 _OF_MEGATRON = re.compile(r" \(Megatron Bridge: [^()]*\)")
 _CONTRACT = (
-    "A/B: change this alone, hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
-    " fixed{besides}; screen 6 to 12 steps after warm-up, accept on 50 or more without the profiler."
+    "A/B: change only this. Hold versions, GPUs, parallel sizes, precision, routing, sequence and batch"
+    " fixed{besides}. Screen 6 to 12 steps after warm-up, then accept on 50 or more without the profiler."
 )
 
 _REFUTED = "The change is in effect, and {cause} takes as long as before."
 
 Judge = Callable[[Sequence[str], tuple[Setting, ...]], tuple[Precondition, ...]]
-"""Judges preconditions by their ids once some settings are made."""
+"""Judges preconditions by id, assuming that some settings are made."""
 
 
 def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, names: pl.Series) -> Analysis:
-    """Return the analysis with its fixes, ranked, and with contradictions between file and trace as findings.
+    """Return the analysis with its sorted fixes, and with findings where file and trace contradict.
 
-    What the configuration file states and what the trace shows count together; preconditions are judged on
-    the run as it is. `names` are those of kernels and ranges.
+    The configuration file and the trace together describe the run, and preconditions are judged for the run
+    as it is. `names` are those of kernels and ranges.
     """
     configuration, contradictions = merge_trace_facts(written, trace)
 
@@ -67,21 +67,21 @@ def add_fixes(analysis: Analysis, written: RunConfiguration, trace: TraceFacts, 
 
 
 def _fit_cure(finding: Finding, framework: str | None) -> Finding:
-    """Return a finding whose cure names no setting of Megatron where the program is none of it."""
+    """Return a finding without Megatron settings in its cure if the program is not Megatron."""
     if framework in {"megatron", None} or finding.cure is None:
         return finding
     return replace(finding, cure=_OF_MEGATRON.sub("", finding.cure))
 
 
 def _compare(before: Precondition, after: Precondition) -> Precondition:
-    """Return a precondition as the run has it; what holds with the fix alone is set by it."""
+    """Return a precondition as it is in the run; if only the fix makes it hold, it is marked as set."""
     if before.status != after.status and after.status == "met":
         return replace(after, status="set", unblock=None)
     return after
 
 
 def list_questions(analysis: Analysis) -> dict[str, tuple[Question, ...]]:
-    """Return what a replay of the steps is asked for each fix, by id, for those worth the most that ask."""
+    """Return the replay questions of each fix by id, for the fixes with the largest gain."""
     run = MeasuredRun(analysis, RunConfiguration(), pl.Series([], dtype=pl.String))
     rules = {rule.id: rule for rule in fix_rules()}
     asked = {fix.id: rules[fix.id].questions(fix.causes, run.estimate) for fix in analysis.fixes or ()}
@@ -89,9 +89,9 @@ def list_questions(analysis: Analysis) -> dict[str, tuple[Question, ...]]:
 
 
 def settle_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
-    """Return the analysis with its fixes by what their replays win; those that win nothing are dismissed.
+    """Return the analysis with fixes sorted by the gain of their replays; those without gain are dismissed.
 
-    A fix is worth what its own replay wins, not what its cause could: one number for each.
+    A fix has one number: the gain of its own replay, not the upper bound of its cause.
     """
     run = MeasuredRun(analysis, RunConfiguration(), names)
     rules = {rule.id: rule for rule in fix_rules()}
@@ -103,7 +103,7 @@ def settle_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
 
 
 def _is_worthless(fix: Fix) -> bool:
-    """Return whether the replay of a fix wins less than is material, and no few steps take more."""
+    """Return whether the replay of a fix gains less than is material, and no rare stall takes more."""
     answer = fix.replay
     if answer is None:
         return False
@@ -111,7 +111,7 @@ def _is_worthless(fix: Fix) -> bool:
 
 
 def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
-    """Return a fix that is worth what its replay wins, and what causes that it removes take on few steps."""
+    """Return a fix with the gain of its replay, and the time on few steps of the causes that it removes."""
     if fix.replay is None:
         return fix
     asked = rule.questions(fix.causes)
@@ -129,10 +129,10 @@ def _settle(fix: Fix, rule: Rule, run: MeasuredRun) -> Fix:
 
 
 def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
-    """Return the analysis with fixes for its causes after waiting was split off from transfers.
+    """Return the analysis with fixes for its causes after waiting was separated from transfers.
 
-    Fixes that answer moving or waiting stay where these matter, with settings and preconditions as they
-    were; those that answer waiting alone are new. `names` are those of kernels and ranges.
+    Fixes for transfer or waiting stay where these matter, with their settings and preconditions. Fixes for
+    waiting alone are new. `names` are those of kernels and ranges.
     """
     run = MeasuredRun(analysis, RunConfiguration(), names)
     before = (*(analysis.fixes or ()), *analysis.capture_advice)
@@ -142,7 +142,7 @@ def update_fixes(analysis: Analysis, names: pl.Series) -> Analysis:
 
 
 def _replace_fixes(analysis: Analysis, found: tuple[Fix, ...]) -> Analysis:
-    """Return the analysis with other fixes, and apart from these what is about the capture alone."""
+    """Return the analysis with other fixes; those about the capture are separate."""
     about_capture = {rule.id for rule in fix_rules() if rule.about == "capture"}
     return _link_opportunities(
         replace(
@@ -154,7 +154,7 @@ def _replace_fixes(analysis: Analysis, found: tuple[Fix, ...]) -> Analysis:
 
 
 def _link_opportunities(analysis: Analysis) -> Analysis:
-    """Return the analysis with the ids of its fixes at the opportunities that they answer."""
+    """Return the analysis with the ids of its fixes at the opportunities that they address."""
     opportunities = tuple(
         replace(entry, fixes=tuple(fix.id for fix in analysis.fixes or () if entry.cause in fix.causes))
         for entry in analysis.opportunities
@@ -163,7 +163,7 @@ def _link_opportunities(analysis: Analysis) -> Analysis:
 
 
 def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple[Fix, ...]:
-    """Return the fixes that answer the material causes of a run, the most worth first."""
+    """Return the fixes for the material causes of a run, the largest gain first."""
     found = []
     for rule in rules:
         causes = _list_answered_causes(rule, run)
@@ -175,9 +175,9 @@ def rank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], judge: Judge) -> tuple
 
 
 def rerank_fixes(run: MeasuredRun, rules: tuple[Rule, ...], before: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """Return the fixes of before causes were split, by what they answer now, and those that answer waiting.
+    """Return the earlier fixes with their causes after the split, and those for waiting.
 
-    Conditions other than the share were evaluated when a fix was found, with more at hand.
+    Conditions other than the share were evaluated when a fix was found, with more information.
     """
     known = {fix.id: fix for fix in before}
     found = []
@@ -205,18 +205,18 @@ def _answers_waiting(rule: Rule) -> bool:
 
 
 def _list_answered_causes(rule: Rule, run: MeasuredRun) -> tuple[str, ...]:
-    """Return the material causes of the run that a rule answers, the weightiest first."""
+    """Return the material causes of the run that a rule addresses, the largest first."""
     material = tuple(cause for cause in run.material if rule.answers(cause))
     pressed = PRESSURE in rule.causes and run.analysis.diagnosis.memory_pressure.level in {"near", "high"}
     return (*material, PRESSURE) if pressed else material
 
 
 def _order(fix: Fix, rule: Rule, run: MeasuredRun) -> tuple[object, ...]:
-    """Return the sort key of a fix: kind, worth, status, whether blocked, the order of rules, the workflow.
+    """Return the sort key of a fix: kind, gain, status, whether blocked, order of rules, workflow phase.
 
-    What has no number of its own counts by the time of its causes, behind what has one. Compute comes last
-    where a loss is the wall; time without a cause before that, unless it hides the wall. Generic advice comes
-    behind all that the capture has a sign of.
+    Fixes without a gain of their own follow those with one, by the time of their causes. Compute comes last
+    if a loss is the wall. Unattributed time comes before it, unless it hides the wall. Generic advice follows
+    all advice with evidence in the capture.
     """
     dominant = run.analysis.diagnosis.dominant_wall
     has_replays = run.analysis.replay is not None and run.analysis.replay.refused is None
@@ -265,7 +265,7 @@ def _fix(
         settings=settings,
         preconditions=preconditions,
         blocked=any(entry.status == "unmet" for entry in preconditions),
-        recoverable_ns=won_ns,  # what the cause could win is none of generic advice
+        recoverable_ns=won_ns,  # A gain of the cause is not a gain of generic advice.
         speedup_ceiling=None if won_ns is None else whole_ns / max(whole_ns - won_ns, 1),
         expected_gain=rule.gain.quote() if rule.gain else None,
         caveats=rule.caveats,
@@ -278,20 +278,20 @@ def _fix(
 
 
 def _counted(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the causes whose ceilings are what a fix is worth.
+    """Return the causes whose ceilings are the gain of a fix.
 
-    What refills a drained queue is not worth more than not draining it, while both are answered.
+    The gain for the host time after a draining call is at most that of removing the call, while both remain.
     """
     draining = tuple(cause for cause in causes if cause not in LAUNCHING)
     return draining if draining and run.measure("drained", ()) else causes
 
 
 def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
-    """Return the settings of a rule that the program takes, its framework's first; empty where none is.
+    """Return the settings of a rule for the program, its framework's first; empty if there are none.
 
-    A rule that has settings for frameworks alone is none for a program of another. A model without experts
-    gets none of experts, a trace of PyTorch's profiler none of nsys, and what the environment or the
-    configuration file has already is left out.
+    A rule with settings only for other frameworks does not apply. Models without experts get no expert
+    settings, and traces of PyTorch's profiler get no nsys settings. Settings that the environment or the
+    configuration file already has are excluded.
     """
     own = choose_systems(run.framework, rule.settings)
     given = rule.all_settings()
@@ -311,7 +311,7 @@ def _settings(rule: Rule, run: MeasuredRun) -> tuple[Setting, ...]:
 
 
 def _why(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> str:
-    """Return what was measured, and why the fix answers it, as text."""
+    """Return the measured evidence and the reason for the fix, as text."""
     lines = [_describe_share(run, cause) for cause in causes[:2]]
     if not lines:
         evidence = "; ".join(run.analysis.diagnosis.memory_pressure.evidence)
@@ -320,21 +320,21 @@ def _why(rule: Rule, run: MeasuredRun, causes: tuple[str, ...]) -> str:
 
 
 def _describe_share(run: MeasuredRun, cause: str) -> str:
-    """Return how much a cause takes: of the typical step, or of all time where only few steps have it."""
+    """Return the time of a cause: in the typical step, or of all time if only few steps have it."""
     rare = run.rare_share(cause)
     time_ns = _find_time(run, cause)
     if rare * run.step_ns > time_ns:
-        return f"{cause} owns {percent(rare)} of all time, on few steps"
-    return f"{cause} owns {duration(time_ns)} ({percent(time_ns / run.step_ns)})"
+        return f"{cause} takes {percent(rare)} of all time, on few steps"
+    return f"{cause} takes {duration(time_ns)} ({percent(time_ns / run.step_ns)})"
 
 
 def _find_time(run: MeasuredRun, cause: str) -> int:
-    """Return what a cause takes of the typical step, in ns."""
+    """Return the time of a cause in the typical step, in ns."""
     return next((entry.typical_ns for entry in run.rank.causes if entry.cause == cause), 0)
 
 
 def _next_wall(run: MeasuredRun, wall: Wall, won_ns: int) -> str:
-    """Return the largest loss once a fix won all that it could, if a tenth of what is left, else compute."""
+    """Return the largest remaining loss after a fix, if at least a tenth of the rest, else compute."""
     left_ns = max(run.step_ns - won_ns, 1)
     losses = {loss: getattr(run.rank.typical.walls, loss) for loss in _LOSSES}
     if wall in losses:

@@ -1,7 +1,7 @@
-"""Settings of a command line or shell script: flags with their values, overrides, exports, variables.
+"""Read settings of a command line or shell script: flags with values, overrides, exports, variables.
 
-A script is not run. What it would take from outside (`$1`, `${EXTRA_ARGS}`, a command) is unknown, and so is
-then whether a flag that is not there is left out.
+A script is not run. Values from outside (`$1`, `${EXTRA_ARGS}`, a command) are unknown. It is then also
+unknown whether a missing flag is really left out.
 """
 
 import re
@@ -17,7 +17,7 @@ _MOST_VALUES = 1_000
 _DEEPEST = 8
 _MOST_WORDS = 500_000
 _LONGEST_EXPANDED, _LONGEST_VALUE = 4_000, 200
-"""Characters of a value in which variables are replaced, and of what replaces one."""
+"""Most characters of a value in which variables are replaced, and of the replacements."""
 
 _ASSIGNED = re.compile(r"(\+{0,2}[A-Za-z_][\w.]*)\+?=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))")
@@ -34,12 +34,12 @@ _TOKEN = re.compile(
 )
 _QUOTED = re.compile(r"""\\(.)|"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'""", re.DOTALL)
 FROM_ELSEWHERE = frozenset({"--use-checkpoint-args", "--yaml-cfg", "--config-file", "--config"})
-"""Flags that take arguments from another file."""
+"""Flags that read arguments from another file."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What a command line states; `is_open` where arguments may come from outside it."""
+    """Settings of a command line; `is_open` if arguments may come from outside."""
 
     entries: tuple[Entry, ...]
     is_open: bool
@@ -47,7 +47,7 @@ class CommandLine:
 
 @dataclass(slots=True)
 class _Reader:
-    """The words of a script in their order; what is found so far, and the variables set so far."""
+    """The words of a script in order, with the settings and variables found so far."""
 
     knows: Callable[[str], bool]
     entries: list[Entry] = field(default_factory=list)
@@ -90,10 +90,10 @@ class _Reader:
     def _count(self, words: Sequence[str]) -> None:
         self.words_count += len(words)
         if self.words_count > _MOST_WORDS:
-            raise ValueError("variables that unfold to very much")
+            raise ValueError("variables that expand to very long texts")
 
     def assign(self, name: str, value: str, depth: int) -> None:
-        """Take a variable, or an override `name=value`; a string of flags counts as flags."""
+        """Read a variable, or an override `name=value`; a string of flags counts as flags."""
         if value == "(":
             self.arrays.add(name)
         elif re.search(r"(?:^|\s)--[a-z]", value) and depth < _DEEPEST:
@@ -105,7 +105,7 @@ class _Reader:
             self.entries.append((name, value))
 
     def insert(self, word: str, depth: int) -> None:
-        """Take a variable that stands as words of its own: flags read before, one value, or unknown ones."""
+        """Read a variable that is a whole word: flags read before, one value, or unknown words."""
         match = _WHOLE_ARRAY.fullmatch(word)
         name = (match[1] or match[2]) if match else ""
         if name in self.arrays:
@@ -124,7 +124,7 @@ class _Reader:
         self.flag, self.values = None, []
 
     def expand(self, value: object) -> object:
-        """Return a value with the variables in it that the script sets; the others stay as they are."""
+        """Return a value with the variables replaced that the script sets; others stay."""
         if not isinstance(value, str) or "$" not in value or len(value) > _LONGEST_EXPANDED:
             return value
 
@@ -136,7 +136,7 @@ class _Reader:
 
 
 def _split(text: str) -> list[str]:
-    """Return the words of a line of a shell, without quotes and comments.
+    """Return the words of a line of a shell script, without quotes and comments.
 
     Raises:
         ValueError: quotes do not match.
@@ -144,7 +144,7 @@ def _split(text: str) -> list[str]:
     found = []
     for match in _TOKEN.finditer(text):
         if match["open"]:
-            raise ValueError("no closing quotation")
+            raise ValueError("missing closing quotation")
         if match["operator"]:
             found.append(match["operator"])
         elif match["word"]:
@@ -153,31 +153,33 @@ def _split(text: str) -> list[str]:
 
 
 def parse_command_line(path: Path, text: str, knows: Callable[[str], bool]) -> CommandLine:
-    """Return the flags of a command line, and `name=value` overrides and exports; of a repeated one the last.
+    """Return flags, `name=value` overrides and exports of a command line; the last one of a name counts.
 
     Args:
         path: the file, for messages.
-        text: what it holds.
-        knows: whether a dotted name that stands alone, with its value as the next word, is a setting.
+        text: its content.
+        knows: whether a dotted name alone, with its value as the next word, is a setting.
 
     Raises:
         ConfigurationError: it is too large, or quotes do not match.
     """
     if len(text) > _LARGEST:
         raise ConfigurationError(
-            f"{path} — is too large for a command line — cut out the part with the flags"
+            f"{path} — is too large for a command line — keep only the part with the flags"
         )
     joined = re.sub(r"\\\r?\n", " ", text)
     apart = re.sub(r"(?<=[\s;])\(|\)(?=[\s;]|$)", lambda found: f" {found[0]} ", joined).replace("=(", "=( ")
     try:
         words = _split(apart)
     except ValueError as error:
-        raise ConfigurationError(f"{path} — is no command line: {error} — close the quotes") from error
+        raise ConfigurationError(
+            f"{path} — is not a valid command line: {error} — close the quotes"
+        ) from error
     reader = _Reader(knows)
     try:
         reader.read(words)
     except ValueError as error:
-        raise ConfigurationError(f"{path} — holds {error} — write flags out") from error
+        raise ConfigurationError(f"{path} — contains {error} — write the flags out") from error
     reader.close()
     entries = tuple((name, reader.expand(value)) for name, value in reader.entries)
     return CommandLine(entries, reader.is_open or _OUTSIDE.search(joined) is not None)

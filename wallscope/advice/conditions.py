@@ -1,9 +1,9 @@
-"""The language of conditions: `KEY OPERATOR VALUE…`, evaluated to true, false or unknown.
+"""Conditions `KEY OPERATOR VALUE…`, evaluated to true, false or unknown.
 
-Fixes, preconditions and the checklist of `wallscope advise` state their conditions in it. Numbers, versions
-and words compare as what they are; words without regard to case. `KEY` may be a product (`a*b`), and so may
-the right side of a comparison or of `divisible-by`, where it may name settings. Of an unknown number a
-lookup may still know a lower bound, under its key and `LOWER_BOUND`.
+Fixes, preconditions and the checklist of `wallscope advise` use them. Numbers, versions and words compare by
+their type, words without regard to case. `KEY` may be a product (`a*b`). So may the right side of a
+comparison or of `divisible-by`, which may also name settings. For an unknown number, a lookup may have a
+lower bound under its key and `LOWER_BOUND`.
 """
 
 import re
@@ -30,7 +30,7 @@ _COMPARE: Mapping[str, Callable[[tuple[_Number, ...], tuple[_Number, ...]], bool
     "divisible-by": lambda left, right: right != (0,) and left[0] % right[0] == 0,
 }
 _SETTLED_BY_BOUND: Mapping[str, bool] = {"<": False, "<=": False, ">": True, ">=": True}
-"""The outcome that, once it holds of a lower bound, holds of all greater numbers."""
+"""The outcome that holds for all larger numbers once it holds for a lower bound."""
 _ONE: Mapping[str, Callable[[str, tuple[str, ...]], bool]] = {
     "=": lambda value, words: value == words[0],
     "!=": lambda value, words: value != words[0],
@@ -52,7 +52,7 @@ _MANY: Mapping[str, Callable[[set[str], set[str]], bool]] = {
 
 
 def whole_words(written: str) -> str:
-    """Return a pattern of words that stand together in a text, joined by `-`, `_` or a blank.
+    """Return a pattern of consecutive words in a text, joined by `-`, `_` or a space.
 
     >>> [bool(re.search(whole_words("qwen3_vl"), text)) for text in ("qwen/qwen3-vl-30b", "qwen3_vlm")]
     [True, False]
@@ -79,7 +79,7 @@ class Condition:
         return {name for name in (*self.key.split("*"), *right) if not name[:1].isdecimal()}
 
     def evaluate(self, lookup: Lookup) -> Outcome:
-        """Return whether the condition holds; `None` where a setting that it needs is unknown."""
+        """Return whether the condition holds; `None` if a setting that it needs is unknown."""
         if self.operator in _COMPARE:
             outcome = self._compare(lookup)
             return self._evaluate_bound(lookup) if outcome is None else outcome
@@ -101,7 +101,7 @@ class Condition:
         return _COMPARE[self.operator](_pad(left, width), _pad(right, width))
 
     def _evaluate_bound(self, lookup: Lookup) -> Outcome:
-        """Return what the lower bound of an unknown number already settles, else `None`."""
+        """Return the outcome if the lower bound of an unknown number is sufficient, else `None`."""
         bound = _lower_bound(self.key, lookup)
         if bound is None:
             return None
@@ -117,7 +117,7 @@ class Condition:
 
 
 Clause = tuple[Condition, ...]
-"""Holds where any one of its conditions does."""
+"""Holds if any of its conditions holds."""
 
 
 def parse_condition(text: str) -> Condition:
@@ -127,7 +127,7 @@ def parse_condition(text: str) -> Condition:
     Condition(key='recompute_modules', operator='lacks', words=('moe', 'mlp'))
 
     Raises:
-        ValueError: it has no known operator, or not the values that the operator takes.
+        ValueError: the operator is unknown, or the values do not fit the operator.
     """
     key, operator, *words = text.split()
     if (
@@ -135,7 +135,7 @@ def parse_condition(text: str) -> Condition:
         or bool(words) is (operator in _WITHOUT_WORDS)
         or (len(words) > 1 and operator not in _WITH_SEVERAL_WORDS)
     ):
-        raise ValueError(f"{text!r} is no condition")
+        raise ValueError(f"{text!r} is not a condition")
     return Condition(key, operator, tuple(word.lower() for word in words))
 
 
@@ -143,16 +143,16 @@ def parse_clause(written: object) -> Clause:
     """Parse a condition, or a list of conditions of which one must hold.
 
     Raises:
-        ValueError: it is neither, or one of them is no condition.
+        ValueError: it is neither, or one of them is not a condition.
     """
     texts = written if isinstance(written, list) else [written]
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{written!r} is no condition")
+        raise ValueError(f"{written!r} is not a condition")
     return tuple(map(parse_condition, texts))
 
 
 def evaluate(clauses: Iterable[Clause], lookup: Lookup) -> Outcome:
-    """Return whether every clause holds; `None` where that depends on what is unknown."""
+    """Return whether every clause holds; `None` if that depends on unknown settings."""
     outcomes = [_any([condition.evaluate(lookup) for condition in clause]) for clause in clauses]
     return False if False in outcomes else None if None in outcomes else True
 
@@ -166,7 +166,7 @@ def _pad(numbers: tuple[_Number, ...], width: int) -> tuple[_Number, ...]:
 
 
 def _product(text: str, lookup: Lookup) -> tuple[_Number, ...] | None:
-    """Return the product of numbers and settings, or a version; `()`: no number, `None`: unknown."""
+    """Return the product of numbers and settings, or a version; `()`: not a number, `None`: unknown."""
     if _VERSION.match(text):
         return tuple(map(int, text.split(".")))
     factors: list[_Number] = []
@@ -188,7 +188,7 @@ def _product(text: str, lookup: Lookup) -> tuple[_Number, ...] | None:
 
 
 def _lower_bound(text: str, lookup: Lookup) -> int | None:
-    """Return the least that a product of positive numbers can be; `None` where a factor has no bound."""
+    """Return the lower bound of a product of positive numbers; `None` if a factor has no bound."""
     factors = []
     for name in text.split("*"):
         known, value = lookup(name)

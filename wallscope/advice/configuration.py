@@ -1,7 +1,7 @@
-"""How a run was configured, from a file that a user names: YAML, TOML, an argument list or a log.
+"""Read the configuration of a run from a user's file: YAML, TOML, an argument list or a log.
 
-Names and values come from `configuration_text` and `command_line`; which of several sections counts follows
-Megatron Bridge, and of repeated arguments the last counts.
+Names and values come from `configuration_text` and `command_line`. Precedence among sections follows Megatron
+Bridge. The last of repeated arguments counts.
 """
 
 import difflib
@@ -28,11 +28,11 @@ from wallscope.model.capture import Finding, Severity
 from wallscope.plan_thresholds import MEANT_KEY_RATIO
 
 _SECTIONS = ("comm_overlap", "mixed_precision", "model", "ddp", "optimizer", "dist", "train")
-"""Where sections disagree about a setting, the first of these is heeded: later ones hold its default."""
+"""Precedence of sections that disagree about a setting: the first counts, later ones have its default."""
 
 _OTHER_SECTIONS = ("dataset", "rng", "checkpoint", "rerun_state_machine", "env_vars")
 _OF_THE_MODEL = {"transformer", "config", "language_transformer_config"}
-"""What may stand between a section and a setting of the language model."""
+"""Names that may stand between a section and a setting of the language model."""
 
 _OFF_UNLESS_SET = {
     "tp_comm_overlap",
@@ -40,7 +40,7 @@ _OFF_UNLESS_SET = {
     "overlap_moe_expert_parallel_comm",
     "delay_wgrad_compute",
 }
-"""Settings that Megatron Bridge's `comm_overlap` switches off in the model where it leaves them unset."""
+"""Settings that Megatron Bridge's `comm_overlap` disables in the model if it leaves them unset."""
 
 _EITHER_SETS = {
     "te_rng_tracker",
@@ -49,18 +49,18 @@ _EITHER_SETS = {
     "use_megatron_fsdp",
     "pad_to_max_length",
 }
-"""Settings of several sections of Megatron Bridge that are on where one of the sections has them on."""
+"""Settings of several sections of Megatron Bridge that are on if any of the sections enables them."""
 
 _DATASETS = re.compile(r"(?:GPT|GPTSFT|DirectHFSFT|Energon|MockVLMSFT|MockGPT|GPTFIM)DatasetConfig")
-"""Datasets of Megatron Bridge whose sequence length must be that of the model."""
+"""Datasets of Megatron Bridge whose sequence length must equal that of the model."""
 _FINETUNING = re.compile(r"(?:GPTSFT|DirectHFSFT|Energon|MockVLMSFT)DatasetConfig")
-"""Those of them that finetune: some ranks may hold no token that counts."""
+"""Those datasets for fine-tuning, where some ranks may have no token that counts."""
 
 _MODEL_CLASS = "model._target_"
 """Where a dump of Megatron Bridge names the class that builds the model."""
 
 _SECOND_RUN = re.compile(r"MODEL_ARGS_[2-9]\.")
-"""Arguments with which a test of Megatron-LM goes on after its first run."""
+"""Arguments with which a test of Megatron-LM continues after its first run."""
 
 _FEW_KEYS = 100
 _LONGEST_NAME = 200
@@ -77,7 +77,7 @@ _FORMER = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """What a file states: the settings that anything asks for, and what is odd about it."""
+    """Settings of a file that any check uses, and the oddities of the file."""
 
     configuration: RunConfiguration
     findings: tuple[Finding, ...]
@@ -85,7 +85,7 @@ class ConfigurationFile:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A setting of a file: as it is written there, its current name, its value."""
+    """A setting of a file: its spelling there, its current name, its value."""
 
     written: str
     name: str
@@ -94,7 +94,7 @@ class _Written:
 
 @dataclass(slots=True)
 class _Contents:
-    """What is read of a file; `is_complete` where what it leaves out has its default."""
+    """The content of a file; `is_complete` if all settings that it leaves out have their default."""
 
     entries: list[Entry]
     kind: str
@@ -105,26 +105,24 @@ class _Contents:
 
 
 def read_configuration(path: Path, *, with_defaults: bool = False) -> ConfigurationFile:
-    """Read a YAML configuration, an argument list, a log that holds one, or TOML with `name = value`.
+    """Read a YAML configuration, an argument list, a log that contains one, or TOML with `name = value`.
 
-    In YAML and logs, hundreds of settings that nothing asks for are normal; in TOML one is a mistake.
+    In YAML and logs, hundreds of unused settings are normal. In TOML an unused setting is an error.
 
     Args:
         path: the file.
-        with_defaults: add what the framework takes where a complete file leaves a setting out.
+        with_defaults: add the framework's defaults for settings that a complete file leaves out.
 
     Raises:
-        ConfigurationError: the file cannot be read, a value is none of its setting's, or sizes contradict.
+        ConfigurationError: the file cannot be read, a value has the wrong kind, or sizes contradict.
     """
     contents = _read_contents(path)
     known = _read_entries(path, contents)
     if contents.kind == "toml" and contents.unknown:
         odd_name = contents.unknown[0][:_LONGEST_NAME]
-        raise ConfigurationError(f"{path} — {odd_name} is no setting that is known{_suggest(odd_name)}")
+        raise ConfigurationError(f"{path} — {odd_name} is an unknown setting{_suggest(odd_name)}")
     if not known:
-        raise ConfigurationError(
-            f"{path} — holds no setting that is known — name a configuration or a log of one"
-        )
+        raise ConfigurationError(f"{path} — has no known setting — name a configuration or a log with one")
     if contents.kind == "log" and all(each.name != "framework" for each in known):
         known.append(_Written(known[0].written, "framework", "megatron-lm"))
     known = [*known, *_derive(contents.entries, known)]
@@ -181,14 +179,14 @@ def _read_entries(path: Path, contents: _Contents) -> list[_Written]:
         except ValueError as error:
             shown = repr(value) if isinstance(value, str) else str(value)
             raise ConfigurationError(
-                f"{path} — {written[:_LONGEST_NAME]}: {shown[:60]} {error} — mend that value"
+                f"{path} — {written[:_LONGEST_NAME]}: {shown[:60]} {error} — correct that value"
             ) from error
         known.extend(_Written(written, *pair) for pair in _with_implied(written, name, found, value))
     return known
 
 
 def _derive(entries: Sequence[Entry], known: Sequence[_Written]) -> Iterator[_Written]:
-    """Yield what the form of a file tells and no setting in it: whose settings these are, which model."""
+    """Yield what the form of a file shows without a setting: the framework and the model."""
     stated = {each.name for each in known}
     sections = {*_SECTIONS, "dataset", "rng"}
     of_bridge = next((each.written for each in known if each.written.partition(".")[0] in sections), None)
@@ -222,7 +220,7 @@ def _derive(entries: Sequence[Entry], known: Sequence[_Written]) -> Iterator[_Wr
 
 
 def _find_name(written: str) -> tuple[str | None, bool]:
-    """Return the current name, and whether the flag switches it off."""
+    """Return the current name, and whether the flag disables it."""
     words = vocabulary()
     if len(written) > _LONGEST_NAME:
         return None, False
@@ -262,7 +260,7 @@ def _write_list(name: str, items: list[object]) -> str:
 
 
 _SINGLE = {"sizes", "whole", "number"}
-"""Kinds of which a flag takes one word; what stands after it belongs to no flag."""
+"""Kinds whose flag takes one word; later words do not belong to the flag."""
 
 
 def _with_implied(written: str, name: str, value: Value, raw: object) -> Iterator[tuple[str, Value]]:
@@ -277,7 +275,7 @@ def _with_implied(written: str, name: str, value: Value, raw: object) -> Iterato
 def _resolve(
     path: Path, known: list[_Written], *, last_counts: bool
 ) -> tuple[dict[str, KnownSetting], list[Finding]]:
-    """Return one value a setting: of the section that decides, unless it has none."""
+    """Return one value per setting: from the section with precedence, unless it has none."""
     in_bridge = any(each.name == "framework" and each.value == "megatron-bridge" for each in known)
     by_name: dict[str, list[_Written]] = {}
     for each in reversed(known) if last_counts else known:
@@ -294,7 +292,7 @@ def _resolve(
 
 
 def _heed_bridge(name: str, same: Sequence[_Written]) -> _Written | None:
-    """Return the value that Megatron Bridge gives a setting of several sections by a rule of its own."""
+    """Return the value that Megatron Bridge derives for a setting of several sections."""
     by_section = {each.written.partition(".")[0]: each for each in reversed(same)}
     overlap = by_section.get("comm_overlap")
     if overlap is not None and overlap.value is None and name in _OFF_UNLESS_SET:
@@ -323,8 +321,8 @@ def _choose(
         rivals = others
     if rivals and vocabulary().kinds[name] == "sizes":
         raise ConfigurationError(
-            f"{path} — {chosen.written} is {chosen.value} and {rivals[0].written} is {rivals[0].value}"
-            " — keep the one that holds"
+            f"{path} — {chosen.written} is {chosen.value} and {rivals[0].written} is {rivals[0].value} —"
+            " keep the correct one"
         )
     if others and _precedence(chosen) == _precedence(others[0]):
         return chosen, [_disputed(path, chosen, others[0])]
@@ -332,7 +330,7 @@ def _choose(
 
 
 def _precedence(each: _Written) -> int:
-    """Return the rank of the innermost section that decides, as `model` in `model.transformer.seq_length`."""
+    """Return the precedence of the innermost section, such as `model` in `model.transformer.seq_length`."""
     within: list[str] = []
     for section in reversed(each.written.split(".")[:-1]):
         if section in _SECTIONS and set(within) <= _OF_THE_MODEL:
@@ -347,8 +345,8 @@ def _disputed(path: Path, one: _Written, other: _Written) -> Finding:
     return Finding(
         "configuration-disputed",
         Severity.WARNING,
-        f"{path.name}: {one.written} is {one.value} and {other.written} is {other.value}; the first counts",
-        "keep the one that holds",
+        f"{path.name}: {one.written} is {one.value} and {other.written} is {other.value}; the first is used",
+        "keep the correct one",
     )
 
 
@@ -362,19 +360,20 @@ def _check_sizes(path: Path, settings: dict[str, KnownSetting]) -> None:
     product = (tensor or 1) * (stages or 1) * (context or 1)
     if world is not None and world % product:
         raise ConfigurationError(
-            f"{path} — {world} ranks are not divided by TP x PP x CP = {product} — mend the sizes"
+            f"{path} — {world} ranks are not divisible by TP x PP x CP = {product} — correct the sizes"
         )
     batch, micro = size("global_batch_size"), size("micro_batch_size")
     if batch is not None and micro is not None and batch % micro:
         raise ConfigurationError(
-            f"{path} — global_batch_size {batch} is no multiple of micro_batch_size {micro} — mend the sizes"
+            f"{path} — global_batch_size {batch} is not a multiple of micro_batch_size {micro} — correct"
+            " the sizes"
         )
 
 
 def _suggest(written: str) -> str:
     leaf = written.rpartition(".")[2]
     close = difflib.get_close_matches(leaf, vocabulary().kinds, 1)
-    return f" — did you mean {close[0]}?" if close else " — leave it out"
+    return f" — did you mean {close[0]}?" if close else " — remove it"
 
 
 def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
@@ -391,7 +390,7 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
         yield Finding(
             "configuration-misspelled",
             Severity.WARNING,
-            f"{path.name}: {name} is no setting that is known, {meant} is",
+            f"{path.name}: {name} is an unknown setting, {meant} is a known one",
             f"write {meant} if that is meant",
         )
     rest = len(unknown) - len(close)
@@ -399,7 +398,7 @@ def _unused(path: Path, unknown: list[str], known: int) -> Iterator[Finding]:
         yield Finding(
             "configuration-unused",
             Severity.INFO,
-            f"{path.name}: no check asks for {rest} of its {len(unknown) + known} settings",
+            f"{path.name}: no check uses {rest} of its {len(unknown) + known} settings",
         )
 
 
@@ -408,7 +407,8 @@ def _repetitions(path: Path, names: Iterable[str]) -> Iterator[Finding]:
         yield Finding(
             "configuration-repeated",
             Severity.WARNING,
-            f"{path.name}: a section has {name[:99]} twice; the last counts, and OmegaConf refuses it",
+            f"{path.name}: a section has {name[:99]} twice; the last one is used, and OmegaConf rejects"
+            " the file",
             "keep one",
         )
 
@@ -421,6 +421,6 @@ def _former(path: Path, entries: Iterable[Entry]) -> Iterator[Finding]:
             yield Finding(
                 "configuration-former-name",
                 Severity.INFO,
-                f"{path.name}: {written} is now called {name}",
+                f"{path.name}: {written} is now named {name}",
                 f"write {name}",
             )

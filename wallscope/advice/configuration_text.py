@@ -1,6 +1,6 @@
-"""Settings as a file writes them: YAML, TOML, an argument list, a shell script or a log, as names and values.
+"""Read the names and values of a file: YAML, TOML, an argument list, a shell script or a log.
 
-Whatever is read was written by others: sizes, depth, aliases and tags are bounded before anything is built.
+Files come from others. Sizes, depth, aliases and tags are limited before anything is built.
 """
 
 import math
@@ -15,7 +15,7 @@ import yaml
 from wallscope.errors import ConfigurationError
 
 Entry = tuple[str, object]
-"""A dotted name, and a value as its file has it; a `str` may stand for anything in texts."""
+"""A dotted name, and a value as in the file; a `str` may have any kind in texts."""
 
 OPAQUE: Final = object()
 """The value of an object of a dump whose parts are not in the file."""
@@ -36,7 +36,7 @@ _PLAIN_TAGS = {
     f"{_YAML}{name}"
     for name in ("set", "str", "int", "float", "bool", "null", "seq", "map", "binary", "timestamp")
 } | {f"{_YAML}python/tuple", "!"}
-"""Tags of plain values, among them those with which Megatron Bridge saves sets and tuples."""
+"""Tags of plain values, including those with which Megatron Bridge saves sets and tuples."""
 _TRUE, _FALSE = {"yes", "true", "on"}, {"no", "false", "off"}
 
 
@@ -57,27 +57,27 @@ def detect_kind(path: Path, text: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that is not too large for what it claims to be.
+    """Return the text of a file within the size limit of its format.
 
     Raises:
-        ConfigurationError: it cannot be read, is too large or no text.
+        ConfigurationError: it cannot be read, is too large or is not text.
     """
     suffix = path.suffix.lower()
     kind = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML", ".json": "YAML"}.get(suffix, "text")
     try:
         if path.exists() and not path.is_file():
-            raise ConfigurationError(f"{path} — is no regular file — name a file of settings")
+            raise ConfigurationError(f"{path} — is not a regular file — name a file of settings")
         if path.stat().st_size > _LARGEST[kind]:
             most = _LARGEST[kind] // 2**20
             raise ConfigurationError(
-                f"{path} — is larger than {most} MiB — cut out the part with the settings"
+                f"{path} — is larger than {most} MiB — keep only the part with the settings"
             )
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigurationError(f"{path} — cannot be read: {reason} — name a file of settings") from error
     if "\0" in text:
-        raise ConfigurationError(f"{path} — is no text — name a file of settings")
+        raise ConfigurationError(f"{path} — is not text — name a file of settings")
     return text
 
 
@@ -85,7 +85,7 @@ def parse_toml(path: Path, text: str) -> list[Entry]:
     """Return the settings of a TOML file, tables joined to their keys by dots.
 
     Raises:
-        ConfigurationError: it is no TOML, or nested deeply.
+        ConfigurationError: it is not TOML, or nested too deeply.
     """
     if _DEEP_KEY.search(text):
         raise ConfigurationError(f"{path} — has a key of over {_DEEPEST} parts — write tables of settings")
@@ -94,19 +94,19 @@ def parse_toml(path: Path, text: str) -> list[Entry]:
     except (ValueError, RecursionError) as error:
         is_syntax = isinstance(error, tomllib.TOMLDecodeError)
         reason = str(error) if is_syntax else "nested too deeply, or a number too long"
-        raise ConfigurationError(f"{path} — is no TOML: {reason} — mend that line") from error
+        raise ConfigurationError(f"{path} — is not valid TOML: {reason} — correct that line") from error
 
 
 def parse_yaml(path: Path, text: str) -> tuple[list[Entry], tuple[str, ...]]:
-    """Return the settings of a YAML document, sections joined to their keys by dots, and names written twice.
+    """Return the settings of a YAML document, sections joined to their keys by dots, and repeated names.
 
-    Of a name that is written twice the last value counts, as PyYAML has it.
+    The last value of a repeated name counts, as in PyYAML.
 
     Raises:
-        ConfigurationError: it is no plain YAML mapping: tags, cycles, or far more of anything than settings.
+        ConfigurationError: it is not a plain YAML mapping, or exceeds the limits (tags, cycles, sizes).
     """
     if len(text) > _LARGEST["YAML"]:
-        raise ConfigurationError(f"{path} — is too large for YAML — cut out the part with the settings")
+        raise ConfigurationError(f"{path} — is too large for YAML — keep only the part with the settings")
     repeated: list[str] = []
     try:
         _check_events(path, text)
@@ -122,11 +122,11 @@ def parse_yaml(path: Path, text: str) -> tuple[list[Entry], tuple[str, ...]]:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where is not None else ""
         reason = getattr(error, "problem", None) or str(error)
-        raise ConfigurationError(f"{path} — is no YAML{line}: {reason} — mend that line") from error
+        raise ConfigurationError(f"{path} — is not valid YAML{line}: {reason} — correct that line") from error
     except ValueError as error:
-        raise ConfigurationError(f"{path} — holds a value that is none: {error} — mend that line") from error
+        raise ConfigurationError(f"{path} — has an invalid value: {error} — correct that line") from error
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{path} — holds no settings — write sections of `name: value`")
+        raise ConfigurationError(f"{path} — has no settings — write sections of `name: value`")
     return list(_flatten(document, "")), tuple(dict.fromkeys(repeated))
 
 
@@ -142,16 +142,16 @@ def _check_events(path: Path, text: str) -> None:
             raise ConfigurationError(f"{path} — has the tag {tag[:80]} — write plain values")
         if depth > _DEEPEST:
             raise ConfigurationError(
-                f"{path} — is nested more than {_DEEPEST} deep — write sections of settings"
+                f"{path} — is nested more than {_DEEPEST} levels deep — write sections of settings"
             )
         if number > _MOST_NODES:
             raise ConfigurationError(
-                f"{path} — holds over {_MOST_NODES} values — cut out those of the settings"
+                f"{path} — has over {_MOST_NODES} values — keep only those of the settings"
             )
 
 
 def _check_nodes(path: Path, root: yaml.Node) -> None:
-    """Refuse aliases that lead to themselves or unfold to very much."""
+    """Refuse aliases that form a cycle or expand too much."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node) -> int:
@@ -159,7 +159,9 @@ def _check_nodes(path: Path, root: yaml.Node) -> None:
             return 1
         key = id(node)
         if sizes.get(key) == 0:
-            raise ConfigurationError(f"{path} — has an alias to what it stands in — write values out")
+            raise ConfigurationError(
+                f"{path} — has an alias to an object that contains it — write values out"
+            )
         if key not in sizes:
             sizes[key] = 0
             inside = node.value
@@ -167,14 +169,14 @@ def _check_nodes(path: Path, root: yaml.Node) -> None:
                 inside = [part for pair in node.value for part in pair]
             sizes[key] = 1 + sum(map(size, inside))
         if sizes[key] > _MOST_EXPANDED:
-            raise ConfigurationError(f"{path} — has aliases that unfold to very much — write values out")
+            raise ConfigurationError(f"{path} — has aliases that expand too much — write values out")
         return sizes[key]
 
     size(root)
 
 
 def _build(node: yaml.Node, repeated: list[str]) -> object:
-    """Return plain values; numbers that are too long for any setting, and dates, stay texts."""
+    """Return plain values; numbers too long for a setting, and dates, stay texts."""
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
     if isinstance(node, yaml.SequenceNode):
@@ -188,7 +190,7 @@ def _build(node: yaml.Node, repeated: list[str]) -> object:
             for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 inside = _build(each, repeated)
                 if not isinstance(inside, dict):
-                    raise yaml.YAMLError("a merge key (<<) names no mapping")
+                    raise yaml.YAMLError("a merge key (<<) does not name a mapping")
                 merged = {**inside, **merged}
             continue
         key = str(_scalar(name)) if isinstance(name, yaml.ScalarNode) else "?"
@@ -233,7 +235,7 @@ def _flatten(document: object, prefix: str) -> Iterator[Entry]:
 
 
 def _name_members(item: object) -> object:
-    """Return an item of a list with the names of members of enumerations in their places."""
+    """Return an item of a list with enumeration members replaced by their names."""
     if isinstance(item, list):
         return [_name_members(each) for each in item]
     if isinstance(item, dict) and "_target_" in item:
@@ -242,7 +244,7 @@ def _name_members(item: object) -> object:
 
 
 def _member(document: dict[object, object]) -> str | None:
-    """Return the name of an object of a dump, else the end of its path; `None` of one with a number alone."""
+    """Return the name of an object of a dump, else the end of its path; `None` if it has only a number."""
     if isinstance(document.get("_name_"), str):
         return str(document["_name_"])
     if document.get("_call_") is not False or "_target_" not in document:
@@ -251,6 +253,6 @@ def _member(document: dict[object, object]) -> str | None:
 
 
 def parse_log(text: str) -> list[Entry]:
-    """Return the dotted lines in which Megatron-LM prints its arguments, whatever stands before them."""
+    """Return the dotted lines in which Megatron-LM prints its arguments, after any prefix."""
     found = (_DOTTED.search(line) for line in text.splitlines() if len(line) < _LONGEST_LINE)
     return [(match[1], match[2].strip()) for match in found if match is not None]

@@ -1,7 +1,7 @@
-"""What is left of the time of a category once it multiplies in another precision: by what its kernels are.
+"""Estimate the remaining time of a kernel category in another precision, by the precision of its kernels.
 
-FP32 on plain cores gains more than TF32, attention more than convolutions; each ratio has its source in
-fix_thresholds.py. Kernels in low precision, or of unknown one, are left as they are.
+FP32 on CUDA cores gains more than TF32, and attention more than convolutions. The source of each ratio is in
+fix_thresholds.py. Kernels in low or unknown precision do not change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from wallscope.model.rank_summaries import CategoryPrecision
 from wallscope.thresholds import MATERIAL_SHARE
 
 Estimate = Callable[[str, str], float | None]
-"""What is left of a target of a replay, as a share, by the name of the estimate; `None`: all of it."""
+"""The remaining share of a replay target, by the name of the estimate; `None`: no change."""
 
 _TO_BF16: Mapping[tuple[ComputeCategory, Precision], float] = {
     (ComputeCategory.ATTENTION, Precision.FP32): ratios.BF16_ATTENTION_OF_FP32_RATIO,
@@ -29,12 +29,12 @@ _TO_TF32: Mapping[tuple[ComputeCategory, Precision], float] = {
     (ComputeCategory.GROUPED_GEMM, Precision.FP32): ratios.TF32_GEMM_OF_FP32_RATIO,
 }
 ESTIMATES = {"BF16": _TO_BF16, "TF32": _TO_TF32}
-"""Ratios by the name that stands in the rules."""
+"""Ratios by their name in the rules."""
 _TARGET = "category:"
 
 
 def estimate_left_share(name: str, target: str, found: Sequence[CategoryPrecision]) -> float | None:
-    """Return what is left of a category, as a share of its time; `None` where nothing material goes.
+    """Return the remaining share of a category's time; `None` if the change is not material.
 
     >>> work = CategoryPrecision(ComputeCategory.GEMM, Precision.TF32, 80, 0.8, 1)
     >>> rest = CategoryPrecision(ComputeCategory.GEMM, Precision.BF16, 20, 0.2, 1)
@@ -51,5 +51,5 @@ def estimate_left_share(name: str, target: str, found: Sequence[CategoryPrecisio
 
 
 def estimate_nothing(_name: str, _target: str) -> float | None:
-    """Return that nothing is known of the kernels."""
+    """Return `None`: the kernels are unknown."""
     return None

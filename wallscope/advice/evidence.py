@@ -1,6 +1,6 @@
-"""The rows behind a recommendation: which kernels, copies and calls, how many a step, for how long.
+"""The evidence of a recommendation: kernels, copies and calls with their number and time per step.
 
-A reader finds them in Nsight Systems by these names.
+Readers find them in Nsight Systems by these names.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _WHERE_PARTS_COUNT = 2
 
 
 def list_evidence(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the rows of the representative rank that support a fix for some causes, a line for each kind."""
+    """Return the evidence of the representative rank for a fix and its causes, one line per kind."""
     lines = dict.fromkeys(line for cause in causes for line in _list_rows(run, cause))
     return tuple(lines)[:EVIDENCE_LINES_COUNT]
 
@@ -51,7 +51,7 @@ def _list_rows(run: MeasuredRun, cause: str) -> Iterator[str]:
 
 
 def _list_stalls(run: MeasuredRun, cause: str) -> Iterator[str]:
-    """Yield the few steps on which a cause takes most."""
+    """Yield the few steps with most of a cause's time."""
     for stall in run.rank.rare_stalls:
         if stall.cause == cause and run.rare_share(cause):
             shown = ", ".join(map(str, stall.steps[:3]))
@@ -68,15 +68,15 @@ def _list_kernels(run: MeasuredRun, category: str) -> Iterator[str]:
         if kernel.category == category:
             precision = "" if kernel.precision == "unknown" else f", {kernel.precision}"
             yield (
-                f"{plural(kernel.kernels, 'kernel')} {kernel.name}{precision}:"
-                f" {duration(kernel.work_ns)} a {run.analysis.anchor.window}"
+                f"{plural(kernel.kernels, 'kernel')} {kernel.name}{precision}: {duration(kernel.work_ns)}"
+                f" per {run.analysis.anchor.window}"
             )
 
 
 def _list_copies(run: MeasuredRun, kind: str) -> Iterator[str]:
     for copy in run.rank.memory.copies:
         if copy.direction in _COPIES.get(kind, ()) and copy.count:
-            yield f"{_describe_copy(copy)} a {run.analysis.anchor.window}"
+            yield f"{_describe_copy(copy)} per {run.analysis.anchor.window}"
 
 
 def _describe_copy(copy: CopyWork) -> str:
@@ -92,8 +92,8 @@ def _list_collectives(run: MeasuredRun, axis: str) -> Iterator[str]:
         if entry.axis == axis:
             told = f"; {entry.evidence[0]}" if entry.evidence else ""
             yield (
-                f"{number(entry.count)} {entry.operation} ({entry.backend}): {duration(entry.work_ns)} a"
-                f" {run.analysis.anchor.window}, {duration(entry.exposed_ns)} exposed{told}"
+                f"{number(entry.count)} {entry.operation} ({entry.backend}): {duration(entry.work_ns)}"
+                f" per {run.analysis.anchor.window}, {duration(entry.exposed_ns)} exposed{told}"
             )
 
 
@@ -105,8 +105,9 @@ def _list_blocking_calls(run: MeasuredRun, name: str) -> Iterator[str]:
                 "" if call.path is None else f" in {' / '.join(call.path.split(' / ')[-_WHERE_PARTS_COUNT:])}"
             )
             yield (
-                f"{call.count:.1f} calls {call.name}{where} a {run.analysis.anchor.window}: they wait"
-                f" {duration(call.waited_ns)}, the refill costs {duration(call.drained_ns)}"
+                f"{call.count:.1f} calls {call.name}{where} per {run.analysis.anchor.window}: they wait"
+                f" {duration(call.waited_ns)}, and the GPU is idle for {duration(call.drained_ns)} after"
+                " them"
             )
 
 
@@ -115,7 +116,7 @@ def _list_loading(run: MeasuredRun) -> Iterator[str]:
     own = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
     if own:
         largest = max(own, key=lambda one: one.bytes)
-        yield f"the waits end with the copy of a batch: {_describe_copy(largest)}"
+        yield f"a copy of a batch ends the waits: {_describe_copy(largest)}"
     if host is not None and host.cpu is not None:
         yield f"the launching thread is on a CPU for {percent(host.cpu.share)} of the step"
 
@@ -125,6 +126,7 @@ def _list_launches(run: MeasuredRun) -> Iterator[str]:
     if host is not None and host.launches is not None:
         cost = host.launches
         yield (
-            f"{number(cost.calls)} launch calls a {run.analysis.anchor.window}, median"
-            f" {duration(cost.median_ns)}; {percent(cost.outpaced_share)} outlast what they launch"
+            f"{number(cost.calls)} launch calls per {run.analysis.anchor.window}, median"
+            f" {duration(cost.median_ns)}; {percent(cost.outpaced_share)} take longer than the launched"
+            " kernel"
         )

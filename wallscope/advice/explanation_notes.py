@@ -1,4 +1,4 @@
-"""Notes behind fixes, causes and findings: one thought each, with the facts that it rests on."""
+"""Notes on fixes, causes and findings: one idea each, with the facts that support it."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +11,7 @@ from wallscope.resources import list_toml_paths, read_toml
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thought; `topics` are ids of fixes, causes (whole or their beginning), or words of their own."""
+    """One idea; `topics` are ids of fixes, causes (whole or their beginning), or other words."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -22,7 +22,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class FindingNote:
-    """What a finding about a capture means, and what it forbids to claim."""
+    """The meaning of a finding about a capture, and what it does not allow to conclude."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -52,13 +52,13 @@ def notes() -> tuple[Note, ...]:
 
 @cache
 def finding_notes() -> tuple[FindingNote, ...]:
-    """Return what is known of every finding."""
+    """Return the notes on every finding."""
     return TypeAdapter(tuple[FindingNote, ...]).validate_python(_note_tables("finding"))
 
 
 @cache
 def cause_notes() -> tuple[CauseNote, ...]:
-    """Return how causes are computed; of several patterns that match a cause the first counts."""
+    """Return how causes are computed; the first pattern that matches a cause counts."""
     return TypeAdapter(tuple[CauseNote, ...]).validate_python(_note_tables("cause"))
 
 

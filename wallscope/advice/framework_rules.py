@@ -1,7 +1,7 @@
-"""What a framework makes of settings before it checks them: defaults, sections that win, numbers that follow.
+"""Derive settings as a framework does before its checks: defaults, precedence of sections, derived numbers.
 
-It follows Megatron-Core's configuration classes, Megatron-LM's arguments and Megatron Bridge's update of a
-configuration before a run. A value that a framework replaces without a word is replaced here too.
+The rules follow Megatron-Core's configuration classes, Megatron-LM's arguments and Megatron Bridge's update
+of a configuration before a run. Values that a framework replaces silently are replaced here too.
 """
 
 import re
@@ -32,7 +32,7 @@ _PRECISIONS: Mapping[str, Mapping[str, Value]] = {
 
 @cache
 def framework_defaults(framework: str) -> Mapping[str, Value]:
-    """Return what settings are that a complete file of the framework leaves out."""
+    """Return the framework's values of settings that a complete file leaves out."""
     found: dict[str, Value] = {}
     document = read_toml("advice/defaults.toml")
     for table in (document["core"], document.get(framework, {})):
@@ -44,7 +44,7 @@ def framework_defaults(framework: str) -> Mapping[str, Value]:
 
 
 def expand_recipe(name: str) -> dict[str, Value]:
-    """Return the settings of one of Megatron Bridge's recipes for precision, by its name.
+    """Return the settings of one of Megatron Bridge's precision recipes, by name.
 
     >>> expand_recipe("bf16_with_fp8_subchannel_scaling_mixed")["fp8_recipe"]
     'blockwise'
@@ -59,7 +59,7 @@ def expand_recipe(name: str) -> dict[str, Value]:
 
 
 def resolve_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSetting]:
-    """Return the settings as the framework has them when it checks them, and the numbers that follow."""
+    """Return the settings as the framework has them when it checks them, and derived numbers."""
     found = dict(settings)
     _resolve_graphs(found)
     _resolve_names(found)
@@ -68,7 +68,7 @@ def resolve_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSet
         _resolve_arguments(found)
     _resolve_sizes(found, in_bridge=framework == "megatron-bridge")
     for name, value in _follow(found):
-        found.setdefault(name, KnownSetting(value, "follows from others"))
+        found.setdefault(name, KnownSetting(value, "derived from other settings"))
     return found
 
 
@@ -86,7 +86,7 @@ def _set(found: dict[str, KnownSetting], name: str, value: Value, reason: str) -
 
 
 def _resolve_graphs(found: dict[str, KnownSetting]) -> None:
-    """Take the former names of CUDA graphs, and `full` for what it means: the whole layer."""
+    """Convert the former names of CUDA graphs, and `full` to its meaning: the whole layer."""
     for name, implementation in (
         ("enable_cuda_graph", "local"),
         ("external_cuda_graph", "transformer_engine"),
@@ -156,7 +156,7 @@ def _resolve_arguments(found: dict[str, KnownSetting]) -> None:
 
 
 def _resolve_messages(found: dict[str, KnownSetting]) -> None:
-    """Let pipeline messages overlap where Megatron-LM interleaves stages, and batch the others."""
+    """Let pipeline messages overlap if Megatron-LM interleaves stages, and batch the others."""
     if isinstance(_value(found, "hybrid_layer_pattern"), str):
         for name in ("num_layers", "virtual_pipeline_model_parallel_size"):
             found.pop(name, None)
@@ -220,7 +220,7 @@ def _follow(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Value]]:
 
 
 def _follow_lists(found: Mapping[str, KnownSetting]) -> Iterable[tuple[str, Value]]:
-    """Yield numbers of lists and layouts; none where the file has no such list."""
+    """Yield numbers of lists and layouts; nothing if the file has no such list."""
     if "hierarchical_context_parallel_sizes" in found:
         sizes = found["hierarchical_context_parallel_sizes"].value
         words = [str(size) for size in sizes] if isinstance(sizes, tuple) else []
@@ -240,7 +240,7 @@ _LAYERS: Final = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 
 
 def write_layout(stages: list[object]) -> str:
-    """Return a pipeline layout that is a list of stages as text.
+    """Return a pipeline layout as text, if it is a list of stages.
 
     >>> write_layout([["embedding", "decoder"], ["decoder", "loss"]])
     'Et|tL'

@@ -1,4 +1,4 @@
-"""Layouts whose states fit into the memory of a GPU, by search: no published layout is needed."""
+"""Search layouts whose states fit into the memory of a GPU, without published layouts."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def list_feasible_layouts(
         shape: the model.
         gpus: GPUs of the job.
         seq_length: tokens of a sequence.
-        memory_bytes: what a GPU has for the states.
+        memory_bytes: memory of a GPU for the states.
     """
     return tuple(
         sorted(_find_layouts(shape, gpus, seq_length, memory_bytes), key=lambda layout: _order(layout.sizes))

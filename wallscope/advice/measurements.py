@@ -1,7 +1,7 @@
-"""What conditions of fixes may ask of a run: measurements of it by name, and the settings that are known.
+"""Measurements of a run by name, and known settings, for the conditions of fixes.
 
-A measurement or setting that is unknown has the value `None`, which meets no condition but a negative one:
-a fix needs evidence, not a possibility.
+An unknown measurement or setting is `None` and meets only negative conditions: a fix needs evidence, not a
+possibility.
 """
 
 import re
@@ -24,7 +24,7 @@ from wallscope.model.rank_summaries import CommunicationOperation
 from wallscope.thresholds import MATERIAL_SHARE
 
 LAUNCHING = ("host/framework", "host/launch-call", "host/launch-latency")
-"""What the host does between blocking calls."""
+"""Causes of host time between blocking calls."""
 _EXPERT_BACKENDS = {Backend.DEEP_EP, Backend.HYBRID_EP, Backend.NCCL_EP}
 _ARCHITECTURES = {
     "7": "volta",
@@ -37,10 +37,10 @@ _ARCHITECTURES = {
 
 
 class MeasuredRun:
-    """One run as conditions see it: its representative rank, and how the run was configured.
+    """A run as conditions see it: its representative rank, and its configuration.
 
-    `names` are those of its kernels and ranges. `written` is the part of the configuration that a file
-    states, where what the trace shows was added: only that is evidence of Megatron.
+    `names` are those of its kernels and ranges. `written` is the part of the configuration that comes from
+    the file, without additions from the trace: only that is evidence of Megatron.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class MeasuredRun:
         self._measured: dict[tuple[str, tuple[str, ...]], Value] = {}
 
     def measure(self, name: str, causes: tuple[str, ...]) -> Value:
-        """Return a measurement, `None` where unknown; `causes` are those of the run that a rule answers."""
+        """Return a measurement, `None` if unknown; `causes` are those of the run that a rule addresses."""
         key = name, causes
         if key not in self._measured:
             self._measured[key] = MEASUREMENTS[name].measure(self, causes)
         return self._measured[key]
 
     def meets(self, clauses: tuple[Clause, ...], causes: tuple[str, ...]) -> bool:
-        """Return whether all conditions hold of the run, for a rule that answers these causes of it."""
+        """Return whether all conditions hold for the run, for a rule that addresses these causes of it."""
 
         def lookup(key: str) -> tuple[bool, Value]:
             return True, self.measure(key, causes) if key in MEASUREMENTS else self.configuration.get(key)
@@ -82,20 +82,20 @@ class MeasuredRun:
         return evaluate(clauses, lookup) is True
 
     def estimate(self, name: str, target: str) -> float | None:
-        """Return what an estimate leaves of a target of a replay; `None` where nothing material goes."""
+        """Return the estimated remaining share of a replay target; `None` if the change is not material."""
         details = self.rank.compute_details
         return None if details is None else estimate_left_share(name, target, details.category_precisions)
 
     @cached_property
     def material(self) -> tuple[str, ...]:
-        """The causes that could win enough to be worth a fix, the weightiest first."""
+        """The causes whose possible gain is large enough for a fix, the largest first."""
         causes = [one.cause for one in self.rank.causes] + [one.cause for one in self.rank.rare_stalls]
         weights = {cause: self.weight(cause) for cause in dict.fromkeys(causes)}
         found = (cause for cause, weight in weights.items() if weight >= MATERIAL_SHARE)
         return tuple(sorted(found, key=lambda cause: (-weights[cause], cause)))
 
     def weight(self, cause: str) -> float:
-        """Return what a cause could win, else the time attributed to it, as a share of the typical step."""
+        """Return the possible gain of a cause, else its time, as a share of the typical step."""
         entry = next((entry for entry in self.rank.causes if entry.cause == cause), None)
         if entry is None:
             return self.rare_share(cause)
@@ -104,7 +104,7 @@ class MeasuredRun:
         return max(typical, self.rare_share(cause))
 
     def _leads(self, cause: str) -> bool:
-        """Return whether a cause takes most of the dominant wall, and what it could win is not sure."""
+        """Return whether a cause takes most of the dominant wall, while its possible gain is uncertain."""
         sure = self.analysis.diagnosis.confidence
         if sure is None or sure.level == "high":
             return False
@@ -112,13 +112,15 @@ class MeasuredRun:
         return bool(own) and max(own, key=lambda one: one.typical_ns).cause == cause
 
     def rare_share(self, cause: str) -> float:
-        """Return what a cause takes of all time on few steps alone, beside the typical step."""
+        """Return the share of all time that a cause takes on few steps, besides the typical step."""
         if cause in LAUNCHING or cause.startswith("compute/"):
-            return 0.0  # what these do on few steps is other work: no fix for all steps answers it
+            return (
+                0.0  # Rare stalls of these causes are other work, which a fix for all steps does not address.
+            )
         return next((stall.share for stall in self.rank.rare_stalls if stall.cause == cause), 0.0)
 
     def worth_ns(self, cause: str) -> int | None:
-        """Return what a step could win in the mean without a cause; `None` where that is not known."""
+        """Return the possible gain of the mean step without a cause; `None` if unknown."""
         entry = next((entry for entry in self.rank.causes if entry.cause == cause), None)
         won_ns = None if entry is None else entry.recoverable_ns
         rare_ns = round(self.rare_share(cause) * (self.rank.mean_step_ns or self.step_ns))
@@ -130,7 +132,7 @@ def _share(run: MeasuredRun, causes: tuple[str, ...]) -> float:
 
 
 def _axis_operations(run: MeasuredRun, causes: tuple[str, ...]) -> list[CommunicationOperation]:
-    """Return what communicated along the axes of the causes."""
+    """Return the communication along the axes of the causes."""
     axes = {cause.split("/")[1] for cause in causes if cause.startswith("communication/")}
     return [operation for operation in run.rank.communication.operations if operation.axis in axes]
 
@@ -144,7 +146,7 @@ def _axis_collectives(run: MeasuredRun, causes: tuple[str, ...]) -> tuple[str, .
 
 
 def _experts(run: MeasuredRun) -> bool:
-    """Return whether anything shows that the model has experts."""
+    """Return whether there is evidence that the model has experts."""
     operations = run.rank.communication.operations
     details = run.rank.compute_details
     experts = run.configuration.get("num_moe_experts")
@@ -166,7 +168,7 @@ def _architecture(run: MeasuredRun) -> str | None:
 
 
 def _graphed_share(run: MeasuredRun) -> float | None:
-    """Return how much of the compute graphs launched: by time where they are opaque, else by count."""
+    """Return the share of compute launched by graphs: by time if they are opaque, else by count."""
     budget = run.rank.typical.budget
     if budget.opaque_graph:
         return budget.opaque_graph / (budget.opaque_graph + budget.compute)
@@ -180,7 +182,7 @@ def _graphed_share(run: MeasuredRun) -> float | None:
 
 
 def _precision(run: MeasuredRun) -> str | None:
-    """Return the precision of most matrix multiplications."""
+    """Return the precision of most GEMMs."""
     details = run.rank.compute_details
     if details is None or not details.precisions:
         return None
@@ -195,7 +197,7 @@ def _low_precision_share(run: MeasuredRun) -> float | None:
 
 
 def _full_precision_share(run: MeasuredRun) -> float | None:
-    """Return the part of the work of multiplications, attention and convolutions in FP32, TF32 or FP64."""
+    """Return the share of GEMM, attention and convolution work in FP32, TF32 or FP64."""
     details = run.rank.compute_details
     if details is None or not details.category_precisions:
         return None
@@ -205,7 +207,7 @@ def _full_precision_share(run: MeasuredRun) -> float | None:
 
 
 def _simt_share(run: MeasuredRun) -> float | None:
-    """Return the part of the compute work that multiplies in FP32, outside tensor cores."""
+    """Return the share of compute work in FP32 GEMMs, without tensor cores."""
     details = run.rank.compute_details
     if details is None or not details.category_precisions:
         return None
@@ -223,7 +225,7 @@ def _is_attention_fast(run: MeasuredRun) -> bool | None:
 
 
 def _is_most_attention(run: MeasuredRun, names: str) -> bool | None:
-    """Return whether kernels of such names do most of the attention; `None` without any."""
+    """Return whether kernels with such names do most of the attention; `None` without attention."""
     details = run.rank.compute_details
     own = [] if details is None else details.leading_kernels
     own = [entry for entry in own if entry.category == ComputeCategory.ATTENTION]
@@ -240,17 +242,17 @@ _OUTDATED: Mapping[str, str] = {
     "ada": _FLASH_1,
     "hopper": rf"{_FLASH_1}|{_FLASH_2}",
 }
-"""Kernels of attention that are older than the GPUs of an architecture: newer ones are made for these."""
+"""Attention kernels older than an architecture: newer ones are made for its GPUs."""
 
 
 def _is_attention_outdated(run: MeasuredRun) -> bool | None:
-    """Return whether most attention runs in FlashAttention's kernels of before the GPU's generation."""
+    """Return whether most attention runs in FlashAttention kernels older than the GPU's generation."""
     outdated = _OUTDATED.get(_architecture(run) or "")
     return None if outdated is None else _is_most_attention(run, outdated)
 
 
 def _is_optimizer_fused(run: MeasuredRun) -> bool | None:
-    """Return whether kernels of a fused optimizer run; `None` where no name is of an optimizer."""
+    """Return whether kernels of a fused optimizer run; `None` without optimizer kernels."""
     if run.names.str.contains(_FUSED_OPTIMIZER).any():
         return True
     seen = any(entry.category == ComputeCategory.OPTIMIZER and entry.kernels for entry in run.rank.compute)
@@ -258,7 +260,7 @@ def _is_optimizer_fused(run: MeasuredRun) -> bool | None:
 
 
 def _unfused_optimizer_share(run: MeasuredRun) -> float:
-    """Return what single operations take of the step in ranges of an optimizer, where none is fused."""
+    """Return the share of the step that unfused optimizer operations take in optimizer ranges."""
     if _is_optimizer_fused(run) is not False:
         return 0.0
     own = [entry.gpu_ns for entry in run.rank.ranges if re.search(_OPTIMIZER, entry.name)]
@@ -273,13 +275,13 @@ _LOSS = r"(?i)log_?softmax|cross_?entropy|nll_?loss|online_softmax"
 
 
 def _launching_share(run: MeasuredRun) -> float:
-    """Return what launching takes of the typical step: framework, launch calls and their latency."""
+    """Return the share of the typical step for launching: framework, launch calls and their latency."""
     owned = (entry.typical_ns for entry in run.rank.causes if entry.cause in LAUNCHING)
     return sum(owned) / run.step_ns
 
 
 def _gradients_overlap(run: MeasuredRun) -> bool | None:
-    """Return whether most reduction of gradients is hidden; `None` without any."""
+    """Return whether most gradient reduction is hidden; `None` without any."""
     own = [entry for entry in run.rank.communication.operations if entry.axis is Axis.DP_GRADIENT]
     work_ns = sum(entry.work_ns for entry in own)
     return None if not work_ns else sum(entry.exposed_ns for entry in own) < work_ns / 2
@@ -291,7 +293,7 @@ def _gradient_collectives(run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _pageable(run: MeasuredRun) -> tuple[str, ...]:
-    """Return the directions in which a good part of the bytes goes from or to pageable memory."""
+    """Return the directions with a large share of the bytes from or to pageable memory."""
     moved: dict[str, int] = {}
     pageable: dict[str, int] = {}
     for entry in run.rank.memory.copies:
@@ -303,7 +305,7 @@ def _pageable(run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _launch_gap_ns(run: MeasuredRun) -> float | None:
-    """Return the framework time of a step for each launch call, in ns."""
+    """Return the framework time of a step per launch call, in ns."""
     host = run.rank.host_details
     if host is None or host.launches is None or not host.launches.calls:
         return None
@@ -312,7 +314,7 @@ def _launch_gap_ns(run: MeasuredRun) -> float | None:
 
 
 def _host_gap_ns(run: MeasuredRun) -> float | None:
-    """Return the time outside CUDA calls of a step for each launch call, that behind drains too, in ns."""
+    """Return the time outside CUDA calls of a step per launch call, including after drains, in ns."""
     host = run.rank.host_details
     if host is None or host.launches is None or not host.launches.calls:
         return None
@@ -325,14 +327,14 @@ def _host_gap_ns(run: MeasuredRun) -> float | None:
 
 
 def _copied_in_ratio(run: MeasuredRun) -> float | None:
-    """Return how long bulk and other copies from the host take, as a ratio to the compute work."""
+    """Return the time of host-to-device copies as a ratio to the compute work."""
     copied = [one for one in run.rank.memory.copies if one.direction == CopyDirection.HOST_TO_DEVICE]
     work_ns = sum(entry.work_ns for entry in run.rank.compute)
     return sum(one.work_ns for one in copied) / work_ns if work_ns else None
 
 
 def _drained(run: MeasuredRun) -> bool:
-    """Return whether calls that drain the queue matter, and take more than the launching between them."""
+    """Return whether calls that drain the queue are material and exceed the launching between them."""
     owned = {entry.cause: entry.typical_ns for entry in run.rank.causes}
     draining = [cause for cause in owned if cause.startswith("host/queue-drained/")]
     matters = any(run.weight(cause) >= MATERIAL_SHARE for cause in draining)
@@ -340,7 +342,7 @@ def _drained(run: MeasuredRun) -> bool:
 
 
 def _blocking_in_experts(run: MeasuredRun) -> bool | None:
-    """Return whether the costliest blocking call of a model with experts is in their or in each layer."""
+    """Return whether the most expensive blocking call of a model with experts is in expert or all layers."""
     host = run.rank.host_details
     if host is None or not host.blocking_calls or not _experts(run):
         return None
@@ -352,7 +354,7 @@ def _blocking_in_experts(run: MeasuredRun) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a name of a condition measures, and how, given a run and the causes that a rule answers."""
+    """What a name in a condition measures, and how, given a run and the causes of a rule."""
 
     meaning: str
     measure: Callable[[MeasuredRun, tuple[str, ...]], Value]
@@ -363,7 +365,7 @@ def _of_run(meaning: str, measure: Callable[[MeasuredRun], Value]) -> Measuremen
 
 
 def _of_details(meaning: str, field: str) -> Measurement:
-    """Return the measurement that reads a field of the compute details; `None` where these are unknown."""
+    """Return the measurement that reads a field of the compute details; `None` if these are unknown."""
 
     def measure(run: MeasuredRun) -> Value:
         value: Value = (
@@ -376,17 +378,17 @@ def _of_details(meaning: str, field: str) -> Measurement:
 
 MEASUREMENTS: Mapping[str, Measurement] = {
     "architecture": _of_run("architecture of the GPU", _architecture),
-    "backends": Measurement("libraries that communicate for the axis", _axis_backends),
+    "backends": Measurement("libraries that communicate on the axis", _axis_backends),
     "blocking_in_experts": _of_run(
-        "the costliest blocking call stands in expert layers", _blocking_in_experts
+        "the most expensive blocking call is in expert layers", _blocking_in_experts
     ),
-    "attention_fast": _of_run("attention runs in kernels of FlashAttention or cuDNN", _is_attention_fast),
+    "attention_fast": _of_run("most attention runs in FlashAttention or cuDNN kernels", _is_attention_fast),
     "attention_outdated": _of_run(
-        "attention runs in kernels of an older generation than the GPU", _is_attention_outdated
+        "attention kernels are older than the GPU's generation", _is_attention_outdated
     ),
-    "collectives": Measurement("collectives of the axis", _axis_collectives),
-    "copied_in_ratio": _of_run("work of copies to the device, as a ratio to compute work", _copied_in_ratio),
-    "drained": _of_run("calls that drain the queue own more than the launching between them", _drained),
+    "collectives": Measurement("collectives on the axis", _axis_collectives),
+    "copied_in_ratio": _of_run("time of copies to the device, as a ratio to compute work", _copied_in_ratio),
+    "drained": _of_run("calls that drain the queue take more than the launching between them", _drained),
     "experts": _of_run("the model has experts", _experts),
     "findings": _of_run(
         "findings about the capture",
@@ -394,51 +396,51 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     ),
     "framework": _of_run("framework of the program", lambda run: run.framework),
     "full_precision_share": _of_run(
-        "part of multiplications, attention and convolutions in FP32, TF32 or FP64", _full_precision_share
+        "share of GEMMs, attention and convolutions in FP32, TF32 or FP64", _full_precision_share
     ),
     "gradient_collectives": _of_run("collectives that reduce gradients", _gradient_collectives),
     "gradients_overlap": _of_run("most reduction of gradients is hidden", _gradients_overlap),
-    "graphed_share": _of_run("part of the compute that graphs launch", _graphed_share),
-    "grouped_share": _of_details("part of the compute work in grouped multiplications", "grouped_share"),
+    "graphed_share": _of_run("share of compute that graphs launch", _graphed_share),
+    "grouped_share": _of_details("share of compute work in grouped GEMMs", "grouped_share"),
     "host_gap_ns": _of_run(
-        "time outside CUDA calls for each launch call, that behind drained queues too, in ns", _host_gap_ns
+        "time outside CUDA calls per launch call, including after drained queues, in ns", _host_gap_ns
     ),
     "host_share": _of_run(
-        "part of the step that the host wall has", lambda run: run.rank.typical.walls.host / run.step_ns
+        "share of the step of the host wall", lambda run: run.rank.typical.walls.host / run.step_ns
     ),
-    "launch_gap_ns": _of_run("framework time for each launch call, in ns", _launch_gap_ns),
-    "launching_share": _of_run("part of the step that launching takes", _launching_share),
+    "launch_gap_ns": _of_run("framework time per launch call, in ns", _launch_gap_ns),
+    "launching_share": _of_run("share of the step for launching", _launching_share),
     "loss_kernels": _of_run(
         "kernels of a softmax or cross entropy run", lambda run: bool(run.names.str.contains(_LOSS).any())
     ),
-    "low_precision_share": _of_run("part of the multiplications in FP8 or FP4", _low_precision_share),
+    "low_precision_share": _of_run("share of GEMM work in FP8 or FP4", _low_precision_share),
     "nvlink_domain": _of_run(
         "GPUs in one NVLink domain", lambda run: nvlink_domain(None if run.gpu is None else run.gpu.name)
     ),
     "optimizer_fused": _of_run("kernels of a fused optimizer run", _is_optimizer_fused),
     "pageable": _of_run("directions of copies from or to pageable memory", _pageable),
-    "parts": _of_run("libraries and features that were seen", lambda run: run.program.parts),
-    "permute_fused": _of_details("permutation of tokens runs as fused kernels", "permute_fused"),
-    "precision": _of_run("precision of most multiplications", _precision),
+    "parts": _of_run("libraries and features of the program", lambda run: run.program.parts),
+    "permute_fused": _of_details("token permutation runs as fused kernels", "permute_fused"),
+    "precision": _of_run("precision of most GEMMs", _precision),
     "pressure": _of_run("memory pressure", lambda run: run.analysis.diagnosis.memory_pressure.level),
     "ranks": _of_run(
         "ranks of the job", lambda run: run.analysis.capture.world_size or len(run.analysis.ranks)
     ),
     "router_fused": _of_details("the router runs as fused kernels", "router_fused"),
-    "share": Measurement("what a cause could win, else what it owns, as a share of the step", _share),
-    "simt_share": _of_run("part of the compute work that multiplies in FP32", _simt_share),
+    "share": Measurement("possible gain of a cause, else its time, as a share of the step", _share),
+    "simt_share": _of_run("share of compute work in FP32 GEMMs", _simt_share),
     "small_grid_share": _of_details(
-        "part of the compute work in grids smaller than the GPU", "launch_shapes.small_grid_share"
+        "share of compute work in grids smaller than the GPU", "launch_shapes.small_grid_share"
     ),
     "unfused_share": _of_details(
-        "part of the compute work in single operations of a framework", "unfused_elementwise_share"
+        "share of compute work in single operations of a framework", "unfused_elementwise_share"
     ),
     "unfused_optimizer_share": _of_run(
-        "part of the step that an optimizer's single operations take", _unfused_optimizer_share
+        "share of the step in unfused optimizer operations", _unfused_optimizer_share
     ),
     "ungrouped_share": _of_details(
-        "part of the compute work in runs of like small multiplications", "small_multiplications.share"
+        "share of compute work in series of similar small GEMMs", "small_multiplications.share"
     ),
-    "window": _of_run("what one window is", lambda run: run.analysis.anchor.window),
+    "window": _of_run("kind of a window", lambda run: run.analysis.anchor.window),
 }
-"""The names that conditions of fixes may use besides settings."""
+"""The names that conditions of fixes may use in addition to settings."""

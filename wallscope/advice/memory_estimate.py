@@ -1,7 +1,7 @@
-"""Memory of a GPU that a layout needs: parameters, gradients, optimizer state, activations, logits.
+"""Estimate the memory of a GPU for a layout: parameters, gradients, optimizer state, activations, logits.
 
-Counted from the shape of the model and the degrees of parallelism, for the pipeline stage that holds most.
-Temporary buffers, fragmentation and what CUDA and NCCL take are in no part.
+It is computed from the shape of the model and the degrees of parallelism, for the pipeline stage with most
+memory. Temporary buffers, fragmentation and the memory of CUDA and NCCL are not included.
 """
 
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from wallscope.resources import read_toml
 
 _OF_RECOMPUTED = {"layernorm": "norms", "moe_act": "expert_activation", "mla_up_proj": "projections"}
 _LOGITS_BYTES = 6
-"""Of a word of the vocabulary and a token: scores in BF16, and in FP32 for the loss."""
+"""Bytes per word of the vocabulary and token: scores in BF16, and in FP32 for the loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """Sizes of a decoder; `dense_layers` hold no experts, ranks and `rope_size` are of latent attention."""
+    """Sizes of a decoder; `dense_layers` have no experts; ranks and `rope_size` are for latent attention."""
 
     layers: int
     hidden: int
@@ -38,12 +38,12 @@ class ModelShape:
 
     @property
     def query_width(self) -> int:
-        """Numbers of all query heads of a token."""
+        """Return the numbers of all query heads of a token."""
         return self.heads * (self.head_size + self.rope_size)
 
     @property
     def key_value_width(self) -> int:
-        """Numbers of all key and value heads of a token, as attention reads them."""
+        """Return the numbers of all key and value heads of a token, as attention reads them."""
         if self.latent_rank:
             return self.query_width + self.heads * self.head_size
         return 2 * self.groups * self.head_size
@@ -64,7 +64,7 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions:
-    """How numbers are kept: bytes of each, what is recomputed, and whether all states are sharded."""
+    """Storage of numbers: bytes of each, the recomputed modules, and whether all states are sharded."""
 
     weight_bytes: float = 2
     gradient_bytes: int = 4
@@ -113,13 +113,13 @@ def estimate_memory(
 
 
 def smallest_states(shape: ModelShape, layout: Folding) -> int:
-    """Return the bytes of parameters, gradients and optimizer state in their leanest form."""
+    """Return the smallest possible bytes of parameters, gradients and optimizer state."""
     options = MemoryOptions(gradient_bytes=2, state_bytes=8)
     return estimate_memory(shape, layout, 0, options).total_bytes
 
 
 def _count_parameters(shape: ModelShape, layout: Folding) -> _Parameters:
-    """Count the parameters of a GPU in the stage with the embedding, which has its share of layers."""
+    """Count the parameters of a GPU in the stage with the embedding and its share of layers."""
     sizes = layout.sizes
     part = 1 / sizes.pipeline
     sparse = shape.layers - shape.dense_layers if shape.experts else 0
@@ -137,7 +137,7 @@ def _count_parameters(shape: ModelShape, layout: Folding) -> _Parameters:
 
 
 def _count_live_layers(shape: ModelShape, layout: Folding, virtual_stages: int | None) -> float:
-    """Return how many layers hold activations at once on the first stage, over all its microbatches."""
+    """Return how many layers keep activations at once on the first stage, over all its microbatches."""
     stages, chunks = layout.sizes.pipeline, virtual_stages or 1
     if stages == 1:
         return shape.layers
@@ -146,7 +146,7 @@ def _count_live_layers(shape: ModelShape, layout: Folding, virtual_stages: int |
 
 
 def _token_bytes(shape: ModelShape, layout: Folding, options: MemoryOptions) -> float:
-    """Return the bytes that backward needs of a token in an average layer of a GPU."""
+    """Return the bytes per token that backward needs in an average layer of a GPU."""
     hidden = shape.hidden
     if options.recompute_full:
         return 2 * hidden / layout.sizes.tensor

@@ -1,4 +1,4 @@
-"""Parallel sizes: how they fold over GPUs, and which of them fit a sequence and a number of experts."""
+"""Parallel sizes: how they share GPUs, and which of them fit a sequence and a number of experts."""
 
 import re
 from math import log2
@@ -17,35 +17,36 @@ _NAMES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "et
 
 
 def fold(sizes: Sizes, gpus: int, experts: int | None = None) -> Folding:
-    """Divide the GPUs by the meshes of attention and experts, which share the same ones.
+    """Divide the GPUs by the meshes of attention and experts, which share the same GPUs.
 
     >>> folded = fold(Sizes(tensor=4, pipeline=4, context=2, expert=64), 256, experts=256)
     >>> folded.data, folded.expert_data
     (8, 1)
 
     Raises:
-        LayoutError: there are too few GPUs, or something does not divide.
+        LayoutError: there are too few GPUs, or a size does not divide another.
     """
     text = f"TP{sizes.tensor} CP{sizes.context} PP{sizes.pipeline} EP{sizes.expert} ETP{sizes.expert_tensor}"
     if gpus < sizes.fewest_gpus:
         raise LayoutError(
-            f"{text} on {gpus} GPUs — needs PP x max(TP x CP, EP x ETP) = {sizes.pipeline} x "
-            f"max({sizes.attention}, {sizes.experts}) = {sizes.fewest_gpus} — lower a size or add GPUs"
+            f"{text} on {gpus} GPUs — needs PP x max(TP x CP, EP x ETP) = {sizes.pipeline} x"
+            f" max({sizes.attention}, {sizes.experts}) = {sizes.fewest_gpus} — reduce a size or add GPUs"
         )
     for name, mesh in (("TP x CP", sizes.attention), ("EP x ETP", sizes.experts)):
         if gpus % (mesh * sizes.pipeline):
             raise LayoutError(
-                f"{text} — {gpus} do not divide by PP x {name} = {mesh * sizes.pipeline} — change a size"
+                f"{text} — {gpus} GPUs are not divisible by PP x {name} = {mesh * sizes.pipeline} —"
+                " change a size"
             )
     if experts is not None and experts % sizes.expert:
-        raise LayoutError(f"{text} — {experts} experts are not divided by EP {sizes.expert} — change EP")
+        raise LayoutError(f"{text} — {experts} experts are not divisible by EP {sizes.expert} — change EP")
     stages = sizes.pipeline
     data, expert_data = gpus // (sizes.attention * stages), gpus // (sizes.experts * stages)
     return Folding(sizes, gpus, sizes.fewest_gpus, data, expert_data)
 
 
 def fold_configuration(lookup: Lookup) -> Folding | None:
-    """Fold the sizes of a configuration; `None` where GPUs, TP or PP are unknown. What else is unset is 1.
+    """Fold the sizes of a configuration; `None` if GPUs, TP or PP are unknown. Other unset sizes are 1.
 
     Raises:
         LayoutError: the layout is impossible.
@@ -71,8 +72,8 @@ def fold_configuration(lookup: Lookup) -> Folding | None:
     batch, micro = size("global_batch_size"), size("micro_batch_size")
     if batch is not None and micro is not None and batch % (micro * layout.data):
         raise LayoutError(
-            f"global_batch_size {batch} — is no multiple of micro_batch_size x DP = {micro} x {layout.data}"
-            " — mend the sizes"
+            f"global_batch_size {batch} — is not a multiple of micro_batch_size x DP = {micro} x"
+            f" {layout.data} — correct the sizes"
         )
     return layout
 
@@ -84,7 +85,7 @@ def parse_sizes(text: str | None) -> dict[str, int]:
     {'tensor': 4, 'context': 2, 'pipeline': 4}
 
     Raises:
-        OptionError: a part is no size, or is there twice.
+        OptionError: a part is not a size, or occurs twice.
     """
     if not text:
         return {}
@@ -94,16 +95,16 @@ def parse_sizes(text: str | None) -> dict[str, int]:
         name = _NAMES[match[1]] if match else ""
         if match is None or name in found:
             raise OptionError(
-                f"--layout {text} — {part!r} is no size of its own — write --layout tp4,cp2,pp4,ep64"
+                f"--layout {text} — {part!r} is not a size, or is repeated — write --layout tp4,cp2,pp4,ep64"
             )
         found[name] = int(match[2])
     return found
 
 
 def context_and_tensor(seq_length: int, machine: Machine) -> tuple[int, int]:
-    """Return CP and TP for a sequence: a rank for 4,096 tokens, rounded to a power of two.
+    """Return CP and TP for a sequence: one rank per 4,096 tokens, rounded to a power of two.
 
-    On racks of one NVLink domain, from 128K on, TP takes its part and ranks hold 8,192 tokens.
+    On racks of one NVLink domain, from 128K on, TP replaces a part and each rank has 8,192 tokens.
     """
     if machine.is_rack and seq_length >= TENSOR_FOR_CONTEXT_FROM_COUNT:
         ranks = power_of_two(seq_length / (2 * TOKENS_OF_A_RANK_COUNT))
@@ -119,7 +120,7 @@ def power_of_two(value: float) -> int:
 
 
 def largest_expert(sizes: Sizes, gpus: int, experts: int | None) -> int:
-    """Return the largest EP that GPUs, PP, ETP and the number of experts leave."""
+    """Return the largest EP that GPUs, PP, ETP and the number of experts allow."""
     room, rest = divmod(gpus, sizes.pipeline * sizes.expert_tensor)
     if rest or not room:
         return 1
@@ -131,11 +132,11 @@ def check_shards(seq_length: int, context: int) -> None:
     """Refuse a sequence that context parallelism cannot divide.
 
     Raises:
-        LayoutError: the sequence is no multiple of 2 x CP.
+        LayoutError: the sequence is not a multiple of 2 x CP.
     """
     if context > 1 and seq_length % (2 * context):
         raise LayoutError(
-            f"sequence {seq_length:,} — does not divide by 2 x CP = 2 x {context} — change its length or CP"
+            f"sequence {seq_length:,} — is not divisible by 2 x CP = 2 x {context} — change its length or CP"
         )
 
 
@@ -143,13 +144,13 @@ def count_accumulation(global_batch: int | None, micro_batch: int, data: int) ->
     """Return the micro-batches of a step per data-parallel rank; `None` without a global batch.
 
     Raises:
-        LayoutError: the global batch is no multiple of DP x micro-batch.
+        LayoutError: the global batch is not a multiple of DP x micro-batch.
     """
     if global_batch is None:
         return None
     if global_batch % (data * micro_batch):
         raise LayoutError(
-            f"global batch {global_batch} — is no multiple of DP x micro-batch = {data} x "
-            f"{micro_batch} — change the batch"
+            f"global batch {global_batch} — is not a multiple of DP x micro-batch = {data} x"
+            f" {micro_batch} — change the batch"
         )
     return global_batch // (data * micro_batch)

@@ -1,4 +1,4 @@
-"""A plan for a run that is yet to be: layout, checklist, and what was published nearby."""
+"""A plan for a future run: layout, checklist, and similar published configurations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -42,12 +42,12 @@ _OPTIONS = {
     "mxfp8": replace(_LOW, weight_bytes=2),
     "nvfp4": _LOW,
 }
-"""How each precision keeps numbers: MXFP8 has weights in both directions; gradients and moments are FP32."""
+"""How each precision stores numbers: MXFP8 has weights in both directions; gradients and moments are FP32."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What the user states of a run; sizes by field of `Sizes`, those left out are proposed."""
+    """The user's options for a run; sizes by field of `Sizes`, missing ones are proposed."""
 
     model: Model
     machine: Machine
@@ -73,7 +73,7 @@ class _Rule:
 
 
 def plan_run(wanted: PlanRequest) -> Advice:
-    """Return a plan for a run: layout, checklist, what was published nearby.
+    """Return a plan for a run: layout, checklist, similar published configurations.
 
     Raises:
         LayoutError: no layout is possible, with the reason.
@@ -82,10 +82,10 @@ def plan_run(wanted: PlanRequest) -> Advice:
     if wanted.precision in {"mxfp8", "nvfp4"} and not wanted.machine.is_blackwell:
         other = "fp8" if wanted.machine.has_fp8 else "bf16"
         raise OptionError(
-            f"--precision {wanted.precision} — does not run on {wanted.machine.id} — take {other} there"
+            f"--precision {wanted.precision} — does not run on {wanted.machine.id} — use {other} there"
         )
     if wanted.precision == "fp8" and not wanted.machine.has_fp8:
-        raise OptionError(f"--precision fp8 — does not run on {wanted.machine.id} — take bf16 there")
+        raise OptionError(f"--precision fp8 — does not run on {wanted.machine.id} — use bf16 there")
     near = nearest_presets(wanted.model.id, wanted.machine, wanted.gpus, wanted.precision)
     chosen, layout = _layout(wanted)
     accumulation = count_accumulation(wanted.global_batch, wanted.micro_batch, layout.data)
@@ -111,7 +111,7 @@ def plan_run(wanted: PlanRequest) -> Advice:
 
 
 def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
-    """Return the first candidate that is possible with the user's sizes, else the first with a smaller EP.
+    """Return the first possible candidate with the user's sizes, else the first with a smaller EP.
 
     Raises:
         LayoutError: none is possible; it names the one that needs the fewest GPUs.
@@ -133,7 +133,7 @@ def _layout(wanted: PlanRequest) -> tuple[_Candidate, Folding]:
 
 
 def _feasible(wanted: PlanRequest) -> tuple[Sizes, ...]:
-    """Return all sizes that divide the run and whose states fit, the least split first; none is published."""
+    """Return all sizes that divide the run and whose states fit, the least split first."""
     shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
     if shape is None or capacity is None:
         return ()
@@ -148,7 +148,7 @@ def _capacity(machine: Machine) -> int | None:
 
 
 def _find_excess(wanted: PlanRequest, layout: Folding) -> LayoutError | None:
-    """Return why parameters, gradients and optimizer state alone do not fit; `None` where they may."""
+    """Return why parameters, gradients and optimizer state alone do not fit; `None` if they may."""
     shape, capacity = model_shapes().get(wanted.model.id), _capacity(wanted.machine)
     needed = None if shape is None else smallest_states(shape, layout)
     if needed is None or capacity is None or needed <= capacity:
@@ -156,9 +156,9 @@ def _find_excess(wanted: PlanRequest, layout: Folding) -> LayoutError | None:
     sizes = layout.sizes
     return LayoutError(
         f"TP{sizes.tensor} PP{sizes.pipeline} EP{sizes.expert} on {wanted.gpus} GPUs — parameters,"
-        f" gradients and optimizer state need {size(needed)} of a GPU even in BF16,"
-        f" {size(needed - capacity)} more than {wanted.machine.name} has"
-        " — raise EP, PP or TP, add GPUs or offload the optimizer"
+        f" gradients and optimizer state need {size(needed)} per GPU even in BF16,"
+        f" {size(needed - capacity)} more than {wanted.machine.name} has — increase EP, PP or TP, add GPUs"
+        " or offload the optimizer"
     )
 
 
@@ -176,18 +176,18 @@ def _estimate(wanted: PlanRequest, layout: Folding, virtual_stages: int | None) 
 
 
 def _with_fewer_experts(wanted: PlanRequest) -> Iterator[_Candidate]:
-    """Yield the candidates whose experts need more GPUs than there are, with as many as fit in a group."""
+    """Yield candidates whose experts need more GPUs than available, with as many as fit in a group."""
     if "expert" in wanted.given:
         return
     for candidate in _candidates(wanted):
         sizes = replace(candidate.sizes, **wanted.given)
         if sizes.experts * sizes.pipeline > wanted.gpus:
             fewer = replace(candidate.sizes, expert=largest_expert(sizes, wanted.gpus, wanted.model.experts))
-            yield replace(candidate, sizes=fewer, source=f"{candidate.source}, EP lowered to what fits")
+            yield replace(candidate, sizes=fewer, source=f"{candidate.source}, with EP reduced to fit")
 
 
 def _with_given_sizes(candidate: _Candidate, sizes: Sizes, wanted: PlanRequest) -> _Candidate:
-    """Return the candidate with the user's sizes, which void the stages that went with others."""
+    """Return the candidate with the user's sizes, which replace the stages that belong to others."""
     if not wanted.given or candidate.source == _YOURS:
         return replace(candidate, sizes=sizes)
     keeps = sizes.pipeline == candidate.sizes.pipeline
@@ -196,7 +196,7 @@ def _with_given_sizes(candidate: _Candidate, sizes: Sizes, wanted: PlanRequest) 
 
 
 def _candidates(wanted: PlanRequest) -> Iterator[_Candidate]:
-    """Yield what is published for this length, then presets, then what heuristics start from."""
+    """Yield published configurations for this length, then presets, then starting sizes of heuristics."""
     context, tensor = context_and_tensor(wanted.seq_length, wanted.machine)
     is_complete = {"tensor", "pipeline", "context", "expert"} <= set(wanted.given)
     if is_complete:
@@ -258,7 +258,7 @@ def _items(
         "machine": wanted.machine.name,
         "vpp": f"={virtual}" if virtual and sizes.pipeline > 1 else "",
         "cp_rule": f"{wanted.seq_length:,} / 4,096 gives {first}, here {sizes.context}",
-        "accumulation": f": {accumulation} micro-batches a step" if accumulation else "",
+        "accumulation": f": {accumulation} micro-batches per step" if accumulation else "",
     }
     rules = [rule for rule in _rules() if evaluate(rule.when, lambda key: (key in facts, facts.get(key)))]
     for rule in sorted(rules, key=lambda rule: PHASES.index(rule.item.phase)):
@@ -267,7 +267,7 @@ def _items(
 
 
 def _facts(wanted: PlanRequest, layout: Folding) -> dict[str, Value]:
-    """Return what conditions of the checklist may ask for."""
+    """Return the values that conditions of the checklist may use."""
     sizes = layout.sizes
     return {
         **wanted.machine.facts().settings(),

@@ -1,4 +1,4 @@
-"""What must hold before a setting can work: conditions of features, judged with or without a trace."""
+"""Preconditions of settings: conditions of features, judged with or without a trace."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _KEYS = {"id", "of", "text", "when", "needs", "unblock", "level", "facts"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One precondition: `feature` needs all of `needs` wherever all of `when` hold."""
+    """One precondition: `feature` needs all of `needs` if all of `when` hold."""
 
     id: str
     feature: str
@@ -42,7 +42,7 @@ class Row:
     facts: tuple[str, ...]
 
     def keys(self) -> set[str]:
-        """Return the settings and facts of the machine that it asks for."""
+        """Return the settings and machine properties that it uses."""
         conditions = [one for clause in (*self.when, *self.needs) for one in clause]
         return {name for one in conditions for name in one.names()} & set(vocabulary().kinds)
 
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What rows are about; `settings` are those that would switch it on."""
+    """A feature of rows; `settings` are those that would enable it."""
 
     id: str
     title: str
@@ -74,7 +74,7 @@ class Feature:
 
 @cache
 def features() -> tuple[Feature, ...]:
-    """Return what rows are about, in the order in which they are shown."""
+    """Return the features of rows, in the order in which they are shown."""
     return tuple(
         Feature(
             table["id"],
@@ -124,7 +124,7 @@ def lookup_in(configuration: RunConfiguration, trace: TraceFacts) -> Lookup:
 def judge_preconditions(
     ids: Sequence[str], configuration: RunConfiguration, trace: TraceFacts
 ) -> tuple[Precondition, ...]:
-    """Return the preconditions of these ids, judged for this configuration, in the order asked for.
+    """Return the preconditions with these ids, judged for this configuration, in the given order.
 
     Raises:
         KeyError: there is no such row.
@@ -136,7 +136,7 @@ def judge_preconditions(
 def check_configuration(
     configuration: RunConfiguration, trace: TraceFacts, findings: tuple[Finding, ...]
 ) -> ConfigurationCheck:
-    """Judge every row, and fold the layout where its sizes and the number of GPUs are known.
+    """Judge every row, and fold the layout if its sizes and the number of GPUs are known.
 
     Raises:
         LayoutError: the layout is impossible.
@@ -150,13 +150,13 @@ def check_configuration(
 
 
 def _check_feature(feature: Feature, configuration: RunConfiguration, trace: TraceFacts) -> FeatureCheck:
-    """Judge the rows of a feature; those of one that is off as if it were on."""
+    """Judge the rows of a feature; if the feature is off, as if it were on."""
     on = evaluate(feature.on, lookup_in(configuration, trace))
     lookup = lookup_in(configuration if on else feature.switch_on(configuration), trace)
     found = []
     for row in precondition_rows().values():
         if row.feature == feature.id:
             judged = row.judge(lookup)
-            missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # no mapping
+            missing = sorted(key for key in row.keys() if not lookup(key)[0])  # noqa: SIM118  # not a mapping
             found.append(Judged(judged, row.level, tuple(missing) if judged.status == "unknown" else ()))
     return FeatureCheck(feature.id, feature.title, on, tuple(found))

@@ -1,8 +1,7 @@
-"""Whose program a capture is of: the framework whose settings it takes, and the evidence for it.
+"""Recognize the program of a capture: the framework whose settings apply, and the evidence for it.
 
-Advice speaks in the terms of that program: DALI for a PyTorch loader, streams for CUDA C++. What shows it
-are names of kernels and ranges, libraries that were loaded, and what runs the process; the patterns are data
-(`programs.toml`).
+Advice uses the terms of that program: DALI for a PyTorch loader, streams for CUDA C++. Evidence are names of
+kernels and ranges, loaded libraries, and the process. The patterns are data (`programs.toml`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -16,7 +15,7 @@ from wallscope.model.advice import Framework, Program, RunConfiguration, System
 from wallscope.resources import read_toml
 
 GENERAL_SYSTEMS: tuple[System, ...] = ("environment", "launcher", "nsys")
-"""Their settings fit any program, where the variable is one that it reads."""
+"""Systems whose settings apply to any program, if it reads the variable."""
 _LONGEST_NAME = 60
 _VARIABLES_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("NVTE_", ("megatron",)),
@@ -24,12 +23,12 @@ _VARIABLES_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("PYTORCH_", ("megatron", "pytorch")),
     ("XLA_", ("jax", "tensorflow")),
 )
-"""Beginnings of variables that only some frameworks read."""
+"""Prefixes of variables that only some frameworks read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramTraces:
-    """What may show a framework: names of kernels and ranges, loaded libraries, what runs the process."""
+    """Evidence of a framework: names of kernels and ranges, loaded libraries, the process."""
 
     names: pl.Series
     libraries: tuple[str, ...] = ()
@@ -42,7 +41,7 @@ def _document() -> dict[str, Any]:
 
 
 def choose_systems(framework: str | None, given: Collection[System]) -> tuple[System, ...]:
-    """Return whose settings, of some that are given, a program of a framework takes beside the general ones.
+    """Return the systems, among the given ones, whose settings apply to a framework besides the general ones.
 
     >>> choose_systems("megatron", ["pytorch", "megatron-lm"]), choose_systems("megatron", ["pytorch"])
     (('megatron-lm',), ('pytorch',))
@@ -66,7 +65,7 @@ def is_read_by(variable: str, framework: str | None) -> bool:
 
 
 def detect_program(traces: ProgramTraces, configuration: RunConfiguration) -> Program:
-    """Return whose program it is; a configuration file with settings is one of Megatron.
+    """Return the program; a configuration file with settings shows Megatron.
 
     >>> names = pl.Series(["dali::kernels::warp", "at::native::add"])
     >>> found = detect_program(ProgramTraces(names), RunConfiguration())
@@ -101,7 +100,7 @@ def _list_parts(framework: str, traces: ProgramTraces) -> Iterator[tuple[str, st
 
 
 def _find_evidence(entry: dict[str, Any], traces: ProgramTraces) -> str | None:
-    """Return what shows a framework or part, in words; `None` where nothing does."""
+    """Return the evidence of a framework or part in words; `None` if there is none."""
     if "names" in entry:
         found = traces.names.filter(traces.names.str.contains(entry["names"]))
         if len(found):
@@ -111,9 +110,9 @@ def _find_evidence(entry: dict[str, Any], traces: ProgramTraces) -> str | None:
         return f"library {loaded}"
     wanted = entry.get("interpreter")
     if wanted is not None and wanted == traces.interpreter:
-        return f"the process is {_RUN_BY[wanted]}, and no name is of a framework"
+        return f"the process is {_RUN_BY[wanted]}, and no name belongs to a framework"
     if wanted == "native" and traces.interpreter is None and len(traces.names):
-        return "no name of a kernel, range or library is of a framework"
+        return "no name of a kernel, range or library belongs to a framework"
     return None
 
 

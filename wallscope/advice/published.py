@@ -1,4 +1,4 @@
-"""What was published: machines, model families, presets, long-context configurations, throughput."""
+"""Published data: machines, model families, presets, long-context configurations, throughput."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from wallscope.model.advice import Band, Preset, Sizes, TraceFacts
 from wallscope.resources import read_toml
 
 _IN_SLOTS = {"pcie", "nvl", "mig"}
-"""Words of the names of cards in PCIe slots, which a bridge may join to neighbors, and of parts of a GPU."""
+"""Words in the names of PCIe cards, which a bridge may join to neighbors, and of GPU instances."""
 _NAME = re.compile(r"(?P<family>.+)_(?P<gpus>\d+)gpu_(?P<machine>[a-z]+\d+)_(?P<precision>[a-z0-9]+)")
 _PRECISIONS = {"fp8cs": "fp8", "fp8sc": "fp8", "fp8ds": "fp8", "fp8mx": "mxfp8"}
 _MOST_NEAR = 3
@@ -20,9 +20,9 @@ _MOST_NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A kind of GPU server; NVLink joins `nvlink_domain` GPUs, `None` where that is unknown.
+    """A kind of GPU server; NVLink joins `nvlink_domain` GPUs, `None` if unknown.
 
-    GPUs whose architecture is `None` are newer than Blackwell.
+    GPUs with architecture `None` are newer than Blackwell.
     """
 
     id: str
@@ -38,12 +38,12 @@ class Machine:
 
     @property
     def has_fp8(self) -> bool:
-        """Whether its matrix units take FP8."""
+        """Whether its tensor cores support FP8."""
         return self._number >= 89
 
     @property
     def is_blackwell(self) -> bool:
-        """Whether MXFP8 and NVFP4 run on it."""
+        """Whether it supports MXFP8 and NVFP4."""
         return self._number >= 100
 
     @property
@@ -57,7 +57,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A family: its experts where known, and sizes that heuristics start from, if there are any."""
+    """A family: its number of experts if known, and starting sizes of heuristics, if any."""
 
     id: str
     experts: int | None
@@ -98,7 +98,7 @@ def _hardware() -> Mapping[str, Mapping[str, Any]]:
 
 
 def nvlink_domain(gpu: str | None) -> int | None:
-    """Return how many GPUs NVLink joins, by the device name of one; `None` where nothing tells.
+    """Return how many GPUs NVLink joins, by the device name of one; `None` if unknown.
 
     >>> nvlink_domain("NVIDIA H100 80GB HBM3"), nvlink_domain("NVIDIA GB200")
     (8, 72)
@@ -112,7 +112,7 @@ def nvlink_domain(gpu: str | None) -> int | None:
 
 
 def is_rack(domain: int | None) -> bool:
-    """Return whether NVLink joins more GPUs than one node of eight has."""
+    """Return whether NVLink joins more GPUs than a node of eight has."""
     return domain is not None and domain > 8
 
 
@@ -121,7 +121,7 @@ def _words(name: str) -> list[str]:
 
 
 def find_machine(name: str) -> Machine:
-    """Return the machine of a short name or of a device name such as `NVIDIA H100 80GB HBM3`.
+    """Return the machine with a short name or a device name such as `NVIDIA H100 80GB HBM3`.
 
     Raises:
         OptionError: there is none.
@@ -129,7 +129,7 @@ def find_machine(name: str) -> Machine:
     for word in _words(name):
         if word in machines():
             return replace(machines()[word], nvlink_domain=nvlink_domain(name))
-    raise OptionError(f"--hardware {name} — is not known — name one of {', '.join(machines())}")
+    raise OptionError(f"--hardware {name} — is unknown — name one of {', '.join(machines())}")
 
 
 def _models() -> Mapping[str, Mapping[str, Any]]:
@@ -138,7 +138,7 @@ def _models() -> Mapping[str, Mapping[str, Any]]:
 
 
 def find_model(name: str) -> Model:
-    """Return the model family of a name.
+    """Return the model family with a name.
 
     Raises:
         OptionError: there is none.
@@ -149,7 +149,7 @@ def find_model(name: str) -> Model:
             start = Sizes(table["tp"], table["pp"], 1, table["ep"]) if "tp" in table else None
             return Model(id_, table.get("experts"), start, table.get("vision", False))
     known = ", ".join(table["names"][0] for table in _models().values())
-    raise OptionError(f"--model {name} — is not known — name one of {known}")
+    raise OptionError(f"--model {name} — is unknown — name one of {known}")
 
 
 def _letters(name: str) -> str:
@@ -168,7 +168,7 @@ def _parse_preset(name: str, words: str) -> Preset:
     layout, batch, dispatcher, graphs, recompute, overlap, _ = words.split()
     found = _NAME.match(name)
     if found is None:
-        raise ValueError(f"{name} names no preset")
+        raise ValueError(f"{name} does not name a preset")
     tensor, stages, virtual, context, expert = (_count(word) for word in layout.split("/"))
     micro, whole = (_count(word) for word in batch.split("/"))
     precision = found["precision"]

@@ -1,8 +1,8 @@
-"""The rules: which fix answers which causes, under which conditions, with which settings and evidence.
+"""The rules: which fix addresses which causes, under which conditions, with which settings and evidence.
 
-They are data, `rules/<topic>.toml` next to this file; all of it is checked when it is read. Settings are
-written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`; conditions (`when`) in the
-language of conditions.py, on the names of measurements.py and on settings.
+Rules are data in `rules/<topic>.toml` next to this file, and fully checked when they are read. Settings are
+written as a user writes them: `section.key=value`, `--flag value`, `NAME=value`. Conditions (`when`) follow
+conditions.py, on the names of measurements.py and on settings.
 """
 
 import re
@@ -27,7 +27,7 @@ from wallscope.model.whatif import Question, QuestionKind
 from wallscope.resources import list_toml_paths, read_toml
 
 PRESSURE = "memory-pressure"
-"""Stands among the causes of a rule that answers memory running out, to which no time is attributed."""
+"""Pseudo-cause of a rule against running out of memory, to which no time is attributed."""
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 _Text = Annotated[str, Field(min_length=3)]
@@ -37,7 +37,7 @@ _FactId = Annotated[str, Field(pattern=r"^[A-Z]+[0-9]*-[A-Z]?[0-9]+$")]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A published measurement, as `ExpectedGain`, and the facts that it is made of."""
+    """A published measurement, as `ExpectedGain`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -47,21 +47,21 @@ class Gain:
     high: Annotated[float, Field(gt=0)] | None = None
 
     def quote(self) -> ExpectedGain:
-        """Return it as the answer has it."""
+        """Return it as in the answer."""
         return ExpectedGain(self.text, self.low, self.high, self.context)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One fix as the files have it.
+    """One fix as in the files.
 
-    `causes` are patterns of cause ids; `order` ranks rules that answer the same cause, lower first;
-    `settings` has lines by system. `active` names what proves that it runs, `compare` what to hold fixed
-    in addition to the usual. `replay` is what a replay of the steps is asked, together, for what the fix
-    would win: options of `wallscope whatif`, with `CAUSES` for those that it answers, and a name of
-    `estimates.py` for a share that the kernels decide. `facts` are ids of the fact tables that it rests on.
-    `about` the capture is what makes it say more: no recommendation. A `generic` one has no sign of its own
-    in the capture and comes last. `refuted` says what a further capture shows if it is wrong.
+    `causes` are patterns of cause ids. `order` sorts rules for the same cause, lower first. `settings` has
+    lines by system. `active` describes the evidence that the fix runs, and `compare` what to hold fixed in
+    addition to the usual. `replay` lists the options of `wallscope whatif` that together compute the gain.
+    There, `CAUSES` stands for the causes of the rule, and a name of `estimates.py` for a share that the
+    kernels determine. `facts` are ids of the fact tables. `about` is capture for a change of the capture,
+    which is not a recommendation. A `generic` fix has no specific evidence in the capture and comes last.
+    `refuted` describes what a further capture shows if the fix has no effect.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -88,7 +88,7 @@ class Rule:
     facts: tuple[_FactId, ...] = ()
 
     def answers(self, cause: str) -> bool:
-        """Return whether the rule is for a cause."""
+        """Return whether the rule addresses a cause."""
         return _is_any(self.causes, cause)
 
     def all_settings(self) -> tuple[Setting, ...]:
@@ -96,7 +96,7 @@ class Rule:
         return tuple(_setting(system, line) for system, lines in self.settings.items() for line in lines)
 
     def questions(self, causes: Sequence[str], estimate: Estimate = estimate_nothing) -> tuple[Question, ...]:
-        """Return what a replay is asked, where the rule answers these causes."""
+        """Return the replay questions of the rule for these causes."""
         return tuple(question for line in self.replay for question in _questions(line, causes, estimate))
 
 
@@ -108,18 +108,18 @@ def _is_any(patterns: tuple[str, ...], cause: str) -> bool:
 
 
 def _questions(line: str, causes: Sequence[str], estimate: Estimate) -> Iterator[Question]:
-    """Yield a question for each cause where the target is `CAUSES`, else the only one.
+    """Yield a question per cause if the target is `CAUSES`, else the only one.
 
     >>> [one.option for one in _questions("--scale CAUSES=0", ["host/file", "host/lock"], estimate_nothing)]
     ['--scale host/file=0', '--scale host/lock=0']
 
     Raises:
-        ValueError: it is no option of `wallscope whatif`.
+        ValueError: it is not an option of `wallscope whatif`.
     """
     match = _REPLAY.fullmatch(line)
     kind = next((kind for kind in get_args(QuestionKind) if match and match["kind"] == kind), None)
     if match is None or kind is None or (kind == "scale") == (match["share"] is None):
-        raise ValueError(f"replay {line!r} asks nothing")
+        raise ValueError(f"replay {line!r} has no question")
     for target in causes if match["target"] == "CAUSES" else (match["target"],):
         if match["share"] in ESTIMATES:
             share = estimate(match["share"], target)
@@ -141,7 +141,7 @@ def fix_rules() -> tuple[Rule, ...]:
     """Return all shipped rules, by topic and in the order of the files."""
     found = [rule for path in list_toml_paths("advice/rules") for rule in _check_rules(read_toml(path), path)]
     if doubled := sorted(rule for rule, count in Counter(rule.id for rule in found).items() if count > 1):
-        raise ValueError(f"rules of one id: {doubled}")
+        raise ValueError(f"rules with the same id: {doubled}")
     return tuple(found)
 
 
@@ -149,7 +149,7 @@ def read_rules(text: str, origin: str) -> tuple[Rule, ...]:
     """Parse and check the rules of one file.
 
     Raises:
-        ValueError: something in it is wrong; pydantic's message says where.
+        ValueError: the file has an error; pydantic's message names the place.
     """
     return _check_rules(tomllib.loads(text), origin)
 

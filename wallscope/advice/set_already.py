@@ -1,4 +1,4 @@
-"""What a configuration file sets already: settings that need no advice, and those that do nothing visible."""
+"""Settings of a configuration file: those already set need no advice, and some have no visible effect."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
@@ -19,14 +19,14 @@ _OVERLAPS: Mapping[str, Axis] = {
     "overlap_param_gather": Axis.DP_PARAMETER,
     "tp_comm_overlap": Axis.TP,
 }
-"""Settings that hide communication, and the axis of what they hide."""
+"""Settings that hide communication, and the axis of that communication."""
 
 _MOST_OBSTACLES = 2
 _SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 
 
 def list_ineffective(written: RunConfiguration, trace: TraceFacts, rank: Rank) -> tuple[Finding, ...]:
-    """Return a finding for each overlap that is on in the file while what it would hide stands exposed."""
+    """Return a finding for each overlap that is on in the file while its communication is exposed."""
     return tuple(_find_ineffective(written, trace, rank))
 
 
@@ -49,7 +49,7 @@ def _find_ineffective(written: RunConfiguration, trace: TraceFacts, rank: Rank) 
 
 
 def _list_obstacles(name: str, written: RunConfiguration, trace: TraceFacts) -> list[str]:
-    """Return what would have to change for an overlap, where the file or the trace tells."""
+    """Return what would have to change for an overlap, if the file or the trace shows it."""
     ids = [row.id for row in precondition_rows().values() if any(one.key == name for one in _switches(row))]
     judged = judge_preconditions(ids, written, trace)
     return [row.unblock for row in judged if row.status == "unmet" and row.unblock][:_MOST_OBSTACLES]
@@ -61,7 +61,7 @@ def _switches(row: Row) -> list[Condition]:
 
 
 def list_impossible_sizes(written: RunConfiguration, trace: TraceFacts) -> tuple[Finding, ...]:
-    """Return a finding where the sizes of the file do not divide the ranks of the trace."""
+    """Return a finding if the sizes of the file do not divide the ranks of the trace."""
     sizes = [written.get(name) for name in _SIZES]
     numbers = [size for size in sizes if isinstance(size, int)]
     if trace.world_size is None or not numbers or trace.world_size % prod(numbers) == 0:
@@ -73,7 +73,7 @@ def list_impossible_sizes(written: RunConfiguration, trace: TraceFacts) -> tuple
             Severity.WARNING,
             f"{source.partition(':')[0]} has TP x PP x CP = {prod(numbers)}, which does not divide the"
             f" {trace.world_size} ranks of the trace",
-            "check that the file is of this run",
+            "check that the file belongs to this run",
         ),
     )
 
@@ -90,7 +90,7 @@ def is_set(setting: Setting, written: RunConfiguration) -> bool:
 
 
 def is_done(settings: Iterable[Setting], configuration: RunConfiguration) -> bool:
-    """Return whether a configuration has all that a fix recommends, and the fix is about Megatron alone."""
+    """Return whether a configuration has all settings of a fix that is only about Megatron."""
     found = list(settings)
     return bool(found) and all(
         one.system in {"megatron-bridge", "megatron-lm"} and is_set(one, configuration) for one in found

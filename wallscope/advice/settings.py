@@ -1,4 +1,4 @@
-"""The settings that checks ask for: their current names, former ones, and what their values are."""
+"""The settings that checks use: their current names, former ones, and kinds of values."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ _LONGEST_WORD = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Kinds of value by current name, current names by former one, flags that switch a setting off."""
+    """Kinds of value by current name, current names by former one, flags that disable a setting."""
 
     kinds: Mapping[str, str]
     current: Mapping[str, str]
@@ -26,7 +26,7 @@ class Vocabulary:
     words_now: Mapping[str, Mapping[str, str]]
 
     def name(self, written: str) -> str | None:
-        """Return the current name of a written one, sections and dashes aside; `None` if it is unknown."""
+        """Return the current name of a spelling, without sections and dashes; `None` if it is unknown."""
         leaf = written.strip().rpartition(".")[2].lstrip("-+")
         name = leaf if leaf in self.kinds else leaf.replace("-", "_")
         name = self.current.get(name, name)
@@ -56,10 +56,10 @@ def vocabulary() -> Vocabulary:
 
 
 def parse_value(name: str, text: str) -> Value:
-    """Parse the value of a setting that was written as text.
+    """Parse the value of a setting from text.
 
     Raises:
-        ValueError: the text is no such value; the message says what it should be.
+        ValueError: the text has the wrong kind; the message names the kind.
     """
     bare = text.strip().strip("'\"")
     kind = vocabulary().kinds[name]
@@ -79,10 +79,10 @@ def parse_value(name: str, text: str) -> Value:
 
 
 def check_value(name: str, value: object) -> Value:
-    """Return the value, if it is one of the setting's kind; former words become current ones.
+    """Return the value if it has the kind of the setting; former words become current ones.
 
     Raises:
-        ValueError: it is not; the message says what it should be.
+        ValueError: it has not; the message names the kind.
     """
     if value is None:
         return None
@@ -104,19 +104,19 @@ def _number(text: str) -> object:
 def _size(value: object) -> Value:
     found = _whole(value)
     if not isinstance(found, int) or found < 1:
-        raise ValueError("is no whole number above 0")
+        raise ValueError("is not a whole number above 0")
     return found
 
 
 def _whole(value: object) -> Value:
     if isinstance(value, bool) or not isinstance(value, int) or not -_LARGEST < value < _LARGEST:
-        raise ValueError("is no whole number")
+        raise ValueError("is not a whole number")
     return value
 
 
 def _decimal(value: object) -> Value:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
-        raise ValueError("is no number")
+        raise ValueError("is not a number")
     return value
 
 
@@ -130,7 +130,7 @@ def _word(value: object) -> Value:
     if isinstance(value, bool | int):
         return str(value)
     if not isinstance(value, str) or len(value) > _LONGEST_WORD:
-        raise ValueError("is no word")
+        raise ValueError("is not a word")
     return None if value.lower() in _NONE else value
 
 
@@ -138,19 +138,19 @@ def _words(value: object) -> Value:
     one = [value] if isinstance(value, int) and not isinstance(value, bool) else value
     items = one.split(",") if isinstance(one, str) else one
     if not isinstance(items, list | tuple) or not all(isinstance(item, str | int) for item in items):
-        raise ValueError("is no list of words")
+        raise ValueError("is not a list of words")
     return tuple(str(item).strip().rpartition(".")[2] for item in items if str(item).strip())
 
 
 def _version(value: object) -> Value:
     if not isinstance(value, str) or not re.match(r"\d+\.\d+", value):
-        raise ValueError('is no version; write it as text, such as "2.6.0"')
+        raise ValueError('is not a version; write it as text, such as "2.6.0"')
     return value
 
 
 def _environment(value: object) -> Value:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError("is no text")  # noqa: TRY004  # as above
+        raise ValueError("is not text")  # noqa: TRY004  # as above
     return str(value)
 
 
@@ -167,7 +167,7 @@ _OF_KIND: Mapping[str, Callable[[object], Value]] = {
 
 
 def complete_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSetting]:
-    """Return the settings with what follows from them: graph names, precision recipes, virtual stages."""
+    """Return the settings with derived ones: graph names, precision recipes, virtual stages."""
     found = dict(settings)
     recipe = found.get("mixed_precision")
     if recipe is not None and isinstance(recipe.value, str):
@@ -177,7 +177,7 @@ def complete_settings(settings: Mapping[str, KnownSetting]) -> dict[str, KnownSe
 
 
 def add_settings(configuration: RunConfiguration, settings: Iterable[Setting]) -> RunConfiguration:
-    """Return the configuration with a fix's settings; what is no single value stays as it was."""
+    """Return the configuration with a fix's settings; settings with several values stay unchanged."""
     words = vocabulary()
     found = dict(configuration.settings)
     for setting in settings:

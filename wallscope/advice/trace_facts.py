@@ -1,4 +1,4 @@
-"""What a trace shows of a run's configuration, and where it contradicts what a file says."""
+"""Configuration that a trace shows, and contradictions to a configuration file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _AXES = tuple(Axis)
 def collect_trace_facts(
     analysis: Analysis, names: pl.Series, axes: pl.DataFrame, collectives: pl.DataFrame
 ) -> TraceFacts:
-    """Return what the trace shows; frames follow `AXES` and `COLLECTIVES`, `names` are of its ranges."""
+    """Return what the trace shows; frames follow `AXES` and `COLLECTIVES`, `names` are its ranges."""
     ranks = analysis.ranks
     (export, *_) = analysis.inputs
     shown = ranks[analysis.diagnosis.rank_index]
@@ -58,10 +58,10 @@ def collect_trace_facts(
 
 
 def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
-    """Return sizes that must be above 1 for what ran: who communicates along an axis is not alone on it.
+    """Return sizes that must be above 1, because their axis communicates.
 
-    Ranks that split one expert exchange on the axis of experts too, and dispatchers join them with EP: only
-    an all-to-all of NCCL is of EP alone. Tokens are exchanged where there is more than one expert.
+    Ranks that split one expert also communicate on the expert axis, and dispatchers combine them with EP.
+    Only an NCCL all-to-all shows EP alone. Tokens are exchanged if there is more than one expert.
     """
     spread: set[Axis] = {entry.axis for entry in operations if entry.axis is not Axis.EP}
     exchanged = [entry for entry in operations if entry.axis is Axis.EP]
@@ -72,7 +72,7 @@ def _least(operations: Sequence[CommunicationOperation]) -> dict[str, int]:
 
 
 def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Axis, tuple[int, ...]]:
-    """Return the numbers of ranks of the communicators of each axis that is known."""
+    """Return the numbers of ranks of the communicators of each known axis."""
     place = find_places(collectives["op"].to_numpy(), axes["op"].to_numpy())
     axis, size = (
         as_integers(axes["axis"][place[place >= 0]]),
@@ -86,7 +86,7 @@ def communicator_sizes(axes: pl.DataFrame, collectives: pl.DataFrame) -> dict[Ax
 
 
 def _precisions(details: ComputeDetails) -> Iterator[Precision]:
-    """Yield the precisions of multiplications; unknown ones where they are more than a little."""
+    """Yield the precisions of GEMMs; unknown precision counts only if it is frequent."""
     for work in details.precisions:
         if work.precision is not Precision.UNKNOWN or work.share >= UNKNOWN_PRECISION_SHARE:
             yield work.precision
@@ -98,13 +98,13 @@ def _any(values: list[bool | None]) -> bool | None:
 
 
 def _matches(names: pl.Series, pattern: str) -> bool | None:
-    """Return whether a range has such a name; without one nothing is known: most are off by default."""
+    """Return whether a range has such a name; else `None`, because most are off by default."""
     return True if names.str.contains(pattern).any() else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A setting as the trace shows it, and the evidence for it."""
+    """A setting that the trace shows, and the evidence for it."""
 
     key: str
     value: Value
@@ -114,7 +114,7 @@ class _Shown:
 def merge_trace_facts(
     configuration: RunConfiguration, trace: TraceFacts
 ) -> tuple[RunConfiguration, tuple[Finding, ...]]:
-    """Return the configuration with what the trace shows, which is what ran, and where the two contradict."""
+    """Return the configuration with the trace's settings, which are what ran, and contradictions."""
     settings = dict(configuration.settings)
     findings = [*_absent(configuration, trace)]
     for shown in _shown(trace):
@@ -129,7 +129,7 @@ def merge_trace_facts(
 
 
 def _is_folded(shown: _Shown, configuration: RunConfiguration) -> bool:
-    """Return whether a communicator of the experts has the ranks of EP and ETP together."""
+    """Return whether an expert communicator has the ranks of EP and ETP together."""
     experts, tensor = (
         configuration.get(key) for key in ("expert_model_parallel_size", "expert_tensor_parallel_size")
     )
@@ -148,7 +148,7 @@ def _differs(shown: _Shown, written: Value) -> bool:
 
 
 def _shown(trace: TraceFacts) -> Iterator[_Shown]:
-    """Yield what ran, as settings."""
+    """Yield the settings that ran."""
     for axis, key in _SIZES.items():
         sizes = trace.communicator_sizes.get(axis, ())
         if len(sizes) == 1:
@@ -161,10 +161,10 @@ def _shown(trace: TraceFacts) -> Iterator[_Shown]:
             yield _Shown(_PACKAGES[dispatchers[0]], True, f"kernels of {dispatchers[0]} ran")
     permutes = trace.permute_fused and Backend.HYBRID_EP not in trace.backends
     switches: Mapping[str, tuple[bool | None, str]] = {
-        "overlap_moe_expert_parallel_comm": (trace.ep_overlap, "ranges of merged layers ran"),
-        "delay_wgrad_compute": (trace.delayed_wgrad, "ranges of delayed weight gradients ran"),
-        "fine_grained_activation_offloading": (trace.activation_offload, "ranges of offloading ran"),
-        "moe_grouped_gemm": (trace.grouped_experts or None, "grouped matrix multiplications ran"),
+        "overlap_moe_expert_parallel_comm": (trace.ep_overlap, "ranges of merged layers appear"),
+        "delay_wgrad_compute": (trace.delayed_wgrad, "ranges of delayed weight gradients appear"),
+        "fine_grained_activation_offloading": (trace.activation_offload, "ranges of offloading appear"),
+        "moe_grouped_gemm": (trace.grouped_experts or None, "grouped GEMMs ran"),
         "moe_permute_fusion": (permutes or None, "fused permute kernels ran"),
         "moe_router_fusion": (trace.router_fused or None, "fused router kernels ran"),
     }
@@ -178,15 +178,15 @@ def _shown(trace: TraceFacts) -> Iterator[_Shown]:
 
 def _low_precision(trace: TraceFacts) -> Iterator[_Shown]:
     if Precision.NVFP4 in trace.precisions:
-        yield _Shown("fp4", "e2m1", "matrix multiplications in NVFP4 ran")
+        yield _Shown("fp4", "e2m1", "NVFP4 GEMMs ran")
     if {Precision.FP8, Precision.MXFP8} & set(trace.precisions):
-        yield _Shown("fp8", "e4m3", "matrix multiplications in FP8 ran")
+        yield _Shown("fp8", "e4m3", "FP8 GEMMs ran")
     if Precision.MXFP8 in trace.precisions:
-        yield _Shown("fp8_recipe", "mxfp8", "matrix multiplications in MXFP8 ran")
+        yield _Shown("fp8_recipe", "mxfp8", "MXFP8 GEMMs ran")
 
 
 def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Finding]:
-    """Yield what the configuration switches on and the trace would show, but does not."""
+    """Yield settings that are on and that the trace would show, but does not."""
     backend = configuration.get("moe_flex_dispatcher_backend")
     is_flex = configuration.get("moe_token_dispatcher_type") in {"flex", None}
     ran = {_BACKENDS[each] for each in trace.backends if each in _BACKENDS}
@@ -197,7 +197,7 @@ def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Find
     none_is_low = trace.precisions and not {*LOW_PRECISIONS, Precision.UNKNOWN} & set(trace.precisions)
     for key in ("fp8", "fp4"):
         if none_is_low and configuration.get(key) is not None:
-            yield _contradiction(configuration.settings[key], "no matrix multiplication in low precision ran")
+            yield _contradiction(configuration.settings[key], "no low-precision GEMM ran")
     graphs = configuration.get("cuda_graph_impl")
     if graphs not in {None, "none"} and trace.cuda_graphs is GraphTracing.NONE:
         yield _contradiction(configuration.settings["cuda_graph_impl"], "no CUDA graph ran")
@@ -206,15 +206,15 @@ def _absent(configuration: RunConfiguration, trace: TraceFacts) -> Iterator[Find
     unfused = {"moe_permute_fusion": trace.permute_fused, "moe_router_fusion": trace.router_fused}
     for key, fused in unfused.items():
         if configuration.get(key) is True and fused is False:
-            yield _contradiction(configuration.settings[key], "kernels of it ran one by one")
+            yield _contradiction(configuration.settings[key], "its kernels ran one by one")
 
 
 def _contradiction(written: KnownSetting, shown: str) -> Finding:
     return Finding(
         "configuration-contradicted",
         Severity.WARNING,
-        f"{written.source} says {_text(written.value)}, but {shown}",
-        "check that the file is of this run, and the log for a fallback",
+        f"{written.source} sets {_text(written.value)}, but {shown}",
+        "check that the file belongs to this run, and the log for a fallback",
     )
 
 
