@@ -25,3 +25,13 @@ LIKE_INPUT_RATIO: Final = 1.1
 """Bytes copied to the device by those of the other side, up to which the input is alike. Chosen."""
 CONFOUNDING_SHARE: Final = 0.25
 """Of the change of the step that a bias may make, from which on it stands next to the verdict. Chosen."""
+MAIN_PRECISION_SHARE: Final = Fraction(1, 4)
+"""Of the work of a category, from which on a precision is named as one that it runs in. Chosen."""
+FEWEST_COMPILED_KERNELS_COUNT: Final = 3
+"""Kernels of Triton of different names, from which on a compiler makes them, and no library. Chosen."""
+FEWER_KERNELS_RATIO: Final = Fraction(3, 2)
+"""Kernels of the optimizer by those of the other side, from which on it is fused or split. Chosen."""
+OTHER_COPIES_RATIO: Final = Fraction(5, 4)
+"""Copies or their bytes by those of the other side, from which on they are an explanation. Chosen."""
+SHOWN_JOINT_SHARE: Final = 0.002
+"""Of base's step that a cause must change, to be named with the change that it goes with. Chosen."""

@@ -33,6 +33,7 @@ from wallscope.compare.run_noise import (
     stack_runs,
 )
 from wallscope.compare.same_capture import drop_copies, is_same_capture
+from wallscope.compare.setting_changes import compare_environments, join_settings
 from wallscope.compare.typical_steps import (
     TypicalStep,
     deciding_steps,
@@ -127,6 +128,9 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         *find_biases(
             BiasSide(pairing.base[0].header, ours.typical), BiasSide(pairing.head[0].header, theirs.typical)
         ),
+        *compare_environments(
+            *(next(iter(side[0].header.inputs), None) for side in (pairing.base, pairing.head))
+        ),
         *_ranks_apart(pairing.base[0], pairing.head[0]),
         *_profilers_apart(pairing.base[0], pairing.head[0]),
         *_copies(given, (len(base.runs), len(head.runs))),
@@ -167,6 +171,9 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         gates=(),
         operations=() if is_same else operation_changes(ours.typical, theirs.typical),
     )
+    if not is_same:
+        joined = join_settings(found, comparison.deltas.causes, comparison.operations, step.base_typical_ns)
+        comparison = replace(comparison, explanations=(*comparison.explanations, *joined))
     if comparison.verdict == "incomparable":
         return comparison
     return replace(comparison, gates=evaluate_gates(asked.gates, comparison))

@@ -1,24 +1,22 @@
 """Changes that are recognised: fixes that were undone or made, put first; then what else explains most."""
 
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 
 from wallscope.compare.comparability import HIDDEN, is_opaque
+from wallscope.compare.kernel_changes import explain_kernels
 from wallscope.compare.typical_steps import Key, TypicalStep
 from wallscope.model.comparison import CommunicationChange, Explanation, Mismatch, StepChange
 from wallscope.thresholds import (
     EXPLAINED_SHARE,
     HIDDEN_CHANGE_SHARE,
-    MORE_KERNELS_RATIO,
     MORE_SLOW_STEPS_COUNT,
     MORE_SLOW_STEPS_SHARE,
     MORE_VOLUME_RATIO,
 )
-from wallscope.units import percent, plural
+from wallscope.units import percent
 
-_FUSED = ("fused", "triton_poi", "triton_red", "triton_per", "cudnn_generated")
 _OVERLAPPED_PATH = "layer_#f-layer_#b"
-_LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4", "int8")
+_LAUNCHING = ("host/launch-call", "host/launch-latency", "host/framework")
 
 
 def explain_changes(
@@ -33,11 +31,10 @@ def explain_changes(
     fixes = [
         *_overlap(base, head, traffic),
         *_graphs(base, head, found),
-        *_fusion(base, head),
-        *_precision(base, head, found),
+        *explain_kernels(base, head),
         *_transport(base, head, found),
     ]
-    rest = [*_drains(base, head), *_volume(traffic), *_slow_steps(step)]
+    rest = [*_drains(base, head), *_volume(base, head, traffic), *_slow_steps(step)]
     return (*opaque, *sorted(fixes, key=_size, reverse=True), *sorted(rest, key=_size, reverse=True))
 
 
@@ -75,7 +72,12 @@ def _overlap(
             side = "head" if gone[0] is head else "base"
             text += f"; {side} has no {_OVERLAPPED_PATH} ranges, so EP overlap is off there"
         code = f"{row.axis}-overlap-{'lost' if is_lost else 'gained'}"
-        yield Explanation(code, text, row.delta_ns)
+        yield Explanation(code, text, row.delta_ns, _list_causes(base, head, f"communication/{row.axis}/"))
+
+
+def _list_causes(base: TypicalStep, head: TypicalStep, *prefixes: str) -> tuple[str, ...]:
+    """Return the causes of either side that begin so."""
+    return tuple(sorted(cause for cause in {*base.causes, *head.causes} if cause.startswith(prefixes)))
 
 
 def _has_path(step: TypicalStep, part: str) -> bool:
@@ -91,56 +93,12 @@ def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> 
             text = f"CUDA graphs are in {side} alone"
             if delta_ns:
                 text += "; this is the change of launching on the host"
-            yield Explanation(f"cuda-graphs-{'gone' if is_gone else 'new'}", text, delta_ns or None)
+            code = f"cuda-graphs-{'gone' if is_gone else 'new'}"
+            yield Explanation(code, text, delta_ns or None, _list_causes(base, head, *_LAUNCHING))
 
 
 def _is_launching(cause: str, _: Key) -> bool:
-    return cause in {"host/launch-call", "host/launch-latency", "host/framework"}
-
-
-def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
-    """Explain fused kernels of one side alone, where the other has more elementwise ones instead."""
-    delta_ns = _sum(head, _is_elementwise) - _sum(base, _is_elementwise)
-    for code, side, ours, theirs in (
-        ("fusion-lost", "base", base, head),
-        ("fusion-gained", "head", head, base),
-    ):
-        fewer, more = (_count(step, lambda key: key.category == "elementwise") for step in (ours, theirs))
-        names = {key.name for key in theirs.ran}
-        gone = sorted(
-            {
-                key.name
-                for key in ours.ran
-                if key.name not in names and any(part in key.name for part in _FUSED)
-            }
-        )
-        if gone and more > MORE_KERNELS_RATIO * fewer:
-            text = (
-                f"{plural(len(gone), 'fused kernel')} in {side} alone ({gone[0][:60]}), and"
-                f" {float(fewer):.0f} elementwise kernels a step there, {float(more):.0f} on the other side"
-            )
-            yield Explanation(code, text, delta_ns)
-
-
-def _is_elementwise(cause: str, _: Key) -> bool:
-    return cause == "compute/elementwise"
-
-
-def _precision(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
-    for entry in found:
-        if entry.what.startswith("precision") and not {HIDDEN, "none"} & {entry.base, entry.head}:
-            lows = [side in _LOW_PRECISIONS for side in (entry.base, entry.head)]
-            code = (
-                "precision-changed"
-                if lows[0] == lows[1]
-                else f"low-precision-{'lost' if lows[0] else 'gained'}"
-            )
-            delta_ns = _sum(head, _is_product) - _sum(base, _is_product)
-            yield Explanation(code, f"Matrix multiplication went from {entry.base} to {entry.head}", delta_ns)
-
-
-def _is_product(cause: str, _: Key) -> bool:
-    return cause in {"compute/gemm", "compute/grouped-gemm"}
+    return cause in _LAUNCHING
 
 
 def _transport(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> Iterator[Explanation]:
@@ -148,7 +106,8 @@ def _transport(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) 
         if entry.what == "EP transport" and HIDDEN not in {entry.base, entry.head}:
             delta_ns = _sum(head, _is_dispatching) - _sum(base, _is_dispatching)
             text = f"The token dispatcher went from {entry.base} to {entry.head}"
-            yield Explanation("dispatcher-changed", text, delta_ns)
+            causes = _list_causes(base, head, "communication/ep/", "compute/dispatcher-local")
+            yield Explanation("dispatcher-changed", text, delta_ns, causes)
 
 
 def _is_dispatching(cause: str, _: Key) -> bool:
@@ -165,17 +124,20 @@ def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         if abs(delta_ns) >= EXPLAINED_SHARE * base.step_ns:
             side = "head" if delta_ns > 0 else "base"
             text = f"{cause.rpartition('/')[2]} leaves the device without work in {side} alone"
-            yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", text, delta_ns)
+            yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", text, delta_ns, (cause,))
 
 
-def _volume(traffic: Sequence[CommunicationChange]) -> Iterator[Explanation]:
+def _volume(
+    base: TypicalStep, head: TypicalStep, traffic: Sequence[CommunicationChange]
+) -> Iterator[Explanation]:
     for row in traffic:
         if not row.base_bytes or not row.head_bytes:
             continue
         ratio = row.head_bytes / row.base_bytes
         if max(ratio, 1 / ratio) > MORE_VOLUME_RATIO:
             text = f"{row.axis} communication moves {ratio:.2f}x the bytes of base"
-            yield Explanation(f"{row.axis}-volume", text, row.delta_ns)
+            causes = _list_causes(base, head, f"communication/{row.axis}/")
+            yield Explanation(f"{row.axis}-volume", text, row.delta_ns, causes)
 
 
 def _slow_steps(step: StepChange) -> Iterator[Explanation]:
@@ -190,10 +152,6 @@ def _slow_steps(step: StepChange) -> Iterator[Explanation]:
     )
     beyond = (step.head_mean_ns - step.head_typical_ns) - (step.base_mean_ns - step.base_typical_ns)
     yield Explanation("slow-steps", text, beyond)
-
-
-def _count(step: TypicalStep, is_meant: Callable[[Key], bool]) -> Fraction:
-    return sum((ran.count for key, ran in step.ran.items() if is_meant(key)), Fraction())
 
 
 def _sum(step: TypicalStep, is_meant: Callable[[str, Key], bool]) -> int:

@@ -27,7 +27,7 @@ _DECISIONS = {
 }
 _MOST_UNEXPLAINED = 2
 TIMES = " \N{MULTIPLICATION SIGN} "
-_LONGEST_REASON = 160
+_LONGEST_REASON = 110
 _LIKE_RUNS = "runs of the same program may differ by as much"
 
 
@@ -380,6 +380,8 @@ def list_next_steps(comparison: Comparison) -> Iterator[str]:
     elif comparison.verdict == "inconclusive":
         runs = "three or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
         yield f"Capture {runs} and compare the folders: wallscope diff base/ head/"
+    if _find_unexplained(comparison):
+        yield "Analyze each run with --config FILE, so that settings are compared too."
     if comparison.verdict in {"regression", "improvement"} and (cause := find_leading_cause(comparison)):
         yield f"wallscope explain {cause.cause}"
 
