@@ -1,5 +1,5 @@
--- Settings of the capture that make it cost more or less, whatever process they are of. The table holds
--- command lines and environments too: only these names are asked for.
+-- Settings that make a capture cost more or less, of any process. The table holds command lines and
+-- environments too: only these names are asked for.
 SELECT setting.name, setting.value
 FROM META_DATA_CAPTURE AS setting
 WHERE setting.name = 'CAPTURE_EVENT_TYPE'

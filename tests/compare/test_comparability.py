@@ -55,12 +55,12 @@ def test_one_that_does_not_tell_makes_both_one(is_base):
 
     assert set(causes(found)) == {WHOLE}
     (note,) = (entry for entry in found.mismatches if entry.what == "waiting for peers")
-    assert (note.base, note.head)[is_base] == "told from moving"
+    assert (note.base, note.head)[is_base] == "separated from transfer"
     assert note.severity == "note"
 
 
 def test_a_gate_on_a_part_that_is_not_told_is_refused():
-    with pytest.raises(ComparisonError, match="does not tell waiting from moving"):
+    with pytest.raises(ComparisonError, match="does not separate waiting from transfer"):
         compare(captured(100), other(split(captured(300))), [f"{PEER}>5%"])
 
 

@@ -1,7 +1,7 @@
 """Conditions that make one capture seem slower: profiler, its options, driver, clocks, amount of work.
 
 What a capture costs is in its times: each launch takes longer under a profiler that records more. How much
-work a step does is known only where the user tells the tokens; kernels and copies show when it differs.
+work a step does is known only where the user gives the tokens; kernels and copies show when it differs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -134,7 +134,7 @@ def _machines(base: ProfiledInput, head: ProfiledInput) -> Iterator[Mismatch]:
 
 
 def _amount_of_work(base: BiasSide, head: BiasSide) -> Iterator[Mismatch]:
-    """Compare how long the same kernels take at the same number of calls: alike changes of nearly all tell.
+    """Compare how long the same kernels take at the same number of calls, and if nearly all changed alike.
 
     Larger inputs make kernels longer and copies of the input larger, lower clocks make kernels alone longer.
     """
@@ -176,8 +176,9 @@ def _compute_ns(step: TypicalStep) -> int:
 def _find_uniform_change(base: TypicalStep, head: TypicalStep) -> tuple[float, float] | None:
     """Return the median ratio of the time per call of kernels that run as often, by work, and its spread.
 
-    The spread is the ratio that holds most of the work around the median, also without the kernel that runs
-    longest: one that got slower by itself is no other condition. `None` where few kernels are alike.
+    The spread is the ratio that holds most of the work around the median. It must hold without the kernel
+    that runs longest too: one kernel that got slower does not show another condition. `None` where few of
+    them are alike.
     """
     ratios: list[tuple[float, float]] = []
     for pair in pair_operations(base, head):

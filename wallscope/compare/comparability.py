@@ -88,7 +88,7 @@ def _settings(base: dict[str, str], head: dict[str, str]) -> Iterator[Mismatch]:
 
 
 def describe_configuration(work: Work, step: TypicalStep) -> dict[str, str]:
-    """Return how a run was tuned, as far as its capture and its declared configuration tell, by name."""
+    """Return how a run was tuned, by name, as far as its capture and its declared configuration show it."""
     seen = {
         "CUDA graphs": str(work.graphs),
         "precision of matrix multiplication": _precision(step),
@@ -162,7 +162,7 @@ def _most(step: TypicalStep, value_of: Callable[[Key], str | None]) -> str:
     return max(sorted(sums), key=lambda name: sums[name]) if sums else ""
 
 
-_SPLIT, _NOT_SPLIT = "told from moving", "not told from moving"
+_SPLIT, _NOT_SPLIT = "separated from transfer", "not separated from transfer"
 
 Profiles = tuple[Profile, ...]
 
@@ -190,8 +190,8 @@ def align_parts(base: Profiles, head: Profiles, gated: Sequence[str]) -> Aligned
     for name in gated:
         if is_part(name) and drop_detail(name) in untold:
             raise ComparisonError(
-                f"--fail-on {name} — a side does not tell waiting from moving — gate {drop_detail(name)}, or"
-                " give the exports of all ranks on both sides"
+                f"--fail-on {name} — a side does not separate waiting from transfer — gate"
+                f" {drop_detail(name)}, or give the exports of all ranks on both sides"
             )
     whole = untold | (divided & set(gated))
     if not whole:

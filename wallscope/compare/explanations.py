@@ -1,4 +1,4 @@
-"""Changes that are recognised: fixes that were undone or made, put first; then what else explains most."""
+"""Changes that are recognized: fixes that were undone or made, put first; then what else explains most."""
 
 from collections.abc import Callable, Iterator, Sequence
 

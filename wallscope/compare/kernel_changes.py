@@ -83,7 +83,7 @@ def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         if gone and more > MORE_KERNELS_RATIO * fewer:
             text = (
                 f"{plural(len(gone), 'fused kernel')} in {side} alone ({gone[0][:60]}), and"
-                f" {float(fewer):.0f} elementwise kernels a step there, {float(more):.0f} on the other side"
+                f" {float(fewer):.0f} elementwise kernels per step there, {float(more):.0f} on the other side"
             )
             yield Explanation(code, text, delta_ns, ("compute/elementwise",))
 
@@ -110,7 +110,7 @@ def _compilation(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     made = compiled[is_new]
     text = (
         f"Compiled kernels (Triton, as torch.compile makes them) run in {'head' if is_new else 'base'} alone:"
-        f" {float(made.count):.0f} a step, with {float(mixed.count):.0f} other elementwise, norm and"
+        f" {float(made.count):.0f} per step, with {float(mixed.count):.0f} other elementwise, norm and"
         f" reduction kernels instead of {float(eager.count):.0f}"
     )
     delta_ns = _owned_ns(head, _is_pointwise) - _owned_ns(base, _is_pointwise)
@@ -176,7 +176,7 @@ def _optimizer(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
     delta_ns = _owned_ns(head, _is_optimizing) - _owned_ns(base, _is_optimizing)
     is_fused = counts[1] < counts[0]
     text = (
-        f"The optimizer runs {float(counts[0]):.0f} → {float(counts[1]):.0f} kernels a step:"
+        f"The optimizer runs {float(counts[0]):.0f} → {float(counts[1]):.0f} kernels per step:"
         f" {'fused into fewer' if is_fused else 'fused no more'}"
     )
     yield Explanation(f"optimizer-{'fused' if is_fused else 'split'}", text, delta_ns, ("compute/optimizer",))
@@ -235,7 +235,7 @@ def _copies(
             amounts = f" ({size(round(ours.bytes))} → {size(round(theirs.bytes))})"
         counts = f"{_write_count(ours.count)} → {_write_count(theirs.count)}"
         code = f"{direction}-{'more' if _is_more(ours, theirs) else 'fewer'}"
-        text = f"{what}: {counts} a step{amounts}"
+        text = f"{what}: {counts} per step{amounts}"
         yield Explanation(code, text, delta_ns, _causes_of(is_meant, base, head))
 
 

@@ -91,8 +91,8 @@ _WAYS: tuple[tuple[str, Callable[[Key], Hashable]], ...] = (
 def pair_operations(base: TypicalStep, head: TypicalStep) -> tuple[OperationPair, ...]:
     """Return all operations of both sides, the same ones together; what only one side has stands alone.
 
-    The same are asked for in this order: name; family in a range; name, family anywhere; what is left of a
-    category in a range, where it runs about as often on both sides.
+    They are matched in this order: by name; by family in a range; by name, then family anywhere. What is left
+    of a category in a range is matched where it runs about as often on both sides.
     """
     left = [sorted({*side.ran, *(key for _, key in side.owned)}, key=repr) for side in (base, head)]
     found: list[OperationPair] = []
@@ -131,8 +131,8 @@ def _work_of(keys: Iterable[Key], side: TypicalStep) -> OperationWork:
 def operation_deltas(base: TypicalStep, head: TypicalStep) -> tuple[OperationDelta, ...]:
     """Return how the time of operations changed, the largest change first; those of a cause sum to it.
 
-    Times are split evenly between both ways to go: what comes from a change of the count, at the mean of
-    both times each, and what from a change of the time each, at the mean of both counts.
+    A change is split in two. One part comes from the count, at the mean of both times per call; the other
+    from the time per call, at the mean of both counts.
     """
     sides = (_OwnedByCause(base), _OwnedByCause(head))
     rows = [row for pair in pair_operations(base, head) for row in _rows(pair, *sides) if row.delta_ns]

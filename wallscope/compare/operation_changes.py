@@ -1,8 +1,8 @@
 """Operations by NVTX range that are new, gone, replaced or changed, as calls and time per call.
 
 Kernels get other names when a compiler fuses them, when another precision or library runs them, or when one
-is split. In one range, kernels of one kind that only base has and kernels of that kind that only head has do
-the same work: they replace each other, unless their times are too far apart.
+is split. Of one kind in one range, those that only head has replace those that only base has: they do the
+same work, unless their times are too far apart.
 """
 
 from collections import defaultdict
@@ -41,7 +41,7 @@ _Place = tuple[str, str]
 
 @dataclass(slots=True)
 class _Group:
-    """What runs in one range and is of one kind: operations of both sides that match, and what is left."""
+    """What runs in one range and has one kind: operations of both sides that match, and what is left."""
 
     kept: list[OperationPair] = field(default_factory=list)
     gone: list[Key] = field(default_factory=list)

@@ -104,7 +104,7 @@ def _is_certain(row: CauseDelta) -> bool:
 
 
 def _find_concerned(entry: Mismatch) -> tuple[str, ...] | None:
-    """Return the beginnings of the causes that a setting concerns; `None` if it is no setting, or unknown."""
+    """Return the beginnings of the causes that a setting concerns; `None` if it is unknown or none."""
     if entry.severity != "changed" or " " in entry.what:
         return None
     for pattern, causes in _CONCERNS:

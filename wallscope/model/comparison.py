@@ -22,8 +22,8 @@ Direction = Literal["slower", "faster", "either"]
 class ComparedSide:
     """One side: its captures by base name and fingerprint, and the rank that is compared.
 
-    Of a side from a store also the commit and the testbed, in words. `is_representative` tells whether an
-    analysis of the side is about the same rank.
+    Of a side from a store also the commit and the testbed, in words. `is_representative` marks the
+    rank that an analysis of the side is about.
     """
 
     name: str

@@ -175,7 +175,7 @@ class Work:
 class Header:
     """Whose profile it is: the rank, its work, and the captures, by fingerprint.
 
-    `is_representative` tells that the analysis is about this rank.
+    `is_representative` marks the rank that the analysis is about.
     """
 
     rank: int | None

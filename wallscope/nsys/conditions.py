@@ -35,7 +35,7 @@ _INSTALLED = re.compile(
 
 
 def read_conditions(source: Database) -> CaptureConditions:
-    """Return the conditions that an export tells of."""
+    """Return the conditions that an export shows."""
     versions = (
         {str(name): str(value) for name, value in source.rows("driver_versions")}
         if source.has("TARGET_INFO_SYSTEM_ENV", "name", "value")

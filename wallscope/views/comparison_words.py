@@ -22,8 +22,8 @@ from wallscope.thresholds import SHOWN_CHANGE_SHARE
 _DECISIONS = {
     "regression": ", regression",
     "improvement": ", improvement",
-    "no-change": ", no change",
-    "inconclusive": ", inconclusive",
+    "no-change": "",
+    "inconclusive": "",
 }
 _MOST_UNEXPLAINED = 2
 TIMES = " \N{MULTIPLICATION SIGN} "
@@ -235,7 +235,7 @@ def describe_sureness(comparison: Comparison) -> str:
             f"{units.plural(count, unit)} of {units.plural(runs, 'run')}" for count, runs in sides
         )
     if step.replication == "none" or step.minimum_detectable_ratio is None:
-        return f"{counted}: too few to tell a change from chance."
+        return f"{counted}: too few to separate a change from chance."
     is_seen = step.replication == "runs" and step.run_noise_source == "runs"
     known = "" if is_seen else f" {_describe_noise(step)}"
     least = units.percent(step.minimum_detectable_ratio - 1)

@@ -52,18 +52,18 @@ _WIDE, _LEAST_ROOM = 120, 12
 _WATERFALL_CELLS = 16
 _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
-_TOLD_BY = "of the change; empty where too few steps tell it"
+_INTERVAL = "95 % CI of the change; empty where there are too few steps for one"
 _REPLACED = "kernel, copy or call; both where one was replaced by the other"
 _BY_COUNT = "what the change of how often it runs makes"
-_BY_EACH = "the rest: what each of them owns"
+_BY_EACH = "the rest: what a change of the time per call makes"
 _HOW_OFTEN = "how often it runs in the typical step of base and of head"
 _PEER_WAIT = "of it, waiting for peers; part of unsplit time may be that too"
-_EXPOSED = "time in which it ran beside no compute, base and head"
-_HIDDEN = "share of its work beside compute, base and head"
+_EXPOSED = "time in which it ran and no compute did, base and head"
+_HIDDEN = "share of its work that compute overlaps, base and head"
 _FOLLOWS: dict[MismatchSeverity, str] = {
     "incomparable": "no verdict",
     "changed": "part of what is compared",
-    "note": "to be kept in mind",
+    "note": "a caveat",
 }
 
 
@@ -183,12 +183,12 @@ def _tabulate_causes(comparison: Comparison) -> Grid:
         on_markdown("cause", "cause", most=500),
         on_page("cause", "cause", "text", "wall/cause[/detail]", _mark_wall),
         on_page("meaning", "what it is", value=lambda row: describe_cause(row.cause)),
-        Column("base_ns", "base", "ms", f"what it owns of base's typical {comparison.window}"),
-        Column("head_ns", "head", "ms", f"what it owns of head's typical {comparison.window}"),
+        Column("base_ns", "base", "ms", f"its time in the typical {comparison.window} of base"),
+        Column("head_ns", "head", "ms", f"its time in the typical {comparison.window} of head"),
         Column("delta_ns", "change", "signed_ms"),
         on_terminal("interval", "95 % interval", "plain", "", _write_interval, widths=(_WIDE, 1 << 30)),
         on_markdown("interval", "95 % interval", "plain", value=_write_interval),
-        on_page("interval", "95 % interval", "plain", _TOLD_BY, _write_interval),
+        on_page("interval", "95 % interval", "plain", _INTERVAL, _write_interval),
     )
     title = "Causes that changed; they add up to the change"
     return tabulate(title, columns, comparison.deltas.causes, brief="Why", is_wordy=True)
@@ -198,13 +198,15 @@ def build_cause_changes(comparison: Comparison) -> Section:
     """Make what exactly changed."""
     deltas_ns = [row.delta_ns for row in comparison.deltas.causes]
     if not deltas_ns:
-        return Section("causes", "What exactly?", "No cause changed.", ())
+        return Section("causes", "Causes that changed", "No cause changed.", ())
     change_ns = comparison.step.head_typical_ns - comparison.step.base_typical_ns
     grew = units.signed_duration(sum(time_ns for time_ns in deltas_ns if time_ns > 0))
     shrank = units.signed_duration(sum(time_ns for time_ns in deltas_ns if time_ns < 0))
     together = f"{units.signed_duration(change_ns)} together"
     answer = f"Causes that grew add {grew}, those that shrank {shrank}: {together}."
-    return Section("causes", "What exactly?", answer, (draw_way(comparison), _tabulate_causes(comparison)))
+    return Section(
+        "causes", "Causes that changed", answer, (draw_way(comparison), _tabulate_causes(comparison))
+    )
 
 
 def list_cause_changes(comparison: Comparison) -> Grid:
@@ -236,10 +238,10 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         on_terminal("name", "operation", value=narrow, widths=(0, _WIDE), wrap="fixed"),
         on_terminal("name", "operation", value=wide, widths=(_WIDE, 1 << 30), wrap="fixed"),
         on_markdown("name", "operation", value=partial(_name_operation, most=80), most=500),
-        on_markdown("cause", "owns time as", most=500),
+        on_markdown("cause", "attributed to", most=500),
         on_page("name", "operation", "text", _REPLACED, _name_with_hint),
         on_page("path", "in", "text", "NVTX ranges around it, their names folded"),
-        on_page("cause", "owns time as", "text", "the cause that its time goes to", _mark_wall),
+        on_page("cause", "attributed to", "text", "the cause that its time goes to", _mark_wall),
         Column("delta_ns", "change", "signed_ms"),
         on_markdown("count_delta_ns", "by count", "signed_ms"),
         on_markdown("rate_delta_ns", "by each", "signed_ms"),
@@ -249,7 +251,7 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         on_page("rate_delta_ns", "by each", "signed_ms", _BY_EACH, _if_counted("rate_delta_ns")),
         on_terminal("count", "times a step", "plain", "", partial(_write_counts, template="{:.0f}")),
         on_page("count", "times a step", "plain", _HOW_OFTEN, _write_counts),
-        on_terminal("cause", "owns time as", most=40, widths=(_WIDE, 1 << 30)),
+        on_terminal("cause", "attributed to", most=40, widths=(_WIDE, 1 << 30)),
         on_page("matched_by", "matched by", "text", "what says that both sides do the same"),
     )
 
@@ -316,15 +318,15 @@ def _pair(base: str, head: str) -> str:
 
 
 def build_operations(comparison: Comparison) -> Section | None:
-    """Make which operations, by their number or by what each owns; `None` where none changed."""
+    """Make which operations changed, by their count or their time per call; `None` where none did."""
     found = comparison.deltas.operations
     if not found:
         return None
     answer = (
-        f"{units.signed_duration(sum(row.count_delta_ns for row in found))} by how often they run,"
-        f" {units.signed_duration(sum(row.rate_delta_ns for row in found))} by what each owns."
+        f"{units.signed_duration(sum(row.count_delta_ns for row in found))} from their count,"
+        f" {units.signed_duration(sum(row.rate_delta_ns for row in found))} from their time per call."
     )
-    return Section("operations", "Which operations?", answer, (tabulate_operations(comparison),))
+    return Section("operations", "Operations that changed", answer, (tabulate_operations(comparison),))
 
 
 def sum_operations(comparison: Comparison) -> Grid:
@@ -353,7 +355,7 @@ def tabulate_communication(comparison: Comparison) -> Grid:
     time, share = units.milliseconds, units.percent
     columns = (
         Column("axis", "axis", "text", "the dimension of the job that it is for"),
-        Column("delta_ns", "owns", "signed_ms", "change of the time that it owns"),
+        Column("delta_ns", "time", "signed_ms", "change of the time of the step that is attributed to it"),
         on_page("peer_wait_delta_ns", "peer wait", "signed_ms", _PEER_WAIT),
         on_terminal("exposed", "exposed", "signed_ms", "", change("exposed_ns")),
         on_terminal("work", "work", "signed_ms", "", change("work_ns")),
@@ -365,7 +367,7 @@ def tabulate_communication(comparison: Comparison) -> Grid:
         on_page("bytes", "bytes", "plain", "as NCCL counts them, base and head", both("bytes", units.size)),
         on_page("count", "times a step", "plain", "operations, base and head", _write_counts),
     )
-    brief = "Communication: change of what it owns, is exposed, and works"
+    brief = "Communication: change of its time in the step, exposed time, and duration"
     return tabulate("Communication by axis", columns, comparison.communication, brief=brief, is_wordy=True)
 
 
@@ -375,11 +377,11 @@ def build_communication(comparison: Comparison) -> Section | None:
     if not found:
         return None
     answer = (
-        f"What communication owns changed by {units.signed_duration(sum(row.delta_ns for row in found))},"
+        f"The time of communication changed by {units.signed_duration(sum(row.delta_ns for row in found))},"
         f" waiting for peers by {units.signed_duration(sum(row.peer_wait_delta_ns for row in found))} of it."
     )
     blocks = (tabulate_communication(comparison),)
-    return Section("communication", "What of communication?", answer, blocks, wall=Wall.COMMUNICATION)
+    return Section("communication", "Communication", answer, blocks, wall=Wall.COMMUNICATION)
 
 
 def tabulate_rank_changes(comparison: Comparison, most: int | None = None) -> Grid:
@@ -405,7 +407,7 @@ def build_rank_changes(comparison: Comparison) -> Section | None:
         f"Of {units.plural(len(ranks), 'other rank')} {slower} took longer and {faster} shorter,"
         f" by more than {units.percent(margin_ratio)}."
     )
-    return Section("ranks", "Is it every rank?", answer, (tabulate_rank_changes(comparison),))
+    return Section("ranks", "Other ranks", answer, (tabulate_rank_changes(comparison),))
 
 
 def build_step_changes(report: ComparisonReport) -> Section:
@@ -439,25 +441,25 @@ def build_step_changes(report: ComparisonReport) -> Section:
         ),
     )
     table = Grid(f"Lengths of the {unit}s that count", columns, rows)
-    return Section("steps", "Is it every step?", answer, (draw_both_steps(report), table))
+    return Section("steps", "Steps", answer, (draw_both_steps(report), table))
 
 
 def build_comparability(report: ComparisonReport) -> Section:
-    """Make whether they can be compared, and what was changed beside time."""
+    """Make whether they can be compared, and what differs in addition to time."""
     found = report.comparison.mismatches
     tuned = sum(entry.severity == "changed" for entry in found)
     reasons = [f"{one.what}, {one.base} and {one.head}" for one in found if one.severity == "incomparable"]
-    answer = "Yes; nothing that a capture tells was changed between them."
+    answer = "Yes; nothing that a capture shows was changed between them."
     if not report.comparison.comparable:
         answer = f"No: {'; '.join(reasons)}."
     elif tuned:
         answer = f"Yes; {units.plural(tuned, 'setting')} differ{'s' if tuned == 1 else ''} between them."
     tables = (tabulate_mismatches(report.comparison),) if found else ()
-    return Section("comparable", "Can they be compared?", answer, (*tables, _tabulate_sides(report)))
+    return Section("comparable", "Comparability", answer, (*tables, _tabulate_sides(report)))
 
 
 def tabulate_mismatches(comparison: Comparison) -> Grid:
-    """Make a table of what differs beside time."""
+    """Make a table of what differs in addition to time."""
     columns = (
         on_markdown("what", "what differs", "plain", is_right=False),
         on_page("what", "what differs"),
@@ -466,7 +468,7 @@ def tabulate_mismatches(comparison: Comparison) -> Grid:
         on_page("severity", "what follows", value=lambda entry: _FOLLOWS[entry.severity]),
         Column("effect", "bias", "text", "which way it biases the comparison"),
     )
-    return tabulate("What differs beside time", columns, comparison.mismatches, is_wordy=True)
+    return tabulate("Differences between the captures", columns, comparison.mismatches, is_wordy=True)
 
 
 def _tabulate_sides(report: ComparisonReport) -> Grid:
@@ -474,8 +476,8 @@ def _tabulate_sides(report: ComparisonReport) -> Grid:
     base, head = (
         {
             "name": entry.name,
-            "commit": entry.commit or "not told",
-            "testbed": entry.testbed or "not told",
+            "commit": entry.commit or "unknown",
+            "testbed": entry.testbed or "unknown",
             "GPU": entry.gpu or "unknown",
             "rank that is compared": name_rank_of(entry),
             "ranks of the job": units.number(side.work.world_size),
