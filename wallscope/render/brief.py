@@ -156,6 +156,8 @@ def _(brief: TableBrief) -> Iterator[str]:
 
 
 def _write_cell(name: str, value: Scalar) -> str:
+    if name == "start_ns" and isinstance(value, int):
+        return f"start {units.seconds(value)} s"  # as Nsight shows it, and `wallscope at` takes it
     is_time = isinstance(value, int) and name.endswith("_ns")
     return (
         write_named_number(f"/{name}", int(value))
