@@ -15,9 +15,12 @@ window.wallscopeTimeline = (buffer) => {
     }
     return `${Math.round(ns)} ns`;
   };
+  const DECIMALS = [[995000, 1], [99500, 2], [9950, 3], [1, 4]];  // as the tables of the page
+
   const milliseconds = (ns) => {
     if (ns > 0 && ns < 500) return "<0.001";
-    return (ns / 1e6).toLocaleString("en", { minimumFractionDigits: Math.abs(ns) > 0 && Math.abs(ns) < 5e4 ? 3 : 1, maximumFractionDigits: Math.abs(ns) > 0 && Math.abs(ns) < 5e4 ? 3 : 1 });
+    const [, digits] = DECIMALS.find(([least]) => ns >= least) ?? [0, 1];
+    return (ns / 1e6).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   };
 
   const shared = { from: 0, to: steps[0].length, length: steps[0].length, selection: null, matching: new Set(), duration };

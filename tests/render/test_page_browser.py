@@ -94,8 +94,8 @@ def test_a_click_on_a_step_leads_into_the_timeline(browser, file, report):
     assert tab.inner_text("#told") == "step 999 is not in this page. Choose one of the list."
     tab.locator("#steps button.jump", has_text=f"{drawn[0]}").first.click()
     assert tab.input_value("#step") == "0"
-    tab.click("a[href='#ceiling']")
-    assert tab.locator("#ceiling").is_visible()
+    tab.click("a[href='#upper-bound']")
+    assert tab.locator("#upper-bound").is_visible()
     opened.context.close()
 
 

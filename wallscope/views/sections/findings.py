@@ -33,7 +33,7 @@ _SQL = (
     "These queries, run on the export with sqlite3, tell the device's time in one window;"
     " its bounds are those of a step in the JSON answer."
 )
-_ANCHORS = {"ceiling": "ceiling"}
+_ANCHORS = {"upper bound": "upper-bound"}
 """Words that the first screen links to."""
 _TONES: dict[Severity, Tone | None] = {
     Severity.ERROR: "bad",
