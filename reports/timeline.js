@@ -5,7 +5,7 @@ window.wallscopeTimeline = (buffer) => {
   const MOST_LINKS = 12, MOST_CAUSES = 6, MOST_OPERATIONS = 6, SETTLE_MS = 120;
   const find = (id) => document.getElementById(id);
   const told = find("told"), found = find("found"), map = find("map"), breakdown = find("breakdown");
-  const unit = find("viewer").dataset.unit;
+  const unit = find("viewer").dataset.unit, isNumbered = find("viewer").dataset.numbered === "yes";
   const { head, steps } = window.wallscopeSteps(buffer);
   const texts = head.texts;
 
@@ -41,7 +41,7 @@ window.wallscopeTimeline = (buffer) => {
   };
   const nameStep = (step) => {
     const rank = Object.keys(head.ranks).length > 1 ? `, ${head.ranks[step.place]}` : "";
-    return `${unit} ${step.step}${rank}${step.isLow ? ", low detail" : ""}`;
+    return `${isNumbered ? `${unit} ${step.step}` : unit}${rank}${step.isLow ? ", low detail" : ""}`;
   };
 
   const draw = () => {
@@ -397,7 +397,8 @@ window.wallscopeTimeline = (buffer) => {
       if (!step.isLow) return;
       const rank = head.ranks[step.place] ?? "", name = `All ${unit}s, low detail${Object.keys(head.ranks).length > 1 ? `, ${rank}` : ""}`;
       if (!groups.has(name)) groups.set(name, []);
-      groups.get(name).push([number, `${unit} ${step.step}: ${duration(step.length)}${step.steady ? "" : ", not steady"}`]);
+      const text = isNumbered ? `${unit} ${step.step}: ${duration(step.length)}${step.steady ? "" : ", not steady"}` : `${unit}: ${duration(step.length)}`;
+      groups.get(name).push([number, text]);
     });
     const option = (value, text) => { const made = element("option", text); made.value = String(value); return made; };
     const detailed = [...find("step").options].map(({ value, text }) => [value, text]);

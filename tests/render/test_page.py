@@ -262,6 +262,13 @@ def test_a_timeline_with_too_much_detail_is_merged_and_says_so(report, monkeypat
     packed = pack_timelines(report.timelines)
     head, columns = unpacked(packed.base64)
 
+    step = head["steps"][0]
+    streams = sum(lane["kind"] == "stream" for lane in step["lanes"])
+    start, length, wall = columns[5 * len(step["lanes"]) + 4 * streams :][:3]
+    (told,) = (entry for entry in report.analysis.ranks[0].steps if entry.index == step["step"])
+
+    assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
+    assert [int(length[wall == place].sum()) for place in range(5)] == list(told.walls.parts())
     assert any("merged" in note for note in packed.notes)
     assert sum(map(len, columns)) < sum(map(len, unpacked_whole(report)))
     assert head["steps"][0]["length"] > 0

@@ -221,6 +221,7 @@ class Canvas:
     note: str
     gap: Cell | None = None
     unit: str = "step"
+    is_numbered: bool = True
     kind: str = "canvas"
 
 

@@ -23,7 +23,8 @@ from wallscope.render.short_names import shorten_name
 from wallscope.render.texts import visible
 
 _MOST_ROWS = 200_000
-_MOST_CHARACTERS = 1_150_000
+MOST_CHARACTERS = 850_000
+_LEAST_ROWS, _MARGIN = 1_000, 0.85
 _LONGEST_TEXT = 200
 _FIRST_GRAIN = 100_000
 _MOST_LANES = 80
@@ -47,6 +48,7 @@ def pack_timelines(
     timelines: Sequence[StepTimeline],
     overviews: StepOverviews | None = None,
     rank_names: Mapping[int, str] | None = None,
+    most_characters: int = MOST_CHARACTERS,
 ) -> Pack:
     """Pack as much detail as the page has room for; what is too small to see is merged with others.
 
@@ -54,13 +56,21 @@ def pack_timelines(
         timelines: steps in detail.
         overviews: all steps at low detail.
         rank_names: names of the ranks in `overviews`, by their place.
+        most_characters: length of the pack in base64, at most.
     """
     if not timelines:
         return Pack("", ())
     most_rows = _MOST_ROWS
-    while len((packed := _pack(timelines, overviews, rank_names or {}, most_rows)).base64) > _MOST_CHARACTERS:
-        most_rows //= 2
-    return packed
+    raw, packer = _pack(timelines, overviews, rank_names or {}, most_rows)
+    while most_rows > _LEAST_ROWS and (size := _measure(raw)) > most_characters:
+        most_rows = int(min(packer.rows, most_rows) * most_characters / size * _MARGIN)
+        raw, packer = _pack(timelines, overviews, rank_names or {}, most_rows)
+    return Pack(b64encode(zlib.compress(raw, _EFFORT)).decode("ascii"), tuple(packer.notes))
+
+
+def _measure(raw: bytes) -> int:
+    """Estimate how many characters a pack takes; a quick compression is a few percent larger."""
+    return len(zlib.compress(raw, 1)) * 4 // 3
 
 
 def _pack(
@@ -68,7 +78,7 @@ def _pack(
     overviews: StepOverviews | None,
     rank_names: Mapping[int, str],
     most_rows: int,
-) -> Pack:
+) -> tuple[bytes, "_Packer"]:
     packer = _Packer()
     steps = [packer.add_step(timeline, most_rows // len(timelines)) for timeline in timelines]
     others = [] if overviews is None else packer.add_overviews(overviews)
@@ -88,7 +98,7 @@ def _pack(
     ).encode()
     head += b" " * (-len(head) % 4)
     raw = len(head).to_bytes(4, "little") + head + b"".join(column.tobytes() for column in columns)
-    return Pack(b64encode(zlib.compress(raw, _EFFORT)).decode("ascii"), tuple(packer.notes))
+    return raw, packer
 
 
 class _Packer:
@@ -98,6 +108,7 @@ class _Packer:
         self.texts = {"": 0}
         self.columns: list[Numbers] = []
         self.notes: list[str] = []
+        self.rows = 0
 
     def add_step(self, timeline: StepTimeline, room: int) -> dict[str, Any]:
         """Add the columns of one step, of each row of the timeline, then of the slices; return its head."""
@@ -109,6 +120,7 @@ class _Packer:
             order = {lane: place for place, lane in enumerate(rows["lane"].unique(maintain_order=True))}
             kept, grain_ns = _coarsen(_clip(rows, timeline, order), room // 2, length_ns)
             merged_below_ns = max(merged_below_ns, grain_ns)
+            self.rows += len(kept)
             for (_, lane, depth), own in kept.group_by("place", "lane", "depth", maintain_order=True):
                 if len(lanes) == _MOST_LANES:
                     hidden += 1
@@ -120,6 +132,7 @@ class _Packer:
                 if kind == "stream":
                     self.columns += self._list_issue(own)
         slices, grain_ns = _coarsen_slices(timeline.slices, room // 2, length_ns)
+        self.rows += len(slices)
         self.columns += _list_times(slices, timeline.start_ns, tick_ns)
         self.columns.append(slices["wall"].cast(pl.Enum(Wall)).to_physical().to_numpy())
         self.columns += [
@@ -242,13 +255,32 @@ def _coarsen(rows: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFram
 
 
 def _coarsen_slices(slices: pl.DataFrame, most: int, length_ns: int) -> tuple[pl.DataFrame, int]:
-    plain = slices.with_columns(pl.col("wall", "state").cast(pl.String))
+    """Put slices shorter than a grain together by cause; they tile the step, and sums by cause stay exact."""
+    plain = slices.sort("start_ns").with_columns(pl.col("wall", "state").cast(pl.String))
     grain_ns, kept = 0, plain
     while len(kept) > most and grain_ns <= length_ns:
         grain_ns = grain_ns * 2 or max(length_ns // _FIRST_GRAIN, 1)
-        columns = ["state", "wall", "cause", "what", "ended_by", "path", "slack_ns"]
-        kept = _merge(plain, [], grain_ns, columns)
-    return kept.sort("start_ns"), grain_ns
+        kept = _merge_slices(plain, grain_ns)
+    return kept, grain_ns
+
+
+def _merge_slices(slices: pl.DataFrame, grain_ns: int) -> pl.DataFrame:
+    length, first = pl.col("end_ns") - pl.col("start_ns"), pl.col("start_ns").min()
+    bucket = pl.when(length < grain_ns).then((pl.col("start_ns") - first) // grain_ns)
+    begins = pl.col("bucket").is_null() | (pl.col("bucket") != pl.col("bucket").shift(1)).fill_null(
+        value=True
+    )
+    longest = pl.col("what", "ended_by", "path", "slack_ns").sort_by("length", descending=True).first()
+    until = pl.col("start_ns").first() + pl.col("length").cum_sum()
+    return (
+        slices.with_columns(length=length, bucket=bucket)
+        .with_columns(run=begins.cum_sum())
+        .group_by("run", "state", "wall", "cause", maintain_order=True)
+        .agg(pl.col("start_ns").first(), pl.col("length").sum(), longest)
+        .with_columns(end_ns=until)
+        .with_columns(start_ns=pl.col("end_ns") - pl.col("length"))
+        .drop("run", "length")
+    )
 
 
 def _merge(rows: pl.DataFrame, by: list[str], grain_ns: int, kept: list[str]) -> pl.DataFrame:

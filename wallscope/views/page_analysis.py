@@ -1,5 +1,6 @@
 """The page of an analysis: the first screen, then the timeline, then sections that a reader can unfold."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -8,7 +9,9 @@ from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.report import Report
 from wallscope.model.section import Block, Cell, Column, Grid, Section, tabulate
 from wallscope.render.html import render_page
-from wallscope.render.timeline_pack import pack_timelines
+from wallscope.render.short_names import shorten_name
+from wallscope.render.texts import visible
+from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views import page_overview as overview
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections.depth import build_walls_in_depth
@@ -32,7 +35,10 @@ from wallscope.views.sections.words import (
     name_rank,
 )
 
+_LARGEST_PAGE = 3_450_000
 _MOST_FIXES, _MOST_LOSSES = 3, 3
+_LONGEST_NAME = 120
+"""As the section of the timeline cuts names."""
 _WORDS: Final = {
     "confidence": "How sure the dominant wall is: high, medium or low. It depends on the share of the step"
     " that is inferred or unattributed, and on findings about the capture.",
@@ -45,14 +51,20 @@ _WORDS: Final = {
 
 def write_analysis_page(report: Report) -> str:
     """Write the answer as one HTML file: the first screen, the timeline, then all details."""
+    page = _write_page(report, MOST_CHARACTERS)
+    excess = len(page) - _LARGEST_PAGE
+    return _write_page(report, max(MOST_CHARACTERS - excess, 0)) if excess > 0 else page
+
+
+def _write_page(report: Report, most_characters: int) -> str:
     analysis = report.analysis
     packed = pack_timelines(
-        report.timelines, report.overviews, dict(enumerate(map(name_rank, analysis.ranks)))
+        report.timelines, report.overviews, dict(enumerate(map(name_rank, analysis.ranks))), most_characters
     )
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     name = analysis.inputs[0].name if len(analysis.inputs) == 1 else count_exports(analysis)
     sections = (
-        build_timeline(report, packed.notes) if report.timelines else None,
+        _build_timeline(report, packed.notes),
         build_job(report),
         build_ranks(analysis),
         build_steps(analysis, rank, report.timelines, report.drawn_steps),
@@ -82,6 +94,20 @@ def write_analysis_page(report: Report) -> str:
         counts,
         analysis=analysis,
         first=_build_first_screen(analysis, rank),
+    )
+
+
+def _build_timeline(report: Report, notes: Sequence[str]) -> Section | None:
+    """Make the timeline, with a short name of what ends the longest gap in its answer."""
+    if not report.timelines:
+        return None
+    built = build_timeline(report, notes)
+    ended = report.gaps[0].row["ended_by"] if report.gaps else None
+    name = shorten_name(ended or "")
+    written = visible(ended or "", most=_LONGEST_NAME)
+    return replace(
+        built,
+        answer=built.answer.replace(written, visible(name, most=_LONGEST_NAME)) if ended else built.answer,
     )
 
 

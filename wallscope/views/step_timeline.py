@@ -46,10 +46,8 @@ class _Shown:
         is_own = pl.col("rank_id") == rank["rank_id"]
         self._slices = slices.filter(is_own)
         self._operations = trace.operations.filter(is_own)
-        self._names = _operation_names(trace)
-        self._calls = capture.calls.select("call", "thread", "start_ns", "end_ns", "name").with_columns(
-            name=_cut(capture.call_names["text"].gather(capture.calls["name"]))
-        )
+        self._texts, self._call_texts = _cut(capture.names["text"]), _cut(capture.call_names["text"])
+        self._calls = capture.calls.select("thread", "start_ns", "end_ns", "name")
 
     def timeline(self, role: str, step: int, start_ns: int, end_ns: int) -> StepTimeline:
         threads = self._threads(start_ns, end_ns)
@@ -60,7 +58,7 @@ class _Shown:
             start_ns=start_ns,
             end_ns=end_ns,
             operations=self._operations_of(start_ns, end_ns),
-            calls=self._host(_within(self._calls, start_ns, end_ns).with_columns(depth=0), shown),
+            calls=self._host(self._calls_of(start_ns, end_ns), shown),
             ranges=self._host(self._ranges(start_ns, end_ns), shown),
             slices=self._slices_of(step),
             threads_left_out=len(threads) - len(shown),
@@ -102,24 +100,26 @@ class _Shown:
             name=_cut(range_tree.names["text"].gather(range_tree.paths["name"].gather(inside["path"]))),
         )
 
+    def _calls_of(self, start_ns: int, end_ns: int) -> pl.DataFrame:
+        inside = _within(self._calls, start_ns, end_ns)
+        return inside.with_columns(depth=0, name=self._call_texts.gather(inside["name"]))
+
     def _operations_of(self, start_ns: int, end_ns: int) -> pl.DataFrame:
         capture = self._trace.capture
         numbers = capture.streams.select("stream", "number")
-        calls = capture.calls.select(
-            call=pl.col("call").cast(pl.Int32), call_start_ns="start_ns", correlation="correlation"
-        )
-        called = self._calls.select(call=pl.col("call").cast(pl.Int32), call_name="name")
         wall = pl.col("class").cast(pl.String).replace_strict(_WALL_OF_CLASS, return_dtype=pl.String)
-        found = (
-            _within(self._operations.drop("name"), start_ns, end_ns)
-            .join(numbers, on="stream", how="left")
-            .join(self._names, on="op", how="left")
-            .join(calls, on="call", how="left")
-            .join(called, on="call", how="left")
-            .join(self._trace.projected.select("op", "range"), on="op", how="left")
+        inside = _within(self._operations, start_ns, end_ns)
+        calls = _known(inside["call"])
+        found = inside.with_columns(
+            name=self._name_operations(inside["op"]),
+            call=self._name_calls(calls),
+            call_start_ns=capture.calls["start_ns"].gather(calls),
+            correlation=capture.calls["correlation"].gather(calls),
+            range=self._trace.projected["range"].gather(inside["op"]),
         )
         return (
-            found.join(self._paths(found["range"].fill_null(-1)), on="range", how="left")
+            found.join(numbers, on="stream", how="left")
+            .join(self._paths(found["range"]), on="range", how="left")
             .sort("number", "start_ns", "op")
             .select(
                 "start_ns",
@@ -128,7 +128,7 @@ class _Shown:
                 name="name",
                 what=pl.col("category").cast(pl.String),
                 wall=wall,
-                call="call_name",
+                call="call",
                 call_start_ns="call_start_ns",
                 correlation="correlation",
                 path="text",
@@ -137,20 +137,15 @@ class _Shown:
         )
 
     def _slices_of(self, step: int) -> pl.DataFrame:
-        capture = self._trace.capture
         own = self._slices.filter(pl.col("step") == step).sort("start_ns")
-        called = self._calls.select(pl.col("call").cast(pl.Int32), call_name="name")
-        threads = capture.threads.select(pl.col("thread").cast(pl.Int32), "tid")
-        operation = self._names.select(pl.col("op").cast(pl.Int32), op_name="name")
-        ender = self._names.select(pl.col("op").cast(pl.Int32).alias("gap"), ended_by="name")
         is_device = pl.col("kind").is_null() | (pl.col("kind") == LinkKind.OPERATION)
-        handed = pl.concat_str(pl.lit("behind "), pl.col("op_name"))
-        outside = pl.concat_str(pl.lit("thread "), pl.col("tid").cast(pl.String))
         return (
-            own.join(operation, on="op", how="left", maintain_order="left")
-            .join(called, on="call", how="left", maintain_order="left")
-            .join(threads, on="thread", how="left", maintain_order="left")
-            .join(ender, on="gap", how="left", maintain_order="left")
+            own.with_columns(
+                op_name=self._name_operations(own["op"]),
+                call_name=self._name_calls(_known(own["call"])),
+                tid=self._trace.capture.threads["tid"].gather(_known(own["thread"])),
+                ended_by=self._name_operations(own["gap"]),
+            )
             .join(self._paths(own["range"]), on="range", how="left", maintain_order="left")
             .select(
                 "start_ns",
@@ -161,9 +156,9 @@ class _Shown:
                 what=pl.when(is_device)
                 .then("op_name")
                 .when(pl.col("kind") == LinkKind.HAND_OVER)
-                .then(handed)
+                .then(pl.concat_str(pl.lit("behind "), pl.col("op_name")))
                 .when(pl.col("kind") == LinkKind.OUTSIDE_CALLS)
-                .then(outside)
+                .then(pl.concat_str(pl.lit("thread "), pl.col("tid").cast(pl.String)))
                 .otherwise("call_name"),
                 ended_by="ended_by",
                 path="text",
@@ -171,6 +166,29 @@ class _Shown:
             )
             .cast(SHOWN_SLICES)
         )
+
+    def _name_calls(self, calls: pl.Series) -> pl.Series:
+        return self._call_texts.gather(self._trace.capture.calls["name"].gather(calls))
+
+    def _name_operations(self, numbers: pl.Series) -> pl.Series:
+        """Name operations, by their kernel or the direction of a copy; null for numbers below 0."""
+        capture, known = self._trace.capture, _known(numbers)
+        rows = pl.DataFrame(
+            {
+                "op": known.cast(pl.UInt32),
+                "kind": capture.operations["kind"].gather(known),
+                "text": self._texts.gather(capture.operations["name"].gather(known)),
+            }
+        )
+        directions = capture.copies.select("op", pl.col("direction").cast(pl.String))
+        named = rows.join(directions, on="op", how="left", maintain_order="left").select(
+            pl.when(pl.col("kind") == OperationKind.KERNEL)
+            .then("text")
+            .when(pl.col("kind") == OperationKind.GRAPH)
+            .then(pl.lit("CUDA graph"))
+            .otherwise(pl.concat_str(pl.col("kind").cast(pl.String), pl.lit(" "), pl.col("direction")))
+        )
+        return named.to_series()
 
     def _paths(self, ranges: pl.Series) -> pl.DataFrame:
         """The path of each range that is asked for, written out."""
@@ -183,30 +201,14 @@ class _Shown:
         return found.join(texts, on="path", maintain_order="left").select("range", "text")
 
 
-def _operation_names(trace: Trace) -> pl.DataFrame:
-    """What each operation is called: its kernel, or the direction of a copy (`op`, `name`)."""
-    capture = trace.capture
-    directions = capture.copies.select("op", pl.col("direction").cast(pl.String))
-    texts = capture.names.select("name", text=_cut(capture.names["text"]))
-    copied = pl.concat_str(pl.col("kind").cast(pl.String), pl.lit(" "), pl.col("direction"))
-    return (
-        trace.operations.select("op", "kind", "name")
-        .join(texts, on="name", how="left", maintain_order="left")
-        .join(directions, on="op", how="left", maintain_order="left")
-        .select(
-            "op",
-            name=pl.when(pl.col("kind") == OperationKind.KERNEL)
-            .then("text")
-            .when(pl.col("kind") == OperationKind.GRAPH)
-            .then(pl.lit("CUDA graph"))
-            .otherwise(copied),
-        )
-    )
-
-
 def _cut(texts: pl.Series) -> pl.Series:
     return texts.str.slice(0, _LONGEST_NAME)
 
 
 def _within(rows: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     return rows.filter((pl.col("start_ns") < end_ns) & (pl.col("end_ns") > start_ns))
+
+
+def _known(numbers: pl.Series) -> pl.Series:
+    """Return the numbers as indexes of rows; those below 0 are null."""
+    return pl.select(pl.when(numbers >= 0).then(numbers)).to_series()

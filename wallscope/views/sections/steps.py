@@ -143,7 +143,7 @@ def build_timeline(report: Report, notes: Sequence[str]) -> Section:
         )
     shown = report.drawn_steps
     note = " ".join((*notes, *_list_pathless(report, unit)))
-    canvas = Canvas(steps, note, _lead_to_longest(report.gaps, unit, shown), unit)
+    canvas = Canvas(steps, note, _lead_to_longest(report.gaps, unit, shown), unit, not is_whole)
     return Section("timeline", "Show me", answer, (canvas, _tabulate_gaps(report.gaps, unit, shown)))
 
 
