@@ -246,15 +246,6 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             "keep the correct one",
             id="sections disagree",
         ),
-        pytest.param(
-            "a.toml",
-            "world_size = 12\ntensor_model_parallel_size = 8\n",
-            "TP x PP x CP",
-            id="sizes contradict",
-        ),
-        pytest.param(
-            "a.toml", "global_batch_size = 9\nmicro_batch_size = 2\n", "not a multiple", id="batches"
-        ),
     ],
 )
 def test_a_bad_file_is_one_clear_line(tmp_path, name, text, said):

@@ -182,5 +182,5 @@ def test_memory_is_shown_with_its_parts(wallscope):
     shown = wallscope("advise", "--model", "dsv3", "--gpus", "256", "--hardware", "h100")
 
     assert shown.code == 0
-    assert "Memory of a GPU, estimated" in shown.out
+    assert "Estimated memory per GPU" in shown.out
     assert "activations" in shown.out

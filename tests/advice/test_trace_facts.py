@@ -249,3 +249,19 @@ def test_what_the_trace_shows_is_added_with_its_source():
         "NCCL_NVLS_ENABLE": "0",
     }
     assert found.settings["fp8"].source == "trace: FP8 GEMMs ran"
+
+
+@pytest.mark.parametrize(
+    ("least", "backends", "shown"),
+    [
+        pytest.param({"expert_model_parallel_size": 2}, (Backend.NCCL,), "alltoall", id="all-to-all of NCCL"),
+        pytest.param(
+            {"expert_model_parallel_size": 2}, (Backend.DEEP_EP,), "flex", id="another dispatcher too"
+        ),
+        pytest.param({"num_moe_experts": 2}, (Backend.NCCL,), None, id="another collective"),
+    ],
+)
+def test_the_dispatcher_is_known_by_what_exchanged_the_tokens(least, backends, shown):
+    found, _ = merge_trace_facts(RunConfiguration(), TraceFacts(least=least, backends=backends))
+
+    assert found.get("moe_token_dispatcher_type") == shown

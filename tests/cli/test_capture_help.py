@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "wallscope"
 NOT_BY_CAPTURE = {
     "export-left-out",
     "configuration-contradicted",
+    "configuration-impossible",
     "configuration-disputed",
     "configuration-ineffective",
     "configuration-repeated",

@@ -3,6 +3,7 @@ import json
 import jsonschema
 import pytest
 
+from fixtures.example import write_example
 from wallscope.resources import read_report
 
 
@@ -26,7 +27,7 @@ def test_what_stops_a_run_is_named_with_what_to_do(wallscope, run_yaml):
     shown = wallscope("check-config", run_yaml)
 
     assert shown.code == 1
-    assert "2 checks failed that will stop the run" in shown.out
+    assert "2 failed checks that will stop the run" in shown.out
     assert "EPO-P07" in shown.out
     assert "set recompute_granularity=selective" in shown.out
     assert "CUDA graphs:" in shown.out
@@ -54,18 +55,50 @@ expert_model_parallel_size = 8
 """
 
 
+BATCH = """
+global_batch_size = 100
+micro_batch_size = 3
+num_moe_experts = 64
+recompute_granularity = "full"
+overlap_moe_expert_parallel_comm = true
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(SIZES, "needs PP x max(TP x CP, EP x ETP)"), ("a = 1", "an unknown setting")],
+    [
+        (SIZES, "needs PP x max(TP x CP, EP x ETP)"),
+        (BATCH, "global_batch_size 100 is not a multiple of micro_batch_size 3"),
+    ],
 )
-def test_what_cannot_be_is_refused_in_one_line(wallscope, tmp_path, text, said):
+def test_impossible_sizes_are_a_failed_check_and_the_others_go_on(wallscope, tmp_path, text, said):
     (tmp_path / "run.toml").write_text(text, encoding="utf-8")
+    shown = wallscope("check-config", "run.toml")
+    checked = json.loads(wallscope("check-config", "run.toml", "--json", "-").out)
+
+    assert (shown.code, shown.err) == (1, "")
+    assert said in " ".join(shown.out.split())
+    assert ("EPO-P07" in shown.out) is (text == BATCH)
+    assert [finding["severity"] for finding in checked["findings"]].count("error") == 1
+
+
+def test_impossible_sizes_do_not_stop_an_analysis(wallscope, tmp_path):
+    write_example(tmp_path / "moe.sqlite")
+    (tmp_path / "run.toml").write_text(BATCH, encoding="utf-8")
+    shown = wallscope("analyze", "moe.sqlite", "--config", "run.toml")
+
+    assert (shown.code, shown.err) == (0, "")
+    assert "global_batch_size 100 is not a multiple of micro_batch_size 3" in " ".join(shown.out.split())
+
+
+def test_settings_that_are_not_known_are_refused_in_one_line(wallscope, tmp_path):
+    (tmp_path / "run.toml").write_text("a = 1", encoding="utf-8")
     shown = wallscope("check-config", "run.toml")
 
     assert (shown.code, shown.out) == (2, "")
     assert shown.err.startswith("wallscope: ")
     assert shown.err.count("\n") == 1
-    assert said in shown.err
+    assert "an unknown setting" in shown.err
 
 
 def test_hardware_that_is_not_known_is_refused(wallscope, run_yaml):

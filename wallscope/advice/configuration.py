@@ -134,8 +134,8 @@ def read_configuration(path: Path, *, with_defaults: bool = False) -> Configurat
             if name not in contents.open_names:
                 settings.setdefault(name, KnownSetting(value, f"default of {framework.value}"))
     settings = complete_settings(settings)
-    _check_sizes(path, settings)
     odd = (
+        *_find_impossible_sizes(path, settings),
         *findings,
         *_repetitions(path, contents.repeated),
         *_unused(path, contents.unknown, len(known)),
@@ -350,7 +350,9 @@ def _disputed(path: Path, one: _Written, other: _Written) -> Finding:
     )
 
 
-def _check_sizes(path: Path, settings: dict[str, KnownSetting]) -> None:
+def _find_impossible_sizes(path: Path, settings: dict[str, KnownSetting]) -> Iterator[Finding]:
+    """Yield a finding for each size that does not divide another one."""
+
     def size(name: str) -> int | None:
         value = settings[name].value if name in settings else None
         return value if isinstance(value, int) else None
@@ -359,15 +361,20 @@ def _check_sizes(path: Path, settings: dict[str, KnownSetting]) -> None:
     tensor, context = size("tensor_model_parallel_size"), size("context_parallel_size")
     product = (tensor or 1) * (stages or 1) * (context or 1)
     if world is not None and world % product:
-        raise ConfigurationError(
-            f"{path} — {world} ranks are not divisible by TP x PP x CP = {product} — correct the sizes"
+        yield report_impossible(
+            f"{path.name}: {world} ranks are not a multiple of TP x PP x CP = {product}", "change the sizes"
         )
     batch, micro = size("global_batch_size"), size("micro_batch_size")
     if batch is not None and micro is not None and batch % micro:
-        raise ConfigurationError(
-            f"{path} — global_batch_size {batch} is not a multiple of micro_batch_size {micro} — correct"
-            " the sizes"
+        yield report_impossible(
+            f"{path.name}: global_batch_size {batch} is not a multiple of micro_batch_size {micro}",
+            "change one of them",
         )
+
+
+def report_impossible(message: str, cure: str) -> Finding:
+    """Return the finding of a configuration with which no run starts."""
+    return Finding("configuration-impossible", Severity.ERROR, message, cure)
 
 
 def _suggest(written: str) -> str:

@@ -6,8 +6,10 @@ from functools import cache
 from typing import Any
 
 from wallscope.advice.conditions import LOWER_BOUND, Clause, Lookup, evaluate, parse_clause
+from wallscope.advice.configuration import report_impossible
 from wallscope.advice.parallel_layout import fold_configuration
 from wallscope.advice.settings import check_value, vocabulary
+from wallscope.errors import LayoutError
 from wallscope.model.advice import (
     ConfigurationCheck,
     FeatureCheck,
@@ -20,7 +22,7 @@ from wallscope.model.advice import (
     TraceFacts,
     Value,
 )
-from wallscope.model.capture import Finding
+from wallscope.model.capture import Finding, Severity
 from wallscope.resources import read_toml
 
 _TABLES = "advice/preconditions.toml"
@@ -138,13 +140,19 @@ def check_configuration(
 ) -> ConfigurationCheck:
     """Judge every row, and fold the layout if its sizes and the number of GPUs are known.
 
-    Raises:
-        LayoutError: the layout is impossible.
+    An impossible layout is a finding: the other checks go on.
     """
+    layout = None
+    if all(finding.severity is not Severity.ERROR for finding in findings):
+        try:
+            layout = fold_configuration(lookup_in(configuration, trace))
+        except LayoutError as error:
+            *reasons, cure = str(error).split(" — ")
+            findings = (report_impossible(": ".join(reasons), cure), *findings)
     return ConfigurationCheck(
         "wallscope.check-config/1",
         tuple(_check_feature(feature, configuration, trace) for feature in features()),
-        fold_configuration(lookup_in(configuration, trace)),
+        layout,
         findings,
     )
 

@@ -159,6 +159,8 @@ def _shown(trace: TraceFacts) -> Iterator[_Shown]:
         yield _Shown("moe_flex_dispatcher_backend", dispatchers[0], f"kernels of {dispatchers[0]} ran")
         if dispatchers[0] in _PACKAGES:
             yield _Shown(_PACKAGES[dispatchers[0]], True, f"kernels of {dispatchers[0]} ran")
+    elif not dispatchers and trace.least.get(_SIZES[Axis.EP]):
+        yield _Shown("moe_token_dispatcher_type", "alltoall", "NCCL all-to-all exchanged the tokens")
     permutes = trace.permute_fused and Backend.HYBRID_EP not in trace.backends
     switches: Mapping[str, tuple[bool | None, str]] = {
         "overlap_moe_expert_parallel_comm": (trace.ep_overlap, "ranges of merged layers appear"),

@@ -126,7 +126,7 @@ def check_config(
         write_file(json, write_json(found))
     if rows is None and str(json) != "-":
         print_out(render_sections(build_check(found, file.name)))
-    if found.stops:
+    if found.stop_count:
         raise GateFailure(FAILED)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from wallscope.model.capture import Finding, GraphTracing
+from wallscope.model.capture import Finding, GraphTracing, Severity
 from wallscope.model.enums import Axis, Backend, Precision, Wall
 from wallscope.model.whatif import Answer
 
@@ -278,6 +278,12 @@ class ConfigurationCheck:
         """What a program would stop at."""
         on = [feature for feature in self.features if feature.on]
         return tuple(row for feature in on for row in feature.unmet() if row.level == "error")
+
+    @property
+    def stop_count(self) -> int:
+        """How many checks fail that stop a run, impossible sizes included."""
+        impossible = sum(finding.severity is Severity.ERROR for finding in self.findings)
+        return len(self.stops) + impossible
 
 
 @dataclass(frozen=True, slots=True)

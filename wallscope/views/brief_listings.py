@@ -118,7 +118,7 @@ def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBr
     ]
     order = ("stops the run", "warning", "feature is off")
     rows.sort(key=lambda row: order.index(row.level))
-    stops = len(found.stops)
+    stops = found.stop_count
     verdict = (
         f"{units.plural(stops, 'check')} will stop the run." if stops else "Nothing known stops the run."
     )

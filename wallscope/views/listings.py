@@ -180,14 +180,14 @@ def build_advice(advice: Advice) -> Iterator[Section]:
         yield Section(phase, phase.capitalize(), "", (Items(tuple(_list_items(items))),))
     if advice.presets:
         presets = tuple(_describe_preset(preset) for preset in advice.presets)
-        yield Section("presets", "Presets nearby, to start from", "", presets)
+        yield Section("presets", "Published configurations to start from", "", presets)
     if advice.bands:
         places = (
             f"{f'{band.gpus:,} GPUs' if band.gpus else ''} {band.precision or ''}".strip() or "any"
             for band in advice.bands
         )
         bands = Items(tuple(zip(places, (band.text for band in advice.bands), strict=True)))
-        yield Section("bands", "Published TFLOP/s per GPU, never promised", "", (bands,))
+        yield Section("bands", "Published TFLOP/s per GPU (not a prediction)", "", (bands,))
 
 
 def _head(*lines: Line) -> Section:
@@ -210,7 +210,7 @@ def _describe_preset(preset: Preset) -> Section:
         f"recompute {_name_inherited(preset.recompute)}",
     ]
     if sizes.fewest_gpus > preset.gpus:
-        parts.append(f"as published its sizes need {sizes.fewest_gpus:,} GPUs")
+        parts.append(f"its published sizes need {sizes.fewest_gpus:,} GPUs")
     return Section("preset", (preset.name,), "", (Lines((" · ".join(parts),), "dim"),))
 
 
@@ -243,7 +243,7 @@ def _build_memory(memory: MemoryEstimate, capacity_bytes: int | None, feasible: 
     total = memory.total_bytes
     lines: list[Line] = [(f"{units.size(total)} without recomputation: {told}",)]
     if capacity_bytes is not None and total > capacity_bytes:
-        missing = f"{units.size(total - capacity_bytes)} more than a GPU has"
+        missing = f"{units.size(total - capacity_bytes)} more than the GPU has"
         lines.append(
             (
                 Span(
@@ -252,12 +252,12 @@ def _build_memory(memory: MemoryEstimate, capacity_bytes: int | None, feasible: 
             )
         )
     elif capacity_bytes is not None:
-        lines.append((Span(f"a GPU has {units.size(capacity_bytes)} for it", "dim"),))
+        lines.append((Span(f"available per GPU: {units.size(capacity_bytes)}", "dim"),))
     if feasible:
         first = ", ".join(map(_write_sizes, feasible[:_MOST_LAYOUTS]))
-        fitting = f"{units.plural(len(feasible), 'layout')} hold their states; the least split: {first}"
+        fitting = f"{units.plural(len(feasible), 'layout')} fit without activations; the least split: {first}"
         lines.append((Span(fitting, "dim"),))
-    return Section("memory", "Memory of a GPU, estimated", "", (Lines(tuple(lines)),))
+    return Section("memory", "Estimated memory per GPU", "", (Lines(tuple(lines)),))
 
 
 def _write_sizes(sizes: Sizes) -> str:
@@ -266,9 +266,9 @@ def _write_sizes(sizes: Sizes) -> str:
 
 def build_check(check: ConfigurationCheck, name: str) -> Iterator[Section]:
     """Make what stops the run, then features that are on with all that is not met, then the others."""
-    stops, verdict = len(check.stops), "nothing known stops the run"
+    stops, verdict = check.stop_count, "nothing known stops the run"
     if stops:
-        verdict = f"{units.plural(stops, 'check')} failed that will stop the run"
+        verdict = f"{units.plural(stops, 'failed check')} that will stop the run"
     head = Span(f"{visible(name, most=60)} · {verdict}", "bad" if stops else "strong")
     yield _head((head,), *map(_describe_finding, check.findings))
     if check.layout is not None:
@@ -278,14 +278,15 @@ def build_check(check: ConfigurationCheck, name: str) -> Iterator[Section]:
             yield Section("feature", feature.title, "", (Items(tuple(_list_rows(feature))),))
     off = [one for one in check.features if one.on is False or (one.on is None and one.unmet())]
     if off:
-        title = "Off, or not told; what would be in the way"
+        title = "Features that are off or unknown, and what blocks them"
         yield Section("off", title, "", tuple(map(_describe_off, off)))
 
 
 def _describe_finding(finding: Finding) -> Line:
     cure = f"; {finding.cure}" if finding.cure else ""
-    tone: Tone = "warning" if finding.severity is not Severity.INFO else "dim"
-    return (Span(visible(f"{finding.message}{cure}", most=400), tone),)
+    tones: dict[Severity, Tone] = {Severity.ERROR: "bad", Severity.WARNING: "warning", Severity.INFO: "dim"}
+    mark = "✗ " if finding.severity is Severity.ERROR else ""
+    return (Span(visible(f"{mark}{finding.message}{cure}", most=400), tones[finding.severity]),)
 
 
 def _list_rows(feature: FeatureCheck) -> Iterator[tuple[Line, ...]]:
@@ -300,7 +301,7 @@ def _list_rows(feature: FeatureCheck) -> Iterator[tuple[Line, ...]]:
         names = sorted({name for row in unknown for name in row.missing})
         more = f" and {len(names) - _MOST_MISSING} more" if len(names) > _MOST_MISSING else ""
         missing = Span(", ".join(names[:_MOST_MISSING]) + more, "dim")
-        counted = f"{len(unknown)} of {len(feature.rows)} cannot be judged; not told: "
+        counted = f"{len(unknown)} of {len(feature.rows)} to check; unknown settings: "
         yield (Span("?", "warning"),), (Span(counted, "dim"), missing)
     met = sum(row.precondition.status == "met" for row in feature.rows)
     yield (Span("✓", "good"),), (Span(f"{met} of {len(feature.rows)} met", "dim"),)
@@ -309,4 +310,4 @@ def _list_rows(feature: FeatureCheck) -> Iterator[tuple[Line, ...]]:
 def _describe_off(feature: FeatureCheck) -> Section:
     unmet = [row.precondition for row in feature.unmet()]
     lines = tuple((Span(f"{one.id} ", "dim"), Span(one.unblock or one.text, "faint")) for one in unmet)
-    return Section("off", (f"{feature.title}: {'' if unmet else 'nothing known'}",), "", (Lines(lines),))
+    return Section("off", (f"{feature.title}: {'' if unmet else 'nothing'}",), "", (Lines(lines),))
