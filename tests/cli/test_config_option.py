@@ -21,8 +21,10 @@ def test_what_a_trace_contradicts_is_a_finding(wallscope, example, tmp_path):
 
     assert [each["message"] for each in found if each["code"] == "configuration-contradicted"] == [
         "run.toml: fp8 sets e4m3, but no low-precision GEMM ran",
-        "run.toml: moe_token_dispatcher_type sets flex, but NCCL all-to-all exchanged the tokens: alltoall"
-        " counts",
+        (
+            "run.toml: moe_token_dispatcher_type sets flex, but NCCL all-to-all exchanged the tokens:"
+            " alltoall counts"
+        ),
     ]
 
 
