@@ -76,23 +76,6 @@ NOT_YET: frozenset[str] = frozenset(
         "wallscope/kineto/trace_events.py",
         "wallscope/kineto/trace_identity.py",
         "wallscope/kineto/trace_limits.py",
-        "wallscope/model/advice.py",
-        "wallscope/model/analysis.py",
-        "wallscope/model/capture.py",
-        "wallscope/model/capture_columns.py",
-        "wallscope/model/comparison.py",
-        "wallscope/model/diagnosis.py",
-        "wallscope/model/enums.py",
-        "wallscope/model/job.py",
-        "wallscope/model/options.py",
-        "wallscope/model/profile.py",
-        "wallscope/model/rank_summaries.py",
-        "wallscope/model/record.py",
-        "wallscope/model/report.py",
-        "wallscope/model/schemas.py",
-        "wallscope/model/section.py",
-        "wallscope/model/table_columns.py",
-        "wallscope/model/whatif.py",
         "wallscope/nsys/call_names.py",
         "wallscope/nsys/collectives.py",
         "wallscope/nsys/findings.py",
@@ -132,7 +115,6 @@ NOT_YET: frozenset[str] = frozenset(
         "wallscope/replay/edits.py",
         "wallscope/replay/engine.py",
         "wallscope/replay/graph.py",
-        "wallscope/replay/simulate.py",
         "wallscope/replay/what_if.py",
         "wallscope/replay/windows.py",
         "wallscope/resolve_runs.py",
@@ -258,16 +240,17 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _comments(text: str) -> Iterator[str]:
-    """Yield comments, those on lines that follow each other as one."""
+    """Yield comments, those on lines of their own that follow each other as one."""
     lines: list[str] = []
     last = -1
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            if token.start[0] != last + 1:
+            is_alone = token.line[: token.start[1]].isspace() or token.start[1] == 0
+            if not is_alone or token.start[0] != last + 1:
                 yield " ".join(lines)
                 lines = []
             lines.append(token.string.lstrip("#: "))
-            last = token.start[0]
+            last = token.start[0] if is_alone else -1
     yield " ".join(lines)
 
 

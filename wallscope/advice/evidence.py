@@ -105,9 +105,8 @@ def _list_blocking_calls(run: MeasuredRun, name: str) -> Iterator[str]:
                 "" if call.path is None else f" in {' / '.join(call.path.split(' / ')[-_WHERE_PARTS_COUNT:])}"
             )
             yield (
-                f"{call.count:.1f} calls {call.name}{where} per {run.analysis.anchor.window}: they wait"
-                f" {duration(call.waited_ns)}, and the GPU is idle for {duration(call.drained_ns)} after"
-                " them"
+                f"{call.count:.1f} calls {call.name}{where} per {run.analysis.anchor.window}:"
+                f" {duration(call.waited_ns)} waiting, then {duration(call.drained_ns)} GPU idle"
             )
 
 

@@ -1,1 +1,1 @@
-"""Nouns: frame schemas, frozen dataclasses, enumerations. No input, no output, no arithmetic."""
+"""Data models: frame schemas, frozen dataclasses, enumerations. No input, no output, no arithmetic."""

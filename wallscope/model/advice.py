@@ -1,4 +1,4 @@
-"""Recommendations and configurations: fixes with settings, checked configurations, plans, explained words."""
+"""Models of recommendations and configurations: fixes, settings, checks, plans, explanations."""
 
 import re
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ Met = Literal["met", "unmet", "unknown", "set"]
 class Setting:
     """One setting of one system, under its current name; `value` as it is written there.
 
-    A flag that takes none has an empty value; of `pytorch`, `program` and `launcher` the key is a line
-    of code or of a command.
+    A flag without a value has an empty one. For `pytorch`, `program` and `launcher` the key is a line of code
+    or a command.
     """
 
     system: System
@@ -49,7 +49,7 @@ class Setting:
     value: str
 
     def write(self) -> str:
-        """The setting as its system has it.
+        """The setting as its system writes it.
 
         >>> Setting("megatron-lm", "--moe-token-dispatcher-type", "flex").write()
         '--moe-token-dispatcher-type flex'
@@ -63,9 +63,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What must hold before a fix can work; trace or run configuration tell whether it does.
+    """A condition of a fix, checked with the trace or the run configuration.
 
-    `set` is what the fix itself sets, and the run does not show. `unblock` says what to change where it is
+    `set` means that the fix itself sets it and the run does not show it. `unblock` is what to change if it is
     unmet.
     """
 
@@ -77,7 +77,7 @@ class Precondition:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGain:
-    """A published measurement with its context, quoted and never promised: speed-up ratios, or `None`."""
+    """A published measurement with its context, not a prediction: speed-up ratios, or `None`."""
 
     text: str
     low: float | None
@@ -87,10 +87,10 @@ class ExpectedGain:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Whose settings a program takes, and what in the capture shows it.
+    """The framework whose settings a program takes, and the evidence for it.
 
-    `framework` is `None` where nothing shows it. `parts` are libraries and features that were seen
-    (`ddp`, `dali`, `torch-compile`); `evidence` has a line for the framework, then one for each part.
+    `framework` is `None` without evidence. `parts` are libraries and features (`ddp`, `dali`,
+    `torch-compile`). `evidence` has a line for the framework, then one for each part.
     """
 
     framework: Framework | None
@@ -101,13 +101,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One remedy for one or several causes, ranked.
+    """One ranked fix for one or several causes.
 
-    `causes` are those of this run that it answers. `recoverable_ns` is what the replay of the fix wins; where
-    it was not replayed, the largest ceiling among its causes; `None` where none was worked out. It is
-    `blocked` while a precondition is unmet. `replay` is what the step would take if all of what the fix is
-    for came true, `None` where that was not asked (`Analysis.replay`). `evidence` names the rows that support
-    it, `refuted_by` what a further capture would show if it is wrong.
+    `causes` are those of this run that it addresses. `recoverable_ns` is the gain of its own replay, else the
+    largest ceiling of its causes, `None` if unknown. It is `blocked` while a precondition is unmet. `replay`
+    is the replayed step with the fix fully effective, `None` if not computed (`Analysis.replay`). `evidence`
+    lists the rows that support it. `refuted_by` is what a further capture shows if it has no effect.
     """
 
     id: str
@@ -135,7 +134,7 @@ Value = bool | int | float | str | None | tuple["Value", ...]
 
 @dataclass(frozen=True, slots=True)
 class KnownSetting:
-    """A setting's value, and what told it: a file, a kernel or range of the trace, the environment."""
+    """A setting's value, and its source: a file, a kernel or range of the trace, the environment."""
 
     value: Value
     source: str
@@ -143,20 +142,20 @@ class KnownSetting:
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """Settings by canonical name, which is the current Megatron Bridge key without its section.
+    """Settings by canonical name: the current Megatron Bridge key without its section.
 
-    What is absent is unknown; a setting that is known to be off is there with its value.
+    Missing settings are unknown. A setting that is known to be off is present with its value.
     """
 
     settings: Mapping[str, KnownSetting] = field(default_factory=dict)
 
     def get(self, key: str) -> Value:
-        """The value, or `None` where it is unknown."""
+        """Return the value, or `None` if it is unknown."""
         known = self.settings.get(key)
         return None if known is None else known.value
 
     def knows(self, key: str) -> bool:
-        """Whether anything told the setting."""
+        """Return whether the setting is known."""
         return key in self.settings
 
 
@@ -164,9 +163,9 @@ class RunConfiguration:
 class TraceFacts:
     """What a trace shows of the machine and the run; empty or `None` is unknown.
 
-    `architecture` is as exports write it (`sm_90`), `communicator_sizes` are the numbers of ranks of the
-    communicators seen on an axis, `backends` the communication libraries whose kernels ran. `least` is how
-    large numbers of the configuration must be for what ran: their values are not known by that.
+    `architecture` is spelled as in exports (`sm_90`). `communicator_sizes` are the numbers of ranks of the
+    communicators on an axis. `backends` are the communication libraries whose kernels ran. `least` are lower
+    bounds of numbers of the configuration, whose values are not known by them.
     """
 
     architecture: str | None = None
@@ -187,7 +186,7 @@ class TraceFacts:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Value]:
-        """Facts of the machine under the keys that conditions ask for; unknown ones are left out."""
+        """Return properties of the machine under the keys of conditions, without unknown ones."""
         numbers = re.fullmatch(r"sm_(\d+)\d[a-z]?", self.architecture or "")
         facts: dict[str, Value] = {
             "compute_capability": None if numbers is None else int(numbers[1]),
@@ -201,12 +200,12 @@ class TraceFacts:
 Level = Literal["error", "warning"]
 Phase = Literal["freeze", "fit", "scale", "profile", "retune", "validate"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""The parts of a tuning campaign, in their order."""
+"""The phases of tuning, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Degrees of parallelism; expert tensor parallelism is 1 unless said otherwise."""
+    """Degrees of parallelism; expert tensor parallelism is 1 by default."""
 
     tensor: int = 1
     pipeline: int = 1
@@ -226,7 +225,7 @@ class Sizes:
 
     @property
     def fewest_gpus(self) -> int:
-        """GPUs without which the layout cannot be: both meshes fold onto the same ones."""
+        """The smallest number of GPUs of the layout: both meshes fold onto the same ones."""
         return self.pipeline * max(self.attention, self.experts)
 
 
@@ -243,7 +242,7 @@ class Folding:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A precondition with what breaking it means, and the settings that it could not be judged without."""
+    """A precondition, the effect of breaking it, and the unknown settings that it needs."""
 
     precondition: Precondition
     level: Level
@@ -252,7 +251,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class FeatureCheck:
-    """A feature with its preconditions; those of one that is off are judged as if it were on."""
+    """A feature with its preconditions; if it is off, they are judged as if it were on."""
 
     id: str
     title: str
@@ -260,13 +259,13 @@ class FeatureCheck:
     rows: tuple[Judged, ...]
 
     def unmet(self) -> tuple[Judged, ...]:
-        """What is in its way."""
+        """Return the preconditions that block it."""
         return tuple(row for row in self.rows if row.precondition.status == "unmet")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationCheck:
-    """Everything that a configuration alone tells; the layout is `None` where sizes or GPUs are unknown."""
+    """Everything that a configuration alone shows; the layout is `None` if sizes or GPUs are unknown."""
 
     schema: Literal["wallscope.check-config/1"]
     features: tuple[FeatureCheck, ...]
@@ -275,7 +274,7 @@ class ConfigurationCheck:
 
     @property
     def stops(self) -> tuple[Judged, ...]:
-        """What a program would stop at."""
+        """Return the preconditions that would stop a program."""
         on = [feature for feature in self.features if feature.on]
         return tuple(row for feature in on for row in feature.unmet() if row.level == "error")
 
@@ -288,7 +287,7 @@ class ConfigurationCheck:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to do; `facts` are the ids of the documents' facts that it rests on."""
+    """One item of the checklist; `facts` are the ids of the facts that support it."""
 
     phase: Phase
     text: str
@@ -298,7 +297,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A published configuration: where it starts from, no promise; `None` is not stated there."""
+    """A published configuration as a starting point; `None` is not stated there."""
 
     name: str
     family: str
@@ -318,7 +317,7 @@ class Preset:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Published throughput in model TFLOP/s per GPU, in words, with what reached it."""
+    """Published throughput in model TFLOP/s per GPU, in words, with its software stack."""
 
     family: str
     machine: str
@@ -347,11 +346,11 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A plan for a run: its layout and where that comes from, the checklist, and what was published nearby.
+    """A plan for a run: its layout and the source of that, the checklist, and similar published runs.
 
-    `largest_expert` is the largest EP that the other sizes and the number of experts leave; `accumulation`
-    is `None` where no global batch was told. `memory` is estimated, `None` where the sizes of the model are
-    not known; `memory_capacity_bytes` is what a GPU has for it, `feasible` are all sizes whose states fit.
+    `largest_expert` is the largest EP that the other sizes and the number of experts allow. `accumulation` is
+    `None` without a global batch. `memory` is estimated, `None` if the sizes of the model are unknown.
+    `memory_capacity_bytes` is the memory of a GPU for it. `feasible` are all sizes whose states fit.
     """
 
     schema: Literal["wallscope.advice/1"]
@@ -386,7 +385,7 @@ class ExplanationSection:
 
 @dataclass(frozen=True, slots=True)
 class WordExplanation:
-    """A word, what kind of word it is, what it means in a sentence, and the rest."""
+    """An explained word: its kind, its meaning in a sentence, and details."""
 
     word: str
     kind: WordKind

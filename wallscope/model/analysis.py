@@ -1,4 +1,4 @@
-"""The machine-readable answer: these classes are the published JSON contract, field by field.
+"""The machine-readable analysis: these classes are the published JSON contract, field by field.
 
 Times are integer nanoseconds, shares are 0..1, `None` is unknown and never means 0. Fields may be
 added, never renamed within a major version of `SCHEMA`.
@@ -10,7 +10,7 @@ from typing import Final, Literal
 from wallscope.model.advice import Fix, Program
 from wallscope.model.capture import Export, Finding, GraphTracing
 from wallscope.model.diagnosis import Diagnosis, Opportunity, RareStall, SlowerKernels, StepMode
-from wallscope.model.diagnosis import Walls as Walls  # noqa: PLC0414  # told here too: a part of the contract
+from wallscope.model.diagnosis import Walls as Walls  # noqa: PLC0414  # exported here too: a part of the contract
 from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.job import Job
 from wallscope.model.rank_summaries import Communication, ComputeDetails, GpuMetrics, HostDetails, Memory
@@ -24,7 +24,7 @@ AnchorUnit = Literal["step", "microbatch", "layer", "window"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the device did in a window; the five parts sum to it, exactly."""
+    """What the device did in a window; the five parts sum to it exactly."""
 
     compute: int
     opaque_graph: int
@@ -39,7 +39,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAbsent:
-    """Why neither compute nor an opaque graph ran; the three parts sum to that time, exactly."""
+    """Why neither compute nor an opaque graph ran; the three parts sum to that time exactly."""
 
     launch_starved: int
     blocking: int
@@ -48,10 +48,10 @@ class ComputeAbsent:
 
 @dataclass(frozen=True, slots=True)
 class CauseTime:
-    """What a cause owns of the typical step; causes of one wall sum to it.
+    """The time of a cause in the typical step; the causes of one wall sum to it.
 
-    `recoverable_ns` is what the step would get shorter without the cause, next constraints heeded: a
-    ceiling, `None` where it was not worked out. `unresolved_ns` is the part whose owner is not known.
+    `recoverable_ns` is the replayed reduction of the step without the cause, other constraints included: an
+    upper bound, `None` if unknown. `unresolved_ns` is the part whose cause is unknown.
     """
 
     cause: str
@@ -64,7 +64,7 @@ class CauseTime:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One window of a rank, with its budget, why no compute ran, and who pays."""
+    """One window of a rank, with its budget, the reasons for absent compute, and its walls."""
 
     index: int
     start_ns: int
@@ -78,7 +78,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """The typical step: the mean of the steady ones, rounded so that it adds up."""
+    """The typical step: the mean of the steady ones, rounded so that its parts add up."""
 
     step_ns: int
     budget: Budget
@@ -89,8 +89,8 @@ class Typical:
 class ComputeWork:
     """Compute kernels of one category: added-up durations (work, not time), share of all such work.
 
-    `flops_per_s` is by the shapes of operators, while the kernels run; `None` where a kernel of the category
-    lacks them.
+    `flops_per_s` comes from the shapes of operators, while the kernels run; `None` if a kernel of the
+    category has none.
     """
 
     category: ComputeCategory
@@ -114,7 +114,7 @@ class KernelWork:
 class RangeWork:
     """A range path in the typical step: instances, host time, device time inclusive and alone, work.
 
-    `count` and `host_ns` are of the ranges that begin in the step; `None` for one that is open throughout.
+    `count` and `host_ns` cover the ranges that begin in the step; `None` for a range that is open throughout.
     """
 
     name: str
@@ -130,7 +130,7 @@ class RangeWork:
 
 @dataclass(frozen=True, slots=True)
 class PackedProfile:
-    """What comparisons need of a rank: the schema of its profile, and base64 of compressed JSON."""
+    """The data of a rank for comparisons: the schema of its profile, and base64 of compressed JSON."""
 
     schema: str
     data: str
@@ -140,14 +140,13 @@ class PackedProfile:
 class Rank:
     """One (process, device) pair.
 
-    `outside_ns` is device time before the first window, `outside_idle_ns` the part of it in which no
-    operation ran; `whole_walls` are of all time, where a good part of the work and most time lie there, else
-    `None`; `unmatched_kernels` are over 1 % of the typical step and known to no pattern;
-    `ranges` are the 200 with most device time. `host_details` are `None` where
-    no call is known, `gpu_metrics` where none were sampled. `mean_step_ns` and `median_step_ns` are of all
-    steady steps, `None` without any; `modes` are the kinds they come in, empty where they are of one kind;
-    `rare_stalls` are what the typical step does not show; `slower_kernels` is `None` where kernels keep
-    their length.
+    `outside_ns` is device time before the first window, `outside_idle_ns` the part without operations.
+    `whole_walls` cover all time if much work and most time lie there, else `None`. `unmatched_kernels` are
+    unrecognized kernels over 1 % of the typical step. `ranges` are the 200 with most device time.
+    `host_details` are `None` without known calls, `gpu_metrics` without samples. `mean_step_ns` and
+    `median_step_ns` cover all steady steps, `None` without any. `modes` are the kinds of steps, empty if
+    there is one kind. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if kernels
+    keep their length.
     """
 
     rank: int | None
@@ -180,7 +179,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class DroppedStep:
-    """A window that does not count as steady, and why."""
+    """A window that is not steady, and why."""
 
     index: int
     reason: str
@@ -188,7 +187,7 @@ class DroppedStep:
 
 @dataclass(frozen=True, slots=True)
 class CrossCheck:
-    """What a second anchor says: its count of steps, and whether both agree within 5 %."""
+    """The number of steps by a second marker, and whether both agree within 5 %."""
 
     kind: AnchorKind
     steps: int
@@ -197,9 +196,9 @@ class CrossCheck:
 
 @dataclass(frozen=True, slots=True)
 class InnerUnit:
-    """What repeats inside the steps of the busiest rank: how many there are, and how long they take.
+    """The unit that repeats inside the steps of the busiest rank: its number and its length.
 
-    A unit reaches from its first kernel to that of the next one in the same step.
+    A unit lasts from its first kernel to that of the next one in the same step.
     """
 
     unit: AnchorUnit
@@ -212,10 +211,10 @@ class InnerUnit:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What divides the capture into windows, told of the busiest rank, the one with most kernels.
+    """What divides the capture into windows, for the busiest rank, the one with most kernels.
 
-    `steps` and the cross-check count the steps of its whole capture; `dropped` and `inner` speak of what is
-    selected. `selected_time_ns` is the stretch of session time that the user chose, `None` for all of it.
+    `steps` and the cross-check count the steps of its whole capture. `dropped` and `inner` cover the
+    selection. `selected_time_ns` is the interval of session time that the user chose, `None` for all of it.
     """
 
     kind: AnchorKind
@@ -229,20 +228,20 @@ class Anchor:
 
     @property
     def window(self) -> str:
-        """What one window is, in a word or two."""
+        """The name of one window, in a word or two."""
         if self.kind != "whole-trace":
             return self.unit
         return "capture" if self.selected_time_ns is None else "selected time"
 
     @property
     def typical(self) -> str:
-        """What the typical step is called: without steps it is all there is."""
+        """The name of the typical step; without steps, that of the whole window."""
         return self.window if self.kind == "whole-trace" else f"typical {self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureQuality:
-    """What the export lacks and what that forbids to claim."""
+    """What the export lacks and what it does not allow to conclude."""
 
     findings: tuple[Finding, ...]
     launch_correlation_share: float | None
@@ -254,10 +253,10 @@ class CaptureQuality:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """One object a run of `analyze`; `job` is what several ranks tell together, `None` of one alone.
+    """One object per run of `analyze`; `job` combines several ranks, `None` for one rank.
 
-    `replay` is `None` where no fix can be asked for. `capture_advice` is what would make the capture say
-    more, in the form of fixes but none of them; `dismissed` are fixes whose own replay wins nothing.
+    `replay` is `None` if no fix can be replayed. `capture_advice` are changes of the capture, in the form of
+    fixes. `dismissed` are fixes whose own replay has no gain.
     """
 
     schema: Literal["wallscope.analysis/1"]

@@ -1,4 +1,4 @@
-"""What was read from one export."""
+"""The content of one export."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,14 +6,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import polars as pl  # answers hold what is below and no frame: reading one back does without polars
+    import polars as pl  # Answers contain these models and no frames: reading an answer does not need polars.
 
 Progress = Callable[[str], None]
-"""Told now and then, in a few words, what long work is at."""
+"""Called from time to time with a few words on the current stage of long work."""
 
 
 class Presence(StrEnum):
-    """What an export holds of a table: a missing table is not an empty one."""
+    """Whether a table has rows: a missing table differs from an empty one."""
 
     ABSENT = "absent"
     EMPTY = "empty"
@@ -21,7 +21,7 @@ class Presence(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a finding limits what can be claimed."""
+    """How much a finding limits conclusions."""
 
     INFO = "info"
     WARNING = "warning"
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 class GraphTracing(StrEnum):
-    """How CUDA graphs stand in a capture."""
+    """How CUDA graphs were traced."""
 
     NONE = "none"
     NODE = "node"
@@ -37,7 +37,7 @@ class GraphTracing(StrEnum):
 
 
 class Profiler(StrEnum):
-    """What recorded a capture: Nsight Systems, or the profiler of PyTorch (Kineto)."""
+    """The recorder of a capture: Nsight Systems, or the profiler of PyTorch (Kineto)."""
 
     NSYS = "nsys"
     TORCH = "torch"
@@ -45,9 +45,9 @@ class Profiler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about the capture that limits a claim: what, and how the next capture avoids it.
+    """A limit of the capture: what it is, and how the next capture avoids it.
 
-    `covers_ns` is the time concerned, `None` where the finding is not about a stretch of time.
+    `covers_ns` is the time concerned, `None` if the finding is not about an interval.
     """
 
     code: str
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU of the machine, used or not, as the export describes it."""
+    """A GPU of the machine, used or not, as in the export."""
 
     id: int
     name: str | None
@@ -89,9 +89,9 @@ class CaptureConditions:
 class Export:
     """Identity of an export: base name of the file, versions, machine, GPUs.
 
-    `fingerprint` names the content (BLAKE2 of size and evenly spaced blocks); `environment` holds
-    the allowed variables alone. `time_shift_ns` is what the exporter added to all times; it is taken off
-    again in all that is shown.
+    `fingerprint` identifies the content (BLAKE2 of size and evenly spaced blocks). `environment` has only the
+    allowed variables. `time_shift_ns` is what the exporter added to all times. It is subtracted again in all
+    output.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Export:
     profiler: Profiler = Profiler.NSYS
 
     def gpu(self, number: int | None) -> Gpu | None:
-        """The GPU of this id; where it is unknown, one that stands for all if all are alike."""
+        """Return the GPU with this id; if it is unknown, one that represents all if all are alike."""
         for gpu in self.gpus:
             if gpu.id == number:
                 return gpu
@@ -119,11 +119,11 @@ class Export:
 class Capture:
     """The device operations of an export, with the ranks that issued them.
 
-    Frames follow the schemas of `model.frames` and `model.events` that bear their names; `names`,
-    `call_names`, `host_names`, `range_names` and `metric_names` follow `NAMES`, `streams` follows
-    `DEVICE_STREAMS`. `world_size` is the number of ranks in the job, where anything tells. `kernel_flops` is
-    `None` where the profiler notes no shapes of operators. `libraries` are those of known frameworks that the
-    program loaded, `interpreter` is what runs it (`python`, `julia`, `native`), `None` where that is unknown.
+    Frames follow the schemas of the same names. `names`, `call_names`, `host_names`, `range_names` and
+    `metric_names` follow `NAMES`, `streams` follows `DEVICE_STREAMS`. `world_size` is the number of ranks in
+    the job if known. `kernel_flops` is `None` if the profiler records no shapes of operators. `libraries` are
+    the known framework libraries that the program loaded. `interpreter` is `python`, `julia`, `native`, or
+    `None` if unknown.
     """
 
     export: Export
@@ -160,7 +160,7 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class TableContents:
-    """One table of an export: what its rows are, and how many there are (`None`: no such table)."""
+    """One table of an export: the meaning of its rows, and their number (`None`: no such table)."""
 
     table: str
     rows_are: str
@@ -169,9 +169,9 @@ class TableContents:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What an export holds, before any analysis.
+    """The content of an export, before any analysis.
 
-    `traced` are the kinds of event that the capture was told to record; empty where it does not say.
+    `traced` are the kinds of event that the capture was configured to record; empty if unknown.
     """
 
     export: Export

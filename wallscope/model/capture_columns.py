@@ -1,4 +1,4 @@
-"""The tables of a capture as it was read, before anything is concluded: columns, types, meanings.
+"""The tables of a capture as read, before any analysis: columns, types, meanings.
 
 Times are integer nanoseconds of session time, spans are half-open, null is unknown or does not apply.
 """
@@ -23,20 +23,22 @@ CAPTURE_TABLES = (
         (
             *find_table_columns(_I64, rank_id="number of the row"),
             *find_table_columns(_I32, rank="number of the rank in the job"),
-            *find_table_columns(_TEXT, rank_source="what tells the rank"),
+            *find_table_columns(_TEXT, rank_source="source of the rank number"),
             *find_table_columns(_I32, pid="its process", device="CUDA ordinal inside the process"),
         ),
     ),
     Table(
         "operations",
-        "a kernel, copy, fill or graph",
+        "a kernel, copy, memset or graph",
         (
             *find_table_columns(_I64, op="number of the operation", rank_id="as in `ranks`"),
             *find_table_columns(_I64, context="CUDA's number of the context", stream="of the stream"),
             *_SPAN,
-            *find_table_columns(_TEXT, kind="kernel, copy, fill or graph", name="the kernel, as spelled"),
+            *find_table_columns(
+                _TEXT, kind="kernel, copy, fill or graph", name="the kernel name, as spelled"
+            ),
             *_CALL,
-            *find_table_columns(_I64, graph_node="node of a CUDA graph", bytes="of copies and fills"),
+            *find_table_columns(_I64, graph_node="node of a CUDA graph", bytes="of copies and memsets"),
             *find_table_columns(_TEXT, direction="of a copy", source="memory", destination="memory"),
             *find_table_columns(_I64, blocks="of the grid", threads="of a block", registers="of a thread"),
             *find_table_columns(_I64, shared_bytes="shared memory of a block"),
@@ -48,7 +50,7 @@ CAPTURE_TABLES = (
         (
             *find_table_columns(_I64, thread="number of the thread", process="number of the process"),
             *find_table_columns(_I32, pid="its process", tid="of the operating system"),
-            *find_table_columns(_TEXT, role="what a known library calls it"),
+            *find_table_columns(_TEXT, role="name given by a known library"),
         ),
     ),
     Table(
@@ -58,7 +60,7 @@ CAPTURE_TABLES = (
             *find_table_columns(_I64, call="number of the call"),
             *_THREAD,
             *_SPAN,
-            *find_table_columns(_TEXT, name="the function, in one spelling", role="what it is for"),
+            *find_table_columns(_TEXT, name="the function, in one spelling", role="purpose of the call"),
             *find_table_columns(_I64, correlation="unique inside a process"),
         ),
     ),
@@ -76,12 +78,12 @@ CAPTURE_TABLES = (
     Table(
         "syncs",
         "a wait of a thread or stream",
-        (*_THREAD, *_CALL, *find_table_columns(_TEXT, kind="what is waited for"), *_SPAN, *_EVENT),
+        (*_THREAD, *_CALL, *find_table_columns(_TEXT, kind="what the wait is for"), *_SPAN, *_EVENT),
     ),
     Table("events", "a record of a CUDA event into a stream", (*_THREAD, *_CALL, *_EVENT)),
     Table(
         "collective_calls",
-        "a call of NCCL, or a kernel that says what it is for",
+        "an NCCL call, or a kernel with its collective",
         (
             *_THREAD,
             *_SPAN,
@@ -92,4 +94,4 @@ CAPTURE_TABLES = (
         ),
     ),
 )
-"""What `wallscope convert` writes."""
+"""The tables of `wallscope convert`."""

@@ -96,9 +96,9 @@ def describe_cause(cause: str) -> str:
     """Return the meaning of a cause in a few words.
 
     >>> describe_cause("communication/ep/unsplit")
-    'expert-parallel exchange (dispatch and combine), transfer and waiting for peers not told apart'
+    'expert-parallel all-to-all (dispatch and combine), transfer + peer wait, not separable'
     >>> describe_cause("host/queue-drained/cudaStreamSynchronize")
-    'host refilling the queue that cudaStreamSynchronize drained'
+    'GPU idle after cudaStreamSynchronize until the next launch'
     >>> describe_cause("compute/gemm")
     'gemm kernels'
     """

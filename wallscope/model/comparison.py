@@ -1,7 +1,7 @@
 """The machine-readable comparison: these classes are the published JSON contract, field by field.
 
 Times are integer nanoseconds of the typical step, ratios are head over base, `None` is unknown. Deltas are
-head less base; those of walls sum to that of the step, and each finer list to the coarser one.
+head minus base. Those of walls sum to that of the step, and each finer list to the coarser one.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Direction = Literal["slower", "faster", "either"]
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """One side: its captures by base name and fingerprint, and the rank that is compared.
+    """One run of a comparison: its captures by base name and fingerprint, and the compared rank.
 
     Of a side from a store also the commit and the testbed, in words. `is_representative` marks the
     rank that an analysis of the side is about.
@@ -58,17 +58,16 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """The typical steps and how sure their ratio is.
+    """The typical steps and the confidence interval of their ratio.
 
-    `replication` tells what was drawn again for the interval: runs; blocks of steps of one run a side,
-    which say nothing of other runs; nothing, where both sides are the same capture or have too few steps.
-    The interval holds what runs differ by: `run_noise`, a standard deviation, seen in the runs of this
-    comparison, recorded, or assumed. Of one run a side, `pair_ratio_low` to `pair_ratio_high` is the interval
-    of these steps without it. The ratio that can be told from 1 in four of five comparisons like this is
-    `minimum_detectable_ratio`. Slow steps last more than 1.25 times the median; `slow_steps_chance` is how
-    likely both sides' are spread as unevenly without a change. Mean and p90 are of all steps that count, slow
-    ones included, with intervals of their ratios. Per token where `tokens` is known and differs: both sides
-    are scaled to that many.
+    `replication` names what was resampled for the interval. It is runs, or blocks of steps of one run each,
+    which do not show variation between runs. It is nothing if both have the same capture or too few steps.
+    The interval includes `run_noise`, the standard deviation between runs: observed in this comparison,
+    recorded, or assumed. With one run each, `pair_ratio_low` to `pair_ratio_high` is the interval of these
+    steps without it. `minimum_detectable_ratio` is the ratio that four of five such comparisons would detect.
+    Slow steps last more than 1.25 times the median. `slow_steps_chance` is the probability of so uneven
+    numbers of slow steps without a change. Mean and p90 cover all counted steps including slow ones, with
+    intervals of their ratios. If `tokens` are known and differ, both runs are scaled to that many.
     """
 
     base_typical_ns: int
@@ -145,12 +144,12 @@ class CauseDelta:
 
 @dataclass(frozen=True, slots=True)
 class OperationDelta:
-    """How what operations of one kind own changed; those of a cause sum to it.
+    """The change of the time of operations of one kind; those of a cause sum to it.
 
-    `count_delta_ns` is from how often they run, `rate_delta_ns` from what each owns; both sum to
-    `delta_ns`. `base_name` differs from `name` where a kernel was replaced by another that does the same
-    work; `matched_by` tells what said so. Names are empty on the side that lacks the operation, counts are
-    `None` for time on the host. The row named `rest` holds all that are too small to list.
+    `count_delta_ns` comes from the number of operations, `rate_delta_ns` from the time per operation. Both
+    sum to `delta_ns`. `base_name` differs from `name` if another kernel replaced it for the same work, and
+    `matched_by` is the evidence. Names are empty for the run without the operation, counts are `None` for
+    host time. The row `rest` is the sum of those too small to list.
     """
 
     name: str
@@ -194,7 +193,7 @@ class OperationChange:
 
 @dataclass(frozen=True, slots=True)
 class CommunicationChange:
-    """Communication of one axis on both sides: volume, work, exposure, and what is hidden of the work."""
+    """Communication of one axis in both runs: volume, work, exposed time, and hidden share."""
 
     axis: Axis
     base_count: float
@@ -213,7 +212,7 @@ class CommunicationChange:
 
 @dataclass(frozen=True, slots=True)
 class Deltas:
-    """The change of the typical step, three times as fine."""
+    """The change of the typical step at three levels of detail."""
 
     walls: tuple[WallDelta, ...]
     causes: tuple[CauseDelta, ...]
@@ -232,7 +231,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """A gate that the user set, whether it held, and the evidence in a line."""
+    """A gate that the user set, whether it passed, and the evidence in one line."""
 
     gate: str
     held: bool
@@ -242,7 +241,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """Another rank that both sides have."""
+    """Another rank that both runs have."""
 
     rank: int | None
     device: int | None
@@ -253,7 +252,7 @@ class RankChange:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One object a run of `diff`."""
+    """One object per run of `diff`."""
 
     schema: Literal["wallscope.comparison/1"]
     wallscope_version: str

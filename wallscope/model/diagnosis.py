@@ -1,6 +1,6 @@
 """The verdict of a rank: walls in nanoseconds, deciding shares, opportunities, pressure, throughput.
 
-A part of the published contract of `model.analysis`. `None` is unknown, or was not asked for.
+A part of the published contract of `model.analysis`. `None` is unknown, or was not requested.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from wallscope.model.enums import Precision, Wall
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """Who pays for a window; the five parts sum to it, exactly."""
+    """The time of a window by wall; the five parts sum to it exactly."""
 
     compute: int
     communication: int
@@ -26,7 +26,7 @@ class Walls:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """What a GPU can do at most with dense matrices of one precision, and who says so."""
+    """The peak rate of a GPU for dense matrices in one precision, and its source."""
 
     flops_per_s: float
     precision: Precision
@@ -35,7 +35,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """What the user knows of a step: its length without the profiler, the job's tokens, FLOPs of one GPU."""
+    """The user's data on a step: its length without the profiler, the job's tokens, FLOPs of one GPU."""
 
     unprofiled_step_ns: int | None = None
     tokens: int | None = None
@@ -44,12 +44,12 @@ class StepFacts:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """The typical step beside what the user knows of it.
+    """The typical step compared with the user's data on it.
 
-    `perturbation` is the typical step over one without the profiler, a ratio: 1.05 is 5 % slower in the
-    capture. `tokens_per_s`, of the job, and `flops_per_s`, of one GPU, are those of the captured step: tokens
-    by the user's own count, FLOPs by what `flops_source` tells, the user or the shapes of the operators that
-    multiply, recomputed ones included. `mfu` is a share of `peak`, `None` where that of the GPU is not known.
+    `perturbation` is the typical step divided by one without the profiler: 1.05 is 5 % slower in the capture.
+    `tokens_per_s`, of the job, and `flops_per_s`, of one GPU, are rates of the captured step. Tokens come
+    from the user. FLOPs come from `flops_source`: the user, or the shapes of multiplying operators,
+    recomputed ones included. `mfu` is a share of `peak`, `None` if the peak of the GPU is unknown.
     """
 
     step_ns: int
@@ -93,10 +93,10 @@ class SlowerKernels:
 
 @dataclass(frozen=True, slots=True)
 class RareStall:
-    """What a cause takes on few of the steady steps beyond its median over all of them.
+    """The time that a cause takes on few steady steps, beyond its median over all of them.
 
-    `steps` are the numbers of those steps; they come every `period` steps, `None` without a rule. `share` is
-    `total_ns` of all steady time, `least_ns` and `most_ns` are of one step.
+    `steps` are the numbers of those steps. They recur every `period` steps, `None` if irregular. `share` is
+    `total_ns` divided by all steady time; `least_ns` and `most_ns` are per step.
     """
 
     cause: str
@@ -116,7 +116,7 @@ ClaimStatus = Literal["trace-verified", "config-verified", "inferred", "unverifi
 
 @dataclass(frozen=True, slots=True)
 class MemoryPressure:
-    """How close the run is to the end of the GPU's memory."""
+    """How close the run is to the capacity of the GPU's memory."""
 
     level: Pressure = "unknown"
     evidence: tuple[str, ...] = ()
@@ -127,11 +127,11 @@ ConfidenceLevel = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """How sure the dominant wall is.
+    """The confidence in the dominant wall.
 
-    `inferred_share` is the share of the step (median of the deciding ones) that rests on waits which the
-    export does not hold, `unresolved_share` that without an owner; `reasons` say both in words, and what else
-    limits the claim.
+    `inferred_share` is the share of the step (median of the deciding ones) that depends on waits missing in
+    the export. `unresolved_share` is the share with unknown cause. `reasons` state both in words, and other
+    limits.
     """
 
     level: ConfidenceLevel
@@ -144,7 +144,7 @@ class Confidence:
 class WallShare:
     """A wall in the typical step, and its share of the steady steps: median and percentiles.
 
-    The percentiles are `None` without a steady step; then the median is over all windows.
+    The percentiles are `None` without a steady step; then the median covers all windows.
     """
 
     typical_ns: int
@@ -166,7 +166,7 @@ class WallShares:
 
 @dataclass(frozen=True, slots=True)
 class Opportunity:
-    """What removing one cause could win at most; ceilings are never added up.
+    """The upper bound on the gain of removing one cause; upper bounds are not additive.
 
     `speedup_ceiling` is T / (T - R), a ratio of at least 1.
     """
@@ -184,11 +184,11 @@ class Opportunity:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The verdict of the rank that speaks for the job.
+    """The verdict of the representative rank.
 
-    `rank_index` is the place of that rank in `ranks`, from 0. `margin` is how far the dominant wall leads
-    the runner-up, in shares of the step. `throughput` is `None` unless the user tells facts of a step
-    or shapes of operators tell its FLOPs, `confidence` is `None` in answers of versions before it.
+    `rank_index` is the index of that rank in `ranks`, from 0. `margin` is the lead of the dominant wall over
+    the runner-up, in shares of the step. `throughput` is `None` without the user's data on a step or operator
+    shapes with FLOPs. `confidence` is `None` in answers of older versions.
     """
 
     dominant_wall: Dominant

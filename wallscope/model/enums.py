@@ -1,10 +1,10 @@
-"""Choices that cross a boundary: classes of operations, walls, axes, ways to read an export."""
+"""Enumerations that cross a boundary: classes of operations, walls, axes, ways to read an export."""
 
 from enum import StrEnum
 
 
 class OperationKind(StrEnum):
-    """The table that a device operation comes from."""
+    """The table of a device operation."""
 
     KERNEL = "kernel"
     COPY = "copy"
@@ -13,7 +13,7 @@ class OperationKind(StrEnum):
 
 
 class OperationClass(StrEnum):
-    """Who pays for a device operation, in the order of precedence of the budget."""
+    """The class of a device operation, in the order of precedence of the budget."""
 
     COMPUTE = "compute"
     OPAQUE_GRAPH = "opaque_graph"
@@ -22,10 +22,9 @@ class OperationClass(StrEnum):
 
 
 class ComputeCategory(StrEnum):
-    """What a compute kernel calculates.
+    """The category of a compute kernel.
 
-    `other` are kernels that a pattern knows and that belong to no category; `unrecognized` are those that no
-    pattern knows.
+    `other` are recognized kernels without a category; `unrecognized` are kernels that no pattern matches.
     """
 
     GEMM = "gemm"
@@ -45,7 +44,7 @@ class ComputeCategory(StrEnum):
 
 
 class Collective(StrEnum):
-    """What a communication operation does."""
+    """The kind of a communication operation."""
 
     ALL_TO_ALL = "all-to-all"
     ALL_GATHER = "all-gather"
@@ -73,7 +72,7 @@ class Axis(StrEnum):
 
 
 class Backend(StrEnum):
-    """The library that a communication operation belongs to, `unknown` where its kernel does not tell."""
+    """The library of a communication operation, `unknown` if its kernel does not show it."""
 
     NCCL = "nccl"
     NCCL_SYMMETRIC = "nccl-symmetric"
@@ -92,7 +91,7 @@ class Backend(StrEnum):
 
 
 class CopyDirection(StrEnum):
-    """Where a copy or fill moves bytes; `peer` is from one device to another."""
+    """Direction of a copy or memset; `peer` is from one device to another."""
 
     HOST_TO_DEVICE = "host-to-device"
     DEVICE_TO_HOST = "device-to-host"
@@ -120,7 +119,7 @@ class MemoryKind(StrEnum):
 
 
 class CallRole(StrEnum):
-    """What a CUDA API call is for."""
+    """The purpose of a CUDA API call."""
 
     LAUNCH = "launch"
     GRAPH = "graph"
@@ -140,7 +139,7 @@ class ProjectedBy(StrEnum):
 
 
 class DeviceState(StrEnum):
-    """What the device did at one moment: the five parts of the budget, in order of precedence."""
+    """The state of the device at one moment: the five parts of the budget, in order of precedence."""
 
     COMPUTE = "compute"
     OPAQUE_GRAPH = "opaque_graph"
@@ -150,7 +149,7 @@ class DeviceState(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """What bound a stretch of time."""
+    """The kind of critical constraint of an interval."""
 
     OPERATION = "operation"
     HAND_OVER = "hand-over"
@@ -167,7 +166,7 @@ LINK_KINDS = tuple(LinkKind)
 
 
 class Wall(StrEnum):
-    """Who pays for a stretch of time."""
+    """The wall of an interval."""
 
     COMPUTE = "compute"
     COMMUNICATION = "communication"
@@ -177,7 +176,7 @@ class Wall(StrEnum):
 
 
 class Absent(StrEnum):
-    """Why no compute ran: too little was issued, an operation was in the way, or work was handed over."""
+    """Why no compute ran: too little was issued, an operation blocked it, or a dependency had latency."""
 
     LAUNCH_STARVED = "launch_starved"
     BLOCKING = "blocking"
@@ -193,7 +192,7 @@ class Pass(StrEnum):
 
 
 class RecomputeSource(StrEnum):
-    """What told that forward work runs again: names of ranges, repeated kernels, or a count of some."""
+    """Evidence of recompute: names of ranges, repeated kernels, or a lower bound from some kernels."""
 
     EXPLICIT = "explicit"
     INFERRED = "inferred"
@@ -201,7 +200,7 @@ class RecomputeSource(StrEnum):
 
 
 class CopyCause(StrEnum):
-    """Why a copy or fill runs."""
+    """The cause of a copy or memset."""
 
     SMALL_COPY = "small-copy"
     OFFLOAD = "offload"
@@ -213,7 +212,7 @@ class CopyCause(StrEnum):
 
 
 class Precision(StrEnum):
-    """The numbers that a matrix multiplication takes in, as far as the kernel's name tells."""
+    """The input precision of a GEMM, as far as the kernel's name shows it."""
 
     NVFP4 = "nvfp4"
     MXFP8 = "mxfp8"
@@ -228,14 +227,14 @@ class Precision(StrEnum):
 
 
 class Reader(StrEnum):
-    """How the large tables are read: out of the file's pages where these are plain, or by SQLite alone."""
+    """How large tables are read: directly from the file's pages if possible, or only by SQLite."""
 
     PAGES = "pages"
     SQLITE = "sqlite"
 
 
 LOW_PRECISIONS = frozenset({Precision.FP8, Precision.MXFP8, Precision.NVFP4})
-"""What settings of low-precision training make kernels multiply in: floating point of 8 bits or fewer.
+"""Precisions that low-precision training uses in kernels: floating point of 8 bits or fewer.
 
-INT8 is not among them: inference and quantized optimizers multiply integers, and no such setting does.
+INT8 is not included: inference and quantized optimizers multiply integers, without such a setting.
 """

@@ -1,7 +1,7 @@
-"""A job: what its ranks, each analysed by itself, tell together.
+"""A job: results of its ranks combined.
 
-Times are integer nanoseconds; `*_ns` without another word is of the typical step. A rank is meant by its
-place in `ranks` of the answer, from 0, by its number where one is known, and by a name for people.
+Times are integer nanoseconds; `*_ns` without another word is per typical step. A rank is identified by its
+index in `ranks` of the answer, from 0, by its number if known, and by a name for people.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ClockMethod = Literal["none", "one-clock", "session-start", "collective-ends", "
 
 
 class Reason(StrEnum):
-    """Why a rank comes late to the collectives of its peers."""
+    """Why a rank is late to the collectives of its peers."""
 
     SLOWER_KERNELS = "slower-kernels"
     MORE_TOKENS = "more-tokens"
@@ -31,8 +31,8 @@ class Reason(StrEnum):
 class Clock:
     """One host's clock against the reference: `offset_ns` at its first collective, and its drift.
 
-    Both are 0 of the reference, `None` where nothing ties the host to it; the drift also where what was
-    matched is too short to tell it.
+    Both are 0 for the reference, and `None` if nothing connects the host to it. The drift is also `None` if
+    the matched part is too short.
     """
 
     hostname: str | None
@@ -44,7 +44,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """How the clocks of the ranks were put together, and how far ends of one collective then lie apart."""
+    """How the clocks of the ranks were aligned, and the remaining distance of ends of one collective."""
 
     method: ClockMethod
     residual_p05_ns: int | None
@@ -56,7 +56,7 @@ class Clocks:
 class CollectiveWaits:
     """The matched collectives of one kind over all ranks: mean times of a rank in its typical step.
 
-    `bus_bandwidth_bytes_per_s` is over the time in which bytes move; `None` where those are unknown.
+    `bus_bandwidth_bytes_per_s` is over the transfer time; `None` if the bytes are unknown.
     """
 
     operation: Collective
@@ -70,10 +70,10 @@ class CollectiveWaits:
 
 @dataclass(frozen=True, slots=True)
 class JobCollectives:
-    """Operations of all ranks that were found to be one collective, and those that were not.
+    """Operations of all ranks that were matched to a collective, and those that were not.
 
-    `partial` lack participants that were not supplied; their waiting can't be told from their transfer.
-    `jitter_ns` is what a rank waits for peers in the mean, of its typical step.
+    `partial` lack ranks that were not given; their waiting cannot be separated from their transfer.
+    `jitter_ns` is the mean peer wait of a rank per typical step.
     """
 
     matched: int
@@ -89,11 +89,11 @@ class JobCollectives:
 class RankWaits:
     """One rank of a job.
 
-    The residence of its collectives (durations added up, whether compute ran beside them or not) is
-    `transfer_ns`, `peer_wait_ns`, `pipeline_wait_ns` and `unsplit_ns`; the parts of these that block the
-    chain are `blocking_*`. `all_residence_ns` and `all_wait_ns` are of the whole capture. Waiting for
-    peers is `None` where most of the collectives could not be matched; `unmatched_count` is how many could
-    not. `late_ns` is how long others wait on the chain for this one, `spread_*` of step lengths.
+    The duration of its collectives (added up, with or without overlapping compute) is the sum of
+    `transfer_ns`, `peer_wait_ns`, `pipeline_wait_ns` and `unsplit_ns`. The `blocking_*` are their parts on
+    the critical chain. `all_residence_ns` and `all_wait_ns` cover the whole capture. Waiting for peers is
+    `None` if most of the collectives could not be matched; `unmatched_count` is their number. `late_ns` is
+    how long others wait on the chain for this rank, `spread_*` the spread of step lengths.
     """
 
     place: int
@@ -122,7 +122,7 @@ class RankWaits:
 class RankGroup:
     """Ranks that do the same work, by kernels and their counts; `spread` is (max - min) / median of steps.
 
-    `representative` is the place of the rank whose step is nearest to the median.
+    `representative` is the index of the rank whose step is nearest to the median.
     """
 
     places: tuple[int, ...]
@@ -136,8 +136,8 @@ class RankGroup:
 class Straggler:
     """A rank that others wait for: by how much, on how many steps, and why.
 
-    `repeated` tells one that is late on most steps from one that takes turns with others. `ratio` is how
-    much longer what makes it late takes than on its peers, where that is known.
+    `repeated` separates a rank that is late on most steps from ranks that alternate. `ratio` is how much
+    longer the delaying work takes than on its peers, if known.
     """
 
     place: int
@@ -156,7 +156,7 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """A stage of a pipeline: the ranks in it, what each computes, and how long each waits for the others."""
+    """A stage of a pipeline: its ranks, the compute of each, and the wait of each for other stages."""
 
     stage: int
     places: tuple[int, ...]
@@ -167,11 +167,11 @@ class PipelineStage:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the ranks tell together.
+    """The combined result of the ranks.
 
-    `ranks` counts those supplied, `missing` numbers those that are not, as far as the size is known.
-    `walls` are the mean typical step of all ranks, waiting for peers charged to what made them late;
-    `critical_wall` is the wall of the critical rank, the one that waits least.
+    `ranks` counts the ranks given, `missing` lists the others, as far as the size is known. `walls` are the
+    mean typical step of all ranks, with peer wait attributed to the late rank's cause. `critical_wall` is the
+    wall of the critical rank, the one that waits least.
     """
 
     ranks: int

@@ -1,4 +1,4 @@
-"""What the user asks of an analysis, and the part of a capture that is looked at."""
+"""The user's options for an analysis, and the selected part of a capture."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import Axis, Reader
 
 FOREVER_NS = 2**62
-"""Beyond all times, also when one is subtracted from another."""
+"""Larger than all times, also when one is subtracted from another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is looked at; `None` is everything.
+    """The selection; `None` is everything.
 
-    `steps` are numbers of windows, both included; `time_ns` is a half-open stretch of session time.
+    `steps` are numbers of windows, both included; `time_ns` is a half-open interval of session time.
     """
 
     rank: int | None = None
@@ -26,10 +26,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asks for, and tells.
+    """The user's options and data.
 
-    Kernel-name rules, a pattern for steps, a part to look at, axes of streams, facts of a step, a file that
-    says how the run was configured, how to read, and whether functions of Python count as ranges.
+    Kernel-name rules, a pattern for steps, the selected part, axes of streams and data on a step. Also the
+    file with the run configuration, how to read, and whether Python functions count as ranges.
     """
 
     kernels: Path | None = None

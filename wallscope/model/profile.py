@@ -1,4 +1,4 @@
-"""The profile of a rank: what a comparison needs of its steps, without the export.
+"""The profile of a rank: the data on its steps that a comparison needs, without the export.
 
 Times are integer nanoseconds. `input` and `key` count from 0 inside one profile; null is unknown.
 """
@@ -18,7 +18,7 @@ PROFILE_SCHEMA: Final = "wallscope.profile/2"
 
 PROFILE_STEPS = pl.Schema(
     {
-        "input": pl.UInt32(),  # place in `Header.inputs`
+        "input": pl.UInt32(),  # index in `Header.inputs`
         "step": pl.UInt32(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
@@ -33,15 +33,15 @@ PROFILE_STEPS = pl.Schema(
 OPERATION_KEYS = pl.Schema(
     {
         "key": pl.UInt32(),
-        "path": pl.String(),  # folded names of the ranges around it; empty without one
+        "path": pl.String(),  # folded names of the ranges around it; empty if it has none
         "category": pl.String(),  # of the operation; `host` for time on a thread
-        "name": pl.String(),  # of the kernel or call, folded and cut; empty without one
+        "name": pl.String(),  # of the kernel or call, folded and cut; empty if it has none
         "axis": pl.Enum(Axis),  # communication alone
         "backend": BACKEND,  # communication alone
-        "precision": pl.Enum(Precision),  # matrix multiplications alone
+        "precision": pl.Enum(Precision),  # GEMMs only
     }
 )
-"""What operations are told apart by."""
+"""The identity of operations."""
 
 STEP_WORK = pl.Schema(
     {
@@ -50,11 +50,11 @@ STEP_WORK = pl.Schema(
         "key": pl.UInt32(),
         "count": pl.Int64(),  # that begin in the step
         "work_ns": pl.Int64(),  # durations inside the step, added up
-        "exposed_ns": pl.Int64(),  # of communication and copies: beside neither compute nor graph; null else
-        "bytes": pl.Int64(),  # of those that begin in the step; null where unknown of any
+        "exposed_ns": pl.Int64(),  # of communication and copies, without compute and graphs; null for others
+        "bytes": pl.Int64(),  # of those that begin in the step; null if unknown for any
     }
 )
-"""What ran in each step."""
+"""The operations of each step."""
 
 STEP_OWNED = pl.Schema(
     {
@@ -63,10 +63,10 @@ STEP_OWNED = pl.Schema(
         "key": pl.UInt32(),
         "cause": pl.String(),  # wall/cause[/detail]
         "owned_ns": pl.Int64(),
-        "blocking_ns": pl.Int64(),  # of it, while the operation itself ran on the binding chain
+        "blocking_ns": pl.Int64(),  # of it, while the operation itself ran on the critical chain
     }
 )
-"""Who pays for each step; `owned_ns` of a step sums to it."""
+"""The time of each step by cause; `owned_ns` of a step sums to it."""
 
 STEP_CAUSES = pl.Schema(
     {
@@ -74,14 +74,14 @@ STEP_CAUSES = pl.Schema(
         "step": pl.UInt32(),
         "cause": pl.String(),
         "state": pl.Enum(DeviceState),
-        "absent": pl.Enum(Absent),  # null where compute or an opaque graph ran
+        "absent": pl.Enum(Absent),  # null if compute or an opaque graph ran
         "ns": pl.Int64(),
     }
 )
 """The causes of each step by what the device did; `ns` of a step sums to it."""
 
 RECOVERABLE = pl.Schema({"input": pl.UInt32(), "cause": pl.String(), "recoverable_ns": pl.Int64()})
-"""What the typical step of a capture would get shorter without a cause, as far as known."""
+"""The reduction of a capture's typical step without a cause, if known."""
 
 BEFORE = tuple(f"before_{wall}_ns" for wall in Wall)
 INSIDE = tuple(f"inside_{wall}_ns" for wall in Wall)
@@ -89,29 +89,29 @@ INSIDE = tuple(f"inside_{wall}_ns" for wall in Wall)
 RANK_COLLECTIVES = pl.Schema(
     {
         "input": pl.UInt32(),
-        "place": pl.UInt32(),  # counts those of a capture by start
-        "step": pl.UInt32(),  # that it begins in; null outside of all steps
+        "place": pl.UInt32(),  # counts the operations of a capture by start
+        "step": pl.UInt32(),  # of the step in which it begins; null outside of all steps
         "key": pl.UInt32(),  # null outside of all steps
-        "communicator": pl.UInt64(),  # null where unknown
-        "sequence": pl.UInt32(),  # how many of its kind began before it in the capture
+        "communicator": pl.UInt64(),  # null if unknown
+        "sequence": pl.UInt32(),  # number of earlier operations of its kind in the capture
         "operation": pl.Enum(Collective),
         "axis": pl.Enum(Axis),
         "stream": pl.UInt32(),
         "participants": pl.Int32(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
-        "blocking_ns": pl.Int64(),  # what it owns on the binding chain
+        "blocking_ns": pl.Int64(),  # its time on the critical chain
         "bytes": pl.Int64(),
-        "bus_bytes": pl.Int64(),  # what a rank's link has to carry for it
+        "bus_bytes": pl.Int64(),  # bytes on a rank's link
         **dict.fromkeys(BEFORE, pl.Int64()),
         **dict.fromkeys(INSIDE, pl.Int64()),
     }
 )
-"""The communication operations of a rank, copies left out, with who paid for its time between them.
+"""The communication operations of a rank without copies, with the causes of the time between them.
 
-Of one kind are those of a communicator; where it is unknown, those of an operation and axis on one stream.
-`before` is the time from the begin of the previous one, or of the first step, to its own begin, `inside` the
-time while it ran; time outside of steps has no wall.
+Operations of one communicator have one kind. If it is unknown, so have those of one operation and axis on one
+stream. `before` is the time from the begin of the previous one, or of the first step, to its own begin.
+`inside` is the time while it ran. Time outside of steps has no wall.
 """
 
 NULLABLE: Final[Mapping[str, frozenset[str]]] = {
@@ -121,12 +121,12 @@ NULLABLE: Final[Mapping[str, frozenset[str]]] = {
     "causes": frozenset({"absent"}),
     "collectives": frozenset({"step", "key", "communicator", "participants", "bytes", "bus_bytes"}),
 }
-"""Columns of the tables of a profile that may say that something is unknown, or is not there."""
+"""Columns of the tables of a profile that may be unknown or missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Communicators:
-    """The sizes of the groups that operations of one axis ran in, as far as the capture tells."""
+    """The sizes of the groups of operations of one axis, as far as the capture shows."""
 
     axis: Axis
     participants: tuple[int, ...]
@@ -156,7 +156,7 @@ class ProfiledInput:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one step is, so that a comparison can tell whether two are alike."""
+    """The definition of a step, so that a comparison can check whether two are alike."""
 
     kind: AnchorKind
     unit: AnchorUnit
@@ -168,7 +168,7 @@ class Work:
     graphs: GraphTracing
     communicators: tuple[Communicators, ...]
     settings: tuple[tuple[str, str], ...] = ()
-    """What the run configuration that was given declares, by canonical name; empty without one."""
+    """Settings of the given run configuration, by canonical name; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One rank's compact account; frames follow the schemas of this module, sorted by their keys."""
+    """The compact account of one rank; frames follow the schemas of this module, sorted by their keys."""
 
     header: Header
     steps: pl.DataFrame

@@ -1,12 +1,12 @@
 """Parts of the answer about one rank: communication, compute, host, memory, GPU metrics.
 
-A part of the published contract of `model.analysis`. Shares are of the compute work of the typical step,
-added-up durations of its compute kernels, unless they say of what else: work, not time. `None` is unknown.
+A part of the published contract of `model.analysis`. Shares refer to the compute work of the typical step,
+which is the added-up durations of its compute kernels, unless stated otherwise. `None` is unknown.
 
 A part of the published contract of `model.analysis`. Times are integer nanoseconds, counts and times are
 means of the typical step, `None` is unknown and never means 0.
 
-A part of the published contract of `model.analysis`. What was not sampled is `None`, never 0.
+A part of the published contract of `model.analysis`. Metrics that were not sampled are `None`, never 0.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from wallscope.model.enums import Axis, Backend, Collective, ComputeCategory, Co
 class CommunicationOperation:
     """The communication operations of one collective, axis and library.
 
-    `work_ns` adds up durations; `exposed_ns` is the time in which one of them ran and neither
-    compute nor an opaque graph did. `bytes` are as NCCL counts them: of all-gather and reduce-scatter
-    one rank's part. `evidence` are the commonest things that told the axis, at most three. The bandwidth
-    is over the duration on this rank, which includes waiting for peers.
+    `work_ns` adds up durations. `exposed_ns` is the time in which one of them ran and neither compute nor an
+    opaque graph did. `bytes` are as NCCL counts them: for all-gather and reduce-scatter one rank's part.
+    `evidence` are the most frequent sources of the axis, at most three. The bandwidth is over the duration on
+    this rank, which includes waiting for peers.
     """
 
     operation: Collective
@@ -39,10 +39,10 @@ class CommunicationOperation:
 
 @dataclass(frozen=True, slots=True)
 class OverlapTax:
-    """How much slower compute kernels ran while communication ran beside them than alone.
+    """The slowdown of compute kernels that overlap communication, compared with running alone.
 
-    `ratio` compares medians of the same kernel and launch shape; `slowed_ns` is the extra work in a
-    typical step, below 0 where they ran faster; `kernels` is how many that ran beside it were compared.
+    `ratio` compares medians of the same kernel and launch shape. `slowed_ns` is the extra work in a typical
+    step, below 0 if they ran faster. `kernels` is the number of compared overlapping kernels.
     """
 
     ratio: float
@@ -52,10 +52,10 @@ class OverlapTax:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherWork:
-    """Work of a token dispatcher in the typical step: added-up durations, not time.
+    """Work of a token dispatcher in the typical step: added-up durations, not elapsed time.
 
-    Packing, unpacking and routing (scores, counts, layouts) stay on the GPU; synchronisation waits for
-    peers; transport moves tokens.
+    Packing, unpacking and routing (scores, counts, layouts) stay on the GPU. Synchronization waits for peers.
+    Transport moves tokens.
     """
 
     pack_ns: int
@@ -67,10 +67,10 @@ class DispatcherWork:
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """Communication of a rank: the time it ran, and how much of it nothing hid.
+    """Communication of a rank: the time it ran, and the hidden share.
 
-    `overlap_tax` is `None` where no kernel ran often enough both ways, `dispatcher` where nothing
-    communicated between experts.
+    `overlap_tax` is `None` if no kernel ran often enough both ways, `dispatcher` if experts did not
+    communicate.
     """
 
     union_ns: int
@@ -84,7 +84,7 @@ class Communication:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionWork:
-    """Matrix multiplications of one precision, as names of kernels tell; the share is of all of them."""
+    """GEMMs of one precision, by kernel names; the share refers to all of them."""
 
     precision: Precision
     work_ns: int
@@ -94,7 +94,7 @@ class PrecisionWork:
 
 @dataclass(frozen=True, slots=True)
 class LeadingKernel:
-    """Kernels of one short name in the typical step: what they are, how many begin, how long they run."""
+    """Kernels of one short name in the typical step: their precision, number and work."""
 
     name: str
     category: ComputeCategory
@@ -105,7 +105,7 @@ class LeadingKernel:
 
 @dataclass(frozen=True, slots=True)
 class CategoryPrecision:
-    """Kernels of a category that multiplies, of one precision; the share is of all compute work."""
+    """Kernels of a multiplying category and one precision; the share refers to all compute work."""
 
     category: ComputeCategory
     precision: Precision
@@ -116,9 +116,9 @@ class CategoryPrecision:
 
 @dataclass(frozen=True, slots=True)
 class SmallMultiplications:
-    """Runs of at least four like matrix multiplications under 50 microseconds, nothing between them.
+    """Series of at least four similar GEMMs under 50 microseconds, with nothing between them.
 
-    That is how the experts of a layer run that are not grouped into one kernel.
+    Experts of a layer run in this way if they are not grouped into one kernel.
     """
 
     runs: int
@@ -129,13 +129,13 @@ class SmallMultiplications:
 
 @dataclass(frozen=True, slots=True)
 class LaunchShapes:
-    """How well grids and blocks fit the GPU; each `None` where the facts for it are missing.
+    """How well grids and blocks fit the GPU; each `None` if its inputs are missing.
 
-    `small_grid_share` is of kernels with fewer blocks than the GPU has multiprocessors. `tail_share` is
-    what the last, partly filled wave of larger grids leaves idle, if all blocks take equally long: an
-    estimate. `occupancy` is the theoretical one, the mean by work of all kernels but matrix
-    multiplications and attention, which are made to run at a low one; `low_occupancy_share` is of those
-    below a quarter. `known_share` is of kernels whose occupancy could be worked out.
+    `small_grid_share` covers kernels with fewer blocks than the GPU has multiprocessors. `tail_share`
+    estimates the idle part of the last, partly filled wave of larger grids, for blocks of equal length.
+    `occupancy` is theoretical: the mean by work of all kernels except GEMM and attention, which are designed
+    for a low one. `low_occupancy_share` covers those below a quarter. `known_share` covers kernels with known
+    occupancy.
     """
 
     known_share: float
@@ -148,13 +148,13 @@ class LaunchShapes:
 
 @dataclass(frozen=True, slots=True)
 class ComputeDetails:
-    """What the compute kernels of a typical step are made of, as names and launch shapes tell.
+    """The composition of compute in a typical step, by names and launch shapes of kernels.
 
-    `unfused_elementwise_share` is of single operations of a framework, `cast_share` of copies between
-    number formats, `quantize_share` of scaling and packing for low precision. `permute_fused` and
-    `router_fused` are `None` where no kernel tells, as in models without experts. `leading_kernels` are the
-    first few of each category that matters. `flops` are those of the typical step by the shapes of operators,
-    work that runs again included; `None` where a kernel that may multiply lacks them.
+    `unfused_elementwise_share` covers single operations of a framework, `cast_share` copies between number
+    formats, `quantize_share` scaling and packing for low precision. `permute_fused` and `router_fused` are
+    `None` without such kernels, as in models without experts. `leading_kernels` are the first few of each
+    material category. `flops` are those of the typical step by operator shapes, including recompute; `None`
+    if a kernel that may multiply has none.
     """
 
     work_ns: int
@@ -178,12 +178,12 @@ RepeatedUnit = Literal["microbatch", "layer"]
 
 @dataclass(frozen=True, slots=True)
 class BlockingCall:
-    """Calls of one name that waited until the device had nothing left to do, those that end in the step.
+    """Calls of one name that waited until the device was idle, those that end in the step.
 
-    `per_unit` is how many of them one range of a layer or microbatch holds, where at least half of them lie
-    in such ranges and there is one for every other range. `waited_ns` is how long the host stood in them: no
-    cost by itself, the device worked. `drained_ns` is the cost, what the cause `host/queue-drained/<name>`
-    owns. `path` is the commonest path of ranges around them, of those that are in a range.
+    `per_unit` is how many of them one range of a layer or microbatch contains. It needs at least half of the
+    calls in such ranges, and one for every second range. `waited_ns` is how long the host waited in them,
+    which costs nothing by itself because the device worked. `drained_ns` is the cost: the time of the cause
+    `host/queue-drained/<name>`. `path` is the most frequent path of ranges around them.
     """
 
     name: str
@@ -199,10 +199,10 @@ class BlockingCall:
 class LaunchCost:
     """The calls that launched the kernels and graphs of the step.
 
-    `call_ns` adds up their durations, as the profiler lengthens them. `calls_per_s` is the rate at which the
-    step needs them. `outpaced_share` is of calls that took longer than all that they launched then ran: a
-    graph is one call for many kernels. `kernel_median_ns` is of compute kernels, `None` where there are
-    none. The step is launch-bound where most calls are outpaced and the host is not ahead.
+    `call_ns` adds up their durations, which include profiler overhead. `calls_per_s` is the required rate of
+    calls. `outpaced_share` covers calls that took longer than their launched work ran; a graph is one call
+    for many kernels. `kernel_median_ns` covers compute kernels, `None` if there are none. The step is
+    launch-bound if most calls are outpaced and the host is not ahead.
     """
 
     calls: int
@@ -217,10 +217,10 @@ class LaunchCost:
 
 @dataclass(frozen=True, slots=True)
 class HostAhead:
-    """From the end of a launch call to the start of what it launched first: the launch queue, as time.
+    """Time from the end of a launch call to the start of its first operation: the depth of the launch queue.
 
-    A long time is a deep queue, the opposite of starvation; near 0 the device waits for the host. Calls of
-    compute and of opaque graphs alone; one that returns after its kernel began is 0 ahead.
+    A long time is a deep queue, and near 0 the device waits for the host. It covers only calls for compute
+    and opaque graphs. A call that returns after its kernel began counts as 0.
     """
 
     median_ns: int
@@ -230,11 +230,11 @@ class HostAhead:
 
 @dataclass(frozen=True, slots=True)
 class CpuTime:
-    """Share of the step's time that the thread which launches most was on a CPU.
+    """Share of the step's time in which the thread with most launches was on a CPU.
 
-    By the switches of threads, where these were traced; else estimated from CPU samples, which are taken
-    of running threads alone: their number by the usual time between two. `count` is that of the
-    switches or samples in all steps.
+    It comes from thread switches if they were traced. Otherwise it is estimated from CPU samples, which exist
+    only for running threads: their number times the usual time between two. `count` is the number of switches
+    or samples in all steps.
     """
 
     share: float
@@ -244,14 +244,14 @@ class CpuTime:
 
 @dataclass(frozen=True, slots=True)
 class Serialisation:
-    """Kernels of different streams that ran one behind the other though nothing orders them.
+    """Kernels of different streams that ran one after the other without a dependency.
 
-    Counted are kernels that started within 5 microseconds after one of another stream ended that was issued
-    earlier, and had been ready for 10 microseconds and more by then: issued, all that they wait for
-    done. `held_ns` adds up how long they were ready while the other ran. `roomy_count` and `roomy_ns` are
-    of those behind a kernel with fewer blocks than the GPU has multiprocessors; behind larger ones the GPU
-    may just have been full. `overlap_ns` is the time in which kernels of several streams did run together.
-    Evidence of shared work queues, no proof: `max_connections` is CUDA_DEVICE_MAX_CONNECTIONS.
+    A kernel counts if it started within 5 microseconds after the end of an earlier issued kernel of another
+    stream, and was ready for at least 10 microseconds. Ready means issued, with all dependencies done.
+    `held_ns` adds up how long they were ready while the other kernel ran. `roomy_count` and `roomy_ns` cover
+    those after a kernel with fewer blocks than the GPU has multiprocessors; larger ones may have filled the
+    GPU. `overlap_ns` is the time in which kernels of several streams ran together. This is evidence of shared
+    work queues, not proof. `max_connections` is CUDA_DEVICE_MAX_CONNECTIONS.
     """
 
     max_connections: int | None
@@ -279,7 +279,7 @@ class HostRange:
 
 @dataclass(frozen=True, slots=True)
 class HostDetails:
-    """The host's part in the typical step; blocking calls by what they cost, the most first.
+    """The host in the typical step; blocking calls sorted by cost, the largest first.
 
     `launches` and `ahead` are `None` where no launch call is known, `cpu` without switches and samples,
     `serialisation` where it is unknown which streams order with the null stream. `range` is the innermost
@@ -298,9 +298,8 @@ class HostDetails:
 class CopyWork:
     """Copies of one direction and host memory; `exposed_ns` is time in which nothing else ran.
 
-    `pinned` is `None` where no host memory takes part or the export does not tell. The bandwidth is that
-    of copies of 64 KiB and more while they ran, `None` without any and for fills; smaller ones measure
-    latency.
+    `pinned` is `None` without host memory or if unknown. The bandwidth covers copies of 64 KiB and more while
+    they ran, `None` without any and for memsets. Smaller copies measure latency.
     """
 
     direction: CopyDirection
@@ -314,11 +313,11 @@ class CopyWork:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Device memory in use, as recorded allocations and releases tell: all is a lower bound.
+    """Device memory in use by recorded allocations and releases: all values are lower bounds.
 
-    `headroom_bytes` is what the peak leaves of the capacity; `growth_bytes_per_step` compares the ends of
-    the first and the last steady step, `None` where there are fewer than two. Unless recording began
-    before the first device operation (`from_the_start`), older allocations are missing.
+    `headroom_bytes` is the capacity minus the peak. `growth_bytes_per_step` compares the ends of the first
+    and the last steady step, `None` if there are fewer than two. Older allocations are missing unless
+    recording began before the first device operation (`from_the_start`).
     """
 
     headroom_bytes: int | None
@@ -328,7 +327,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Copies to the host that come back, in the typical step: both ways, with added-up durations."""
+    """Copies to the host that come back, in the typical step: both directions, with added-up durations."""
 
     to_host: int
     to_host_bytes: int
@@ -341,8 +340,8 @@ class Offload:
 class Memory:
     """Memory of a rank: capacity and traffic.
 
-    `allocator_ns` adds up the time that threads that issue work spent in allocation and release calls
-    during a step: host time, not a stall. `use` is `None` where allocations were not recorded.
+    `allocator_ns` adds up the time of launching threads in allocation and release calls during a step: host
+    time, not a stall. `use` is `None` if allocations were not recorded.
     """
 
     peak_bytes: int | None
@@ -355,11 +354,11 @@ class Memory:
 
 
 class GpuMetric(StrEnum):
-    """Metrics whose meaning is known, each a share of the GPU's peak.
+    """Metrics with a known meaning, each a share of the GPU's peak.
 
-    `sm-active` is residency: how many multiprocessors hold a warp, not how much they do; `sm-issue` and
-    `tensor-active` tell throughput. Of NVLink the user data of requests and responses is the payload;
-    shares of PCIe hold its protocol too.
+    `sm-active` is residency: how many multiprocessors hold a warp, not how much they do. `sm-issue` and
+    `tensor-active` show throughput. For NVLink the user data of requests and responses is the payload. Shares
+    of PCIe include its protocol.
     """
 
     SM_ACTIVE = "sm-active"
@@ -390,14 +389,14 @@ SPELLED = {
     "pcie rx bandwidth": GpuMetric.PCIE_RECEIVED,
     "pcie tx bandwidth": GpuMetric.PCIE_SENT,
 }
-"""The metrics as the configurations of Nsight Systems 2023.4 to 2026 name them, normalised."""
+"""The metrics by their names in the configurations of Nsight Systems 2023.4 to 2026, normalized."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricMean:
     """Mean of one metric over its samples in the typical step, as a share of the peak.
 
-    Samples are whole percents: below a percent the mean is coarse, and above 1 it is rounded.
+    Samples are whole percents: below one percent the mean is coarse, and above 1 it is rounded.
     """
 
     metric: GpuMetric
@@ -407,11 +406,11 @@ class MetricMean:
 
 @dataclass(frozen=True, slots=True)
 class GpuMetrics:
-    """Samples of the rank's GPU whose time lies inside the steps of its typical step.
+    """Samples of the rank's GPU that lie inside the steps of its typical step.
 
-    They are of the whole GPU, whoever used it. `samples` counts moments; `exclusive_share` is of those
-    during which no operation of another rank of the export ran on that GPU, `None` where it is unknown
-    on which GPU another rank ran. Processes that were not captured are not seen.
+    They cover the whole GPU and all of its users. `samples` counts moments. `exclusive_share` is the share of
+    them without an operation of another rank of the export on that GPU, `None` if the GPU of another rank is
+    unknown. Processes that were not captured are not visible.
     """
 
     gpu: int

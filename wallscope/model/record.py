@@ -1,4 +1,4 @@
-"""What a store keeps of a commit: which runs were recorded, on what, and how long their steps took."""
+"""The record of a commit in a store: its runs, their testbed, and the lengths of their steps."""
 
 import json
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ from typing import Final, Literal
 
 RECORD_SCHEMA: Final = "wallscope.record/1"
 CONFIGURATION: Final = "configuration"
-"""The label that is the fingerprint of the configuration; users choose by it and do not set it."""
+"""The label with the fingerprint of the configuration; users select by it and do not set it."""
 PULL_REQUEST: Final = "pull-request"
-"""The origin of runs of code that nobody has accepted yet."""
+"""The origin of runs of code that is not merged yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """What runs must share to be compared: GPU, size of the job, what a step is, and the user's labels.
+    """What runs must share to be compared: GPU, size of the job, definition of a step, and labels.
 
-    `configuration` is how they were tuned, by name. Runs of one machine that differ in it alone are compared
-    where no others are there, and that is said.
+    `configuration` are their settings by name. Runs on one machine that differ only in it are compared if
+    there are no others, and the output states that.
     """
 
     gpu: str | None
@@ -31,24 +31,24 @@ class Testbed:
 
     @property
     def machine(self) -> "Testbed":
-        """The testbed whatever the configuration."""
+        """The testbed without the configuration."""
         return replace(self, configuration={})
 
     @property
     def fingerprint(self) -> str:
-        """Of the configuration, in eight digits; empty where nothing is known of it."""
+        """The fingerprint of the configuration in eight digits; empty if it is unknown."""
         told = json.dumps(dict(self.configuration), sort_keys=True)
         return sha256(told.encode()).hexdigest()[:8] if self.configuration else ""
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether it has all the labels; `configuration` begins the fingerprint."""
+        """Return whether it has all the labels; `configuration` matches a prefix of the fingerprint."""
         own = {key: value for key, value in labels.items() if key != CONFIGURATION}
         return own.items() <= self.labels.items() and self.fingerprint.startswith(
             labels.get(CONFIGURATION, "")
         )
 
     def __str__(self) -> str:
-        """In a line, as a user chooses among testbeds."""
+        """The testbed in one line, for selection by a user."""
         size = self.world_size or self.ranks
         told = [f"{CONFIGURATION}={self.fingerprint}"] if self.configuration else []
         parts = [self.gpu or "GPU unknown", f"{size} ranks" if size > 1 else "1 rank", self.name or self.unit]
@@ -57,7 +57,7 @@ class Testbed:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRank:
-    """One rank of a recorded run: the object that holds its profile, and its typical step by cause."""
+    """One rank of a recorded run: the object with its profile, and its typical step by cause."""
 
     rank: int | None
     device: int | None
@@ -69,9 +69,9 @@ class RecordedRank:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run of a commit on a testbed; `speaks` is the place of the rank that computes least.
+    """One run of a commit on a testbed; `speaks` is the index of the rank that computes least.
 
-    `origin` is `PULL_REQUEST`, or something that a later version adds; without one it is a reference.
+    `origin` is `PULL_REQUEST`, or a value of a later version; without one the run is a reference.
     """
 
     schema: Literal["wallscope.record/1"]
@@ -84,7 +84,7 @@ class Record:
 
     @property
     def is_reference(self) -> bool:
-        """Whether other runs may be measured by it: as their base, and for how much runs differ."""
+        """Return whether other runs may use it as their base, and for the noise between runs."""
         return self.origin is None
 
     @property
@@ -93,7 +93,7 @@ class Record:
         return self.ranks[self.speaks]
 
     def metric_ns(self, name: str) -> int:
-        """The typical step (`step`), what a wall owns of it, or a cause."""
+        """The typical step (`step`), or the time of a wall or a cause in it."""
         rank = self.speaking
         if name == "step":
             return rank.typical_ns

@@ -1,4 +1,4 @@
-"""What is shown beside the answer: timelines, gaps, tracks for other viewers, steps of both sides."""
+"""Data shown in addition to the answer: timelines, gaps, tracks for other viewers, steps of both runs."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,12 +19,12 @@ TRACED: Final = pl.Schema(
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "name": pl.String(),
-        "category": pl.String(),  # null where it has none
-        "flows_out": pl.List(pl.UInt64()),  # arrows that begin here; null without any
-        "flow_in": pl.UInt64(),  # the arrow that ends here; null without one
+        "category": pl.String(),  # null if it has none
+        "flows_out": pl.List(pl.UInt64()),  # arrows that begin here; null if there are none
+        "flow_in": pl.UInt64(),  # the arrow that ends here; null if there is none
     }
 )
-"""Slices of one track, sorted by start, the longest first; more columns of text or integers are notes."""
+"""Slices of one track, sorted by start, the longest first; other text or integer columns are notes."""
 
 COUNTED: Final = pl.Schema({"at_ns": pl.Int64(), "value": pl.Float64()})
 """Values of one counter, sorted by time."""
@@ -34,11 +34,11 @@ Nesting = Literal["nested", "side by side"]
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A track; `parent` is the place of the track around it among all tracks, which comes before it.
+    """A track; `parent` is the index of the enclosing track, which comes before it.
 
-    A track with a `pid` is a process, with a `tid` too a thread. `slices` follow `TRACED`, `counter` follows
-    `COUNTED` in `unit`; a track may have neither. Slices that overlap and do not nest, or that overlap at
-    all where they stand side by side, go to further tracks of the same name.
+    A track with a `pid` is a process, with also a `tid` a thread. `slices` follow `TRACED`, `counter` follows
+    `COUNTED` in `unit`; both are optional. Slices that overlap without nesting go to further tracks of the
+    same name. Where slices must be side by side, all that overlap do.
     """
 
     name: str
@@ -60,24 +60,24 @@ GAPS = pl.Schema(
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "duration_ns": pl.Int64(),
-        "cause": pl.String(),  # the one that owns most of the gap
+        "cause": pl.String(),  # the cause with most of the gap
         "cause_ns": pl.Int64(),
-        "slack_ns": pl.Int64(),  # how much earlier the next constraint would have bound; null without one
-        "ended_by": pl.String(),  # the operation that ends the gap; null where the step or the capture does
+        "slack_ns": pl.Int64(),  # possible earlier start until the next constraint; null if none
+        "ended_by": pl.String(),  # the operation that ends the gap; null if the step or the capture does
         "stream": pl.Int64(),  # its stream as CUDA numbers it
-        "call": pl.String(),  # what issued it
+        "call": pl.String(),  # the call that issued it
         "call_start_ns": pl.Int64(),
         "tid": pl.Int32(),
         "path": pl.String(),  # NVTX ranges around that call
         "chain": pl.String(),  # the links in order of time
     }
 )
-"""Stretches of a step without compute and opaque graphs."""
+"""Intervals of a step without compute and opaque graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link of a chain as people read it: bounds in ns of session time, cause, what it was, slack."""
+    """One link of a chain for readers: bounds in ns of session time, cause, description, slack."""
 
     start_ns: int
     end_ns: int
@@ -88,7 +88,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch without compute: a row of `GAPS`, and its links in order of time."""
+    """A gap without compute: a row of `GAPS`, and its links in order of time."""
 
     row: dict[str, Any]
     links: tuple[Link, ...]
@@ -96,7 +96,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is said of one moment of a rank (`RANKS`): its slice (`SLICES` and `path`) and the links around.
+    """The state of a rank (`RANKS`) at one moment: its slice (`SLICES` and `path`) and the adjacent links.
 
     The slice is `None` outside the steps.
     """
@@ -131,7 +131,7 @@ SHOWN_HOST = pl.Schema(
         "name": pl.String(),
     }
 )
-"""API calls or ranges of threads while one step ran, the busiest thread first, by depth and start."""
+"""API calls or ranges of threads during one step, the busiest thread first, by depth and start."""
 
 SHOWN_SLICES = pl.Schema(
     {
@@ -140,9 +140,9 @@ SHOWN_SLICES = pl.Schema(
         "state": pl.Enum(DeviceState),
         "wall": pl.Enum(Wall),
         "cause": pl.String(),
-        "what": pl.String(),  # the operation, the call or the thread that owns it; null where unknown
+        "what": pl.String(),  # the operation, the call or the thread that is the cause; null if unknown
         "ended_by": pl.String(),  # the operation that ends the gap; null outside gaps and at their open end
-        "path": pl.String(),  # NVTX ranges around the issue; null without any
+        "path": pl.String(),  # NVTX ranges around the issue; null if there are none
         "slack_ns": pl.Int64(),
     }
 )
@@ -153,39 +153,39 @@ SHOWN_PATH = pl.Schema(
         "step": pl.UInt32(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
-        "bound": pl.String(),  # operation, hand-over, launch-latency, piece (of a thread), return, earlier
+        "bound": pl.String(),  # a value of `LinkKind`; `piece` is time of a thread
         "wall": pl.Enum(Wall),
         "cause": pl.String(),
         "name": pl.String(),  # the operation or the call; empty outside calls
     }
 )
-"""Stretches of the critical paths of steps, in order of time; those of a step tile it."""
+"""Segments of the critical paths of steps, in order of time; those of a step tile it."""
 
 
 MEETING_LANES = pl.Schema(
     {
-        "member": pl.UInt32(),  # place of the rank in the job
-        "start_ns": pl.Int64(),  # on one clock, from the begin of what is shown
+        "member": pl.UInt32(),  # index of the rank in the job
+        "start_ns": pl.Int64(),  # on one clock, from the begin of the shown interval
         "end_ns": pl.Int64(),
-        "wait_ns": pl.Int64(),  # of it, before bytes move; null where it was not matched
+        "wait_ns": pl.Int64(),  # of it, before the transfer; null if it was not matched
         "transfer_ns": pl.Int64(),
         "operation": pl.String(),
         "axis": pl.String(),
         "is_pipeline": pl.Boolean(),
-        "ranks": pl.UInt32(),  # that take part, of those supplied; null where it was not matched
-        "last": pl.UInt32(),  # place of the rank that came last; null where it was not matched
+        "ranks": pl.UInt32(),  # number of participating ranks among those given; null if it was not matched
+        "last": pl.UInt32(),  # index of the rank that arrived last; null if it was not matched
     }
 )
-"""Collectives of some ranks of a job while one made a step, by start."""
+"""Collectives of some ranks of a job during one step of one rank, by start."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimeline:
     """One step of one rank: `SHOWN_OPERATIONS`, `SHOWN_HOST` twice, `SHOWN_SLICES`, `SHOWN_PATH`.
 
-    `role` is `typical` for the one whose duration is nearest the typical step's, `worst` for the longest
-    steady one. `threads_left_out` counts threads whose calls and ranges are not listed; `path` is empty where
-    the step was not played again.
+    `role` is `typical` for the step whose duration is nearest to the typical step, `worst` for the longest
+    steady one. `threads_left_out` counts threads whose calls and ranges are not listed. `path` is empty if
+    the step was not replayed.
     """
 
     role: Literal["typical", "worst"]
@@ -248,7 +248,7 @@ class StepOverviews:
 
 @dataclass(frozen=True, slots=True)
 class PlayedPath:
-    """The critical path of the typical step, how good its replay is, and `SHOWN_PATH` of the played steps."""
+    """The critical path of the typical step, its replay error, and `SHOWN_PATH` of the replayed steps."""
 
     told: CriticalPath
     check: SelfCheck
@@ -257,7 +257,7 @@ class PlayedPath:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer with what is looked at: timelines, gaps and path of the rank that the diagnosis speaks of.
+    """The answer with details to view: timelines, gaps and path of the representative rank.
 
     A job of several exports has none of these. `path` says why there is none, where there is none. `lanes`
     (`MEETING_LANES`) show how ranks met. `overviews` are all steps at low detail.
@@ -284,18 +284,18 @@ SIDE_STEPS = pl.Schema(
     {
         "run": pl.UInt32(),  # from 0, in order of their start
         "step": pl.UInt32(),
-        "length_ns": pl.Int64(),  # scaled as the comparison is, where tokens differ
+        "length_ns": pl.Int64(),  # scaled as in the comparison, if tokens differ
         **{f"{wall}_wall_ns": pl.Int64() for wall in Wall},  # scaled too
         "counts": pl.Boolean(),
-        "reason": pl.String(),  # why it does not count; null where it does
+        "reason": pl.String(),  # why it does not count; null if it does
     }
 )
-"""The steps of one side of a comparison, run by run, in order of time."""
+"""The steps of one run of a comparison, capture by capture, in order of time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideSteps:
-    """One side of a comparison: what its work is, the captures it was read from, its `SIDE_STEPS`."""
+    """One run of a comparison: its work, its captures, its `SIDE_STEPS`."""
 
     work: Work
     inputs: tuple[ProfiledInput, ...]
@@ -304,7 +304,7 @@ class SideSteps:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """A comparison with what is looked at: the steps of both sides, of the rank that speaks."""
+    """A comparison with details to view: the steps of the representative rank in both runs."""
 
     comparison: "Comparison"
     base: SideSteps

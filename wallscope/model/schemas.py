@@ -1,8 +1,8 @@
 """Schemas of the frames that cross a boundary.
 
-Times are int64 nanoseconds of session time, spans are half-open, null is unknown. `process` and
-`thread` are the numbers of `frames.THREADS`; contexts, streams, events and devices bear the numbers
-that CUDA gives them inside their process.
+Times are int64 nanoseconds of session time, spans are half-open, null is unknown. `process` and `thread` are
+the numbers of `frames.THREADS`. Contexts, streams, events and devices have CUDA's numbers inside their
+process.
 
 Times are int64 nanoseconds of session time, spans are half-open, null is unknown, ids are dense
 and count from 0.
@@ -34,7 +34,7 @@ from wallscope.model.enums import (
 
 
 class SyncKind(StrEnum):
-    """What a synchronisation is for; `wait` lets a stream wait for an event and blocks nobody."""
+    """The kind of a synchronization; `wait` makes a stream wait for an event and blocks no thread."""
 
     STREAM = "stream"
     EVENT = "event"
@@ -43,7 +43,7 @@ class SyncKind(StrEnum):
 
 
 class StreamFlag(StrEnum):
-    """Whether a stream waits for the null stream, or is it."""
+    """Whether a stream synchronizes with the null stream, or is it."""
 
     NULL = "null"
     BLOCKING = "blocking"
@@ -51,7 +51,7 @@ class StreamFlag(StrEnum):
 
 
 class HostKind(StrEnum):
-    """What a host thread was busy with, or kept from its work by."""
+    """The activity of a host thread, or what blocked it."""
 
     OS = "os"
     GC = "gc"
@@ -63,7 +63,7 @@ class HostKind(StrEnum):
 
 
 class CollectiveSource(StrEnum):
-    """What told the facts of an NCCL call: its payload, its JSON text, or its name alone."""
+    """Source of the data on an NCCL call: its payload, its JSON text, or its name alone."""
 
     PAYLOAD = "payload"
     JSON = "json"
@@ -74,28 +74,28 @@ SYNCS = pl.Schema(
     {
         "process": pl.UInt32(),
         "thread": pl.UInt32(),
-        "call": pl.Int32(),  # -1 where the export has none
+        "call": pl.Int32(),  # -1 if the export has none
         "kind": pl.Enum(SyncKind),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "context": pl.Int64(),
-        "stream": pl.Int64(),  # null where no stream takes part
-        "event": pl.Int64(),  # null where no event takes part
+        "stream": pl.Int64(),  # null if no stream takes part
+        "event": pl.Int64(),  # null if no event takes part
         "event_sync": pl.Int64(),  # which record of the event
     }
 )
-"""CUDA synchronisations, sorted by process, start and row."""
+"""CUDA synchronizations, sorted by process, start and row."""
 
 EVENTS = pl.Schema(
     {
         "process": pl.UInt32(),
         "thread": pl.UInt32(),
-        "call": pl.Int32(),  # -1 where the export has none
+        "call": pl.Int32(),  # -1 if the export has none
         "context": pl.Int64(),
         "stream": pl.Int64(),
         "event": pl.Int64(),
         "event_sync": pl.Int64(),  # which record of the event
-        "timestamp_ns": pl.Int64(),  # when the device had completed it; null where not collected
+        "timestamp_ns": pl.Int64(),  # when the device had completed it; null if not collected
     }
 )
 """Records of CUDA events into streams, sorted by process, call and row."""
@@ -109,7 +109,7 @@ STREAMS = pl.Schema(
         "priority": pl.Int32(),  # the lower the sooner
     }
 )
-"""CUDA streams, one row for each (process, context, stream), sorted by these."""
+"""CUDA streams, one row per (process, context, stream), sorted by these."""
 
 HOST_EVENTS = pl.Schema(
     {
@@ -120,7 +120,7 @@ HOST_EVENTS = pl.Schema(
         "name": pl.UInt32(),
     }
 )
-"""What host threads did outside CUDA calls, sorted by thread and start; rows of a thread may nest."""
+"""Activities of host threads outside CUDA calls, sorted by thread and start; rows of a thread may nest."""
 
 CPU_SAMPLES = pl.Schema({"thread": pl.UInt32(), "at_ns": pl.Int64(), "cpu_cycles": pl.Int64()})
 """CPU samples, sorted by thread and time; newer exports write 0 cycles for a switch of threads."""
@@ -133,8 +133,8 @@ MEMORY_EVENTS = pl.Schema(
 SAMPLES = pl.Schema({"gpu": pl.Int32(), "at_ns": pl.Int64(), "metric": pl.UInt32(), "value": pl.Float64()})
 """Samples of GPU metrics, sorted by GPU, metric and time.
 
-`gpu` is Nsight's id, no CUDA ordinal. A sample is the mean since the one before it, in percent of the
-peak; clock frequencies are in Hz.
+`gpu` is Nsight's id, not a CUDA ordinal. A sample is the mean since the previous one, in percent of the peak;
+clock frequencies are in Hz.
 """
 
 COLLECTIVE_CALLS = pl.Schema(
@@ -144,7 +144,7 @@ COLLECTIVE_CALLS = pl.Schema(
         "end_ns": pl.Int64(),
         "operation": pl.String(),  # name of the NCCL function without its prefix
         "communicator": pl.UInt64(),  # hash that all its ranks share
-        "bytes": pl.Int64(),  # as NCCL counts them: AllGather and ReduceScatter give one rank's part
+        "bytes": pl.Int64(),  # as NCCL counts them: AllGather and ReduceScatter have one rank's part
         "participants": pl.Int32(),
         "peer": pl.Int32(),
         "rank": pl.Int32(),  # number inside the communicator
@@ -162,7 +162,7 @@ COMMUNICATORS = pl.Schema(
         "device": pl.Int32(),
     }
 )
-"""The rank that a process has in each communicator, as NCCL said when it was made or destroyed."""
+"""The rank of a process in each communicator, from NCCL's creation or destruction call."""
 
 
 KIND = pl.Enum(OperationKind)
@@ -179,7 +179,7 @@ ROLE = pl.Enum(CallRole)
 PROJECTED_BY = pl.Enum(ProjectedBy)
 
 NAMES = pl.Schema({"name": pl.UInt32(), "text": pl.String()})
-"""Names of one kind of thing (kernels, calls, ranges), each numbered apart, as exports spell them."""
+"""Names of one kind (kernels, calls, ranges), each kind with its own numbers, spelled as in exports."""
 
 THREADS = pl.Schema(
     {
@@ -188,10 +188,10 @@ THREADS = pl.Schema(
         "global_tid": pl.Int64(),  # as Nsight spells it: host, machine, process and thread in one number
         "pid": pl.Int32(),
         "tid": pl.Int32(),
-        "role": pl.String(),  # what known libraries call the thread (pt_autograd, …); null elsewhere
+        "role": pl.String(),  # name of the thread given by a known library (pt_autograd, …); null otherwise
     }
 )
-"""Host threads that made CUDA calls or hold ranges, by process and thread id."""
+"""Host threads with CUDA calls or ranges, by process and thread id."""
 
 CALLS = pl.Schema(
     {
@@ -221,26 +221,26 @@ RANGES = pl.Schema(
 """NVTX ranges, sorted by thread, start, longest first, row."""
 
 NESTED = pl.Schema({**RANGES, "parent": pl.Int32(), "path": pl.UInt32()})
-"""Ranges with the range around each (-1 at the top) and the path of folded names."""
+"""Ranges with the enclosing range (-1 at the top) and the path of folded names."""
 
 PATHS = pl.Schema({"path": pl.UInt32(), "parent": pl.Int32(), "name": pl.UInt32(), "depth": pl.UInt32()})
-"""Folded names from the outermost range inwards; a thousand like ranges share one path."""
+"""Folded names from the outermost range inwards; many similar ranges share one path."""
 
 PROJECTION = pl.Schema({"op": pl.UInt32(), "range": pl.Int32(), "how": PROJECTED_BY})
-"""The innermost range of each operation; -1 where there is none."""
+"""The innermost range of each operation; -1 if it has none."""
 
 RANKS = pl.Schema(
     {
         "rank_id": pl.UInt32(),
-        "rank": pl.Int32(),  # number of the rank in the job; null where nothing tells
-        "rank_source": pl.String(),  # what told it
+        "rank": pl.Int32(),  # number of the rank in the job; null if unknown
+        "rank_source": pl.String(),  # source of the rank
         "process": pl.UInt32(),  # dense over the processes of the export
-        "pid": pl.Int32(),  # null where the export names no processes
+        "pid": pl.Int32(),  # null if the export names no processes
         "device": pl.Int32(),  # CUDA ordinal inside the process
-        "gpu": pl.Int32(),  # Nsight's id of the GPU; null where the export does not tell
+        "gpu": pl.Int32(),  # Nsight's id of the GPU; null if unknown
     }
 )
-"""One row for each (process, device) pair that ran device operations."""
+"""One row per (process, device) pair that ran device operations."""
 
 OPERATIONS = pl.Schema(
     {
@@ -251,9 +251,9 @@ OPERATIONS = pl.Schema(
         "end_ns": pl.Int64(),
         "kind": KIND,
         "name": pl.UInt32(),  # kernels alone
-        "call": pl.Int32(),  # the API call that issued it; -1 where the export has none
+        "call": pl.Int32(),  # the API call that issued it; -1 if the export has none
         "graph_node": pl.Int64(),  # null outside CUDA graphs traced by node
-        "bytes": pl.Int64(),  # copies and fills alone
+        "bytes": pl.Int64(),  # only copies and memsets
     }
 )
 """Device operations, sorted by rank, start and row."""
@@ -267,7 +267,7 @@ KERNELS = pl.Schema(
         "shared_bytes": pl.UInt32(),  # of a block, static and dynamic
     }
 )
-"""Launch shapes of the operations that are kernels; null where the export does not tell what can be true."""
+"""Launch shapes of the kernels; null if the export has no valid value."""
 
 KERNEL_FLOPS = pl.Schema(
     {
@@ -276,7 +276,7 @@ KERNEL_FLOPS = pl.Schema(
         "flops": pl.Int64(),  # of all kernels of the operator
     }
 )
-"""The kernels of operators whose floating-point operations their shapes tell."""
+"""The kernels of operators whose floating-point operations are known by their shapes."""
 
 DEVICE_STREAMS = pl.Schema(
     {
@@ -284,19 +284,19 @@ DEVICE_STREAMS = pl.Schema(
         "rank_id": pl.UInt32(),
         "process": pl.UInt32(),
         "context": pl.Int64(),
-        "number": pl.Int64(),  # that CUDA gives it inside its context
+        "number": pl.Int64(),  # CUDA's number inside the context
         "flags": pl.Enum(StreamFlag),
     }
 )
-"""Streams that ran operations and null streams beside them, with CUDA's numbers; null flags are unknown."""
+"""Streams that ran operations, and null streams, with CUDA's numbers; null flags are unknown."""
 
 COPIES = pl.Schema({"op": pl.UInt32(), "direction": DIRECTION, "source": MEMORY, "destination": MEMORY})
-"""The operations that are copies or fills."""
+"""The operations that are copies or memsets."""
 
 KERNEL_KINDS = pl.Schema(
     {"name": pl.UInt32(), "class": CLASS, "category": CATEGORY, "backend": BACKEND, "matched": pl.Boolean()}
 )
-"""Class and category of each kernel name; `matched` is false where no pattern knew it."""
+"""Class and category of each kernel name; `matched` is false if no pattern matched."""
 
 CLASSIFIED = pl.Schema(
     {**OPERATIONS, "class": CLASS, "category": CATEGORY, "backend": BACKEND, "matched": pl.Boolean()}
@@ -306,29 +306,29 @@ CLASSIFIED = pl.Schema(
 COLLECTIVES = pl.Schema(
     {
         "op": pl.UInt32(),
-        "operation": pl.Enum(Collective),  # as the calls tell: many sends and receives are an all-to-all
-        "communicator": pl.UInt64(),  # null where unknown, or where one operation serves several
+        "operation": pl.Enum(Collective),  # by the calls: many sends and receives are an all-to-all
+        "communicator": pl.UInt64(),  # null if unknown, or if one operation serves several
         "participants": pl.Int32(),
-        "peers": pl.Int32(),  # how many other ranks it sends to or receives from; null of collectives
-        "bytes": pl.Int64(),  # as NCCL counts them, of a group together; the larger of sent and received
-        "bus_bytes": pl.Int64(),  # what a rank's link has to carry for that, as NCCL's tests count it
+        "peers": pl.Int32(),  # number of other ranks that it sends to or receives from; null for collectives
+        "bytes": pl.Int64(),  # as NCCL counts them, for a group together; the larger of sent and received
+        "bus_bytes": pl.Int64(),  # bytes on a rank's link, as NCCL's tests count them
         "source": pl.Enum(CollectiveSource),
     }
 )
-"""What the NCCL calls that enqueued an operation tell of it; operations without such calls have no row."""
+"""Data from the NCCL calls that enqueued an operation; operations without such calls have no row."""
 
 PARTNERS = pl.Schema({"op": pl.UInt32(), "collective": pl.UInt32()})
-"""Communication operations of several ranks that are one collective, which is numbered by its first one."""
+"""Communication operations of several ranks that form one collective, numbered by its first one."""
 
 AXES = pl.Schema(
     {
         "op": pl.UInt32(),
         "operation": pl.Enum(Collective),
         "axis": pl.Enum(Axis),
-        "evidence": pl.String(),  # null where the axis is unknown
+        "evidence": pl.String(),  # null if the axis is unknown
     }
 )
-"""The axis of each communication operation, what tells it, and what the operation does."""
+"""The axis of each communication operation, its evidence, and the kind of the operation."""
 
 SLICES = pl.Schema(
     {
@@ -337,37 +337,37 @@ SLICES = pl.Schema(
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "state": pl.Enum(DeviceState),
-        "absent": pl.Enum(Absent),  # null where compute or an opaque graph ran
+        "absent": pl.Enum(Absent),  # null if compute or an opaque graph ran
         "wall": pl.Enum(Wall),
         "cause": pl.String(),  # wall/cause[/detail]
-        "kind": pl.Enum(LinkKind),  # null where compute or an opaque graph ran
-        "gap": pl.Int32(),  # the operation that ends the gap; -1 behind the last one and where compute ran
+        "kind": pl.Enum(LinkKind),  # null if compute or an opaque graph ran
+        "gap": pl.Int32(),  # the operation that ends the gap; -1 after the last one and where compute ran
         "op": pl.Int32(),  # the operation that ran, ended or was launched; -1 on a thread
-        "next_op": pl.Int32(),  # the operation that waited for it; -1 where a thread did
-        "call": pl.Int32(),  # the call, or the blocking call that waited; -1 without one
+        "next_op": pl.Int32(),  # the operation that waited for it; -1 if a thread did
+        "call": pl.Int32(),  # the call, or the blocking call that waited; -1 if there is none
         "thread": pl.Int32(),  # -1 on the device
-        "range": pl.Int32(),  # innermost range around the issue of `op`, or on the thread; -1 without one
-        "slack_ns": pl.Int64(),  # how much earlier the next constraint was over; null without one
-        "inferred": pl.Boolean(),  # found through a wait that the export does not hold, told by times
+        "range": pl.Int32(),  # innermost range around the issue of `op`, or on the thread; -1 if none
+        "slack_ns": pl.Int64(),  # how much earlier the next constraint was satisfied; null if there is none
+        "inferred": pl.Boolean(),  # found through a wait that was inferred from timing
     }
 )
-"""Every nanosecond of every step with who pays for it; slices of a rank are disjoint and tile its steps."""
+"""Every nanosecond of every step with its wall and cause; the slices of a rank tile its steps."""
 
 PASSES = pl.Schema(
     {
         "op": pl.UInt32(),
-        "pass": pl.Enum(Pass),  # null where no range tells
-        "replay": pl.Enum(RecomputeSource),  # null where no range says that forward work runs again
-        "scope": pl.Int32(),  # the range of the checkpoint or of the optimizer around it; -1 without one
+        "pass": pl.Enum(Pass),  # null if no range shows it
+        "replay": pl.Enum(RecomputeSource),  # null if no range shows recompute
+        "scope": pl.Int32(),  # the range of the checkpoint or of the optimizer around it; -1 if there is none
     }
 )
-"""The part of the step that each operation belongs to, as its ranges say."""
+"""The part of the step that each operation belongs to, by its ranges."""
 
 RECOMPUTE = pl.Schema({"op": pl.UInt32(), "how": pl.Enum(RecomputeSource)})
-"""The compute operations that do forward work again, and what told it."""
+"""The compute operations that recompute forward work, and the evidence."""
 
 COPY_CAUSES = pl.Schema({"op": pl.UInt32(), "cause": pl.Enum(CopyCause)})
-"""Why each copy and fill ran; null where its direction is unknown."""
+"""The cause of each copy and memset; null if its direction is unknown."""
 
 WINDOWS = pl.Schema(
     {"rank_id": pl.UInt32(), "step": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()}
@@ -383,7 +383,7 @@ STEPS = pl.Schema(
         "reason": pl.String(),
     }
 )
-"""Windows with the host's time for them, whether each counts as steady, and why not."""
+"""Windows with their host time, whether each is steady, and why not."""
 
 BUDGETS = pl.Schema(
     {
@@ -400,10 +400,10 @@ BUDGETS = pl.Schema(
 RANGE_WORK = pl.Schema(
     {
         "path": pl.UInt32(),
-        "count": pl.Int64(),  # instances; null where only ones open from before or throughout
+        "count": pl.Int64(),  # instances; null for only ranges open from before or throughout
         "host_ns": pl.Int64(),  # their added-up time between start and end on the host
-        "gpu_ns": pl.Int64(),  # time in which operations issued inside ran, ranges inside included
-        "own_gpu_ns": pl.Int64(),  # the same without the ranges inside
+        "gpu_ns": pl.Int64(),  # time in which operations issued inside ran, including nested ranges
+        "own_gpu_ns": pl.Int64(),  # the same without nested ranges
         "work_ns": pl.Int64(),  # added-up durations of those operations
         "own_work_ns": pl.Int64(),
         "operations": pl.Int64(),

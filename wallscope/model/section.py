@@ -1,7 +1,7 @@
-"""What is shown, whatever the medium: sections of sentences, tables of raw values, figures.
+"""Output independent of the medium: sections of sentences, tables of raw values, figures.
 
-Renderers turn units into text and make foreign text harmless; here values and names are as they are. What
-differs between media is a property of a column or a table.
+Renderers convert units to text and escape foreign text; here values and names are unchanged. Differences
+between media are properties of a column or a table.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,13 +11,13 @@ from typing import Any, Literal, Union
 from wallscope.model.enums import Wall
 
 Value = str | int | float | tuple[str, ...] | None
-"""What a cell holds; several texts stand one beneath the other."""
+"""The content of a cell; several texts are stacked."""
 
 
 Medium = Literal["terminal", "page", "markdown"]
 MEDIA: tuple[Medium, ...] = ("terminal", "page", "markdown")
 Tone = Literal["strong", "dim", "faint", "good", "best", "doubt", "warning", "wrong", "bad", "setting"]
-"""How text is meant, where that can be shown."""
+"""The tone of a text, where it can be shown."""
 Unit = Literal[
     "text",
     "code",
@@ -38,15 +38,15 @@ Unit = Literal[
     "flops",
     "bar",
 ]
-"""How values read; text and code stand to the left, all else to the right."""
+"""How values are shown; text and code are left-aligned, all others right-aligned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value with what some media add: the wall that it is about, a tone, and on a page more.
+    """A value with additions for some media: its wall, a tone, and more on a page.
 
-    There `hint` is shown over it, and `anchor` is the target of links. A cell with a `step` leads to that
-    step of the timeline, at `at_ns` (session time) if that is known.
+    On a page, `hint` is its tooltip and `anchor` the target of links. A cell with a `step` links to that step
+    of the timeline, at `at_ns` (session time) if known.
     """
 
     value: Value
@@ -63,12 +63,12 @@ Row = tuple[Value | Cell, ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: `key` is the attribute of an entry that it shows, unless `value` makes it from the entry.
+    """A column: `key` is the attribute of an entry to show, unless `value` computes it from the entry.
 
-    `brief` is its title on a terminal, where that differs. Text is cut to `most` letters; `none` stands for
-    values that are `None`. On a terminal it is shown at widths from `widths[0]` up to `widths[1]`;
-    the first column wraps there and others keep their width, unless `wrap` says otherwise: `words` and `fold`
-    wrap, between words or inside them too, `cut` shortens the text to the room there is.
+    `brief` is its title on a terminal, if different. Text is cut to `most` letters. `none` is shown for
+    `None`. On a terminal it is shown at widths from `widths[0]` to `widths[1]`. The first column wraps there
+    and others keep their width, unless `wrap` is set. `words` wraps between words, `fold` also inside them,
+    and `cut` shortens the text to fit.
     """
 
     key: str
@@ -87,33 +87,33 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether it stands to the left: text does, unless `is_right` says otherwise."""
+        """Whether it is left-aligned: text is, unless `is_right` is set."""
         return self.unit in {"text", "code"} if self.is_right is None else not self.is_right
 
     def cell(self, entry: Any) -> Value | Cell:
-        """What it shows of an entry."""
+        """Return the cell of an entry."""
         value: Value | Cell = getattr(entry, self.key) if self.value is None else self.value(entry)
         return value
 
 
 def on_page(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column that a page alone shows."""
+    """Make a column for a page only."""
     return replace(Column(key, title, unit, *rest, **settings), media=("page",))
 
 
 def on_terminal(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column that a terminal alone shows."""
+    """Make a column for a terminal only."""
     return replace(Column(key, title, unit, *rest, **settings), media=("terminal",))
 
 
 def on_markdown(key: str, title: str, unit: Unit = "text", *rest: Any, **settings: Any) -> Column:
-    """Make a column that Markdown alone shows."""
+    """Make a column for Markdown only."""
     return replace(Column(key, title, unit, *rest, **settings), media=("markdown",))
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many rows a medium shows; of the rest it says how many of what (`noun`) there are, and `where`."""
+    """The number of rows on a medium; for the rest it shows number, name, and `where` they are."""
 
     most: int
     noun: str = ""
@@ -124,8 +124,8 @@ class Limit:
 class Grid:
     """A table of raw values: `title` is its caption, `brief` the one on a terminal.
 
-    Each medium shows its columns and, where `limits` names one, so many rows. Rows of a wordy one are cards
-    on a phone. `notes` stand below it; `rest` tells of entries that were left out before.
+    Each medium shows its columns and, if `limits` names it, only so many rows. Rows of a wordy table are
+    cards on a phone. `notes` are below it. `rest` describes entries that were left out before.
     """
 
     title: str
@@ -141,12 +141,12 @@ class Grid:
 
 
 def append_row(grid: Grid, values: Mapping[str, Value | Cell]) -> Grid:
-    """Add a row of values by the titles of their columns; it is empty elsewhere."""
+    """Add a row of values by the titles of their columns; other cells are empty."""
     return replace(grid, rows=(*grid.rows, tuple(values.get(column.title, "") for column in grid.columns)))
 
 
 def tabulate(title: str, columns: Iterable[Column], entries: Iterable[Any], **settings: Any) -> Grid:
-    """A table with a row for each entry; `settings` are the other fields of `Grid`."""
+    """Return a table with a row per entry; `settings` are the other fields of `Grid`."""
     shown = tuple(columns)
     rows = tuple(tuple(column.cell(entry) for column in shown) for entry in entries)
     return Grid(title, shown, rows, **settings)
@@ -166,9 +166,9 @@ Line = str | tuple[str | Span, ...]
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Sentences, one beneath the other; all in one tone where `tone` is set.
+    """Stacked sentences; all have one tone if `tone` is set.
 
-    On a terminal they are set in with what is around them, or stand at the margin beneath it.
+    On a terminal they are indented with their surroundings, or start at the margin below.
     """
 
     lines: tuple[Line, ...]
@@ -182,9 +182,9 @@ Shape = Literal["mark", "text", "fold", "right"]
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list without a header: rows of lines, one in each column.
+    """A list without a header: rows of lines, one per column.
 
-    A mark keeps its width, text wraps, `fold` also inside words, what is `right` is a number.
+    A mark keeps its width, text wraps, `fold` also wraps inside words, `right` is a number.
     """
 
     rows: tuple[tuple[Line, ...], ...]
@@ -194,7 +194,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A plotly figure (traces, layout) and what it shows, in words; `height_px` is kept free for it."""
+    """A plotly figure (traces, layout) and its description; `height_px` is reserved for it."""
 
     name: str
     caption: str
@@ -206,7 +206,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Text of a query."""
+    """The text of a query."""
 
     caption: str
     text: str
@@ -230,9 +230,9 @@ Block = Union[Grid, Lines, Items, Figure, Code, Canvas, "Section"]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One question that people ask, with its answer in a sentence; on a page folded unless open.
+    """One question with its answer in a sentence; on a page it is folded unless open.
 
-    On a terminal sections can be parts of others.
+    On a terminal, sections can be parts of others.
     """
 
     key: str

@@ -16,7 +16,7 @@ _TEXT, _YES = pl.String(), pl.Boolean()
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column: its name, its type, and what stands in it."""
+    """A column: its name, type and content."""
 
     name: str
     kind: pl.DataType
@@ -25,7 +25,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table by name: what one row is, and its columns in order."""
+    """A table by name: the meaning of a row, and its columns in order."""
 
     name: str
     row_is: str
@@ -38,42 +38,41 @@ class Table:
 
 
 def find_table_columns(kind: pl.DataType, /, **meanings: str) -> tuple[TableColumn, ...]:
-    """Columns of one type, and what stands in each."""
+    """Return columns of one type, with the content of each."""
     return tuple(TableColumn(name, kind, meaning) for name, meaning in meanings.items())
 
 
 _WHO = find_table_columns(
-    _I32,
-    rank="number of the rank in the job",
-    pid="its process",
-    device="CUDA ordinal inside the process",
+    _I32, rank="number of the rank in the job", pid="its process", device="CUDA ordinal inside the process"
 )
 _SPAN = find_table_columns(_I64, start_ns="begin", end_ns="end", duration_ns="end - start")
 _STEP = find_table_columns(_I64, step="number of the step")
-_WALL = find_table_columns(_TEXT, wall="who pays", cause="wall/cause[/detail]; docs/causes.md tells each")
+_WALL = find_table_columns(
+    _TEXT, wall="wall of the time", cause="wall/cause[/detail], listed in docs/causes.md"
+)
 _OP = find_table_columns(_I64, op="number of the device operation, as in `operations`")
-_WALL_TIMES = tuple(TableColumn(f"{wall}_wall_ns", _I64, f"what {wall} pays for") for wall in Wall)
+_WALL_TIMES = tuple(TableColumn(f"{wall}_wall_ns", _I64, f"time of the {wall} wall") for wall in Wall)
 _BUDGET = find_table_columns(
     _I64,
     compute_ns="compute ran",
-    opaque_graph_ns="a CUDA graph that was traced as a whole ran, no compute",
-    exposed_communication_ns="communication ran, none of those",
-    exposed_copy_ns="a copy or fill ran, none of those",
+    opaque_graph_ns="a CUDA graph traced as a whole ran, no compute",
+    exposed_communication_ns="communication ran, neither compute nor graph",
+    exposed_copy_ns="only a copy or memset ran",
     idle_ns="nothing ran",
 )
 _KIND = find_table_columns(
     _TEXT,
     kind="kernel, copy, fill or graph",
-    name="the kernel, or kind and direction of a copy",
+    name="the kernel name, or kind and direction of a copy",
     **{"class": "compute, opaque_graph, communication or copy"},
-    category="what it calculates, communicates or where it copies",
+    category="category, kind of communication, or direction of a copy",
     backend="library of a communication operation",
 )
 _AXIS = find_table_columns(
     _TEXT,
-    operation="what it does",
-    axis="dimension of the job that it serves",
-    evidence="what tells the axis",
+    operation="kind of the operation",
+    axis="parallel axis that it serves",
+    evidence="evidence for the axis",
 )
 _CALL = find_table_columns(_I64, call="number of the API call, as in `calls`")
 
@@ -83,10 +82,12 @@ TABLES = (
         "a rank: one process on one device",
         (
             *_WHO,
-            *find_table_columns(_TEXT, rank_source="what told the number", gpu="model of the GPU"),
-            *find_table_columns(_I64, steps="how many steps it has", steady_steps="of these, how many count"),
+            *find_table_columns(_TEXT, rank_source="source of the rank number", gpu="model of the GPU"),
+            *find_table_columns(_I64, steps="number of its steps", steady_steps="number of steady steps"),
             *find_table_columns(
-                _I64, typical_step_ns="mean of the steady steps", outside_ns="before the first step"
+                _I64,
+                typical_step_ns="mean of the steady steps",
+                outside_ns="device time before the first step",
             ),
             *_WALL_TIMES,
             *_BUDGET,
@@ -94,14 +95,14 @@ TABLES = (
     ),
     Table(
         "steps",
-        "a step of a rank; budget and walls sum to its duration, each",
+        "a step of a rank; budget and walls each sum to its duration",
         (
             *(*_WHO, *_STEP, *_SPAN, *_BUDGET, *_WALL_TIMES),
             *find_table_columns(
                 _I64,
                 launch_starved_ns="no compute: too little was issued",
-                blocking_ns="no compute: an operation was in the way",
-                dependency_stalled_ns="no compute: work was handed over",
+                blocking_ns="no compute: an operation blocked it",
+                dependency_stalled_ns="no compute: latency of a dependency",
             ),
             *find_table_columns(_YES, steady="counts for the typical step"),
             *find_table_columns(_TEXT, reason="why it does not count"),
@@ -112,15 +113,15 @@ TABLES = (
         "a cause in the typical step of a rank",
         (
             *(*_WHO, *_WALL),
-            *find_table_columns(_I64, typical_ns="what it owns of the typical step"),
-            *find_table_columns(_REAL, step_share="the same over the step"),
-            *find_table_columns(_I64, recoverable_ns="ceiling: what the step would get shorter without it"),
-            *find_table_columns(_I64, unresolved_ns="part of it whose owner is not known"),
+            *find_table_columns(_I64, typical_ns="its time in the typical step"),
+            *find_table_columns(_REAL, step_share="its share of the step"),
+            *find_table_columns(_I64, recoverable_ns="upper bound: reduction of the step without the cause"),
+            *find_table_columns(_I64, unresolved_ns="part of it with unknown cause"),
         ),
     ),
     Table(
         "step_causes",
-        "what a cause owns of one step, by what the device did",
+        "a cause in one step, by what the device did",
         (
             *(*_WHO, *_STEP, *_WALL),
             *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
@@ -129,22 +130,22 @@ TABLES = (
     ),
     Table(
         "slices",
-        "a stretch of a step with one owner; the slices of a step tile it",
+        "an interval of a step with one cause; the slices of a step tile it",
         (
             *(*_WHO, *_STEP, *_SPAN),
             *find_table_columns(_TEXT, state="what the device did", absent="why no compute ran"),
             *_WALL,
-            *find_table_columns(_TEXT, link="what bound the device; null where it computed"),
+            *find_table_columns(_TEXT, link="kind of critical constraint; null where compute ran"),
             *find_table_columns(
                 _I64,
-                op="operation that ran, handed over or was launched",
+                op="operation that ran, ended or was launched",
                 next_op="operation that waited for it",
                 gap_op="operation that ends the gap",
-                call="API call that held",
-                tid="thread that held",
-                slack_ns="how much earlier the next constraint would have bound",
+                call="API call that is the cause",
+                tid="thread that is the cause",
+                slack_ns="how much earlier the next constraint would allow the start",
             ),
-            *find_table_columns(_YES, inferred="whether a wait led here that times alone tell"),
+            *find_table_columns(_YES, inferred="whether a wait before it was inferred from timing"),
             *find_table_columns(
                 _TEXT, name="name of `op`", call_name="name of `call`", path="NVTX ranges around"
             ),
@@ -152,25 +153,25 @@ TABLES = (
     ),
     Table(
         "gaps",
-        "a stretch without compute inside a step",
+        "an interval without compute inside a step",
         (
             *(*_WHO, *_STEP, *_SPAN),
-            *find_table_columns(_TEXT, wall="of the cause", cause="the one that owns most of it"),
-            *find_table_columns(_I64, cause_ns="what that cause owns", links="slices of the gap"),
-            *find_table_columns(_I64, ended_by_op="operation that ends it; null where the step ends"),
+            *find_table_columns(_TEXT, wall="of the cause", cause="the cause with most of it"),
+            *find_table_columns(_I64, cause_ns="time of that cause", links="slices of the gap"),
+            *find_table_columns(_I64, ended_by_op="operation that ends it; null if the step ends"),
             *find_table_columns(_TEXT, ended_by="its name", path="NVTX ranges around its issue"),
             *find_table_columns(_I64, call_start_ns="when its issuing call began"),
         ),
     ),
     Table(
         "operations",
-        "a device operation: kernel, copy, fill or graph",
+        "a device operation: kernel, copy, memset or graph",
         (
             *(*_OP, *_WHO),
             *find_table_columns(_I64, stream="as CUDA numbers it", context="of the stream"),
             *(*_SPAN, *_KIND),
-            *find_table_columns(_TEXT, axis="dimension of the job that communication serves"),
-            *find_table_columns(_I64, bytes="of copies and fills", graph_node="inside a CUDA graph"),
+            *find_table_columns(_TEXT, axis="parallel axis of communication"),
+            *find_table_columns(_I64, bytes="of copies and memsets", graph_node="inside a CUDA graph"),
             *_CALL,
             *find_table_columns(_I64, call_start_ns="when the issuing call began"),
             *find_table_columns(
@@ -215,12 +216,12 @@ TABLES = (
                 _I64,
                 count="ranges that begin in the step",
                 host_ns="their time on the host",
-                gpu_ns="time in which operations issued inside ran, ranges inside included",
-                own_gpu_ns="the same without the ranges inside",
+                gpu_ns="time in which operations issued inside ran, including nested ranges",
+                own_gpu_ns="the same without nested ranges",
                 work_ns="added-up durations of those operations",
-                own_work_ns="the same without the ranges inside",
-                operations="how many operations",
-                own_operations="the same without the ranges inside",
+                own_work_ns="the same without nested ranges",
+                operations="number of operations",
+                own_operations="the same without nested ranges",
             ),
         ),
     ),
@@ -230,12 +231,15 @@ TABLES = (
         (
             *_WHO,
             *find_table_columns(
-                _TEXT, name="of the kernel", **{"class": "who pays"}, category="what it calculates"
+                _TEXT,
+                name="of the kernel",
+                **{"class": "class of the operation"},
+                category="its category or kind of communication",
             ),
             *find_table_columns(_TEXT, backend="library of communication"),
-            *find_table_columns(_REAL, count="kernels that begin in a step, the mean"),
+            *find_table_columns(_REAL, count="kernels that begin in a step (mean)"),
             *find_table_columns(_I64, work_ns="added-up durations inside the step"),
-            *find_table_columns(_REAL, step_share="work over the step"),
+            *find_table_columns(_REAL, step_share="share of the step (work)"),
             *find_table_columns(
                 _I64, median_ns="of durations", least_ns="of durations", most_ns="of durations"
             ),
@@ -249,14 +253,14 @@ TABLES = (
             *find_table_columns(_TEXT, name="its kernel or copy", backend="its library"),
             *_AXIS,
             *find_table_columns(
-                _TEXT, communicator="its hash, hexadecimal", source="what told the facts of the call"
+                _TEXT, communicator="its hash, hexadecimal", source="source of the data on the call"
             ),
             *find_table_columns(
                 _I64,
-                participants="ranks that take part",
-                peers="ranks that it sends to or receives from",
+                participants="number of ranks",
+                peers="number of ranks that it sends to or receives from",
                 bytes="as NCCL counts them",
-                bus_bytes="what the link of a rank carries for that",
+                bus_bytes="bytes on the link of a rank",
             ),
         ),
     ),
@@ -270,11 +274,11 @@ TABLES = (
                 _I64,
                 count="operations",
                 work_ns="durations added up",
-                exposed_ns="beside nothing",
+                exposed_ns="time in which nothing else ran",
                 bytes="sent",
             ),
             *find_table_columns(
-                _REAL, bus_bandwidth_bytes_per_s="over the duration, which includes waiting for peers"
+                _REAL, bus_bandwidth_bytes_per_s="over the duration, including waiting for peers"
             ),
         ),
     ),
@@ -283,10 +287,14 @@ TABLES = (
         "copies of one direction in the typical step of a rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, direction="from where to where"),
-            *find_table_columns(_YES, pinned="whether the host memory is"),
+            *find_table_columns(_TEXT, direction="direction"),
+            *find_table_columns(_YES, pinned="whether the host memory is pinned"),
             *find_table_columns(
-                _I64, count="copies", bytes="moved", work_ns="durations added up", exposed_ns="beside nothing"
+                _I64,
+                count="copies",
+                bytes="moved",
+                work_ns="durations added up",
+                exposed_ns="time in which nothing else ran",
             ),
             *find_table_columns(_REAL, bulk_bandwidth_bytes_per_s="of copies of 64 KiB and more"),
         ),
@@ -296,9 +304,9 @@ TABLES = (
         "compute of one category in the typical step of a rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, category="what is calculated"),
+            *find_table_columns(_TEXT, category="category"),
             *find_table_columns(_I64, kernels="how many", work_ns="durations added up"),
-            *find_table_columns(_REAL, work_share="of all such work"),
+            *find_table_columns(_REAL, work_share="share of all compute work"),
         ),
     ),
     Table(
@@ -306,10 +314,10 @@ TABLES = (
         "calls of one name that drained the queue in the typical step of a rank",
         (
             *_WHO,
-            *find_table_columns(_TEXT, name="of the function", path="commonest NVTX ranges around"),
+            *find_table_columns(_TEXT, name="of the function", path="most frequent NVTX ranges around them"),
             *find_table_columns(_REAL, count="calls that end in the step"),
             *find_table_columns(
-                _I64, waited_ns="how long the host stood in them", drained_ns="what they cost the step"
+                _I64, waited_ns="how long the host waited in them", drained_ns="GPU idle time after them"
             ),
         ),
     ),
@@ -318,36 +326,40 @@ TABLES = (
         "a sampled metric of the GPU of a rank, in its typical step",
         (
             *_WHO,
-            *find_table_columns(_TEXT, metric="what is measured"),
-            *find_table_columns(_REAL, mean_share="of the peak"),
+            *find_table_columns(_TEXT, metric="the metric"),
+            *find_table_columns(_REAL, mean_share="share of the peak"),
             *find_table_columns(_I64, samples="how many"),
         ),
     ),
     Table(
         "opportunities",
-        "a ceiling: what removing one cause could win at most; they do not add up",
+        "an upper bound on the gain of removing one cause; upper bounds are not additive",
         (
             *find_table_columns(_TEXT, id="its name"),
             *_WALL,
             *find_table_columns(
-                _I64, recoverable_ns="what the step would get shorter", step_ceiling_ns="the step then"
+                _I64, recoverable_ns="reduction of the step", step_ceiling_ns="the step without it"
             ),
-            *find_table_columns(_REAL, speedup_ceiling="step over that"),
-            *find_table_columns(_TEXT, status="how it is known", evidence="what tells it"),
+            *find_table_columns(_REAL, speedup_ceiling="step divided by that"),
+            *find_table_columns(_TEXT, status="how it is known", evidence="evidence"),
         ),
     ),
     Table(
         "fixes",
-        "a remedy, the most worthwhile first",
+        "a fix, the largest gain first",
         (
-            *find_table_columns(_I64, place="1 is the first"),
+            *find_table_columns(_I64, place="rank, 1 is the first"),
             *find_table_columns(
-                _TEXT, fix="its name", title="what to do", wall="of its causes", causes="that it answers"
+                _TEXT,
+                fix="its name",
+                title="what to do",
+                wall="wall of its causes",
+                causes="causes that it addresses",
             ),
             *find_table_columns(_YES, blocked="a precondition is unmet"),
-            *find_table_columns(_I64, recoverable_ns="largest ceiling among its causes"),
+            *find_table_columns(_I64, recoverable_ns="upper bound on its gain"),
             *find_table_columns(_REAL, speedup_ceiling="the same as a ratio"),
-            *find_table_columns(_TEXT, verify="how to see that it works", source="where it is documented"),
+            *find_table_columns(_TEXT, verify="how to verify it", source="documentation"),
         ),
     ),
     Table(
@@ -358,24 +370,24 @@ TABLES = (
             fix="as in `fixes`",
             system="whose setting",
             key="its current name",
-            value="as written there",
+            value="value, as written there",
         ),
     ),
     Table(
         "preconditions",
-        "what must hold before a fix can work",
+        "a precondition of a fix",
         find_table_columns(
             _TEXT,
             fix="as in `fixes`",
             precondition="its name",
-            text="what must hold",
+            text="the condition",
             status="met, unmet or unknown",
-            unblock="what to change where it is unmet",
+            unblock="what to change if it is unmet",
         ),
     ),
     Table(
         "findings",
-        "something about the capture that limits a claim",
+        "a limit of the capture",
         (
             *find_table_columns(
                 _TEXT, code="its name", severity="how much", message="what", cure="how to capture better"
@@ -384,38 +396,38 @@ TABLES = (
         ),
     ),
 )
-"""All tables, those of the answer and those of its evidence."""
+"""All tables of the answer and of its evidence."""
 
 
 _RANK = (
-    *find_table_columns(_I64, place="of the rank in `ranks` of the answer, from 0"),
+    *find_table_columns(_I64, place="index of the rank in `ranks` of the answer, from 0"),
     *find_table_columns(_I32, rank="its number in the job"),
 )
-_CALLED: tuple[TableColumn, ...] = find_table_columns(_TEXT, name="what it is called")
+_CALLED: tuple[TableColumn, ...] = find_table_columns(_TEXT, name="its name")
 
 JOB_TABLES = (
     Table(
         "waits",
-        "a rank of the job; times without another word are of its typical step, durations added up",
+        "a rank of the job; times are per typical step, durations added up, unless stated otherwise",
         (
             *(*_RANK, *_CALLED),
-            *find_table_columns(_TEXT, hostname="where it ran"),
-            *find_table_columns(_I64, group="of ranks that do the same work", stage="of the pipeline"),
+            *find_table_columns(_TEXT, hostname="host that it ran on"),
+            *find_table_columns(_I64, group="group of ranks with the same work", stage="pipeline stage"),
             *find_table_columns(
-                _I64, steady_steps="how many steps count", step_median_ns="median length of these"
+                _I64, steady_steps="number of steady steps", step_median_ns="median length of these"
             ),
             *find_table_columns(
                 _I64,
-                residence_ns="its collectives last",
-                transfer_ns="of it, bytes move",
-                peer_wait_ns="of it, it waits for ranks that came later",
-                pipeline_wait_ns="of it, it waits for other stages",
-                unsplit_ns="of it, what was not matched",
-                blocking_peer_wait_ns="waits for peers on the binding chain",
-                blocking_pipeline_wait_ns="waits for stages on the binding chain",
-                late_ns="others wait for it on their chains",
-                all_residence_ns="its collectives last, in the whole capture",
-                all_wait_ns="it waits for peers, in the whole capture",
+                residence_ns="duration of its collectives",
+                transfer_ns="of it, transfer",
+                peer_wait_ns="of it, wait for ranks that arrived later",
+                pipeline_wait_ns="of it, wait for other pipeline stages",
+                unsplit_ns="of it, not matched",
+                blocking_peer_wait_ns="wait for peers on the critical chain",
+                blocking_pipeline_wait_ns="wait for stages on the critical chain",
+                late_ns="wait of others for it on their chains",
+                all_residence_ns="duration of its collectives in the whole capture",
+                all_wait_ns="wait for peers in the whole capture",
             ),
         ),
     ),
@@ -426,11 +438,16 @@ JOB_TABLES = (
             *(*_RANK, *_CALLED),
             *find_table_columns(_YES, repeated="late on most steps, not in turn with others"),
             *find_table_columns(
-                _I64, late_ns_median="what others wait for it", late_steps="on how many steps"
+                _I64,
+                late_ns_median="how long others wait for it",
+                late_steps="number of steps on which it is late",
             ),
-            *find_table_columns(_I64, steps="of how many"),
+            *find_table_columns(_I64, steps="number of compared steps"),
             *find_table_columns(
-                _TEXT, cause_wall="the wall that kept it", cause="of that wall", reason="in a word"
+                _TEXT,
+                cause_wall="the wall that delays it",
+                cause="the cause of that wall",
+                reason="in a word",
             ),
             *find_table_columns(_REAL, ratio="how much longer that takes than on its peers"),
             *find_table_columns(_TEXT, why="in words"),
@@ -443,40 +460,48 @@ JOB_TABLES = (
             *find_table_columns(
                 _I64, group="as in `waits`", count="of ranks", step_median_ns="median of their medians"
             ),
-            *find_table_columns(_REAL, spread="longest less shortest of these, over their median"),
-            *find_table_columns(_I64, representative="place of the rank that is nearest to the median"),
+            *find_table_columns(_REAL, spread="longest minus shortest of these, divided by their median"),
+            *find_table_columns(_I64, representative="index of the rank nearest to the median"),
         ),
     ),
     Table(
         "clocks",
-        "a host against the clock of reference",
+        "a host compared with the reference clock",
         (
             *find_table_columns(_TEXT, hostname="its name"),
             *find_table_columns(
-                _I64, ranks="how many ran on it", offset_ns="of its clock at its first collective"
+                _I64, ranks="number of its ranks", offset_ns="offset of its clock at its first collective"
             ),
             *find_table_columns(_REAL, drift_ppm="how much faster its clock runs"),
-            *find_table_columns(_I64, matched="collectives that tell it"),
+            *find_table_columns(_I64, matched="number of collectives used"),
         ),
     ),
     Table(
         "meetings",
-        "a rank in a collective, in order of its begin on one clock, which counts from the first session",
+        "a rank in a collective, by its begin on one clock, which counts from the first session",
         (
-            *find_table_columns(_I64, meeting="number of the collective, the same of all that take part"),
+            *find_table_columns(_I64, meeting="number of the collective, the same for all participants"),
             *_RANK,
-            *find_table_columns(_I64, step="that it begins in"),
-            *find_table_columns(_TEXT, operation="what it does", axis="dimension of the job that it serves"),
+            *find_table_columns(_I64, step="step in which it begins"),
+            *find_table_columns(
+                _TEXT, operation="kind of the operation", axis="parallel axis that it serves"
+            ),
             *find_table_columns(_TEXT, communicator="its id, in hexadecimal"),
             *find_table_columns(
-                _I64, start_ns="it came in", end_ns="it was through", session_ns="its begin in its session"
+                _I64, start_ns="its begin", end_ns="its end", session_ns="its begin in its session"
             ),
-            *find_table_columns(_I64, joined_ns="the last one came in; null where participants lack"),
-            *find_table_columns(_YES, is_last="it came last"),
-            *find_table_columns(_I64, residence_ns="end - start", wait_ns="of it, before the last came"),
-            *find_table_columns(_I64, transfer_ns="of it, bytes move", blocking_ns="it owns on the chain"),
+            *find_table_columns(
+                _I64, joined_ns="when the last rank arrived; null if participants are missing"
+            ),
+            *find_table_columns(_YES, is_last="this rank arrived last"),
+            *find_table_columns(
+                _I64, residence_ns="end - start", wait_ns="of it, before the last rank arrived"
+            ),
+            *find_table_columns(
+                _I64, transfer_ns="of it, transfer", blocking_ns="its time on the critical chain"
+            ),
             *find_table_columns(_I64, blocking_wait_ns="of that, waiting", bytes="of its message"),
         ),
     ),
 )
-"""What ranks tell together, as tables."""
+"""The tables of a job."""

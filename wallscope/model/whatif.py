@@ -18,7 +18,7 @@ QuestionKind = Literal["scale", "without", "graph", "hide", "overlap"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One change: a target and, where it is scaled, what is left of its time as a share."""
+    """One change: a target and, if it is scaled, the remaining share of its time."""
 
     kind: QuestionKind
     target: str
@@ -38,17 +38,17 @@ class Question:
             case "hide":
                 return f"{self.target} fully hidden"
             case "overlap":
-                return f"{self.target} on a stream of its own"
+                return f"{self.target} on its own stream"
 
     @property
     def option(self) -> str:
-        """The question as `wallscope whatif` takes it."""
+        """The question as an option of `wallscope whatif`."""
         return f"--{self.kind} {self.target}" + ("" if self.share is None else f"={self.share:g}")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked: changes that are played alone and together, and one that is played in degrees."""
+    """The questions: changes that are replayed alone and together, and one that is replayed in degrees."""
 
     questions: tuple[Question, ...] = ()
     sweep: tuple[Question, ...] = ()
@@ -58,12 +58,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """How well the replay tells steps that it was not told: the lags of each are those of the other steps.
+    """Leave-one-out check of the replay: each step is replayed with the latencies of the other steps.
 
-    `steps` are the typical steps that have others beside them; without two of them nothing can be checked
-    and the errors are `None`. `own_error` is that of a replay with each step's own lags, which proves
-    little. `slack_share` is the share of the critical path that is lags and time outside calls,
-    `unmatched_share` that of lags with no like in another step.
+    `steps` are the typical steps with adjacent steps. Without two of them nothing can be checked, and the
+    errors are `None`. `own_error` is that of a replay with each step's own latencies, which proves little.
+    `slack_share` is the share of the critical path that is latency and time outside calls. `unmatched_share`
+    is the share of latencies without a match in another step.
     """
 
     steps: int
@@ -79,8 +79,8 @@ class SelfCheck:
 class PathPart:
     """A part of the critical path of the typical step: a cause, a range, or an operation by its name.
 
-    The row named `rest` holds all that are too small to list, an empty name what has none. `wall` is `None`
-    where a part lies on several.
+    The row `rest` is the sum of those too small to list; an empty name means that there is none. `wall` is
+    `None` if a part has several.
     """
 
     name: str
@@ -92,7 +92,7 @@ class PathPart:
 
 @dataclass(frozen=True, slots=True)
 class PathSegment:
-    """One of the longest stretches of the path of one step; `at_ns` is time of the session."""
+    """One of the longest segments of the path of one step; `at_ns` is session time."""
 
     at_ns: int
     time_ns: int
@@ -103,9 +103,9 @@ class PathSegment:
 
 @dataclass(frozen=True, slots=True)
 class OperationSlack:
-    """How much longer operations of a name could take each without the step ending later.
+    """How much longer operations of a name could take without delaying the end of the step.
 
-    Of the operations that begin in the typical steps. `binding` of them a step have no slack at all.
+    It covers the operations that begin in the typical steps. `binding` of them per step have no slack.
     """
 
     name: str
@@ -119,9 +119,9 @@ class OperationSlack:
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """What bounds the typical step, moment by moment; each list sums to `step_ns`.
+    """The critical path of the typical step; each list sums to `step_ns`.
 
-    `shown_step` is the step of the typical ones nearest to their mean, of which `segments` are told.
+    `shown_step` is the typical step nearest to their mean, and `segments` are from it.
     """
 
     step_ns: int
@@ -136,11 +136,11 @@ class CriticalPath:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the typical step takes with some changes; `speedup` is the step before over the step after.
+    """The typical step with some changes; `speedup` is the step before divided by the step after.
 
-    `walls` are those of the step after: compute where any ran, else what the path was bound by. `next_wall`
-    is the loss wall that is largest then, compute where none reaches a tenth of the step; `next_cause` is
-    its largest cause. `notes` say what was changed and what was assumed.
+    `walls` are those of the step after: compute where any ran, else the wall of the path. `next_wall` is the
+    largest loss wall then, compute if none reaches a tenth of the step; `next_cause` is its largest cause.
+    `notes` state what was changed and assumed.
     """
 
     questions: tuple[Question, ...]
@@ -155,10 +155,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The steps that were played again to tell what fixes would win.
+    """The replayed steps for the gains of fixes.
 
-    `ranks` are played together; where it is one of several, the others come as late as they did. `refused`
-    says why no fix has an answer, `None` where they have; `check` is `None` where nothing was played.
+    `ranks` are replayed together. If it is one of several, the others arrive as late as in the capture.
+    `refused` states why no fix has an answer, `None` if they have. `check` is `None` if nothing was replayed.
     """
 
     steps: int
@@ -172,9 +172,9 @@ class Replay:
 class WhatIf:
     """The answers to all questions about one rank of an export.
 
-    `step_ns` is the typical step of the capture, `played_steps` how many steps it is played as,
-    `played_operations` how many operations. `overlap_tax` is how much longer compute takes beside
-    communication as measured here, which answers about overlap heed if `interference` is set.
+    `step_ns` is the typical step of the capture, `played_steps` the number of replayed steps,
+    `played_operations` the number of operations. `overlap_tax` is the measured slowdown of compute that
+    overlaps communication. Answers about overlap use it if `interference` is set.
     """
 
     schema: str
