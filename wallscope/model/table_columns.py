@@ -234,7 +234,7 @@ TABLES = (
                 _TEXT,
                 name="of the kernel",
                 **{"class": "class of the operation"},
-                category="its category or kind of communication",
+                category="category or operation",
             ),
             *find_table_columns(_TEXT, backend="library of communication"),
             *find_table_columns(_REAL, count="kernels that begin in a step (mean)"),
@@ -252,9 +252,7 @@ TABLES = (
             *(*_OP, *_WHO, *_SPAN),
             *find_table_columns(_TEXT, name="its kernel or copy", backend="its library"),
             *_AXIS,
-            *find_table_columns(
-                _TEXT, communicator="its hash, hexadecimal", source="source of the data on the call"
-            ),
+            *find_table_columns(_TEXT, communicator="its hash, hexadecimal", source="source of the data"),
             *find_table_columns(
                 _I64,
                 participants="number of ranks",
@@ -274,12 +272,10 @@ TABLES = (
                 _I64,
                 count="operations",
                 work_ns="durations added up",
-                exposed_ns="time in which nothing else ran",
+                exposed_ns="nothing else ran",
                 bytes="sent",
             ),
-            *find_table_columns(
-                _REAL, bus_bandwidth_bytes_per_s="over the duration, including waiting for peers"
-            ),
+            *find_table_columns(_REAL, bus_bandwidth_bytes_per_s="over the duration, with waiting"),
         ),
     ),
     Table(
@@ -294,7 +290,7 @@ TABLES = (
                 count="copies",
                 bytes="moved",
                 work_ns="durations added up",
-                exposed_ns="time in which nothing else ran",
+                exposed_ns="nothing else ran",
             ),
             *find_table_columns(_REAL, bulk_bandwidth_bytes_per_s="of copies of 64 KiB and more"),
         ),
@@ -316,9 +312,7 @@ TABLES = (
             *_WHO,
             *find_table_columns(_TEXT, name="of the function", path="most frequent NVTX ranges around them"),
             *find_table_columns(_REAL, count="calls that end in the step"),
-            *find_table_columns(
-                _I64, waited_ns="how long the host waited in them", drained_ns="GPU idle time after them"
-            ),
+            *find_table_columns(_I64, waited_ns="wait of the host in them", drained_ns="GPU idle after them"),
         ),
     ),
     Table(
@@ -338,7 +332,7 @@ TABLES = (
             *find_table_columns(_TEXT, id="its name"),
             *_WALL,
             *find_table_columns(
-                _I64, recoverable_ns="reduction of the step", step_ceiling_ns="the step without it"
+                _I64, recoverable_ns="reduction of the step", step_ceiling_ns="remaining step"
             ),
             *find_table_columns(_REAL, speedup_ceiling="step divided by that"),
             *find_table_columns(_TEXT, status="how it is known", evidence="evidence"),
@@ -413,9 +407,7 @@ JOB_TABLES = (
             *(*_RANK, *_CALLED),
             *find_table_columns(_TEXT, hostname="host that it ran on"),
             *find_table_columns(_I64, group="group of ranks with the same work", stage="pipeline stage"),
-            *find_table_columns(
-                _I64, steady_steps="number of steady steps", step_median_ns="median length of these"
-            ),
+            *find_table_columns(_I64, steady_steps="steady steps", step_median_ns="their median length"),
             *find_table_columns(
                 _I64,
                 residence_ns="duration of its collectives",
