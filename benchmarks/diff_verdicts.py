@@ -316,10 +316,10 @@ def _most(rates: Sequence[Rate]) -> str:
     return f"{mean:.1f} % (at most {100 * worst.share:.1f}, {100 * low:.1f} … {100 * high:.1f})"
 
 
-def replace_table(text: str, found: str) -> str:
+def replace_table(text: str, found: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
     """Return the page with the table between its marks replaced."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{found}\n{END}{rest.partition(END)[2]}"
+    before, _, rest = text.partition(marks[0])
+    return f"{before}{marks[0]}\n\n{found}\n{marks[1]}{rest.partition(marks[1])[2]}"
 
 
 def write_cells(rates: Iterable[Rate], target: Path) -> None:

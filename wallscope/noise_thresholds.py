@@ -16,3 +16,13 @@ FEWEST_OWN_DEGREES_COUNT: Final = 2
 """Degrees of freedom with which a side is measured without the other one. Chosen."""
 CONTRADICTED_VARIANCE_RATIO: Final = 2.0
 """Of the variance of runs by the assumed one, above which no more is assumed. Measured: docs/diff.md."""
+FALSE_ALARM_SHARE: Final = 0.01
+"""Of histories without a change in which one is found, at most. Chosen; measured in docs/diff.md."""
+CHANGE_PERMUTATIONS_COUNT: Final = 999
+"""Random orders that a change is compared with: ten of them are the share of false alarms. Convention."""
+FEWEST_COMMITS_COUNT: Final = 6
+"""Commits among which a change is looked for, at least: of five no order is rare enough. Chosen."""
+PARAMETERS_OF_DRIFT_RATIO: Final = 1.5
+"""Parameters that a drift counts for; a change counts for two. Measured: docs/diff.md."""
+STALE_RECORD_DAYS: Final = 14
+"""Age of a base from which on it is said. Chosen: two weeks of changes lie between."""

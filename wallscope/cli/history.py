@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,7 @@ from wallscope.cli.progress import is_talkative, report_progress
 from wallscope.cli.store_options import (
     Labels,
     StorePlace,
+    count_commits,
     find_commit,
     folder_of_store,
     is_pull_request,
@@ -39,6 +41,14 @@ if TYPE_CHECKING:
     from wallscope.model.analysis import PackedProfile
     from wallscope.model.profile import Profile
     from wallscope.model.record import Record
+
+
+class Form(StrEnum):
+    """How `history` prints its rows."""
+
+    JSON = "json"
+    CSV = "csv"
+    OPENMETRICS = "openmetrics"
 
 
 def record(  # noqa: PLR0913  # options are parameters
@@ -151,31 +161,59 @@ def _record(
     return entry, {object_name(stored): stored for stored in objects}
 
 
-def history(  # options are parameters
+def history(  # noqa: PLR0913  # options are parameters
     metric: Annotated[
         str, typer.Argument(metavar="METRIC", help="step, a wall, or a cause as host/framework.")
     ],
     *,
     label: Labels = None,
     store: StorePlace = None,
+    form: Annotated[
+        Form | None, typer.Option("--format", help="Print all rows as JSON, CSV or OpenMetrics text.")
+    ] = None,
     csv: Csv = None,
     json: Json = None,
 ) -> None:
-    """List step times by commit, in the order of recording."""
-    from wallscope.model.enums import Wall  # noqa: PLC0415  # keeps --help fast
+    """List step times by commit, and where they changed.
+
+    Commits are listed in the order of recording.
+    """
+    from wallscope.render import data  # noqa: PLC0415  # keeps --help fast
     from wallscope.render.terminal import render_sections  # noqa: PLC0415
-    from wallscope.views.listings import build_history, list_times  # noqa: PLC0415
+    from wallscope.store import drop_repetitions  # noqa: PLC0415
+    from wallscope.views.history import build_history, list_times, write_open_metrics  # noqa: PLC0415
+
+    check_metric(metric)
+    if form is not None and (csv is not None or json is not None):
+        raise OptionError("--format — prints to standard output — leave out --csv and --json")
+    wanted = parse_labels(label)
+    place = open_store(store)
+    check_targets((csv, json), inputs=(folder_of_store(place),))
+    fitting = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
+    records = drop_repetitions(fitting, is_within_commit=True)
+    warn_of_unreadable(place)
+    if not records:
+        raise StoreError(f"{place} — holds no such record — wallscope record a run first")
+    frame = list_times(records, metric)
+    if form is not None:
+        if form is Form.OPENMETRICS:
+            sys.stdout.write(write_open_metrics(frame, metric))
+        else:
+            sys.stdout.write((data.write_rows_json if form is Form.JSON else data.write_csv)(frame))
+        return
+    shown = render_sections(build_history(frame, metric, count_commits, time.time_ns()))
+    write_table(frame, (csv, json), shown)
+
+
+def check_metric(metric: str) -> None:
+    """Refuse a metric that is neither the step nor a wall nor a cause.
+
+    Raises:
+        OptionError: it is none.
+    """
+    from wallscope.model.enums import Wall  # noqa: PLC0415  # keeps --help fast
 
     if metric != "step" and metric.partition("/")[0] not in set(Wall):
         raise OptionError(
             f"{metric[:80]} — is no metric — write step, a wall as host, or a cause as host/framework"
         )
-    wanted = parse_labels(label)
-    place = open_store(store)
-    check_targets((csv, json), inputs=(folder_of_store(place),))
-    records = [entry for entry in place.all_records() if entry.testbed.fits(wanted)]
-    warn_of_unreadable(place)
-    if not records:
-        raise StoreError(f"{place} — holds no such record — wallscope record a run first")
-    frame = list_times(records, metric)
-    write_table(frame, (csv, json), render_sections(build_history(frame, metric)))

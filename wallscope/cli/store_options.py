@@ -95,6 +95,18 @@ def find_commit(name: str) -> str:
     return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or name
 
 
+def list_commits(after: str, until: str) -> tuple[str, ...] | None:
+    """The commits after one up to another, the oldest first; `None` where git does not know them."""
+    found = _git("rev-list", "--reverse", "--topo-order", "--end-of-options", f"{after}..{until}")
+    return None if found is None else tuple(found.split())
+
+
+def count_commits(after: str, until: str) -> int | None:
+    """How many commits there are after one up to another; `None` where git does not know them."""
+    found = list_commits(after, until)
+    return None if found is None else len(found)
+
+
 def _git(*arguments: str) -> str | None:
     try:
         ran = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)  # noqa: S603, S607

@@ -145,8 +145,8 @@ class Rank:
     unrecognized kernels over 1 % of the typical step. `ranges` are the 200 with most device time.
     `host_details` are `None` without known calls, `gpu_metrics` without samples. `mean_step_ns` and
     `median_step_ns` cover all steady steps, `None` without any. `modes` are the kinds of steps, empty if
-    there is one kind. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if kernels
-    keep their length.
+    there is one kind. `rare_stalls` are not visible in the typical step. `slower_kernels` is `None` if
+    kernels keep their length.
     """
 
     rank: int | None

@@ -20,12 +20,9 @@ def run_noise(records: Iterable[Record], testbed: Testbed) -> RecordedNoise | No
     far as no change is among them. Runs of pull requests do not count, nor do copies of a run.
     """
     by_commit: dict[str, list[Record]] = {}
-    seen = set()
-    for record in sorted(records, key=lambda record: record.recorded_utc_ns):
-        content = json.dumps([[rank.typical_ns, *sorted(rank.causes.items())] for rank in record.ranks])
-        is_counted = record.is_reference and record.testbed == testbed and record.speaking.typical_ns > 0
-        if is_counted and content not in seen:
-            seen.add(content)
+    own = [one for one in records if one.is_reference and one.testbed == testbed]
+    for record in sorted(drop_repetitions(own), key=lambda record: record.recorded_utc_ns):
+        if record.speaking.typical_ns > 0:
             by_commit.setdefault(record.commit, []).append(record)
     commits = [[_times(record) for record in runs] for runs in by_commit.values()]
     names = sorted({name for runs in commits for times in runs for name in times})
@@ -35,6 +32,19 @@ def run_noise(records: Iterable[Record], testbed: Testbed) -> RecordedNoise | No
         return None
     steps = [record.speaking.steps for runs in by_commit.values() for record in runs]
     return RecordedNoise(known, sum(steps) / len(steps))
+
+
+def drop_repetitions(records: Iterable[Record], *, is_within_commit: bool = False) -> list[Record]:
+    """Return records without those of a run that is recorded already, under another name or commit.
+
+    All times of all ranks are the same to the ns. `is_within_commit` keeps one of each commit.
+    """
+    kept: dict[str, Record] = {}
+    for record in records:
+        commit = record.commit if is_within_commit else ""
+        times = [[rank.typical_ns, *sorted(rank.causes.items())] for rank in record.ranks]
+        kept.setdefault(json.dumps([commit, str(record.testbed), record.origin, times]), record)
+    return list(kept.values())
 
 
 def _times(record: Record) -> dict[str, int]:

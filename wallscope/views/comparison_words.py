@@ -260,14 +260,11 @@ def _describe_noise(step: StepChange) -> str:
     """Say what is taken for the difference between runs, where a side has one run."""
     if step.run_noise_source != "assumed":
         return f"Runs are known to differ by {units.percent(step.run_noise)}."
+    known = "No history of runs" if max(step.base_runs, step.head_runs) == 1 else "Too few runs to measure it"
     off, walls = (f"{100 * share:.0f} %" for share in (ASSUMED_OFF_SHARE, ASSUMED_NOISE_RATIO))
     low, high = step.pair_ratio_low, step.pair_ratio_high
     alone = "" if low is None or high is None else f" (from steps alone: {write_interval(low, high)})"
-    known = "No history of runs" if step.replication == "steps" else "Few runs"
-    return (
-        f"{known}: run noise assumed up to {off} of the step{alone}, {walls} of its communication, memory"
-        " and host time."
-    )
+    return f"{known}: run noise assumed up to {off}, of communication, memory and host time {walls}{alone}."
 
 
 def describe_sides(comparison: Comparison) -> str:

@@ -1,9 +1,7 @@
-"""What an export holds, what a word means, how a time went, a plan, a checked configuration, as text."""
+"""What an export holds, what a word means, a plan, a checked configuration, as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-
-import polars as pl
 
 from wallscope import units
 from wallscope.model.advice import (
@@ -18,10 +16,7 @@ from wallscope.model.advice import (
     WordExplanation,
 )
 from wallscope.model.capture import Contents, Finding, Gpu, Profiler, Severity
-from wallscope.model.enums import Wall
-from wallscope.model.record import Record
 from wallscope.model.section import (
-    Cell,
     Column,
     Grid,
     Items,
@@ -41,18 +36,6 @@ from wallscope.views.sections.words import describe_profiler
 _MOST_MISSING = 6
 _MOST_LAYOUTS = 3
 _UNKNOWN = "unknown"
-HISTORY = pl.Schema(
-    {
-        "testbed": pl.String(),
-        "commit": pl.String(),
-        "recorded_utc_ns": pl.Int64(),
-        "runs": pl.Int64(),
-        "steps": pl.Int64(),
-        "median_ns": pl.Int64(),
-        "change": pl.Float64(),  # against the reference before, on the same testbed
-        "origin": pl.String(),  # null for a reference
-    }
-)
 
 
 def build_explanation(found: WordExplanation) -> Iterator[Section]:
@@ -112,58 +95,6 @@ def _list_tables(contents: Contents) -> Iterator[Grid | Lines]:
         yield Lines((f"{lack}: {', '.join(missing)}.",))
     others = "other event category" if is_trace else "other table"
     yield Lines((f"{units.plural(contents.other_tables, others)} in the file.",), "dim")
-
-
-def build_history(frame: pl.DataFrame, metric: str) -> Iterator[Section]:
-    """Make the rows testbed by testbed, with a bar each, or the origin of what is no reference."""
-    longest_ns = max(int(frame["median_ns"].to_numpy().max()), 1)
-
-    def share(row: dict[str, int]) -> Cell | str | int:
-        return row["origin"] or Cell(row["median_ns"] / longest_ns, Wall.COMPUTE)
-
-    columns = (
-        on_terminal("commit", "commit", value=lambda row: row["commit"][:12]),
-        on_terminal("recorded", "recorded", "plain", "", lambda row: units.utc(row["recorded_utc_ns"])[:16]),
-        on_terminal("runs", "runs", "count", "", lambda row: row["runs"]),
-        on_terminal("time", "time", "ms", "", lambda row: row["median_ns"]),
-        on_terminal("change", "change", "signed_percent", "", lambda row: row["change"], none=""),
-        on_terminal("bar", "", "bar", "", share, most=200, is_right=True),
-    )
-    for own in frame.partition_by("testbed", maintain_order=True):
-        title = f"{visible(metric)} · {visible(own['testbed'][0])}"
-        table = tabulate("", columns, own.iter_rows(named=True))
-        yield Section("testbed", "", "", (Lines(((Span(title, "strong"),),)), table))
-
-
-def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
-    """List a row a testbed, commit and origin, in order of recording (`HISTORY`), of several runs the median.
-
-    Changes are against the reference before: a pull request's runs are measured, and measure nothing.
-    """
-    columns = ("testbed", "commit", "recorded_utc_ns", "median_ns", "steps", "origin")
-    rows = [
-        (
-            str(one.testbed),
-            one.commit,
-            one.recorded_utc_ns,
-            one.metric_ns(metric),
-            one.speaking.steps,
-            one.origin,
-        )
-        for one in records
-    ]
-    listed = pl.DataFrame(rows, schema={name: HISTORY[name] for name in columns}, orient="row")
-    by_commit = listed.group_by("testbed", "commit", "origin").agg(
-        pl.col("recorded_utc_ns").min(),
-        runs=pl.len(),
-        steps=pl.col("steps").sum(),
-        median_ns=pl.col("median_ns").median().round(0),
-    )
-    ordered = by_commit.sort("testbed", "recorded_utc_ns", "commit", "origin")
-    references_ns = pl.when(pl.col("origin").is_null()).then(pl.col("median_ns"))
-    before = references_ns.shift(1).forward_fill().over("testbed")
-    change = pl.when(before > 0).then(pl.col("median_ns") / before - 1)
-    return ordered.with_columns(change=change).select(HISTORY.names()).cast(HISTORY)
 
 
 def build_advice(advice: Advice) -> Iterator[Section]:

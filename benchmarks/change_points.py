@@ -1,0 +1,138 @@
+"""How often `wallscope history` finds changes: simulated histories of 30 commits, with published seeds.
+
+python -m benchmarks.change_points --histories 2000 --write docs/diff.md
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.diff_verdicts import WHOLE, Rate, Setting, replace_table
+from wallscope.compare.change_points import Course, find_changes
+
+SEED = 20_261_124
+COMMITS, STEP_NS, NEAR = 30, 1e8, 2
+BEGIN, END = "<!-- changes -->", "<!-- end of changes -->"
+Floats = npt.NDArray[np.float64]
+Draw = Callable[[np.random.Generator], tuple[Floats, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A kind of history: relative times of commits without noise, and where they change.
+
+    `has_drift` is whether they drift in addition.
+    """
+
+    name: str
+    draw: Draw
+    noise: float = 0.01
+    has_drift: bool = False
+
+
+def _none(_: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
+    return np.ones(COMMITS), ()
+
+
+def _step(size: float, first: int = 5) -> Draw:
+    def draw(random: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
+        at = int(random.integers(first, COMMITS - first + 1))
+        return np.where(np.arange(COMMITS) >= at, 1 + size, 1.0), (at,)
+
+    return draw
+
+
+def _two(_: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
+    place = np.arange(COMMITS)
+    return 1 + 0.04 * (place >= 10) + 0.04 * (place >= 20), (10, 20)
+
+
+def _drift(slope: float, step: float = 0.0) -> Draw:
+    def draw(_: np.random.Generator) -> tuple[Floats, tuple[int, ...]]:
+        place = np.arange(COMMITS)
+        return (1 + slope) ** place * (1 + step * (place >= 12)), (12,) if step else ()
+
+    return draw
+
+
+HISTORIES = (
+    History("no change, noise 1 %", _none),
+    History("no change, noise 5 %", _none, noise=0.05),
+    History("+3 %, at least five commits from an end", _step(0.03)),
+    History("+3 %, anywhere", _step(0.03, first=1)),
+    History("+5 %, anywhere", _step(0.05, first=1)),
+    History("+4 % twice", _two),
+    History("+0.3 % a commit", _drift(0.003), has_drift=True),
+    History("+0.3 % a commit and +5 % once", _drift(0.003, 0.05), has_drift=True),
+)
+
+
+def find_all(history: History, count: int) -> list[tuple[Course, tuple[int, ...]]]:
+    """Return what is found in many histories, and where they change."""
+    random = np.random.default_rng([SEED, crc32(history.name.encode())])
+    found = []
+    for _ in range(count):
+        level, places = history.draw(random)
+        times = STEP_NS * level * (1 + history.noise * random.standard_normal(COMMITS))
+        found.append((find_changes(times, np.ones(COMMITS)), places))
+    return found
+
+
+def is_near(course: Course, places: Sequence[int]) -> bool:
+    """Return whether a change is found within two commits of each place."""
+    return all(any(abs(one.at - place) <= NEAR for one in course.changes) for place in places)
+
+
+def tabulate(count: int) -> str:
+    """Return the table of the docs."""
+    lines = [
+        f"{count:,} histories of {COMMITS} commits of one run each; 95 % intervals in brackets.",
+        "",
+        "| history | change found | within two commits | inside the stated range | drift found |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for history in HISTORIES:
+        found = find_all(history, count)
+        has_place = bool(found[0][1])
+        covered = [
+            all(any(one.earliest <= place <= one.latest for one in course.changes) for place in places)
+            for course, places in found
+        ]
+        cells = [
+            _write([bool(course.changes) for course, _ in found]),
+            _write([is_near(course, places) for course, places in found]) if has_place else "",
+            _write(covered) if has_place else "",
+            _write([course.drift is not None for course, _ in found]),
+        ]
+        lines.append(f"| {history.name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _write(held: Sequence[bool]) -> str:
+    share = float(np.mean(held))
+    low, high = Rate("", 0, Setting(1), WHOLE, 0.0, "", share, len(held), is_known=True).interval
+    return f"{100 * share:.1f} % ({100 * low:.1f} … {100 * high:.1f})"
+
+
+def main() -> None:
+    """Print the table, or write it into a page."""
+    parser = argparse.ArgumentParser(description="How often wallscope history finds changes.")
+    parser.add_argument("--histories", type=int, default=2_000)
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    found = tabulate(options.histories)
+    if options.write is None:
+        sys.stdout.write(found)
+    else:
+        page = replace_table(options.write.read_text(encoding="utf-8"), found, (BEGIN, END))
+        options.write.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""How a time went from commit to commit: rows, where it changed, drift; as text and as OpenMetrics."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from wallscope import units
+from wallscope.compare.change_points import Course, find_changes
+from wallscope.model.enums import Wall
+from wallscope.model.record import Record
+from wallscope.model.section import Cell, Line, Lines, Section, Span, on_terminal, tabulate
+from wallscope.noise_thresholds import FALSE_ALARM_SHARE, FEWEST_COMMITS_COUNT, STALE_RECORD_DAYS
+from wallscope.render.texts import visible
+
+HISTORY = pl.Schema(
+    {
+        "testbed": pl.String(),
+        "commit": pl.String(),
+        "recorded_utc_ns": pl.Int64(),
+        "runs": pl.Int64(),
+        "steps": pl.Int64(),
+        "median_ns": pl.Int64(),
+        "change": pl.Float64(),  # against the reference before, on the same testbed
+        "origin": pl.String(),  # null for a reference
+        "level_ns": pl.Int64(),  # without noise; null for what is no reference
+        "changed_ns": pl.Int64(),  # where the level changed: after less before
+        "changed_ratio": pl.Float64(),  # after by before; null where that was 0
+        "changed_chance": pl.Float64(),  # of random orders with a change as large
+        "changed_after": pl.String(),  # the last commit that surely has the level before
+        "changed_until": pl.String(),  # the first commit that surely has the level after
+        "drift_ratio": pl.Float64(),  # steady change from commit to commit, of the first level
+    }
+)
+_DAY_NS = 86_400 * 10**9
+_SHORT = 12
+
+
+def list_times(records: Sequence[Record], metric: str) -> pl.DataFrame:
+    """List a row a testbed, commit and origin, in order of recording (`HISTORY`), of several runs the median.
+
+    Changes are against the reference before: a pull request's runs are measured, and measure nothing.
+    """
+    columns = ("testbed", "commit", "recorded_utc_ns", "median_ns", "steps", "origin")
+    rows = [
+        (
+            str(one.testbed),
+            one.commit,
+            one.recorded_utc_ns,
+            one.metric_ns(metric),
+            one.speaking.steps,
+            one.origin,
+        )
+        for one in records
+    ]
+    listed = pl.DataFrame(rows, schema={name: HISTORY[name] for name in columns}, orient="row")
+    by_commit = listed.group_by("testbed", "commit", "origin").agg(
+        pl.col("recorded_utc_ns").min(),
+        runs=pl.len(),
+        steps=pl.col("steps").sum(),
+        mean_ns=pl.col("median_ns").mean(),
+        median_ns=pl.col("median_ns").median().round(0),
+    )
+    ordered = by_commit.sort("testbed", "recorded_utc_ns", "commit", "origin")
+    references_ns = pl.when(pl.col("origin").is_null()).then(pl.col("median_ns"))
+    before = references_ns.shift(1).forward_fill().over("testbed")
+    change = pl.when(before > 0).then(pl.col("median_ns") / before - 1)
+    parts = [_add_course(own) for own in ordered.partition_by("testbed", maintain_order=True)]
+    return pl.concat(parts).with_columns(change=change).select(HISTORY.names()).cast(HISTORY)
+
+
+def _find_course(own: pl.DataFrame) -> Course:
+    """Return how the references of one testbed went."""
+    kept = own.filter(pl.col("origin").is_null())
+    return find_changes(
+        kept["mean_ns"].to_numpy().astype(np.float64), kept["runs"].to_numpy().astype(np.float64)
+    )
+
+
+def _add_course(own: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of one testbed with level, changes and drift."""
+    course = _find_course(own)
+    commits = own.filter(pl.col("origin").is_null())["commit"].to_list()
+    level_ns = dict(zip(commits, course.level.tolist(), strict=True)) if course.is_enough else {}
+    changes = {commits[one.at]: one for one in course.changes}
+    drift = None if course.drift is None else course.drift.ratio
+    rows = []
+    for commit, origin in own.select("commit", "origin").iter_rows():
+        found = changes.get(commit) if origin is None else None
+        rows.append(
+            (
+                None if origin is not None or commit not in level_ns else round(level_ns[commit]),
+                None if found is None else round(found.after - found.before),
+                None if found is None or found.before <= 0 else found.after / found.before,
+                None if found is None else found.chance,
+                None if found is None else commits[found.earliest - 1],
+                None if found is None else commits[found.latest],
+                drift if origin is None else None,
+            )
+        )
+    names = HISTORY.names()[HISTORY.names().index("level_ns") :]
+    more = pl.DataFrame(rows, schema={name: HISTORY[name] for name in names}, orient="row")
+    return pl.concat([own, more], how="horizontal")
+
+
+def build_history(
+    frame: pl.DataFrame, metric: str, count_commits: Callable[[str, str], int | None], now_ns: int
+) -> Iterator[Section]:
+    """Make what changed and the rows of each testbed, with a bar each, or the origin of what is no reference.
+
+    `count_commits` counts the commits after one up to another, as far as that is known.
+    """
+    longest_ns = max(int(frame["median_ns"].to_numpy().max()), 1)
+
+    def share(row: dict[str, int]) -> Cell | str | int:
+        return row["origin"] or Cell(row["median_ns"] / longest_ns, Wall.COMPUTE)
+
+    columns = (
+        on_terminal("commit", "commit", value=lambda row: row["commit"][:_SHORT]),
+        on_terminal("recorded", "recorded", "plain", "", lambda row: units.utc(row["recorded_utc_ns"])[:16]),
+        on_terminal("runs", "runs", "count", "", lambda row: row["runs"]),
+        on_terminal("time", "time", "ms", "", lambda row: row["median_ns"]),
+        on_terminal("change", "change", "signed_percent", "", lambda row: row["change"], none=""),
+        on_terminal("bar", "", "bar", "", share, most=200, is_right=True),
+    )
+    for own in frame.partition_by("testbed", maintain_order=True):
+        title = f"{visible(metric)} · {visible(own['testbed'][0])}"
+        lines = [
+            (Span(title, "strong"),),
+            *_describe_changes(own, metric, count_commits),
+            *_describe_age(own, now_ns),
+        ]
+        table = tabulate("", columns, own.iter_rows(named=True))
+        yield Section("testbed", "", "", (Lines(tuple(lines)), table))
+
+
+def _describe_changes(
+    own: pl.DataFrame, metric: str, count_commits: Callable[[str, str], int | None]
+) -> Iterator[Line]:
+    """Say where a time changed, or that no change was found among how many commits."""
+    references = own.filter(pl.col("origin").is_null())
+    if len(references) < FEWEST_COMMITS_COUNT:
+        few = f"{len(references)} recorded: changes are looked for from {FEWEST_COMMITS_COUNT} commits on."
+        yield (Span(few, "dim"),)
+        return
+    for row in references.filter(pl.col("changed_ns").is_not_null()).iter_rows(named=True):
+        after, until = row["changed_after"], row["changed_until"]
+        count = count_commits(after, until)
+        commits = "" if count is None else f", {units.plural(count, 'commit')}"
+        is_rise, ratio = row["changed_ns"] > 0, row["changed_ratio"]
+        by = units.duration(abs(row["changed_ns"]))
+        size = by if ratio is None else f"{units.percent(abs(ratio - 1))} ({by})"
+        text = (
+            f"{visible(metric)} {'rose' if is_rise else 'fell'} by {size} at {row['commit'][:_SHORT]}. The"
+            f" cause is in {after[:_SHORT]}..{until[:_SHORT]}{commits} (95 % certain);"
+            f" {units.percent(row['changed_chance'])} of random orders show a change as large."
+        )
+        yield (Span(text, "bad" if is_rise else "good"),)
+    drift = references["drift_ratio"][0]
+    if drift is not None:
+        whole = drift * (len(references) - 1)
+        yield (
+            Span(
+                f"{visible(metric)} drifts by {units.signed_percent(drift)} per commit,"
+                f" {units.signed_percent(whole)} over {len(references)} commits.",
+                "bad" if drift > 0 else "good",
+            ),
+        )
+    elif references["changed_ns"].is_null().all():
+        alarms = f"{100 * FALSE_ALARM_SHARE:.0f} %"
+        yield (Span(f"No change among {len(references)} commits (false alarms: {alarms}).", "dim"),)
+
+
+def _describe_age(own: pl.DataFrame, now_ns: int) -> Iterator[Line]:
+    """Say that the newest reference is old: as a base it hides what changed since."""
+    newest = own.filter(pl.col("origin").is_null())["recorded_utc_ns"].to_list()
+    days = (now_ns - max(newest)) // _DAY_NS if newest else 0
+    if days > STALE_RECORD_DAYS:
+        yield (Span(f"The newest record is {days} days old: record the current commit.", "warning"),)
+
+
+def write_open_metrics(frame: pl.DataFrame, metric: str) -> str:
+    """Write all rows in the text format of OpenMetrics 1.0, in seconds, with the time of recording."""
+    series = (
+        ("wallscope_time_seconds", "Time of the typical step, a wall or a cause.", "median_ns", 1e-9),
+        ("wallscope_level_seconds", "The same without noise.", "level_ns", 1e-9),
+        ("wallscope_change_ratio", "Level after a commit by that before it.", "changed_ratio", 1),
+        ("wallscope_drift_ratio", "Steady change from commit to commit.", "drift_ratio", 1),
+    )
+    lines = []
+    for name, meaning, column, factor in series:
+        unit = name.rpartition("_")[2]
+        lines += [f"# TYPE {name} gauge", f"# UNIT {name} {unit}", f"# HELP {name} {meaning}"]
+        for row in frame.filter(pl.col(column).is_not_null()).iter_rows(named=True):
+            labels = {"metric": metric, "testbed": row["testbed"], "commit": row["commit"]}
+            if row["origin"] is not None:
+                labels["origin"] = row["origin"]
+            text = ",".join(f'{key}="{_escape(value)}"' for key, value in labels.items())
+            lines.append(f"{name}{{{text}}} {row[column] * factor:.9g} {row['recorded_utc_ns'] / 1e9:.3f}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
