@@ -119,7 +119,7 @@ def test_input_prepared_on_the_gpu_is_said_with_what_became_of_loading():
     (entry,) = explain_kernels(typical(FP32, causes=WAITING), typical(FP32, ROTATE))
 
     assert entry.message == (
-        f"Input is prepared on the GPU (DALI) in head alone: {describe_cause('host/data-loading')} -500 ns,"
+        f"Input is prepared on the GPU (DALI) in head only: {describe_cause('host/data-loading')} -500 ns,"
         f" {describe_cause('compute/preprocessing')} +20 ns"
     )
     assert "host/data-loading" in entry.causes

@@ -64,13 +64,13 @@ def _overlap(
             continue
         is_lost = row.head_hidden_share < row.base_hidden_share
         text = (
-            f"{row.axis} communication is hidden {'less' if is_lost else 'more'}:"
-            f" {percent(row.base_hidden_share)} of it in base, {percent(row.head_hidden_share)} in head"
+            f"Compute hides {'less' if is_lost else 'more'} of the {row.axis} communication:"
+            f" {percent(row.base_hidden_share)} → {percent(row.head_hidden_share)}"
         )
         gone = [side for side in (base, head) if not _has_path(side, _OVERLAPPED_PATH)]
         if row.axis == "ep" and len(gone) == 1:
             side = "head" if gone[0] is head else "base"
-            text += f"; {side} has no {_OVERLAPPED_PATH} ranges, so EP overlap is off there"
+            text += f"; EP overlap is off in {side} (no {_OVERLAPPED_PATH} ranges)"
         code = f"{row.axis}-overlap-{'lost' if is_lost else 'gained'}"
         yield Explanation(code, text, row.delta_ns, _list_causes(base, head, f"communication/{row.axis}/"))
 
@@ -90,9 +90,9 @@ def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> 
             is_gone = entry.head == "none"
             side = "base" if is_gone else "head"
             delta_ns = _sum(head, _is_launching) - _sum(base, _is_launching)
-            text = f"CUDA graphs are in {side} alone"
+            text = f"CUDA graphs run in {side} only"
             if delta_ns:
-                text += "; this is the change of launching on the host"
+                text += "; the change is that of launches on the host"
             code = f"cuda-graphs-{'gone' if is_gone else 'new'}"
             yield Explanation(code, text, delta_ns or None, _list_causes(base, head, *_LAUNCHING))
 
@@ -123,7 +123,7 @@ def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         delta_ns = head.causes.get(cause, 0) - base.causes.get(cause, 0)
         if abs(delta_ns) >= EXPLAINED_SHARE * base.step_ns:
             side = "head" if delta_ns > 0 else "base"
-            text = f"{cause.rpartition('/')[2]} leaves the device without work in {side} alone"
+            text = f"The GPU is idle after {cause.rpartition('/')[2]} in {side} only"
             yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", text, delta_ns, (cause,))
 
 

@@ -82,7 +82,7 @@ def _fusion(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         )
         if gone and more > MORE_KERNELS_RATIO * fewer:
             text = (
-                f"{plural(len(gone), 'fused kernel')} in {side} alone ({gone[0][:60]}), and"
+                f"{plural(len(gone), 'fused kernel')} in {side} only ({gone[0][:60]}), and"
                 f" {float(fewer):.0f} elementwise kernels per step there, {float(more):.0f} on the other side"
             )
             yield Explanation(code, text, delta_ns, ("compute/elementwise",))
@@ -109,7 +109,7 @@ def _compilation(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         return
     made = compiled[is_new]
     text = (
-        f"Compiled kernels (Triton, as torch.compile makes them) run in {'head' if is_new else 'base'} alone:"
+        f"Compiled kernels (Triton, as torch.compile makes them) run in {'head' if is_new else 'base'} only:"
         f" {float(made.count):.0f} per step, with {float(mixed.count):.0f} other elementwise, norm and"
         f" reduction kernels instead of {float(eager.count):.0f}"
     )
@@ -205,7 +205,7 @@ def _preprocessing(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation
         key=lambda key: ((head if runs[1] else base).ran[key].work_ns, key.name),
     )
     library = "DALI" if "dali" in first.name.lower() else shorten_kernel(first.name)
-    text = f"Input is prepared on the GPU ({library}) in {'head' if runs[1] else 'base'} alone"
+    text = f"Input is prepared on the GPU ({library}) in {'head' if runs[1] else 'base'} only"
     text += f": {', '.join(parts)}" if parts else ""
     code = f"gpu-preprocessing-{'new' if runs[1] else 'gone'}"
     yield Explanation(code, text, sum(change_ns for _, change_ns in changes), causes)

@@ -62,13 +62,14 @@ def operation_changes(base: TypicalStep, head: TypicalStep) -> tuple[OperationCh
 
 
 class _Side:
-    """A side, with the time of the step that each kind of operation is attributed."""
+    """A side, with the time of the step that is attributed to each kind of operation, without host time."""
 
     def __init__(self, step: TypicalStep) -> None:
         self.ran = step.ran
         self._owned: dict[Key, dict[Wall, int]] = defaultdict(lambda: defaultdict(int))
         for (cause, key), time_ns in step.owned.items():
-            self._owned[key][wall_of(cause)] += time_ns
+            if (wall := wall_of(cause)) is not Wall.HOST:
+                self._owned[key][wall] += time_ns
 
     def work(self, keys: Iterable[Key]) -> OperationWork:
         """Return the calls and durations of some kinds of operations together."""

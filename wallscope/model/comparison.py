@@ -171,8 +171,8 @@ class OperationChange:
 
     `kind` is `replaced` where kernels of base gave way to others that do the same work. `count` is how often
     they run in the typical step and `work_ns` the sum of their durations: work by count is the time per call.
-    `delta_ns` is the change of the time of the step that is attributed to them, most of it in `wall`. `name`
-    is the short name of the one that runs longest of `names_count`.
+    `delta_ns` is the change of the time of the step that is attributed to them, without host time; most of it
+    is in `wall`. `name` is the short name of the one that runs longest of `names_count`.
     """
 
     kind: Literal["new", "gone", "replaced", "changed"]

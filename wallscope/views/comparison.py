@@ -68,7 +68,6 @@ def _build_first_part(comparison: Comparison) -> Iterator[Section | Grid]:
 
 def _build_full_part(comparison: Comparison) -> Iterator[Section | Grid]:
     """Make the tables of causes, operations, communication and ranks."""
-    yield sections.sum_walls(comparison)
     if comparison.deltas.causes:
         yield sections.list_cause_changes(comparison)
         yield sections.tabulate_operations(comparison)

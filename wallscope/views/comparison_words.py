@@ -1,5 +1,6 @@
 """A comparison in sentences: the verdict, how sure it is, what explains it, and what to do next."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from wallscope import units
@@ -16,7 +17,8 @@ from wallscope.model.comparison import (
     WallDelta,
 )
 from wallscope.noise_thresholds import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
-from wallscope.render.texts import shorten_path, visible
+from wallscope.render.short_names import shorten_range_path
+from wallscope.render.texts import visible
 from wallscope.thresholds import SHOWN_CHANGE_SHARE
 
 _DECISIONS = {
@@ -26,6 +28,7 @@ _DECISIONS = {
     "inconclusive": "",
 }
 _MOST_UNEXPLAINED = 2
+_PLAIN_NAMES = frozenset({"kernel", "device_kernel", "kernel2"})
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
 _LIKE_RUNS = "runs of the same program may differ by as much"
@@ -187,7 +190,18 @@ def _describe_leading_cause(comparison: Comparison, leading: WallDelta) -> str:
         if cause.cause in entry.causes and len(entry.message) <= _LONGEST_REASON:
             return f": {_continue(visible(entry.message, most=_LONGEST_REASON))}"
     size = "" if cause.delta_ns == leading.delta_ns else f" ({units.signed_duration(cause.delta_ns)})"
-    return f", mostly {describe_cause(cause.cause)}{size}"
+    return f": {describe_cause(cause.cause)}{_describe_range(comparison, cause)}{size}"
+
+
+def _describe_range(comparison: Comparison, cause: CauseDelta) -> str:
+    """Describe the NVTX range in which most of the change of a cause is; empty where there is none."""
+    sums: dict[str, int] = defaultdict(int)
+    for row in comparison.deltas.operations:
+        if row.cause == cause.cause:
+            sums[row.path] += row.delta_ns
+    path = max(sums, key=lambda name: (abs(sums[name]), name), default="")
+    is_most = 2 * abs(sums.get(path, 0)) >= abs(cause.delta_ns)
+    return f" in {shorten_range_path(path)}" if path and is_most else ""
 
 
 def _continue(sentence: str) -> str:
@@ -306,10 +320,14 @@ def list_explanations(comparison: Comparison) -> tuple[tuple[int | None, str], .
     """List what explains the change, with its size in ns; then certain changes that nothing explains."""
     found = [(entry.delta_ns, visible(entry.message, most=300)) for entry in comparison.explanations]
     found += [
-        (row.delta_ns, f"Not explained by anything recorded: {describe_cause(row.cause)} ({row.cause})")
+        (row.delta_ns, f"Not explained by anything recorded: {_describe_unexplained(comparison, row)}")
         for row in _find_unexplained(comparison)
     ]
     return tuple(found)
+
+
+def _describe_unexplained(comparison: Comparison, row: CauseDelta) -> str:
+    return f"{describe_cause(row.cause)}{_describe_range(comparison, row)} ({row.cause})"
 
 
 def _find_unexplained(comparison: Comparison) -> list[CauseDelta]:
@@ -333,18 +351,28 @@ def describe_place(row: OperationChange) -> str:
     Where others replaced them, both are named.
     """
     kind = row.category if row.category == row.base_category else f"{row.base_category} → {row.category}"
-    path = f" in {visible(shorten_path(row.path))}" if row.path else ""
+    path = f" in {shorten_range_path(row.path)}" if row.path else ""
     return f"{kind}{path}"
 
 
 def describe_kernels(row: OperationChange) -> str:
     """Name the kernel of an operation that runs longest, on both sides where they differ."""
     names = [
-        f"{name}{f' and {count - 1} more' if count > 1 else ''}"
+        f"{visible(drop_namespaces(name))}{f' and {count - 1} more' if count > 1 else ''}"
         for name, count in ((row.base_name, row.base_names_count), (row.name, row.head_names_count))
         if name
     ]
-    return " → ".join(dict.fromkeys(visible(name) for name in names))
+    return " → ".join(dict.fromkeys(names))
+
+
+def drop_namespaces(name: str) -> str:
+    """Return a kernel's short name without its namespaces and arguments.
+
+    >>> drop_namespaces("at::native::reduce_kernel"), drop_namespaces("cutlass::gemm::kernel<Gemm>")
+    ('reduce_kernel', 'gemm::kernel')
+    """
+    parts = name.partition("<")[0].split("::")
+    return "::".join(parts[-2:] if parts[-1].lower() in _PLAIN_NAMES else parts[-1:])
 
 
 def describe_calls(row: OperationChange) -> str:

@@ -32,6 +32,7 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.render.figures import draw_both_steps, draw_way
+from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
 from wallscope.thresholds import SHOWN_CHANGE_SHARE
 from wallscope.views.comparison_words import (
@@ -39,6 +40,7 @@ from wallscope.views.comparison_words import (
     describe_calls,
     describe_kernels,
     describe_place,
+    drop_namespaces,
     name_rank_of,
     select_operations,
 )
@@ -49,7 +51,7 @@ _MOST_CAUSES, _MOST_OPERATIONS = 6, 8
 _MOST_CAUSES_IN_MARKDOWN, _MOST_OPERATIONS_IN_MARKDOWN = 8, 10
 _MOST_OPERATIONS_ON_PAGE = 60
 _WIDE, _LEAST_ROOM = 120, 12
-_WATERFALL_CELLS = 16
+_WATERFALL_CELLS, _SHORT_STEP_NS = 16, 1_000_000
 _ARROW = " → "
 _SIDES = (Column("base_ns", "base", "ms"), Column("head_ns", "head", "ms"))
 _INTERVAL = "95 % CI of the change; empty where there are too few steps for one"
@@ -102,42 +104,43 @@ def tabulate_waterfall(comparison: Comparison) -> Grid:
     walls = [row for row in comparison.deltas.walls if max(row.base_ns, row.head_ns) >= least_ns]
     down_ns = max((-row.delta_ns for row in walls if row.delta_ns < 0), default=0)
     up_ns = max((row.delta_ns for row in walls), default=0)
-    scale = _WATERFALL_CELLS / (down_ns + up_ns) if down_ns + up_ns else 0.0
+    scale = _WATERFALL_CELLS / max(down_ns + up_ns, step.margin_ratio * step.base_typical_ns, 1)
 
     def bar(row: Any) -> Cell:
         cells = "█" * max(round(abs(row.delta_ns) * scale), 1 if abs(row.delta_ns) >= least_ns else 0)
         before, after = (cells, "") if row.delta_ns < 0 else ("", cells)
         return Cell(f"{before.rjust(round(down_ns * scale))}│{after}", row.wall)
 
+    is_short = max(step.base_typical_ns, step.head_typical_ns) < _SHORT_STEP_NS
+    unit, factor = ("µs", 1_000) if is_short else ("ms", 1)
+
+    def write(time_ns: int) -> str:
+        return units.milliseconds(factor * time_ns).removesuffix(" ms")
+
+    def write_signed(time_ns: int) -> str:
+        return units.signed_milliseconds(factor * time_ns).removesuffix(" ms")
+
     def both(row: Any) -> str:
-        return f"{_write_ms(row.base_ns)} → {_write_ms(row.head_ns)}"
+        return f"{write(row.base_ns)} → {write(row.head_ns)}"
 
     def interval(row: Any) -> str:
         if row.low_ns is None or row.high_ns is None or row.low_ns == row.high_ns:
             return ""
-        return " … ".join(_write_signed_ms(end) for end in (row.low_ns, row.high_ns))
+        return " … ".join(write_signed(end) for end in (row.low_ns, row.high_ns))
 
     columns = (
-        Column("wall", "ms", value=lambda row: Cell(str(row.wall), row.wall), wrap="fixed"),
+        Column("wall", unit, value=lambda row: Cell(str(row.wall), row.wall), wrap="fixed"),
         Column("both", "base → head", "plain", "", both),
-        Column("change", "change", "plain", "", lambda row: _write_signed_ms(row.delta_ns)),
+        Column("change", "change", "plain", "", lambda row: write_signed(row.delta_ns)),
         Column("interval", "95 % CI", "plain", "", interval),
         Column("bar", "", "plain", "", bar, is_right=False, wrap="cut"),
     )
     total_ns = step.head_typical_ns - step.base_typical_ns
-    whole = f"{_write_ms(step.base_typical_ns)} → {_write_ms(step.head_typical_ns)}"
+    whole = f"{write(step.base_typical_ns)} → {write(step.head_typical_ns)}"
     title = f"Time breakdown of the typical {comparison.window}"
-    last = {"ms": Cell(comparison.window, tone="strong"), "base → head": Cell(whole, tone="strong")}
-    last["change"] = Cell(_write_signed_ms(total_ns), tone="strong")
+    last = {unit: Cell(comparison.window, tone="strong"), "base → head": Cell(whole, tone="strong")}
+    last["change"] = Cell(write_signed(total_ns), tone="strong")
     return append_row(tabulate(title, columns, walls), last)
-
-
-def _write_ms(time_ns: int) -> str:
-    return units.milliseconds(time_ns).removesuffix(" ms")
-
-
-def _write_signed_ms(time_ns: int) -> str:
-    return units.signed_milliseconds(time_ns).removesuffix(" ms")
 
 
 def list_operation_changes(comparison: Comparison, most: int) -> Grid:
@@ -160,8 +163,8 @@ def list_operation_changes(comparison: Comparison, most: int) -> Grid:
 def _name_place(row: OperationChange) -> str:
     """Name the operation in few words; of replaced kernels without a range, the new one."""
     if row.path:
-        return f"{row.category} in {visible(row.path.rpartition(' / ')[2])}"
-    return f"{describe_place(row)}{f' ({visible(row.name)})' if row.name else ''}"
+        return f"{row.category} in {shorten_range_path(row.path).rpartition(' / ')[2]}"
+    return f"{describe_place(row)}{f' ({visible(drop_namespaces(row.name))})' if row.name else ''}"
 
 
 def _write_interval(row: Any) -> str:
@@ -183,15 +186,19 @@ def _tabulate_causes(comparison: Comparison) -> Grid:
         on_markdown("cause", "cause", most=500),
         on_page("cause", "cause", "text", "wall/cause[/detail]", _mark_wall),
         on_page("meaning", "what it is", value=lambda row: describe_cause(row.cause)),
-        Column("base_ns", "base", "ms", f"its time in the typical {comparison.window} of base"),
-        Column("head_ns", "head", "ms", f"its time in the typical {comparison.window} of head"),
+        on_terminal("base_ns", "base", "ms", widths=(_WIDE, 1 << 30)),
+        on_terminal("head_ns", "head", "ms", widths=(_WIDE, 1 << 30)),
+        on_markdown("base_ns", "base", "ms"),
+        on_markdown("head_ns", "head", "ms"),
+        on_page("base_ns", "base", "ms", f"its time in the typical {comparison.window} of base"),
+        on_page("head_ns", "head", "ms", f"its time in the typical {comparison.window} of head"),
         Column("delta_ns", "change", "signed_ms"),
-        on_terminal("interval", "95 % interval", "plain", "", _write_interval, widths=(_WIDE, 1 << 30)),
+        on_terminal("interval", "95 % CI", "plain", "", _write_interval),
         on_markdown("interval", "95 % interval", "plain", value=_write_interval),
         on_page("interval", "95 % interval", "plain", _INTERVAL, _write_interval),
     )
     title = "Causes that changed; they add up to the change"
-    return tabulate(title, columns, comparison.deltas.causes, brief="Why", is_wordy=True)
+    return tabulate(title, columns, comparison.deltas.causes, brief="Causes by their change", is_wordy=True)
 
 
 def build_cause_changes(comparison: Comparison) -> Section:
@@ -243,14 +250,14 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         on_page("path", "in", "text", "NVTX ranges around it, their names folded"),
         on_page("cause", "attributed to", "text", "the cause that its time goes to", _mark_wall),
         Column("delta_ns", "change", "signed_ms"),
-        on_markdown("count_delta_ns", "by count", "signed_ms"),
-        on_markdown("rate_delta_ns", "by each", "signed_ms"),
-        on_terminal("count_delta_ns", "by count", "signed_ms", "", _if_counted("count_delta_ns", ["base"])),
-        on_terminal("rate_delta_ns", "by each", "signed_ms", "", _if_counted("rate_delta_ns", ["base"])),
-        on_page("count_delta_ns", "by count", "signed_ms", _BY_COUNT, _if_counted("count_delta_ns")),
-        on_page("rate_delta_ns", "by each", "signed_ms", _BY_EACH, _if_counted("rate_delta_ns")),
-        on_terminal("count", "times a step", "plain", "", partial(_write_counts, template="{:.0f}")),
-        on_page("count", "times a step", "plain", _HOW_OFTEN, _write_counts),
+        on_markdown("count_delta_ns", "from calls", "signed_ms"),
+        on_markdown("rate_delta_ns", "from time per call", "signed_ms"),
+        on_terminal("count_delta_ns", "by calls", "signed_ms", "", _if_counted("count_delta_ns", ["base"])),
+        on_terminal("rate_delta_ns", "by time", "signed_ms", "", _if_counted("rate_delta_ns", ["base"])),
+        on_page("count_delta_ns", "from calls", "signed_ms", _BY_COUNT, _if_counted("count_delta_ns")),
+        on_page("rate_delta_ns", "from time per call", "signed_ms", _BY_EACH, _if_counted("rate_delta_ns")),
+        on_terminal("count", "calls", "plain", "", partial(_write_counts, template="{:.0f}")),
+        on_page("count", "calls per step", "plain", _HOW_OFTEN, _write_counts),
         on_terminal("cause", "attributed to", most=40, widths=(_WIDE, 1 << 30)),
         on_page("matched_by", "matched by", "text", "what says that both sides do the same"),
     )
@@ -264,7 +271,7 @@ def tabulate_operations(comparison: Comparison) -> Grid:
         "page": limit(_MOST_OPERATIONS_ON_PAGE, "more row", ", in --json."),
     }
     title = "Operations by what their change makes of the step; they add up to the change"
-    brief = "What changed most, of it by count and by time each"
+    brief = "Operations: change by the number of calls, and by the time per call"
     return tabulate(title, columns, rows, brief=brief, limits=limits, is_wordy=True)
 
 
@@ -365,7 +372,7 @@ def tabulate_communication(comparison: Comparison) -> Grid:
         on_page("work", "work", "plain", "durations added up, base and head", both("work_ns", time)),
         on_terminal("bytes", "bytes", "plain", "", sizes),
         on_page("bytes", "bytes", "plain", "as NCCL counts them, base and head", both("bytes", units.size)),
-        on_page("count", "times a step", "plain", "operations, base and head", _write_counts),
+        on_page("count", "calls per step", "plain", "operations, base and head", _write_counts),
     )
     brief = "Communication: change of its time in the step, exposed time, and duration"
     return tabulate("Communication by axis", columns, comparison.communication, brief=brief, is_wordy=True)
