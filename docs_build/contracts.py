@@ -22,23 +22,25 @@ The schemas are in [reports](../reports) and in the installed package. This page
 - `null` means unknown or not applicable, never 0.
 - Within one version (`wallscope.analysis/1`) keys are added and never renamed or removed.
 
-Start with these keys of an analysis:
-
-| key | content |
-|---|---|
-| `diagnosis` | dominant wall, runner-up, margin, shares, verdict; `rank_index` is the representative rank |
-| `ranks[].steps[]` | each step: `budget`, `compute_absent` and `walls`; each sums to what it divides |
-| `ranks[].causes[]` | each cause in the typical step |
-| `opportunities[]` | upper bounds on speedup, the highest first, with evidence |
-| `fixes[]` | recommendations with settings, preconditions and replay |
-| `job` | several ranks: verdict, late ranks and reasons, waiting by rank, clocks |
-| `capture.findings[]` | what limits the result, and how the next capture avoids that |
+Start with the keys of this table in an analysis.
 """
+_KEYS = {
+    "diagnosis": "dominant wall, runner-up, margin, shares, verdict; `rank_index` is the representative rank",
+    "ranks[].steps[]": "each step: `budget`, `compute_absent` and `walls`; each sums to what it divides",
+    "ranks[].causes[]": "each cause in the typical step",
+    "opportunities[]": "upper bounds on speedup, the highest first, with evidence",
+    "fixes[]": "recommendations with settings, preconditions and replay",
+    "job": "several ranks: verdict, late ranks and reasons, waiting by rank, clocks",
+    "capture.findings[]": "what limits the result, and how the next capture avoids that",
+}
 
 
 def write_json_page() -> str:
     """Return the page: every object of every schema, with its keys and their types."""
-    return "\n".join([_HEAD, *(line for name, source in _SCHEMAS.items() for line in _schema(name, source))])
+    keys = ["| key | content |\n|---|---|", *(f"| `{key}` | {said} |" for key, said in _KEYS.items()), ""]
+    return "\n".join(
+        [_HEAD, *keys, *(line for name, source in _SCHEMAS.items() for line in _schema(name, source))]
+    )
 
 
 def _schema(name: str, source: str) -> Iterator[str]:
