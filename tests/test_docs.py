@@ -207,6 +207,18 @@ def test_the_gallery_says_why_a_report_is_absent(tmp_path):
     assert write_gallery_page(tmp_path / "never").count("run `make gallery`") == len(EXHIBITS)
 
 
+def test_the_page_about_accuracy_quotes_the_rates_of_comparisons(request):
+    page, begin, end = ROOT / "docs" / "accuracy.md", "<!-- comparisons -->\n", "<!-- end of comparisons -->"
+    measured = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8").partition("<!-- verdicts -->")[2]
+    (table, *_) = re.findall(r"(?m)^\| runs a side \|(?:.*\n)+?(?=\n)", measured)
+    head, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    quoted = head + begin + table.replace("runs a side", "runs per side") + end + rest.partition(end)[2]
+    if request.config.getoption("--golden"):
+        page.write_text(quoted, encoding="utf-8")
+
+    assert page.read_text(encoding="utf-8") == quoted
+
+
 GENERATED = {"causes.md", "fixes.md", "glossary.md", "modules.md", "programs.md", "tables.md"}
 """Pages made from texts of the program, which tests/test_language.py reads where they are written."""
 NOT_YET = {"agents.md", "diff.md"}
@@ -217,7 +229,9 @@ def read_prose(path):
     """The paragraphs, list entries and cells of a page, without code, quoted names and targets of links."""
     text = re.sub(r"(?ms)^```.*?^```", "", path.read_text(encoding="utf-8"))
     text = re.sub(
-        r"(?s)<!-- (captures|bench: \w+|verdicts) -->.*?<!-- end.*?-->|<!--.*?-->|<[^>]+>", "", text
+        r"(?s)<!-- (captures|comparisons|bench: \w+|verdicts) -->.*?<!-- end.*?-->|<!--.*?-->|<[^>]+>",
+        "",
+        text,
     )
     text = re.sub(r"\]\([^)]*\)", "]", text)
     parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.) ?)", text)
