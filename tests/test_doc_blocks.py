@@ -31,6 +31,8 @@ from wallscope.cli import app
 from wallscope.trace.kernel_classes import load_kernel_rules
 
 SLOWER_READ_NS = 300_000
+ELSEWHERE = {"agents.md": "tests/agents", "notebook.md": "tests/test_api.py"}
+"""Pages with a session that another test runs from top to bottom."""
 CONFIGURATION = """\
 model:
   tensor_model_parallel_size: 2
@@ -41,6 +43,10 @@ model:
 
 def page_of(path):
     return path.read_text(encoding="utf-8")
+
+
+def pages_with(kind):
+    return [path for path in PAGES if any(block.kind == kind for block in find_blocks(page_of(path)))]
 
 
 def blocks_of(*kinds):
@@ -116,7 +122,7 @@ def test_every_block_says_what_it_is(path):
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in PAGES if any(block.kind == "console" for block in find_blocks(page_of(path)))],
+    [path for path in pages_with("console") if path.name not in ELSEWHERE],
     ids=lambda path: path.name,
 )
 def test_outputs_are_what_the_commands_print(path, shell, request):
@@ -129,7 +135,7 @@ def test_outputs_are_what_the_commands_print(path, shell, request):
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in PAGES if any(block.kind == "sh" for block in find_blocks(page_of(path)))],
+    pages_with("sh"),
     ids=lambda path: path.name,
 )
 def test_commands_run(path, shell):
@@ -171,9 +177,15 @@ def test_files_are_valid(block, tmp_path):
         assert load_kernel_rules(tmp_path / "kernels.toml")
 
 
-def test_python_is_on_the_page_that_another_test_runs():
-    with_python = {
-        path.name for path in PAGES if any(block.kind == "python" for block in find_blocks(page_of(path)))
-    }
-
-    assert with_python == {"notebook.md"}  # tests/test_api.py runs it from top to bottom
+def test_sessions_are_on_pages_that_another_test_runs():
+    assert {path.name for path in pages_with("python")} <= set(ELSEWHERE)
+    for page, test in ELSEWHERE.items():
+        folder = ROOT / test
+        texts = [
+            path.read_text(encoding="utf-8")
+            for path in (folder.rglob("*.py") if folder.is_dir() else [folder])
+        ]
+        has_session = any(
+            block.kind in {"python", "console"} for block in find_blocks(page_of(ROOT / "docs" / page))
+        )
+        assert not has_session or any(f'"{page}"' in text or f"/{page}" in text for text in texts)
