@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ CONFIG = "model:\n  tensor_model_parallel_size: 3\n  num_attention_heads: 8\n"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
+def run_apart(function, *arguments):
+    """Run a coroutine in a thread of its own: a browser of another test may run a loop in this one."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(anyio.run, function, *arguments).result()
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A root with the example, an export without device operations, a broken file and a configuration."""
@@ -50,7 +57,7 @@ def ask(folder, *calls, **options):
         async with Client(build_server(open_roots([folder])), **options) as client:
             return [await client.call_tool(tool, arguments) for tool, arguments in calls]
 
-    return anyio.run(run)
+    return run_apart(run)
 
 
 def ask_once(folder, tool, **arguments):
@@ -85,7 +92,7 @@ def test_all_tools_are_listed_read_only_and_typed(folder):
         async with Client(build_server(open_roots([folder]))) as client:
             return (await client.list_tools()).tools
 
-    tools = anyio.run(run)
+    tools = run_apart(run)
 
     assert [tool.name for tool in tools] == list(CALLS) == list(TOOLS)
     for tool in tools:
@@ -284,7 +291,7 @@ def test_progress_is_reported_and_kept_answers_are_used(folder):
             again = await client.call_tool("analyze", CALLS["analyze"], progress_callback=hear)
         return first, again, heard[:count], heard[count:]
 
-    first, again, heard, later = anyio.run(run)
+    first, again, heard, later = run_apart(run)
 
     assert "finding steps" in [what for _, what in heard]
     assert [done for done, _ in heard] == sorted({done for done, _ in heard})
@@ -321,7 +328,7 @@ def test_a_canceled_call_ends_its_process(folder, mode):
             after = await client.call_tool("explain", CALLS["explain"])
         return scope.cancelled_caught, running, after
 
-    was_canceled, running, after = anyio.run(run)
+    was_canceled, running, after = run_apart(run)
 
     assert was_canceled
     assert running
@@ -382,7 +389,7 @@ def test_two_clients_at_once_over_http_on_this_machine_alone(folder):
         return answers
 
     with serve_over_http(folder) as (pid, port):
-        answers = anyio.run(run, port)
+        answers = run_apart(run, port)
         listening = [
             line.split()[1]
             for kind in ("tcp", "tcp6")
@@ -415,7 +422,7 @@ def test_over_standard_streams_the_server_ends_with_its_client(folder):
             return await client.call_tool("explain", CALLS["explain"])
 
     started = time.monotonic()
-    result = anyio.run(run)
+    result = run_apart(run)
 
     assert not result.is_error
     assert time.monotonic() - started < 60
