@@ -8,6 +8,7 @@
     return new Response(stream).arrayBuffer();
   };
 
+  const NARROW = 700; // sections begin folded there
   const PRINTED_PX = 690; // fits A4 and Letter
 
   const tone = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -194,6 +195,7 @@
   window.addEventListener("hashchange", opened);
 
   const begin = async () => {
+    if (window.innerWidth <= NARROW) document.querySelectorAll("main > section:not(#verdict, #timeline) > details").forEach((folded) => { folded.open = false; });
     opened();
     markRead();
     if (document.getElementById("timelines")) window.wallscopeTimeline(await unpacked("timelines"));
