@@ -154,8 +154,8 @@ def test_several_files_are_one_job(folder, called):
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("gaps", {"file": "run.sqlite", "max_rows": 51}, "max_rows 51 — is no number from 1 to 50"),
-        ("gaps", {"file": "run.sqlite", "max_rows": 0}, "max_rows 0 — is no number from 1 to 50"),
+        ("gaps", {"file": "run.sqlite", "max_rows": 51}, "max_rows 51 — is not a number from 1 to 50"),
+        ("gaps", {"file": "run.sqlite", "max_rows": 0}, "max_rows 0 — is not a number from 1 to 50"),
         ("analyze", {"files": []}, "files — names 0"),
         ("analyze", {"files": ["run.sqlite"] * 513}, "files — names 513"),
         ("gaps", {"file": "run.sqlite", "steps": [5, 3]}, "steps — is not the first and the last step"),
@@ -168,10 +168,10 @@ def test_several_files_are_one_job(folder, called):
             "whatif: scale.0.factor",
         ),
         ("whatif", {"file": "run.sqlite", "hide": ["nonsense"]}, "nonsense"),
-        ("gaps", {"file": "absent.sqlite"}, "absent.sqlite — is no file below the folders of this server"),
+        ("gaps", {"file": "absent.sqlite"}, "absent.sqlite — is not a file below the folders of this server"),
         ("gaps", {"file": "broken.sqlite"}, "broken.sqlite — "),
         ("gaps", {"file": "run.sqlite", "step_range": "("}, "("),
-        ("analyze", {"files": ["run.sqlite"], "config": "absent.yaml"}, "absent.yaml — is no file below"),
+        ("analyze", {"files": ["run.sqlite"], "config": "absent.yaml"}, "absent.yaml — is not a file below"),
         ("explain", {"word": "xyzzy"}, "explain — unknown topic 'xyzzy'"),
         ("check_config", {"file": "run.yaml", "hardware": "z9"}, "z9"),
     ],
@@ -227,13 +227,13 @@ def test_what_is_outside_is_refused_whether_it_exists_or_not(named, folder):
     assert said[0] == said[1]
     assert str(folder.parent) not in said[0]
     if named:
-        assert "is no file below the folders of this server" in said[0]
+        assert "is not a file below the folders of this server" in said[0]
 
 
 def test_a_log_that_leads_out_is_refused(folder):
     (folder / "run.sqlite-wal").symlink_to(folder.parent / "elsewhere")
 
-    assert "is no file below" in ask_once(folder, "gaps", file="run.sqlite").content[0].text
+    assert "is not a file below" in ask_once(folder, "gaps", file="run.sqlite").content[0].text
 
 
 def test_a_file_may_be_named_by_its_whole_path_and_through_a_link_inside(folder):
@@ -447,4 +447,4 @@ def test_roots_are_folders(called, folder):
     said = called("mcp", folder / "run.sqlite")
 
     assert said.code == 2
-    assert "is no folder — name the folders that agents may read" in said.err
+    assert "is not a folder — name the folders that agents may read" in said.err

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -96,18 +95,11 @@ class _Text:
         return self.text
 
 
-def test_the_transcript_is_what_the_commands_say(called, request, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    page = PAGE.read_text(encoding="utf-8")
-    (block,) = TRANSCRIPT.findall(page)
-    commands = re.findall(r"^\$ wallscope (.*)$", block, re.MULTILINE)
-    said = "".join(f"$ wallscope {line}\n{called(*shlex.split(line)).out}" for line in commands)
-    if request.config.getoption("--golden"):
-        PAGE.write_text(page.replace(block, said), encoding="utf-8")
-        block = said
+def test_the_page_has_a_transcript_of_four_commands():
+    """`tests/test_doc_blocks.py` runs them, and compares what they print."""
+    (block,) = TRANSCRIPT.findall(PAGE.read_text(encoding="utf-8"))
 
-    assert len(commands) == 4
-    assert block == said
+    assert len(re.findall(r"^\$ wallscope (.*)$", block, re.MULTILINE)) == 4
 
 
 def test_the_page_shows_what_the_skill_and_the_server_have():

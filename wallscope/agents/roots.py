@@ -1,6 +1,6 @@
 """The folders that the server may read: every path that a client names is resolved and checked against them.
 
-What is outside is refused with the same words whether it exists or not, so that nothing is told of it.
+What is outside is refused with the same words whether it exists or not: an answer reveals nothing about it.
 """
 
 import os
@@ -48,7 +48,7 @@ class Roots:
         raise InputError(_refuse(named))
 
     def hide(self, text: str) -> str:
-        """Return a text in which no path tells where the folders are.
+        """Return the text without the location of the folders.
 
         >>> Roots((Path("/data"),)).hide("/data/run.sqlite of /data, host/data-loading")
         'run.sqlite of ., host/data-loading'
@@ -81,11 +81,11 @@ def open_roots(named: Sequence[Path]) -> Roots:
     """Return the folders that the user names, links resolved.
 
     Raises:
-        OptionError: one is no folder.
+        OptionError: one is not a folder.
     """
     for folder in named:
         if not folder.is_dir():
-            raise OptionError(f"{folder} — is no folder — name the folders that agents may read")
+            raise OptionError(f"{folder} — is not a folder — name the folders that agents may read")
     return Roots(tuple(dict.fromkeys(folder.resolve() for folder in named)))
 
 
@@ -99,4 +99,4 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _refuse(named: str) -> str:
     shown = visible(named, most=_LONGEST_NAME)
-    return f"{shown} — is no file below the folders of this server — name one that is"
+    return f"{shown} — is not a file below the folders of this server — name one that is"

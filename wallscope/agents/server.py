@@ -45,7 +45,7 @@ _MOST_FILES, _LONGEST_TEXT = 512, 4_096
 _INSTRUCTIONS = """\
 Say why a GPU training step takes as long as it does, from Nsight Systems exports or PyTorch profiler traces.
 Begin with analyze; follow `next`. Each number is one of the full answer of the wallscope command: a key of
-`numbers` and an `evidence` are its JSON pointers there. What is not told is unknown: repeat `unknown`, never
+`numbers` and an `evidence` are its JSON pointers there. What is absent is unknown: repeat `unknown`, never
 guess, never add upper bounds on speedup."""
 _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -170,7 +170,7 @@ class AgentServer:
     def _check_limits(self, arguments: Mapping[str, Any]) -> None:
         rows = arguments.get("max_rows", 1)
         if not 1 <= rows <= MOST_ROWS_COUNT:
-            raise ToolError(f"max_rows {rows} — is no number from 1 to {MOST_ROWS_COUNT} — give one")
+            raise ToolError(f"max_rows {rows} — is not a number from 1 to {MOST_ROWS_COUNT} — give one")
         files = arguments.get("files", ["one"])
         if not 1 <= len(files) <= _MOST_FILES:
             raise ToolError(f"files — names {len(files)}, and 1 to {_MOST_FILES} can be — name a folder")
@@ -414,7 +414,7 @@ def _add_text_tools(server: MCPServer[Any], agent: AgentServer) -> None:
         profiler: Annotated[Literal["nsys", "torch"] | None, Field(description="To capture with.")] = None,
         max_rows: _MaxRows = TOOL_ROWS_COUNT,
     ) -> Annotated[CallToolResult, _TEXT]:
-        """Say how to capture a run, and what another capture would let wallscope tell."""
+        """Say how to capture a run, and which limits of this one another capture removes."""
         asked = {"file": file, "profiler": profiler, "max_rows": max_rows}
         return await agent.answer("capture_help", asked, (file,), context)
 
@@ -422,8 +422,8 @@ def _add_text_tools(server: MCPServer[Any], agent: AgentServer) -> None:
 def serve(roots: Roots, *, port: int | None, has_cache: bool) -> None:
     """Serve until the client goes: over standard streams, or over HTTP on this machine at a port.
 
-    Over HTTP only requests to this machine's own names are answered, from pages of these names or none: no
-    page of another site reaches it by a name that it makes point here.
+    Over HTTP the server answers only requests to this machine's own names, from pages of these names or none.
+    A page of another site cannot reach it, even by a name that resolves to this machine.
     """
     server = build_server(roots, has_cache=has_cache)
     if port is None:

@@ -1,6 +1,6 @@
 """What each tool answers: the same functions as the commands call, in brief.
 
-What a capture cannot tell is an answer too: "unknown because …", with what would tell it.
+What a capture does not show is an answer too: "unknown, because …", with the cure.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,12 +58,12 @@ class ToolRequest:
 
     @property
     def file(self) -> str:
-        """The one file that is asked about, as the client named it."""
+        """The one file of the question, as the client named it."""
         return str(self.arguments["file"])
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that are asked about, as the client named them."""
+        """The files of the question, as the client named them."""
         return tuple(self.arguments["files"])
 
     def read_options(self) -> Options:
@@ -81,7 +81,7 @@ class ToolRequest:
 
 
 def answer_tool(request: ToolRequest, progress: Progress) -> Brief:
-    """Return the brief answer of a tool; what the capture cannot tell is unknown, with the reason.
+    """Return the brief answer of a tool; what the capture does not show is unknown, with the reason.
 
     Raises:
         WallscopeError: one of its children, each with a line for the user.

@@ -24,7 +24,7 @@ def main() -> None:
     """Answer the call that standard input spells."""
     tune_process()
     lines = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # what a library prints is no line of ours
+    os.dup2(2, 1)  # what a library prints goes to the log
 
     def write(**line: Any) -> None:
         lines.write(json.dumps(line) + "\n")

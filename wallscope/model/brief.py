@@ -1,8 +1,8 @@
-"""Brief answers, for readers that pay for every word: these classes are the published JSON, field by field.
+"""Brief answers, for coding agents: these classes are the published JSON, field by field.
 
-A brief answer is a selection of the full one. Each number is that of the full JSON answer, and says where:
-`numbers` has the JSON pointer (RFC 6901) of a value as its key, a row has that of its object as `evidence`,
-whose fields have the same names. Times are integer nanoseconds; the JSON has 5 digits of shares and ratios.
+A brief answer is a selection of the full one, and each number has its place in the full JSON answer. A key of
+`numbers` is the JSON pointer (RFC 6901) of its value. `evidence` of a row is the pointer of an object whose
+fields have the same names. Times are integer nanoseconds; the JSON has 5 digits of shares and ratios.
 A key that is absent is unknown or empty, never 0.
 """
 
@@ -15,14 +15,14 @@ BRIEF_SCHEMA: Final = "wallscope.brief/1"
 DEFAULT_ROWS_COUNT: Final = 3
 """Rows of each list of a brief answer on the command line. Chosen: then it has under 600 tokens."""
 TOOL_ROWS_COUNT: Final = 20
-"""Rows of each list where a tool of the server is not told how many. Chosen."""
+"""Rows of each list of a tool of the server by default. Chosen."""
 MOST_ROWS_COUNT: Final = 50
 """The most rows of each list that may be asked for. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What the capture does not tell, why, and what would tell it."""
+    """What the capture does not show, why, and the cure."""
 
     what: str
     because: str
@@ -42,9 +42,9 @@ class NextCall:
 class Recommendation:
     """A fix: what to set, its upper bound on speedup, and how many of its preconditions hold.
 
-    `more_settings` are left out here. What follows `blocked_by` is told only where details are asked for;
-    `replay_step_ns` is `replay/step_ns` of the object at `evidence`, `check_first` are preconditions that
-    neither capture nor configuration tells.
+    `more_settings` are left out here. What follows `blocked_by` is present only with details.
+    `replay_step_ns` is `replay/step_ns` of the object at `evidence`. `check_first` are preconditions that
+    neither capture nor configuration shows.
     """
 
     id: str

@@ -24,6 +24,7 @@ from wallscope.model.brief import (
 from wallscope.render.texts import spell_out
 from wallscope.unicode_text import spell_surrogates
 
+_NAMES: Final = {"played_operations": "replayed_operations", "error_median": "replay_error"}
 DIGITS_COUNT: Final = 5
 """Digits of shares and ratios in the JSON of brief answers; times are whole."""
 
@@ -92,6 +93,7 @@ def write_named_number(evidence: str, value: float) -> str:
     'ratio 1.136'
     """
     *above, name = evidence.split("/")
+    name = _NAMES.get(name, name) if "answers" not in above else f"replayed_{name}"
     if name == "share":
         return f"{above[-1]} {units.percent(value)}"
     if name.endswith("_ns") or above[-1] == "walls":

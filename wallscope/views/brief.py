@@ -91,7 +91,7 @@ def brief_analysis(
         analysis: the full answer.
         files: the inputs as the user named them, for the next command.
         most_rows: how many recommendations at most.
-        has_details: whether all settings and what to check first are told too.
+        has_details: whether to list all settings, and what to check first.
     """
     fixes = analysis.fixes or ()
     order = list({fix.id: fix for fix in (*select_first_fixes(fixes), *fixes)}.values())
@@ -194,7 +194,7 @@ def _describe_confidence(analysis: Analysis) -> str | None:
 
 
 def _list_unknown(analysis: Analysis) -> Iterator[Unknown]:
-    """List what the capture does not tell, the gravest first."""
+    """List what the capture does not show, the most severe first."""
     diagnosis, replay = analysis.diagnosis, analysis.replay
     cures = {entry.code: entry.cure for entry in analysis.capture.findings}
     if diagnosis.dominant_wall == "unknown":

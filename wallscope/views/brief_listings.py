@@ -129,7 +129,7 @@ def brief_check(found: ConfigurationCheck, file: str, most_rows: int) -> CheckBr
     unknown = _list_findings(grave[:1])
     if open_rows:
         what = units.plural(len(open_rows), "check") + " of features that are on"
-        because = f"the configuration does not tell {', '.join(missing[:_MOST_LINES])}"
+        because = f"the configuration does not set {', '.join(missing[:_MOST_LINES])}"
         more = f" and {len(missing) - _MOST_LINES} more" if len(missing) > _MOST_LINES else ""
         unknown = (*unknown, Unknown(what, f"{because}{more}"))
     word = rows[0].id if rows else "parallelism"
