@@ -26,3 +26,9 @@ PARAMETERS_OF_DRIFT_RATIO: Final = 1.5
 """Parameters that a drift counts for; a change counts for two. Measured: docs/diff.md."""
 STALE_RECORD_DAYS: Final = 14
 """Age of a base from which on it is said. Chosen: two weeks of changes lie between."""
+FEWEST_DEGREES_OF_PAIRS_COUNT: Final = 2
+"""Degrees of freedom of pairs of runs that measure how these differ, at least: three pairs. Chosen."""
+MOST_RUNS_COUNT: Final = 50
+"""Runs a side that are proposed to decide a verdict, at most. Chosen: nobody makes more."""
+STALE_BASE_COMMITS_COUNT: Final = 10
+"""Recorded commits between base and head from which on the base is said to be old. Chosen."""

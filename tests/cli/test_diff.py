@@ -1,12 +1,12 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import jsonschema
 import pytest
 
 from fixtures.scenario import scenarios
 from tests.compare.test_compare import assert_adds_up, steps
-from tests.profile.random_profiles import profile_of
+from tests.profile.random_profiles import profile_of, work
 from wallscope.compare.compare import CompareOptions, Side, compare_sides
 from wallscope.errors import ComparisonError, ProfileError
 from wallscope.model.options import Options
@@ -142,3 +142,65 @@ def test_the_real_pair_got_slower_on_the_host(traces, called):
     assert "INCONCLUSIVE  Repeated window 16.9 → 19.2 ms: +13.6 % (95 % CI " in said
     assert "Cause:" not in said  # the interval of each wall contains no change
     assert "faster" not in ran.out.lower()
+
+
+@pytest.fixture(scope="module")
+def in_turn(answers, tmp_path_factory):
+    """Answers of four pairs on a machine that drifts by 3 % a pair; the second of each is 3 % slower."""
+    folder = tmp_path_factory.mktemp("in-turn")
+    bare = json.loads((answers / "base.json").read_text(encoding="utf-8"))
+    named = []
+    for pair in range(4):
+        for number, factor in enumerate((1.0, 1.03)):
+            of = profile_of(
+                f"{pair}{number}", steps(20, factor * 1.03**pair, 2 * pair + number + 1, 0.002), work()
+            )
+            bare["ranks"][0]["profile"] = json.loads(json.dumps(asdict(pack_profile(of))))
+            path = folder / f"{pair}{number}.json"
+            path.write_text(json.dumps(bare), encoding="utf-8")
+            named.append(str(path))
+    return named
+
+
+def test_pairs_find_what_drift_hides(in_turn, called):
+    paired = called("diff", "--paired", *in_turn, "--json", "-", "--fail-on", "step>2%")
+    found = json.loads(paired.out)
+    assert (paired.code, found["verdict"]) == (1, "regression")
+    assert (found["step"]["paired"], found["step"]["base_runs"]) == (True, 4)
+    assert found["step"]["ratio_low"] == pytest.approx(1.03, abs=0.006)
+
+    two = called("diff", "--paired", *in_turn[:4], "--json", "-")
+    assert json.loads(two.out)["verdict"] == "inconclusive"
+    assert "4 pairs of runs" in called("diff", "--paired", *in_turn).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("a", "b", "c"), "is a third side", id="a third side"),
+        pytest.param(("--paired", "a", "b", "c"), "needs two or more pairs", id="half a pair"),
+        pytest.param(("--paired", "a", "b"), "needs two or more pairs", id="one pair"),
+        pytest.param(("--paired", "a", "b", "c", "d", "--store", "x"), "not commits", id="a store"),
+    ],
+)
+def test_bad_pairs_are_refused(called, arguments, said):
+    ran = called("diff", *arguments)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_a_capture_given_twice_is_no_pair(in_turn, called):
+    ran = called("diff", "--paired", *in_turn[:2], in_turn[0], in_turn[3])
+
+    assert ran.code == 2
+    assert "one capture is given twice" in ran.err
+
+
+def test_what_would_decide_is_told(in_turn, called):
+    ran = called("diff", in_turn[0], in_turn[1], "--json", "-")
+    step = json.loads(ran.out)["step"]
+
+    assert step["runs_to_decide"] is not None
+    more = step["runs_to_decide"] - 1
+    assert f"Capture {more} more run" in called("diff", in_turn[0], in_turn[1]).out

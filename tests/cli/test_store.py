@@ -2,6 +2,9 @@ import json
 import os
 import re
 import subprocess
+import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -236,3 +239,17 @@ def test_history_takes_changes_from_what_no_pull_request_recorded(recorded, answ
         ("d", None, 0.0),
     ]
     assert re.search(r"c{12}.*pull-request", ran.out)
+
+
+def test_a_base_recorded_long_before_is_noted(recorded, answers, monkeypatch):
+    def notes(head):
+        ran = recorded("diff", f"{BASE}..{head}", "--store", "store", "--json", "-")
+        return [row["base"] for row in json.loads(ran.out)["mismatches"] if row["what"] == "age of the base"]
+
+    assert notes(HEAD) == []
+    later_ns = time.time_ns() + 30 * 86_400 * 10**9
+    module = sys.modules["wallscope.cli.history"]
+    monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: later_ns))
+    head = answers / "head.json"
+    recorded("record", head, "--commit", "c" * 40, "--store", "store", "--label", "model=moe")
+    assert notes("c" * 40) == ["30 days and 1 recorded commit older: choose a newer base"]

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from wallscope.compare.confidence import Spread, spread_of_steps
-from wallscope.compare.run_noise import Recorded, Runs, measure_difference, pool_records, stack_runs
+from wallscope.compare.run_noise import (
+    Recorded,
+    Runs,
+    count_runs_to_decide,
+    measure_difference,
+    measure_pairs,
+    pool_records,
+    stack_runs,
+)
 from wallscope.compare.wall_deltas import assume_noise, find_significant
 from wallscope.model.record import Noise, RecordedNoise
 
@@ -162,3 +170,59 @@ def test_assumptions_are_of_the_wall():
     found = assume_noise(["step", "compute", "communication", "host", "compute/gemm", "host/framework"])
 
     assert found == pytest.approx([0.0115, 0.0115, 0.2, 0.2, 0.0115, 0.2], abs=1e-4)
+
+
+def pairs_of_runs(random, pairs, runs, drift, noise=0.005):
+    """Sides whose runs were captured in turn on a machine that drifts between the pairs."""
+    drifted = random.normal(0, drift, (pairs, runs))
+    made = []
+    for _ in range(2):
+        times = np.stack([drifted, 1e7 * np.exp(drifted)], axis=-1)
+        times[..., 0] += random.normal(0, noise, (pairs, runs))
+        times[..., 1] *= np.exp(random.normal(0, noise, (pairs, runs)))
+        made.append(
+            Runs(times, np.full_like(times, 1e-9), np.full((pairs, runs), 19.0), np.full((pairs, runs), 20.0))
+        )
+    return made
+
+
+@pytest.mark.parametrize("runs", [3, 5, 10])
+def test_pairs_cancel_what_drifts_between_them(runs):
+    base, head = pairs_of_runs(np.random.default_rng(11), 3_000, runs, 0.05)
+    paired = measure_pairs(base, head, ASSUMED)
+    single = measure_difference(base, head, NOTHING, ASSUMED)
+
+    assert covered(paired) == pytest.approx([0.95, 0.95], abs=0.015)
+    assert np.median(paired.half()[:, 0]) < 0.5 * np.median(single.half()[:, 0])
+
+
+def test_two_pairs_count_as_single_runs():
+    base, head = pairs_of_runs(np.random.default_rng(12), 1, 2, 0.01)
+
+    assert measure_pairs(base, head, ASSUMED).half().tolist() == (
+        measure_difference(base, head, NOTHING, ASSUMED).half().tolist()
+    )
+
+
+@pytest.mark.parametrize(("change", "deviation"), [(0.03, 0.03), (0.0, 0.02), (0.05, 0.02)])
+def test_as_many_runs_as_are_said_decide(change, deviation):
+    """With as many runs a side about half of the comparisons are decided, with twice as many most."""
+    random = np.random.default_rng(13)
+    record = Recorded(np.full(2, deviation**2), np.full(2, 9.0), 20.0)
+    found = measure_difference(side((0.0, 1e7)), side((change, 1e7)), record, ASSUMED)
+    needed = count_runs_to_decide(found, 9.0, 1, change, np.log(1.02))
+    margin, decided = np.log(1.02), []
+    for runs in (needed, 2 * needed):
+        base, head = (drawn(random, 1_000, runs, (deviation, deviation)) for _ in range(2))
+        measured = measure_difference(base, head, record, ASSUMED)
+        half, seen = measured.half()[:, 0], np.abs(measured.change[:, 0] + change)
+        decided.append(((seen > np.maximum(half, margin)) | (seen + half < margin)).mean())
+
+    assert 0.3 < decided[0] < decided[1]
+    assert decided[1] > 0.6
+
+
+def test_a_change_as_large_as_the_margin_is_never_decided():
+    found = measure_difference(side((0.0, 1e7)), side((0.0198, 1e7)), NOTHING, ASSUMED)
+
+    assert count_runs_to_decide(found, 0.0, 1, 0.0198, 0.0198) is None

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,9 +35,15 @@ from wallscope.errors import OptionError
 from wallscope.render.texts import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wallscope.cache_folder import Cache
+    from wallscope.compare.compare import Side
     from wallscope.compare.gates import Gate
     from wallscope.model.analysis import Analysis
     from wallscope.model.comparison import GateResult
+    from wallscope.model.options import Options
+    from wallscope.model.profile import Profile
 
 
 FAILED = 1
@@ -112,7 +119,13 @@ def diff(  # noqa: PLR0913  # options are parameters
         ),
     ],
     head: Annotated[str | None, typer.Argument(metavar="HEAD", help="The same, after the change.")] = None,
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[BASE HEAD]...", help="With --paired: further pairs.")
+    ] = None,
     *,
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Compare runs in pairs, captured in turn: a1 b1 a2 b2 ...")
+    ] = False,
     fail_on: FailOn = None,
     gates: Gates = None,
     margin: Annotated[
@@ -152,23 +165,28 @@ def diff(  # noqa: PLR0913  # options are parameters
     verbose: Verbose = False,
 ) -> None:
     """Compare two runs: slower or faster, how surely, and why."""
-    from wallscope.compare.compare import CompareOptions, Side, compare_sides, require_comparable  # noqa: PLC0415
+    from wallscope.compare.compare import CompareOptions, compare_sides, require_comparable  # noqa: PLC0415
     from wallscope.model.options import Options  # noqa: PLC0415
     from wallscope.render.data import write_json  # noqa: PLC0415
-    from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
+    from wallscope.resolve_runs import find_captures  # noqa: PLC0415
     from wallscope.views import comparison as views  # noqa: PLC0415
 
     is_talkative(verbose=verbose)
     rows = count_rows(brief=brief, max_rows=max_rows)
     asked = CompareOptions(
-        rank=rank, margin_ratio=_margin(margin), overridden=override, gates=read_gates(fail_on, gates)
+        rank=rank,
+        margin_ratio=_margin(margin),
+        overridden=override,
+        gates=read_gates(fail_on, gates),
+        is_paired=paired,
     )
+    texts = _split_pairs((base, head, *(more or ())), paired=paired, is_stored=store is not None)
     commits = parse_commit_range(base) if head is None else None
     if head is None and commits is None:
         raise OptionError(f"{base} — is one side — name the other too, or commits as main..HEAD")
     ends = commits or (base, str(head))
     stored = commits is not None or store is not None
-    named = () if stored else tuple(find_captures(side) for side in ends)
+    named = () if stored else tuple(tuple(chain(*map(find_captures, side))) for side in texts)
     place = open_store(store) if stored else None
     kept_in = folder_of_store(place) if place is not None else None
     for target in (json, markdown, html, junit):
@@ -190,8 +208,8 @@ def diff(  # noqa: PLR0913  # options are parameters
             sides = load_sides(place, *ends, parse_labels(label))
         else:
             read = [
-                Side(_shown(text), resolve_runs(paths, own, progress, kept))
-                for text, paths, own in zip(ends, named, options, strict=True)
+                _read_side(side, own, progress, kept, paired=paired)
+                for side, own in zip(texts, options, strict=True)
             ]
             sides = (read[0], read[1])
         found = compare_sides(*sides, asked)
@@ -214,6 +232,51 @@ def diff(  # noqa: PLR0913  # options are parameters
         print_out(views.render_comparison(found, full=full))
     require_comparable(found, asked.gates)
     fail(found.gates)
+
+
+def _split_pairs(
+    given: tuple[str | None, ...], *, paired: bool, is_stored: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what the arguments name of each side.
+
+    Raises:
+        OptionError: there is a third side, or a run without its partner.
+    """
+    texts = tuple(text for text in given if text is not None)
+    if not paired and len(texts) > 2:
+        raise OptionError(f"{texts[2]} — is a third side — name two, or pairs of runs with --paired")
+    if paired and is_stored:
+        raise OptionError("--paired — compares captures, not commits — leave out --store")
+    if paired and (len(texts) < 4 or len(texts) % 2):
+        raise OptionError(
+            "--paired — needs two or more pairs — write --paired base1 head1 base2 head2, captured in turn"
+        )
+    return texts[0::2], texts[1::2]
+
+
+def _read_side(
+    texts: tuple[str, ...],
+    options: "Options",
+    progress: "Callable[[str], None]",
+    kept: "Cache | None",
+    *,
+    paired: bool,
+) -> "Side":
+    """Read the runs of a side; with `paired` each text names one.
+
+    Raises:
+        OptionError: one of a pair names several runs.
+    """
+    from wallscope.compare.compare import Side  # noqa: PLC0415  # keeps --help fast
+    from wallscope.resolve_runs import find_captures, resolve_runs  # noqa: PLC0415
+
+    runs: list[tuple[Profile, ...]] = []
+    for text in texts:
+        found = resolve_runs(find_captures(text), options, progress, kept)
+        if paired and len(found) != 1:
+            raise OptionError(f"{text} — holds {len(found)} runs — with --paired name one run each")
+        runs += found
+    return Side(_shown(texts[0]) if len(texts) == 1 else ", ".join(map(_shown, texts)), tuple(runs))
 
 
 def _shown(named: str) -> str:

@@ -5,23 +5,28 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wallscope.errors import OptionError, StoreError
+from wallscope.noise_thresholds import STALE_BASE_COMMITS_COUNT, STALE_RECORD_DAYS
 from wallscope.render.texts import visible
 from wallscope.unicode_text import spell_surrogates
+from wallscope.units import plural
 from wallscope.urls import is_url
 
 if TYPE_CHECKING:
     from wallscope.compare.compare import Side
+    from wallscope.model.comparison import Mismatch
     from wallscope.model.record import Record, Testbed
     from wallscope.store import Store
 
 
 _MOST_WARNINGS = 5
+_DAY_NS = 86_400 * 10**9
 _VARIABLE, _DEFAULT = "WALLSCOPE_STORE", ".wallscope"
 
 StorePlace = Annotated[
@@ -146,7 +151,26 @@ def load_sides(store: "Store", base: str, head: str, labels: dict[str, str]) -> 
         _side(store, (name, commit), records, testbed, every)
         for name, commit, records, testbed in zip((base, head), commits, recorded, found[0], strict=True)
     )
-    return ours, theirs
+    return replace(ours, notes=_describe_age(found[0][0], recorded, every)), theirs
+
+
+def _describe_age(
+    testbed: "Testbed", recorded: "list[tuple[Record, ...]]", others: "tuple[Record, ...]"
+) -> "tuple[Mismatch, ...]":
+    """A note where the base was recorded long before head: what changed since counts for head."""
+    from wallscope.model.comparison import Mismatch  # noqa: PLC0415  # keeps --help fast
+
+    base_ns, head_ns = (min(record.recorded_utc_ns for record in side) for side in recorded)
+    between = {
+        one.commit
+        for one in others
+        if one.is_reference and one.testbed == testbed and base_ns < one.recorded_utc_ns < head_ns
+    }
+    days = (head_ns - base_ns) // _DAY_NS
+    if days <= STALE_RECORD_DAYS and len(between) < STALE_BASE_COMMITS_COUNT:
+        return ()
+    told = f"{days} {'day' if days == 1 else 'days'} and {plural(len(between), 'recorded commit')} older: choose a newer base"
+    return (Mismatch("age of the base", told, "newest", "note"),)
 
 
 def warn_of_unreadable(store: "Store") -> None:

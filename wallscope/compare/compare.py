@@ -28,7 +28,9 @@ from wallscope.compare.operation_changes import operation_changes
 from wallscope.compare.run_noise import (
     Difference,
     Runs,
+    count_runs_to_decide,
     measure_difference,
+    measure_pairs,
     pool_records,
     stack_runs,
 )
@@ -67,7 +69,7 @@ from wallscope.thresholds import CONFIDENCE_SHARE, MARGIN_NS, MARGIN_SHARE, SLOW
 class Side:
     """One side: its name, and the profiles of each run, a rank each; of a store also commit and testbed.
 
-    `noise` is what other recorded runs differ by.
+    `noise` is what other recorded runs differ by, `notes` what else is known of it.
     """
 
     name: str
@@ -75,17 +77,22 @@ class Side:
     commit: str | None = None
     noise: RecordedNoise | None = None
     testbed: str | None = None
+    notes: tuple[Mismatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """What the user asks for: the rank, the margin below which nothing changed, a verdict in any case."""
+    """What the user asks for: the rank, the margin below which nothing changed, a verdict in any case.
+
+    `is_paired` is whether the runs of both sides belong together in their order.
+    """
 
     rank: int | None = None
     margin_ratio: float = MARGIN_SHARE
     margin_ns: int = MARGIN_NS
     overridden: bool = False
     gates: tuple[Gate, ...] = ()
+    is_paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +115,20 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     """
     given = len(base.runs), len(head.runs)
     base, head = (replace(side, runs=drop_copies(side.runs)) for side in (base, head))
+    if asked.is_paired and given != (len(base.runs), len(head.runs)):
+        raise ComparisonError("--paired — one capture is given twice — give two captures of each pair")
     pairing = pair_ranks(base.runs, head.runs, asked.rank)
     sides = align_parts(pairing.base, pairing.head, [gate.name for gate in asked.gates])
     tokens = _tokens(sides.base, sides.head)
     causes = sorted({cause for profile in (*sides.base, *sides.head) for cause in profile.causes["cause"]})
     ours, theirs = (_measure(profiles, causes, tokens) for profiles in (sides.base, sides.head))
     names = name_columns(causes)
-    both = measure_difference(
-        ours.runs,
-        theirs.runs,
-        pool_records((base.noise, head.noise), names),
-        assume_noise(names),
-        (float(ours.scale), float(theirs.scale)),
+    recorded, assumed = pool_records((base.noise, head.noise), names), assume_noise(names)
+    scales = (float(ours.scale), float(theirs.scale))
+    both = (
+        measure_pairs(ours.runs, theirs.runs, assumed, scales)
+        if asked.is_paired
+        else measure_difference(ours.runs, theirs.runs, recorded, assumed, scales)
     )
     is_same = is_same_capture(pairing.base, pairing.head)
     works = (pairing.base[0].header.work, pairing.head[0].header.work)
@@ -135,6 +144,8 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         *_profilers_apart(pairing.base[0], pairing.head[0]),
         *_copies(given, (len(base.runs), len(head.runs))),
         *sides.mismatches,
+        *base.notes,
+        *head.notes,
     )
     if is_same:
         found = (Mismatch("capture", "the same", "the same", "note"),)
@@ -142,6 +153,12 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
     noise = Noise(float(both.noise[0]), float(both.noise_freedom[0]))
     every = compare_all_steps(ours.all_steps, theirs.all_steps, noise)
     step = _step(ours, theirs, None if is_same else (both, every), asked, tokens)
+    verdict = _verdict(step, both, every, is_same=is_same)
+    if verdict == "inconclusive" and step.replication != "none":
+        change, margin = log(step.ratio), log(1 + step.margin_ratio)
+        runs = min(step.base_runs, step.head_runs)
+        needed = count_runs_to_decide(both, float(recorded.freedom[0]), runs, change, margin)
+        step = replace(step, runs_to_decide=needed)
     traffic = communication_changes(ours.typical, theirs.typical)
     comparison = Comparison(
         schema=COMPARISON_SCHEMA,
@@ -150,9 +167,7 @@ def compare_sides(base: Side, head: Side, asked: CompareOptions) -> Comparison:
         head=_side(head, pairing.head),
         comparable=is_comparable,
         mismatches=found,
-        verdict=_verdict(step, both, every, is_same=is_same)
-        if is_comparable or asked.overridden
-        else "incomparable",
+        verdict=verdict if is_comparable or asked.overridden else "incomparable",
         window=works[0].unit if works[0].kind != "whole-trace" else "capture",
         step=step,
         deltas=Deltas(
@@ -345,6 +360,7 @@ def _step(
         if max(runs) > 1
         else "recorded",
         tokens=None if tokens is None else min(tokens),
+        paired=asked.is_paired,
     )
 
 

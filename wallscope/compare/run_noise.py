@@ -8,8 +8,8 @@ step and one for each wall and cause; axes before those of runs and columns are 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import inf, sqrt
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from wallscope.model.record import Noise, RecordedNoise
 from wallscope.noise_thresholds import (
     CONTRADICTED_VARIANCE_RATIO,
     FEWEST_DEGREES_OF_NOISE_COUNT,
+    FEWEST_DEGREES_OF_PAIRS_COUNT,
     FEWEST_OWN_DEGREES_COUNT,
+    MOST_RUNS_COUNT,
 )
 from wallscope.thresholds import CONFIDENCE_SHARE, DETECTED_SHARE
 
@@ -214,6 +216,60 @@ def measure_difference(
         noise_freedom=np.where(is_assumed, inf, freedom),
         is_assumed=is_assumed,
     )
+
+
+def measure_pairs(
+    base: Runs, head: Runs, assumed: Floats, scales: tuple[float, float] = (1.0, 1.0)
+) -> Difference:
+    """Measure how sure the difference of two sides is whose runs belong together, one of each side.
+
+    What drifts between pairs is the same on both sides of each, so the differences of pairs are what varies.
+    Fewer than `FEWEST_DEGREES_OF_PAIRS_COUNT` degrees of freedom measure too little; then runs count singly.
+    """
+    unpaired = measure_difference(base, head, _no_records(assumed.size), assumed, scales)
+    freedom = base.count - 1.0
+    if freedom < FEWEST_DEGREES_OF_PAIRS_COUNT:
+        return unpaired
+    factors = [np.concatenate(([1.0], np.full(assumed.size - 1, scale))) for scale in scales]
+    apart = head.mean * factors[1] - base.mean * factors[0]
+    deviation: Floats = apart.std(axis=-2, ddof=1)
+    size = (base.size * factors[0] + head.size * factors[1]) / 2
+    return replace(
+        unpaired,
+        error=deviation / np.sqrt(base.count),
+        freedom=np.full_like(deviation, freedom),
+        noise=deviation / np.sqrt(2) / np.where(size > 0, size, 1.0),
+        noise_freedom=np.full_like(deviation, freedom),
+        is_assumed=np.zeros_like(unpaired.is_assumed),
+    )
+
+
+def _no_records(columns: int) -> Recorded:
+    return Recorded(np.zeros(columns), np.zeros(columns))
+
+
+def count_runs_to_decide(
+    difference: Difference, recorded_freedom: float, runs: int, change: float, margin: float
+) -> int | None:
+    """Return how many runs a side would decide the verdict in half of all cases, if the change is as seen.
+
+    `None` where more than `MOST_RUNS_COUNT` would be needed. `change` and `margin` are logarithms, `runs` is
+    how many the smaller side has.
+    """
+    variance = float(difference.noise[0]) ** 2
+    if difference.is_assumed[0]:
+        variance += float(difference.steps_error[0]) ** 2 * runs / 2
+    for count in range(runs + 1, MOST_RUNS_COUNT + 1):
+        freedom = 2 * (count - 1) + recorded_freedom
+        error = sqrt(2 * variance / count)
+        half = float(student_quantile((1 + CONFIDENCE_SHARE) / 2, freedom)) * error
+        usual = normal_quantile(_THREE_QUARTERS) * error  # half of all changes of 0 are seen as larger
+        if half < (abs(change) if abs(change) > margin else margin - abs(change) - usual):
+            return count
+    return None
+
+
+_THREE_QUARTERS = 0.75
 
 
 def _pool(parts: Sequence[tuple[Floats, Floats]]) -> Floats:

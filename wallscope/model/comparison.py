@@ -68,6 +68,8 @@ class StepChange:
     Slow steps last more than 1.25 times the median. `slow_steps_chance` is the probability of so uneven
     numbers of slow steps without a change. Mean and p90 cover all counted steps including slow ones, with
     intervals of their ratios. If `tokens` are known and differ, both runs are scaled to that many.
+    `paired` is true if runs were compared in pairs. About `runs_to_decide` runs of each program would decide
+    an inconclusive verdict.
     """
 
     base_typical_ns: int
@@ -102,6 +104,8 @@ class StepChange:
     run_noise: float | None
     run_noise_source: NoiseSource | None
     tokens: int | None
+    paired: bool = False
+    runs_to_decide: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

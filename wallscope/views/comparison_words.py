@@ -241,7 +241,10 @@ def describe_sureness(comparison: Comparison) -> str:
     step, unit = comparison.step, comparison.window
     if step.replication == "same":
         return "Both sides are the same capture."
-    if step.base_runs == step.head_runs == 1:
+    if step.paired:
+        both = step.base_steps + step.head_steps
+        counted = f"{units.plural(both, unit)} of {units.plural(step.base_runs, 'pair')} of runs"
+    elif step.base_runs == step.head_runs == 1:
         counted = f"{step.base_steps} and {units.plural(step.head_steps, unit)}, one run a side"
     else:
         sides = ((step.base_steps, step.base_runs), (step.head_steps, step.head_runs))
@@ -404,6 +407,9 @@ def list_next_steps(comparison: Comparison) -> Iterator[str]:
         yield "Capture at least 10 steps of each side."
     elif comparison.verdict == "inconclusive":
         runs = "three or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
+        if step.runs_to_decide is not None:
+            more = step.runs_to_decide - min(step.base_runs, step.head_runs)
+            runs = f"{units.plural(more, 'more run')} of each side, which would probably decide,"
         yield f"Capture {runs} and compare the folders: wallscope diff base/ head/"
     if _find_unexplained(comparison):
         yield "Analyze each run with --config FILE, so that settings are compared too."
