@@ -11,7 +11,7 @@ ASSUMED_NOISE_RATIO: Final = 0.2
 FEWEST_DEGREES_OF_NOISE_COUNT: Final = 3
 """Degrees of freedom that measure how runs differ, at least: of two, Student's factor is 4.3. Chosen."""
 FEWEST_NEIGHBORS_COUNT: Final = 6
-"""Differences between commits of one run each that tell how runs differ, at least: 4 degrees. Chosen."""
+"""Differences between commits of one run each that measure run noise, at least: 4 degrees. Chosen."""
 FEWEST_OWN_DEGREES_COUNT: Final = 2
 """Degrees of freedom with which a side is measured without the other one. Chosen."""
 CONTRADICTED_VARIANCE_RATIO: Final = 2.0
@@ -29,6 +29,6 @@ STALE_RECORD_DAYS: Final = 14
 FEWEST_DEGREES_OF_PAIRS_COUNT: Final = 2
 """Degrees of freedom of pairs of runs that measure how these differ, at least: three pairs. Chosen."""
 MOST_RUNS_COUNT: Final = 50
-"""Runs a side that are proposed to decide a verdict, at most. Chosen: nobody makes more."""
+"""Runs a side that are proposed to decide a verdict, at most. Chosen."""
 STALE_BASE_COMMITS_COUNT: Final = 10
 """Recorded commits between base and head from which on the base is said to be old. Chosen."""

@@ -169,7 +169,8 @@ def _describe_age(
     days = (head_ns - base_ns) // _DAY_NS
     if days <= STALE_RECORD_DAYS and len(between) < STALE_BASE_COMMITS_COUNT:
         return ()
-    told = f"{days} {'day' if days == 1 else 'days'} and {plural(len(between), 'recorded commit')} older: choose a newer base"
+    passed = f"{days} {'day' if days == 1 else 'days'}"
+    told = f"{passed} and {plural(len(between), 'recorded commit')} older: choose a newer base"
     return (Mismatch("age of the base", told, "newest", "note"),)
 
 
@@ -197,7 +198,7 @@ def _side(
     testbed: "Testbed",
     others: "tuple[Record, ...]",
 ) -> "Side":
-    """A side; `others` are records of all other commits, which tell how runs differ."""
+    """A side; `others` are records of all other commits, which measure run noise."""
     from wallscope.compare.compare import Side  # noqa: PLC0415  # keeps --help fast
     from wallscope.profile.codec import unpack_profile  # noqa: PLC0415
     from wallscope.store import run_noise  # noqa: PLC0415

@@ -1,9 +1,10 @@
 """Where a time changed from commit to commit, or drifts slowly.
 
-The largest difference between the means before and after any commit is compared with those of the same times
-in random order (a permutation test, as of the E-divisive method of Matteson and James 2014): it is a change
-where at most `FALSE_ALARM_SHARE` of the orders reach it. Both parts are then divided likewise. A line, and a
-line with one change, are the other accounts; the one with the least Bayesian information criterion is given.
+A permutation test finds changes, as in the E-divisive method (Matteson and James 2014). The statistic is the
+largest difference between the means before and after any commit. It is a change if at most
+`FALSE_ALARM_SHARE` of random orders of the same times reach it. Both parts are then tested in the same way.
+A line and a line with one change are fitted too. The fit with the smallest Bayesian information criterion is
+returned.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,11 @@
-"""How sure the difference of two sides is, with what runs differ by: seen, recorded, or assumed.
+"""Confidence intervals of the difference of two sides, with the noise between runs.
 
-Runs of one program differ by more than their steps tell. How much is measured for each wall and each cause by
-itself, as a share of its own time: by the runs of both sides and by records of other runs, where each run
-counts once. Fewer than `FEWEST_DEGREES_OF_NOISE_COUNT` degrees of freedom measure too little. Then what is
-assumed holds, unless the runs at hand contradict it. Arrays have one column for the logarithm of the typical
-step and one for each wall and cause; axes before those of runs and columns are comparisons of their own.
+Runs of one program differ by more than the variation of their steps. The noise between runs is measured for
+each wall and each cause separately, as a share of its own time. The runs of both sides and records of other
+runs measure it, and each run counts once. Fewer than `FEWEST_DEGREES_OF_NOISE_COUNT` degrees of freedom are
+not enough. An assumption replaces them, unless the runs contradict it. Arrays have one column for the
+logarithm of the typical step and one for each wall and cause. Axes before run and column are separate
+comparisons.
 """
 
 from collections.abc import Sequence

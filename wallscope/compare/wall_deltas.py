@@ -1,8 +1,8 @@
 """How walls and causes changed, each with its interval, and which changes are significant.
 
-An interval is of one wall or cause. Of thirty intervals one or two exclude 0 by chance, so which changes are
-significant is decided for all together, by the procedure of Benjamini and Hochberg (1995): without a change
-anything is called significant in at most 5 % of comparisons.
+Each interval covers one wall or cause. Of thirty intervals, one or two exclude 0 by chance. The procedure of
+Benjamini and Hochberg (1995) therefore decides which changes are significant, for all causes together.
+Without a change, it calls any of them significant in at most 5 % of comparisons.
 """
 
 from collections.abc import Sequence

@@ -75,8 +75,8 @@ def _noise(commits: Sequence[Sequence[int]]) -> Noise:
 def _noise_of_neighbors(times: Sequence[float]) -> Noise:
     """Return noise from the relative differences of neighbors, without those that may be changes.
 
-    Half the mean square of differences is the variance whatever changes slowly (von Neumann 1941); as each
-    value is in two of them, they have about two thirds as many degrees of freedom.
+    Half the mean square of differences is the variance, also under slow drift (von Neumann 1941). Each value
+    is in two differences, so they have about two thirds as many degrees of freedom.
     """
     apart = sorted(
         abs(after - before) / ((after + before) / 2)

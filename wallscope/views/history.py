@@ -23,7 +23,7 @@ HISTORY = pl.Schema(
         "median_ns": pl.Int64(),
         "change": pl.Float64(),  # against the reference before, on the same testbed
         "origin": pl.String(),  # null for a reference
-        "level_ns": pl.Int64(),  # without noise; null for what is no reference
+        "level_ns": pl.Int64(),  # without noise; null without a reference
         "changed_ns": pl.Int64(),  # where the level changed: after less before
         "changed_ratio": pl.Float64(),  # after by before; null where that was 0
         "changed_chance": pl.Float64(),  # of random orders with a change as large
@@ -106,7 +106,7 @@ def _add_course(own: pl.DataFrame) -> pl.DataFrame:
 def build_history(
     frame: pl.DataFrame, metric: str, count_commits: Callable[[str, str], int | None], now_ns: int
 ) -> Iterator[Section]:
-    """Make what changed and the rows of each testbed, with a bar each, or the origin of what is no reference.
+    """Make the changes and the rows of each testbed, with a bar for references and the origin of other runs.
 
     `count_commits` counts the commits after one up to another, as far as that is known.
     """
