@@ -17,7 +17,14 @@ from wallscope.thresholds import LIKE_WORK_SHARE, OTHER_WORK_SHARE, UNTOLD_PART_
 
 _UNKNOWN = "unknown"
 HIDDEN = "hidden in CUDA graphs"
+KERNELS_DIFFER = "kernels of the step"
 _SHOWN_CATEGORIES = 4
+_OTHER_GPU = "another GPU changes all times"
+_OTHER_STEPS = "steps begin and end at other places: compare runs with the same --step-range"
+_OTHER_JOB = "a larger job communicates more, and each rank may compute less"
+_UNKNOWN_TOKENS = (
+    "a larger batch seems slower: give --tokens-per-step and --head-tokens-per-step to compare throughput"
+)
 
 
 def find_mismatches(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> tuple[Mismatch, ...]:
@@ -35,26 +42,28 @@ def find_mismatches(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalSte
 def _hardware(base: Work, head: Work) -> Iterator[Mismatch]:
     if base.gpu != head.gpu:
         severity: MismatchSeverity = "incomparable" if base.gpu and head.gpu else "changed"
-        yield Mismatch("GPU", base.gpu or _UNKNOWN, head.gpu or _UNKNOWN, severity)
+        yield Mismatch("GPU", base.gpu or _UNKNOWN, head.gpu or _UNKNOWN, severity, _OTHER_GPU, "either")
     elif base.gpu is None:
-        yield Mismatch("GPU", _UNKNOWN, _UNKNOWN, "note")
+        yield Mismatch("GPU", _UNKNOWN, _UNKNOWN, "note", _OTHER_GPU, "either")
 
 
 def _work(base: Work, head: Work) -> Iterator[Mismatch]:
     if "whole-trace" in {base.kind, head.kind} or base.unit != head.unit:
         yield Mismatch("steps", _steps(base), _steps(head), "incomparable")
     elif (base.kind, base.name) != (head.kind, head.name):
-        yield Mismatch("steps", _steps(base), _steps(head), "changed")
+        yield Mismatch("steps", _steps(base), _steps(head), "changed", _OTHER_STEPS, "either")
     tokens = (base.tokens_per_step, head.tokens_per_step)
     if None in tokens and tokens[0] != tokens[1]:
         spelled = [_UNKNOWN if one is None else str(one) for one in tokens]
-        yield Mismatch("tokens a step", spelled[0], spelled[1], "note")
+        yield Mismatch("tokens a step", spelled[0], spelled[1], "note", _UNKNOWN_TOKENS, "either")
     elif tokens[0] != tokens[1]:
-        yield Mismatch("tokens a step", str(tokens[0]), str(tokens[1]), "changed")
+        effect = "times are compared per token, at the smaller number of tokens"
+        yield Mismatch("tokens a step", str(tokens[0]), str(tokens[1]), "changed", effect)
     if base.world_size != head.world_size:
         known = None not in tokens or None in {base.world_size, head.world_size}
         sizes = [str(size or _UNKNOWN) for size in (base.world_size, head.world_size)]
-        yield Mismatch("ranks of the job", sizes[0], sizes[1], "changed" if known else "incomparable")
+        severity: MismatchSeverity = "changed" if known else "incomparable"
+        yield Mismatch("ranks of the job", sizes[0], sizes[1], severity, _OTHER_JOB, "either")
 
 
 def _steps(work: Work) -> str:
@@ -115,7 +124,7 @@ def _kernels(base: tuple[Work, TypicalStep], head: tuple[Work, TypicalStep]) -> 
     is_tuned = base[0].graphs != head[0].graphs
     is_other = alike < OTHER_WORK_SHARE and not has_tokens and not is_tuned
     severity: MismatchSeverity = "incomparable" if is_other else "changed"
-    yield Mismatch("kernels of the step", _counts_as_text(counts[0]), _counts_as_text(counts[1]), severity)
+    yield Mismatch(KERNELS_DIFFER, _counts_as_text(counts[0]), _counts_as_text(counts[1]), severity)
 
 
 def _common_shares(base: dict[str, Fraction], head: dict[str, Fraction]) -> float:

@@ -253,7 +253,8 @@ def _ranks_apart(base: Profile, head: Profile) -> tuple[Mismatch, ...]:
     if ours == theirs:
         return ()
     spelled = ["unknown" if one is None else str(one) for one in (ours, theirs)]
-    return (Mismatch("rank", spelled[0], spelled[1], "changed"),)
+    effect = "ranks of one job may do different work"
+    return (Mismatch("rank", spelled[0], spelled[1], "changed", effect, "either"),)
 
 
 _PROFILERS = {

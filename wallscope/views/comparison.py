@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from wallscope import units
-from wallscope.model.comparison import Comparison
+from wallscope.compare.comparability import KERNELS_DIFFER
+from wallscope.model.comparison import Comparison, Mismatch
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import (
     Cell,
@@ -31,6 +32,7 @@ from wallscope.views import comparison_words as words
 from wallscope.views.comparison_words import describe_change, describe_sureness
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections import comparison as sections
+from wallscope.views.sections import comparison_overview as overview
 from wallscope.views.sections.findings import build_comparison_methods
 
 _MOST_EXPLANATIONS, _MOST_OPERATIONS, _MOST_NOTES, _MOST_RANKS = 4, 5, 3, 8
@@ -55,10 +57,10 @@ def _build_first_part(comparison: Comparison) -> Iterator[Section | Grid]:
     """Make the verdict, the time by wall, what explains it, and operations."""
     yield Section("head", "", "", (Lines(tuple(_describe_head(comparison))),))
     if comparison.verdict != "incomparable":
-        yield sections.tabulate_waterfall(comparison)
+        yield overview.tabulate_waterfall(comparison)
     if words.select_operations(comparison, 1):
-        yield sections.list_operation_changes(comparison, _MOST_OPERATIONS)
-    if found := words.list_explanations(comparison):
+        yield overview.list_operation_changes(comparison, _MOST_OPERATIONS)
+    if found := words.list_explanations(comparison, is_brief=True):
         rows = tuple(
             ("" if delta_ns is None else units.signed_duration(delta_ns), text)
             for delta_ns, text in found[:_MOST_EXPLANATIONS]
@@ -80,7 +82,7 @@ def _build_full_part(comparison: Comparison) -> Iterator[Section | Grid]:
 def _build_last_part(comparison: Comparison, *, full: bool) -> Iterator[Section | Grid]:
     """Make what differs between the sides, gates, and what to do next."""
     title = "Comparability" if comparison.comparable else "Not comparable"
-    if lines := tuple(_describe_mismatches(comparison, len(comparison.mismatches) if full else _MOST_NOTES)):
+    if lines := tuple(_describe_mismatches(comparison, full=full)):
         yield Section("mismatches", title, "", (Lines(lines),))
     if comparison.gates:
         gates = []
@@ -109,9 +111,15 @@ def _describe_head(comparison: Comparison) -> Iterator[Line]:
         yield Span("Caution", "doubt"), f"  {words.describe_mismatch(entry)}"
 
 
-def _describe_mismatches(comparison: Comparison, most: int) -> Iterator[Line]:
+def _is_repeated(entry: Mismatch) -> bool:
+    """Return whether a difference is one of the kernels that the operations show already."""
+    return entry.what == KERNELS_DIFFER and entry.severity == "changed"
+
+
+def _describe_mismatches(comparison: Comparison, *, full: bool) -> Iterator[Line]:
+    most = len(comparison.mismatches) if full else _MOST_NOTES
     stated = words.find_confounders(comparison)[:_MOST_CONFOUNDERS]
-    listed = [entry for entry in comparison.mismatches if entry not in stated]
+    listed = [one for one in comparison.mismatches if one not in stated and (full or not _is_repeated(one))]
     for entry in listed[:most]:
         tone: Tone | None = "strong" if entry.severity == "incomparable" else None
         yield (Span(words.describe_mismatch(entry), tone),)
@@ -146,7 +154,7 @@ def write_comparison_markdown(comparison: Comparison) -> str:
             lines.append(f"- {size}{escape(text)}")
         lines += [""]
     if words.select_operations(comparison, 1):
-        lines += render_table(sections.list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))
+        lines += render_table(overview.list_operation_changes(comparison, _MOST_OPERATIONS_IN_MARKDOWN))
     lines += render_table(sections.tabulate_mismatches(comparison)) if comparison.mismatches else []
     lines += (
         [f"Next: {escape(' '.join(words.list_next_steps(comparison)))}", ""] if _has_next(comparison) else []
@@ -199,6 +207,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
     comparison = report.comparison
     names = f"{comparison.base.name} → {comparison.head.name}"
     shown = (
+        overview.build_operation_changes(comparison),
         sections.build_step_changes(report),
         sections.build_rank_changes(comparison),
         sections.build_cause_changes(comparison),
@@ -238,6 +247,8 @@ def _build_first_screen(report: ComparisonReport, names: str) -> dict[str, Any]:
         "sureness": " ".join(filter(None, (words.describe_doubt(comparison), describe_sureness(comparison)))),
         "sides": sides,
         "walls": sections.sum_walls(comparison),
+        "explained": words.list_explanations(comparison),
+        "cautions": [words.describe_mismatch(entry) for entry in words.find_confounders(comparison)],
         "gates": sorted(comparison.gates, key=lambda gate: gate.held),
         "failed": sum(not gate.held for gate in comparison.gates),
         "causes": changed[:shown],

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from wallscope import units
-from wallscope.compare_thresholds import CONFOUNDING_SHARE, UNEXPLAINED_SHARE
+from wallscope.compare_thresholds import CONFOUNDING_SHARE, EXPLAINING_SHARE, UNEXPLAINED_SHARE
 from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.comparison import (
     CauseDelta,
@@ -19,7 +19,6 @@ from wallscope.model.comparison import (
 from wallscope.noise_thresholds import ASSUMED_NOISE_RATIO, ASSUMED_OFF_SHARE
 from wallscope.render.short_names import shorten_range_path
 from wallscope.render.texts import visible
-from wallscope.thresholds import SHOWN_CHANGE_SHARE
 
 _DECISIONS = {
     "regression": ", regression",
@@ -319,14 +318,24 @@ def describe_testbeds(comparison: Comparison) -> str:
     return f"Configured differently: {visible(ours, most=200)} → {visible(theirs, most=200)}"
 
 
-def list_explanations(comparison: Comparison) -> tuple[tuple[int | None, str], ...]:
-    """List what explains the change, with its size in ns; then certain changes that nothing explains."""
-    found = [(entry.delta_ns, visible(entry.message, most=300)) for entry in comparison.explanations]
+def list_explanations(
+    comparison: Comparison, *, is_brief: bool = False
+) -> tuple[tuple[int | None, str], ...]:
+    """List what explains the change and which certain changes nothing explains, the largest in ns first.
+
+    A brief list leaves out what concerns little of the step.
+    """
+    least_ns = EXPLAINING_SHARE * comparison.step.base_typical_ns if is_brief else 0
+    found = [
+        (entry.delta_ns, visible(entry.message, most=300))
+        for entry in comparison.explanations
+        if entry.delta_ns is None or abs(entry.delta_ns) >= least_ns
+    ]
     found += [
         (row.delta_ns, f"Not explained by anything recorded: {_describe_unexplained(comparison, row)}")
         for row in _find_unexplained(comparison)
     ]
-    return tuple(found)
+    return tuple(sorted(found, key=lambda entry: (entry[0] is not None, -abs(entry[0] or 0))))
 
 
 def _describe_unexplained(comparison: Comparison, row: CauseDelta) -> str:
@@ -406,11 +415,11 @@ def list_next_steps(comparison: Comparison) -> Iterator[str]:
     if step.replication == "none":
         yield "Capture at least 10 steps of each side."
     elif comparison.verdict == "inconclusive":
-        runs = "three or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
+        runs = "3 or more runs of each side" if max(step.base_runs, step.head_runs) < 3 else "more runs"
         if step.runs_to_decide is not None:
             more = step.runs_to_decide - min(step.base_runs, step.head_runs)
             runs = f"{units.plural(more, 'more run')} of each side, which would probably decide,"
-        yield f"Capture {runs} and compare the folders: wallscope diff base/ head/"
+        yield f"Capture {runs} and compare folders: wallscope diff base/ head/"
     if _find_unexplained(comparison):
         yield "Analyze each run with --config FILE, so that settings are compared too."
     if comparison.verdict in {"regression", "improvement"} and (cause := find_leading_cause(comparison)):
@@ -419,5 +428,5 @@ def list_next_steps(comparison: Comparison) -> Iterator[str]:
 
 def select_operations(comparison: Comparison, most: int) -> tuple[OperationChange, ...]:
     """Return the operations that changed most, without those too small to matter."""
-    least_ns = SHOWN_CHANGE_SHARE * comparison.step.base_typical_ns
+    least_ns = EXPLAINING_SHARE * comparison.step.base_typical_ns
     return tuple(row for row in comparison.operations if abs(row.delta_ns) >= least_ns)[:most]
