@@ -237,22 +237,22 @@ def text_that_is_no_utf_8(folder: Path) -> None:
 
 
 BAD = {
-    "no UTF-8": (text_that_is_no_utf_8, "StringIds.* text that is no UTF-8"),
+    "no UTF-8": (text_that_is_no_utf_8, "StringIds.* text that is not UTF-8"),
     "no table": (without_tables, "is a folder without a table of Nsight Systems"),
-    "tables of others": (foreign, "is no Nsight Systems export"),
+    "tables of others": (foreign, "is not an Nsight Systems export"),
     "truncated": (truncated, "is truncated"),
     "damaged": (damaged, "is damaged inside"),
     "emptied": (replaced_by(b""), "is empty"),
     "lfs": (replaced_by(b"version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"),
-    "text": (replaced_by(b"id,value\n"), "is no (Parquet file|Arrow stream)"),
-    "pipe": (pipe, "is no regular file"),
+    "text": (replaced_by(b"id,value\n"), "is not (a Parquet file|an Arrow stream)"),
+    "pipe": (pipe, "is not a regular file"),
     "both formats": (mixed, "both .parquet and .arrow"),
     "other exports": (
         lambda folder: (folder / "a.sqlite").touch(),
         "with 1 whole export, .* name one of them",
     ),
     "reports": (lambda folder: (folder / "a.nsys-rep").touch(), "with 1 whole export"),
-    "fractions for times": (fractions_for_times, "column start holds a value that is no integer"),
+    "fractions for times": (fractions_for_times, "column start has a value that is not an integer"),
 }
 
 

@@ -223,7 +223,7 @@ def test_a_word_for_a_time_is_refused(tmp_path):
     with ExportWriter(tmp_path / "run.sqlite") as writer:
         os_call(writer, "read", "soon", 9)
 
-    with pytest.raises(InputError, match="no integer"):
+    with pytest.raises(InputError, match="not an integer"):
         told(tmp_path / "run.sqlite", [MAIN])
 
 

@@ -77,14 +77,14 @@ BAD = {
     "empty": (lambda path: path.touch(), "is empty"),
     "folder": (lambda path: path.mkdir(), "is an empty folder"),
     "arrow": (lambda path: path.write_bytes(b"\xff\xff\xff\xff" + bytes(200)), "is an Arrow stream"),
-    "fifo": (os.mkfifo, "no regular file"),
-    "text": (lambda path: path.write_text("start,end\n1,2\n"), "is no SQLite database"),
+    "fifo": (os.mkfifo, "not a regular file"),
+    "text": (lambda path: path.write_text("start,end\n1,2\n"), "is not an SQLite database"),
     "lfs": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"),
     "report": (
         lambda path: path.write_bytes(b"NVIDIA Tegra Profiler Report 2023"),
         "nsys export --type sqlite",
     ),
-    "parquet": (lambda path: path.write_bytes(b"PAR1" + bytes(200)), "is a Parquet file"),
+    "parquet": (lambda path: path.write_bytes(b"PAR1" + bytes(200)), "a Parquet file"),
     "short header": (
         lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(20)),
         "ends inside its header",
@@ -92,14 +92,14 @@ BAD = {
     "zeroed header": (zeroed_header, "the export was interrupted"),
     "truncated": (truncated, "is truncated"),
     "damaged page": (damaged_page, "is damaged"),
-    "hot journal": (hot_journal, "was left half-written"),
+    "hot journal": (hot_journal, "is half-written"),
     "log": (waiting_log, "has changes waiting in"),
-    "other database": (lambda path: database(path, "CREATE TABLE t (x)"), "no Nsight Systems export"),
+    "other database": (lambda path: database(path, "CREATE TABLE t (x)"), "not an Nsight Systems export"),
     "nvprof": (
         lambda path: database(path, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (_id_, start, end)"),
         "is an nvprof profile",
     ),
-    "text for a time": (text_for_a_time, "a value that is no integer"),
+    "text for a time": (text_for_a_time, "a value that is not an integer"),
     "no start column": (no_start_column, "has no column start"),
 }
 

@@ -152,7 +152,7 @@ def test_an_export_without_the_table_gives_an_empty_frame(tmp_path):
 
 
 def test_a_word_for_a_size_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no integer"):
+    with pytest.raises(InputError, match="not an integer"):
         used(write(tmp_path / "run.sqlite", [(100, ALLOCATED, "much")]))
 
 

@@ -220,7 +220,7 @@ def test_a_word_for_a_value_is_refused(tmp_path):
     with ExportWriter(tmp_path / "run.sqlite") as writer:
         sample(writer, 100, 0, "high")
 
-    with pytest.raises(InputError, match="no integer"):
+    with pytest.raises(InputError, match="not an integer"):
         told(tmp_path / "run.sqlite")
 
 

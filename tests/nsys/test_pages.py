@@ -247,7 +247,7 @@ def test_a_schema_that_is_no_text_is_told(tmp_path):
     path = database(tmp_path / "t.sqlite", "CREATE TABLE t (a INTEGER, b INTEGER)")
     path.write_bytes(path.read_bytes().replace(b"(a INTEGER", b"\xc5" * 10))
 
-    assert "damaged: its schema is no text" in paged(path, ["a"])
+    assert "damaged: its schema is not text" in paged(path, ["a"])
 
 
 @pytest.mark.parametrize("is_compiled", [True, False])

@@ -254,7 +254,7 @@ def test_the_better_source_is_believed_and_a_finding_says_so(tmp_path):
     assert [(finding.code, finding.severity) for finding in made.findings] == [
         ("rank-contradiction", Severity.WARNING)
     ]
-    assert messages(made) == ["The rank is 3 by RANK but 5 by file name: RANK is believed."]
+    assert messages(made) == ["The rank is 3 by RANK but 5 by file name: RANK is used."]
     assert read_capture(tmp_path / "rank_5.sqlite", quiet).findings[-1:] == made.findings
 
 
@@ -275,8 +275,7 @@ def test_contradictions_of_many_ranks_are_one_finding(tmp_path):
     assert identity(made) == [(0, "MPI_RANKS"), (1, "MPI_RANKS")]
     (message,) = messages(made)
     assert message == (
-        "The rank of process 101, device 0, is 0 by MPI_RANKS but 1 by nccl (1 more such):"
-        " MPI_RANKS is believed."
+        "The rank of process 101, device 0, is 0 by MPI_RANKS but 1 by nccl (1 more such): MPI_RANKS is used."
     )
 
 

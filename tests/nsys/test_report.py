@@ -150,12 +150,12 @@ FAILURES = {
         "?[31mbad\ufffd",
     ),
     "long": ('sys.stderr.write("e" * 10_000); sys.exit(1)', "e" * 199 + "…"),
-    "silent": ("sys.exit(7)", "it wrote no whole export and ended with code 7"),
-    "no export": ("", "it wrote no whole export and ended with code 0"),
-    "rubbish": ('made.write_text("x" * 200)', "it wrote no whole export and ended with code 0"),
+    "silent": ("sys.exit(7)", "it wrote no complete export and ended with code 7"),
+    "no export": ("", "it wrote no complete export and ended with code 0"),
+    "rubbish": ('made.write_text("x" * 200)', "it wrote no complete export and ended with code 0"),
     "half an export": (
         "made.write_bytes(prepared.read_bytes()[:8192])",
-        "it wrote no whole export and ended with code 0",
+        "it wrote no complete export and ended with code 0",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""STAGE: the only place that knows SQLite and Nsight Systems' tables. Exports in, `Capture` out."""
+"""Reader of Nsight Systems exports, the only package with SQLite and Nsight's tables. Returns a `Capture`."""
 
 from wallscope.nsys.load import read_capture, read_contents
 

@@ -1,7 +1,7 @@
-"""Names of CUDA API calls: every spelling of an entry point as one name, and what calls of a name are for.
+"""Names of CUDA API calls: one spelling per entry point, and the role of each call.
 
-An export spells out the version of an entry point, and whether it takes the stream of the thread for the
-default one (`_ptsz`, `_ptds`), in any order: `cudaStreamSynchronize_ptsz_v7000`, `cuMemcpyDtoHAsync_v2_ptsz`.
+An export includes the version of an entry point, and whether it uses the thread's stream as the default one
+(`_ptsz`, `_ptds`), in any order: `cudaStreamSynchronize_ptsz_v7000`, `cuMemcpyDtoHAsync_v2_ptsz`.
 """
 
 import polars as pl
@@ -10,7 +10,7 @@ from wallscope.model.enums import CallRole
 from wallscope.model.schemas import ROLE
 
 _SPELLING = r"^_*cu(?:64)?(\w*?)(?:_(?:ptsz|ptds|v\d+))*$"
-"""Leading underscores are of calls that the compiler writes, 64 of a time when pointers had fewer bits."""
+"""Leading underscores mark calls that the compiler generates. `64` is from the time of 32-bit pointers."""
 _ALLOCATING = (
     r"Malloc|Free"
     r"|(Mem)?Host(Alloc|Register|Unregister)"
@@ -22,7 +22,7 @@ _ALLOCATING = (
 )
 _ROLES = (
     (CallRole.GRAPH, r"GraphLaunch"),
-    (CallRole.OTHER, r"Graph|LaunchHost"),  # what builds graphs does nothing yet; functions of the host
+    (CallRole.OTHER, r"Graph|LaunchHost"),  # building a graph issues no work; functions of the host
     (CallRole.LAUNCH, r"Launch"),
     (CallRole.SYNC, r"\w*Synchronize"),
     (CallRole.EVENT, r"Event|Ipc(Get|Open)Event|Stream(Query|Wait|Write|BatchMemOp)"),
@@ -30,9 +30,9 @@ _ROLES = (
     (CallRole.COPY, r"Mem(cpy|set|\w*Prefetch|BatchDecompress)"),
     (CallRole.ALLOC, _ALLOCATING),
 )
-"""What follows `cu` or `cuda` in the names of a role; the first that fits counts, none is `other`.
+"""Patterns after `cu` or `cuda` in the names of a role; the first match counts, no match is `other`.
 
-Calls of `sync` hold their caller. Queries, and waits that are put into a stream, do not: those are `event`.
+Calls of `sync` block their caller. Queries, and waits that are put into a stream, do not: those are `event`.
 """
 
 
@@ -42,7 +42,7 @@ def normalize_call_names(column: str) -> pl.Expr:
 
 
 def tell_roles(column: str) -> pl.Expr:
-    """Return what the calls of normalized names are for."""
+    """Return the roles of calls with normalized names."""
     role = pl.lit(CallRole.OTHER, ROLE)
     for meaning, begins in reversed(_ROLES):
         is_meant = pl.col(column).str.contains(f"^cu(da)?({begins})")

@@ -1,4 +1,4 @@
-"""CUDA API calls of all threads: who called what, when, and under which correlation id."""
+"""CUDA API calls of all threads: caller, time and correlation id."""
 
 from dataclasses import dataclass
 
@@ -17,11 +17,11 @@ from wallscope.nsys.tables import Database, read_table
 Times = npt.NDArray[np.int64]
 _ROOMY = 4
 _MOST_THREADS = 1 << 16
-"""So many are sorted by counting them."""
+"""Up to this number, rows are sorted by counting."""
 
 
 class _ByCorrelation:
-    """The first call under each (process, correlation id); ids mostly lie close together."""
+    """The first call under each (process, correlation id); most ids lie close together."""
 
     def __init__(self, process: npt.NDArray[np.integer], correlation: Times, call: Codes) -> None:
         self._ids = self._distinct(correlation)
@@ -35,14 +35,16 @@ class _ByCorrelation:
             key += self._places(correlation)
         self._table: Rows | None = None
         if self._processes * self._width <= _ROOMY * key.size + _ROOMY:
-            self._table = np.full(self._processes * self._width + 1, -1, np.int32)  # the last for none
-            self._table[key[::-1]] = call[::-1]  # the last to be written, which is the first, stays
+            self._table = np.full(
+                self._processes * self._width + 1, -1, np.int32
+            )  # the last entry is for missing ones
+            self._table[key[::-1]] = call[::-1]  # the value written last, which is the first call, stays
         else:
             order = np.argsort(key, kind="stable")
             self._keys, self._calls = key[order], call[order]
 
     def _distinct(self, correlation: Times) -> Times | None:
-        """The distinct ids in order, `None` if they lie so close that they are used as they are."""
+        """Return the distinct ids in order, `None` if they are close enough to be used directly."""
         self._first = int(correlation.min(initial=0))
         span = int(correlation.max(initial=0)) - self._first + 1
         is_close = span <= _ROOMY * correlation.size + _ROOMY
@@ -51,13 +53,13 @@ class _ByCorrelation:
         return ids
 
     def _places(self, correlation: Times) -> Rows:
-        """The place of each id, if it is one of those known."""
+        """Return the index of each id, if it is known."""
         if self._ids is None:
             return correlation - self._first
         return np.minimum(np.searchsorted(self._ids, correlation), self._width - 1)
 
     def _codes(self, correlation: Times) -> tuple[Rows, Flags]:
-        """The place of each id, and whether it is one of those known."""
+        """Return the index of each id, and whether it is known."""
         if self._ids is None:
             is_known = (correlation >= self._first) & (correlation <= self._first + self._width - 1)
             return self._places(np.where(is_known, correlation, self._first)), is_known
@@ -65,7 +67,7 @@ class _ByCorrelation:
         return place, self._ids[place] == correlation
 
     def find(self, process: Rows, correlation: Times) -> Rows:
-        """The call of each pair, -1 without one."""
+        """Return the call of each pair, -1 if it has none."""
         code, is_known = self._codes(correlation)
         is_known &= (process >= 0) & (process < self._processes)
         key = np.where(is_known, process * self._width + code, 0)
@@ -79,7 +81,7 @@ class _ByCorrelation:
 class Calls:
     """The calls (`CALLS`), their names (`NAMES`) and the call of each (process, correlation id).
 
-    Each call stands at the place that is its number.
+    The index of each call is its number.
     """
 
     calls: pl.DataFrame
@@ -87,7 +89,7 @@ class Calls:
     by_correlation: _ByCorrelation
 
     def find_issuing(self, operations: pl.DataFrame) -> pl.Series:
-        """The call that issued each row, from its `process` and `correlationId`; -1 where none is known."""
+        """Return the call that issued each row, from its `process` and `correlationId`; -1 if unknown."""
         found = self.by_correlation.find(
             operations["process"].fill_null(-1).to_numpy().astype(np.int64),
             operations["correlationId"].fill_null(0).to_numpy(),
@@ -98,11 +100,11 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class RawCalls:
-    """Calls on the clock of the export, in its order, with their names; columns are dropped once used.
+    """Calls on the clock of the export, in its order, with their names; columns are freed after use.
 
-    `columns` are `start`, `end`, `globalTid`, `correlationId`, and `named`, the row of each call in the frame
-    of that name, which has `name` of `names` (`NAMES`) and `role`. `callers` are the distinct global ids of
-    threads, of calls without a usable time too.
+    `columns` are `start`, `end`, `globalTid`, `correlationId`, and `named`. The latter is the row of each
+    call in the frame of that name, which has `name` of `names` (`NAMES`) and `role`. `callers` are the
+    distinct global ids of threads, also of calls without a valid time.
     """
 
     columns: dict[str, pl.Series]
@@ -112,12 +114,12 @@ class RawCalls:
 
 
 def read_calls(source: Database, progress: Progress) -> RawCalls:
-    """The calls; those that end before they start are left out."""
+    """Return the calls, without those that end before they start."""
     raw = read_table(source, tables.CALLS, progress)
     callers = raw["globalTid"].unique()
     is_timed = (raw["end"] >= raw["start"]).fill_null(value=False)
     left = (raw if is_timed.all() else raw.filter(is_timed)).to_dict()
-    del raw  # each column is dropped once it is in its place: they are the largest of an export
+    del raw  # Free each column once it is copied, because these are the largest of an export.
     string_ids, place = number_densely(as_integers(left.pop("nameId"), NAMELESS))
     texts = look_up_texts(source, pl.Series(string_ids)).with_columns(normalize_call_names("text"))
     names = number_texts(texts["text"])
@@ -129,9 +131,9 @@ def read_calls(source: Database, progress: Progress) -> RawCalls:
 
 
 def build_calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Calls:
-    """The calls in session time, by thread and start; the columns of the raw ones are gone then.
+    """Return the calls in session time, by thread and start; this frees the raw columns.
 
-    Correlation ids are unique inside a process alone; of several calls under one id the first counts.
+    Correlation ids are unique only inside a process. Of several calls with one id, the first counts.
     """
     left = raw.columns
     known = join_threads(left.pop("globalTid").to_frame(), threads, "globalTid")["thread", "process"]
@@ -163,7 +165,7 @@ def build_calls(raw: RawCalls, threads: pl.DataFrame, time_shift_ns: int) -> Cal
 
 
 def _sort_by_thread(thread: npt.NDArray[np.integer], start_ns: Times) -> Rows:
-    """Rows by thread, start and row; those of one thread mostly are in order, and threads are few."""
+    """Sort rows by thread, start and row; most threads are already in order, and threads are few."""
     is_few = thread.size and thread.max() < _MOST_THREADS
     order = np.argsort(thread.astype(np.uint16) if is_few else thread, kind="stable")
     starts_ns, of = start_ns[order], thread[order]

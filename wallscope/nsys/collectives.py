@@ -1,7 +1,7 @@
-"""NCCL calls on the host, and what their NVTX payloads tell of bytes, peers and communicators.
+"""NCCL calls on the host, and bytes, peers and communicators from their NVTX payloads.
 
-Payloads are read by the names of their entries: the numbers of NCCL's schemas and enumerations move
-from version to version. What cannot be read is null and counted; rubbish is never an error.
+Payloads are read by the names of their entries, because the numbers of NCCL's schemas and enumerations change
+between versions. Unreadable values are null and counted. Invalid payloads never cause an error.
 """
 
 import json
@@ -22,7 +22,7 @@ from wallscope.nsys.tables import Database
 _HEADER = struct.Struct("<IIIIQQ")  # domain, -, schema, -, bytes of the payload, bytes of all
 _INTEGERS = ("<i4", "<u4", "<i8", "<u8", "<i8", "<u8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 _NUMPY_TYPES = {**dict(enumerate(_INTEGERS, start=5)), 22: "<u8"}
-"""By NVTX's numbers of the types int to uint64_t, and size_t."""
+"""Integer types by NVTX's numbers: int to uint64_t, and size_t."""
 _INDIRECT = 0x7E  # flags of an entry that is a pointer, an offset or an array
 _FIELDS = {
     "communicator": ("ncclcommunicatorid", "communicatorid", "commhash"),
@@ -53,7 +53,7 @@ _Key = tuple[int, int]  # domain, schema
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """Frames `COLLECTIVE_CALLS`, `COMMUNICATORS`, and how many payloads could not be read."""
+    """Frames `COLLECTIVE_CALLS`, `COMMUNICATORS`, and the number of unreadable payloads."""
 
     calls: pl.DataFrame
     communicators: pl.DataFrame
@@ -62,7 +62,7 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Size of a payload, `None` where unknown, and numpy type and offset of its known fields."""
+    """Size of a payload, `None` if unknown, and numpy type and offset of its known fields."""
 
     payload_bytes: int | None
     fields: Mapping[str, tuple[str, int]]
@@ -71,9 +71,10 @@ class _Layout:
 def read_collectives(
     source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> Collectives:
-    """The NCCL calls of all threads, groups and the making of communicators among them.
+    """Read the NCCL calls of all threads, including groups and the creation of communicators.
 
-    `raw` are all rows of ranges. Calls that end before they start are left out; one without an end has none.
+    `raw` are all rows of ranges. Calls that end before they start are excluded. A call without an end has
+    none.
     """
     rows = _ranges(source, raw)
     progress(f"reading NCCL calls: {len(rows):,} rows")
@@ -107,13 +108,13 @@ def _ranges(source: Database, raw: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_named(source: Database, raw: pl.DataFrame) -> bool:
-    """Whether any text begins as NCCL's do; where none does, the table need not be searched for its calls."""
+    """Return whether any text has NCCL's prefix; otherwise the table need not be searched."""
     texts = pl.concat([raw["text"].unique(), look_up_texts(source, raw["textId"])["text"]])
     return bool(texts.str.contains("^(?i)nccl").any())
 
 
 def _read_payloads(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, int]:
-    """What the payloads of some rows tell, a row for each that could be read, and how many there are."""
+    """Return the data of readable payloads, one row each, and their number."""
     wanted = json.dumps(row_ids.to_list())
     blobs = texts = []
     if source.has("NVTX_EVENTS", "binaryData"):
@@ -131,7 +132,7 @@ def _read_payloads(source: Database, row_ids: pl.Series) -> tuple[pl.DataFrame, 
 
 
 def _read_layouts(source: Database) -> dict[_Key, _Layout]:
-    """The layout of each schema that all processes describe alike."""
+    """Return the layout of each schema that all processes describe alike."""
     if not source.has(
         "NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "idx", "name", "type", "offset", "flags"
     ):
@@ -153,10 +154,10 @@ def _read_layouts(source: Database) -> dict[_Key, _Layout]:
 
 
 def _known_fields(entries: Iterable[tuple[object, ...]]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Name, numpy type and offset of the entries that are plain integers with a known name."""
+    """Return name, numpy type and offset of the entries that are plain integers with a known name."""
     for index, name, kind, offset, flags in entries:
         field = _FIELD_OF.get(_spelling(name))
-        begins = 0 if offset is None and index == 0 else offset  # Nsight writes 0 as null there
+        begins = 0 if offset is None and index == 0 else offset  # Nsight writes 0 for null there
         is_plain = flags is None or (isinstance(flags, int) and not flags & _INDIRECT)
         if field and is_plain and isinstance(kind, int) and kind in _NUMPY_TYPES and isinstance(begins, int):
             yield field, (_NUMPY_TYPES[kind], begins)
@@ -165,7 +166,7 @@ def _known_fields(entries: Iterable[tuple[object, ...]]) -> Iterator[tuple[str, 
 def _decode_payloads(
     rows: Iterable[tuple[int, object]], layouts: Mapping[_Key, _Layout]
 ) -> Iterator[pl.DataFrame]:
-    """One frame for each layout that occurs."""
+    """Return one frame per layout."""
     groups: defaultdict[tuple[_Key, int], list[tuple[int, bytes]]] = defaultdict(list)
     for row_id, blob in rows:
         if isinstance(blob, bytes) and (opened := _unpack(blob)):
@@ -194,8 +195,8 @@ def _decode_payloads(
 
 
 def _unpack(blob: bytes) -> tuple[_Key, bytes] | None:
-    """Domain and schema of a payload, and the payload; `None` if it is cut short or no payload."""
-    if re.fullmatch(rb"(0[xX])?([0-9a-fA-F]{2})+", blob):  # some exports spell it out
+    """Return domain and schema of a payload, and the payload; `None` if it is truncated or not a payload."""
+    if re.fullmatch(rb"(0[xX])?([0-9a-fA-F]{2})+", blob):  # some exports write it as text
         blob = bytes.fromhex(blob.removeprefix(b"0x").removeprefix(b"0X").decode("ascii"))
     if len(blob) <= _HEADER.size:
         return None
@@ -205,7 +206,7 @@ def _unpack(blob: bytes) -> tuple[_Key, bytes] | None:
 
 
 def _decode_json(rows: Iterable[tuple[int, object]]) -> pl.DataFrame:
-    """What JSON objects tell, their inner objects too; keys are matched by letters alone."""
+    """Return the data of JSON objects and their inner objects; keys are compared by letters only."""
     payloads: list[tuple[object, ...]] = []
     for row_id, text in rows:
         try:
@@ -225,14 +226,14 @@ def _spelling(name: object) -> str:
 
 
 def _number(value: object) -> int | None:
-    """An integer, also where JSON holds it as decimal or hexadecimal text."""
+    """Return an integer, also if JSON has it as decimal or hexadecimal text."""
     if isinstance(value, str) and re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|\d{1,20}", value):
         return int(value, 16 if value[:2] in {"0x", "0X"} else 10)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _make_frame(rows: Sequence[tuple[object, ...]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """A frame in which a value of another type is null."""
+    """Build a frame in which values of another type are null."""
     columns: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pl.DataFrame(
         [

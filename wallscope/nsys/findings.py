@@ -1,7 +1,7 @@
-"""What limits the claims that can be made from one export, as far as its tables show.
+"""Limits of one export, as far as its tables show them.
 
-Records that the profiler lost or the exporter left out; operations without their call, calls without their
-operation; NVTX ranges that are missing, cut off or too many; what the profiler itself cost.
+Limits are lost or unexported records, operations without their call, calls without their operation, and the
+profiler's own overhead. NVTX ranges can also be missing, truncated or too many.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ _OF_LIBRARIES = (
     r"(?i)^(MPI|UCX|NVSHMEM|NCCL|OpenACC|CCCL|CUB|Thrust|TensorRT|myelin.*"
     r"|cu(BLAS|DNN|FFT|RAND|SOLVER|SPARSE|TENSOR|StateVec|File)\w*)$"
 )
-# Domains that a library or the profiler makes, whether or not it then marks anything.
+# Domains that a library or the profiler creates, with or without ranges.
 _AUTOGRAD = r"^(aten|autograd|c10d)::"
 _MARK_STEPS = "Mark steps and phases with NVTX (Megatron Bridge: profiling.nvtx_ranges=true)."
 _WHO_AND_WHEN = ("start", "end", "globalTid")
@@ -41,13 +41,13 @@ _ISSUING = (CallRole.LAUNCH, CallRole.GRAPH, CallRole.COPY)
 
 
 def check_losses(source: Database) -> tuple[Finding, ...]:
-    """Whether the profiler says that it lost records; before schema 3.8 no export tells."""
+    """Report records that the profiler lost; exports before schema 3.8 do not contain this."""
     if not source.has("DIAGNOSTIC_EVENT", "text"):
         return (
             Finding(
                 "loss-unknown",
                 Severity.INFO,
-                "This export holds no diagnostics: whether records were lost cannot be told.",
+                "This export has no diagnostics, so it is unknown whether records were lost.",
                 "Export the report with nsys 2024.2 or later.",
             ),
         )
@@ -58,7 +58,8 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
             Finding(
                 "records-lost",
                 Severity.ERROR,
-                f"The profiler lost CUDA records ({plural(lost, 'message')}): idle time may be work unseen.",
+                f"The profiler lost CUDA records ({plural(lost, 'message')}). Idle time may be work that"
+                " was not recorded.",
                 "Capture fewer steps, or flush more often: --cuda-flush-interval=100.",
             )
         )
@@ -67,37 +68,38 @@ def check_losses(source: Database) -> tuple[Finding, ...]:
             Finding(
                 "perhaps-incomplete",
                 Severity.INFO,
-                f"The profiler may have missed CUDA events of a process ({plural(incomplete, 'message')});"
-                " it says so of most multi-process captures.",
+                "The profiler may have missed CUDA events of a process"
+                f" ({plural(incomplete, 'message')}). It reports this for most captures of several"
+                " processes.",
             )
         )
     return tuple(findings)
 
 
 def check_times(untimed_rows: int) -> tuple[Finding, ...]:
-    """Operations without a usable time."""
+    """Report operations without a valid time."""
     if untimed_rows == 0:
         return ()
     return (
         Finding(
             "untimed-operations",
             Severity.WARNING,
-            f"{plural(untimed_rows, 'device operation')} without a usable time left out"
-            " (start and end 0, or an end before the start).",
-            "End the capture after a device synchronisation.",
+            f"{plural(untimed_rows, 'device operation')} without a valid time excluded (start and end 0,"
+            " or an end before the start).",
+            "End the capture after a device synchronization.",
         ),
     )
 
 
 def check_export(facts: ExportFacts) -> tuple[Finding, ...]:
-    """Whether the exporter left something out on request."""
+    """Report tables or times that the exporter left out on request."""
     if not facts.is_filtered:
         return ()
     return (
         Finding(
             "filtered-export",
             Severity.WARNING,
-            "The exporter was told to keep some tables or times alone: more may have been captured.",
+            "The exporter was limited to some tables or times: the capture may contain more.",
             "Export again without --tables and --times.",
         ),
     )
@@ -106,7 +108,7 @@ def check_export(facts: ExportFacts) -> tuple[Finding, ...]:
 def check_graph_tracing(
     source: Database, *, has_nodes: bool, has_graphs: bool
 ) -> tuple[GraphTracing, tuple[Finding, ...]]:
-    """How CUDA graphs were traced; launches that left no device work mean that idle time is not known."""
+    """Report how CUDA graphs were traced; launches without device work make idle time uncertain."""
     if has_graphs:
         return GraphTracing.GRAPH, ()
     if has_nodes:
@@ -120,31 +122,31 @@ def check_graph_tracing(
         Finding(
             "graph-replays-missing",
             Severity.ERROR,
-            f"{plural(launches, 'CUDA graph launch')} and no row of what they ran:"
-            " time shown as idle may be graph work.",
+            f"{plural(launches, 'CUDA graph launch')} without any row of their work: time shown as idle"
+            " may be graph work.",
             "Capture with --cuda-graph-trace=node, or export with nsys 2024.3 or later.",
         ),
     )
 
 
 def check_gpus(source: Database) -> tuple[Finding, ...]:
-    """Whether the export describes the GPUs."""
+    """Report whether the export describes the GPUs."""
     if Presence.ROWS in (source.presence("TARGET_INFO_GPU"), source.presence("TARGET_INFO_CUDA_GPU")):
         return ()
     return (
         Finding(
             "gpu-unknown",
             Severity.INFO,
-            "The export does not describe the GPUs: no memory capacity, no peak rates.",
-            "Let nsys see the GPU from inside the container when it starts.",
+            "The export does not describe the GPUs: memory capacity and peak rates are unknown.",
+            "Let nsys access the GPU from inside the container when it starts.",
         ),
     )
 
 
 def check_calls(capture: Capture, *, began_inside: bool) -> tuple[Finding, ...]:
-    """Operations without their call, calls without their operation, waits for events that were not recorded.
+    """Report operations without calls, calls without operations, and waits for unrecorded events.
 
-    `began_inside` tells that tables show the capture to have begun while the program ran.
+    `began_inside` means that tables show the capture to have begun while the program ran.
     """
     if capture.calls.is_empty():
         return (*_check_capture_range(0, began_inside=began_inside), _report_no_calls(capture))
@@ -166,16 +168,16 @@ def _report_no_calls(capture: Capture) -> Finding:
     return Finding(
         "no-api-calls",
         Severity.WARNING,
-        f"No CUDA API call is in the export: who issued its {operations}, and when, is unknown.",
+        f"The export has no CUDA API call: the issuing calls of its {operations} are unknown.",
         "Capture with --trace=cuda,nvtx, and export without --tables.",
     )
 
 
 def _find_orphans(capture: Capture) -> pl.DataFrame:
-    """`OPERATIONS` without their call, and whether each is `early`: queued before the capture began.
+    """Return `OPERATIONS` without their call, and whether each is `early`: queued before the capture began.
 
-    A stream runs in the order of issue, so what precedes the first operation with a call was issued before
-    it. Unified memory migrates pages without a call.
+    A stream runs in the order of issue, so operations before the first one with a call were issued before it.
+    Unified memory migrates pages without a call.
     """
     migrations = capture.copies.filter(pl.col("direction").is_in([str(kind) for kind in _MIGRATIONS]))
     orphans = capture.operations.filter(pl.col("call") < 0).join(migrations, on="op", how="anti")
@@ -218,16 +220,16 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
     )
     if len(early) == len(orphans):
         message = f"{among} were issued before the capture began: their calls and ranges are unknown."
-        cure = "Start the capture a step before the steps that matter, after a device synchronisation."
+        cure = "Start the capture a step before the steps of interest, after a device synchronization."
     else:
         known = f"; {len(early):,} of them were issued before the capture began" if len(early) else ""
-        message = f"{among} have no API call in the export, so no range either{known}."
+        message = f"{among} have no API call in the export, and therefore no range{known}."
         cure = "Capture fewer steps, and export without --tables and --times."
     return (Finding("orphan-operations", Severity.WARNING, message, cure, covers_ns=covers_ns),)
 
 
 def _busy_ns(operations: pl.DataFrame) -> int:
-    """Time in which at least one of the operations ran, added up over ranks."""
+    """Return the time in which at least one of the operations ran, added up over ranks."""
     return sum(
         length_ns(union(order_spans(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())))
         for own in operations.partition_by("rank_id")
@@ -244,7 +246,7 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
     calls = capture.calls.select("call", "thread", "start_ns", "correlation", "role", "name").with_columns(
         process=capture.threads["process"].gather(capture.calls["thread"])
     )
-    # several calls may share one correlation id: a tool's wrapper around the CUDA call
+    # Several calls may share one correlation id, such as a tool's wrapper around the CUDA call.
     key = ["process", "correlation"]
     with_work = calls.select(key).filter(pl.Series(works[:-1]))
     launches = calls.filter(is_launch).unique(key, keep="first", maintain_order=True)
@@ -260,23 +262,23 @@ def _check_launches(capture: Capture) -> tuple[Finding, ...]:
         Finding(
             "launches-without-work",
             Severity.WARNING,
-            f"{count:,} of {plural(len(launches), 'kernel launch')} left no kernel in the export: idle time"
-            " may be work unseen.",
+            f"{count:,} of {plural(len(launches), 'kernel launch')} have no kernel in the export: idle"
+            " time may be work that was not recorded.",
             "Capture fewer steps, or flush more often: --cuda-flush-interval=100.",
         ),
     )
 
 
 def _named(capture: Capture, pattern: str) -> pl.Expr:
-    """Whether the name of a call has the pattern."""
+    """Return whether the name of a call matches the pattern."""
     names = capture.call_names.filter(pl.col("text").str.contains(pattern))["name"]
     return pl.col("name").is_in(names.to_list())
 
 
 def _find_queue_ends(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:
-    """Columns `process`, `drained_ns`: what was launched later may not have run when the capture ended.
+    """Return `process`, `drained_ns`: work launched later may not have run when the capture ended.
 
-    That is the last launch that ran, on the stream that was furthest behind of those at work to the end.
+    This is the last launch that ran, on the stream that was furthest behind among those busy until the end.
     """
     issued_at = calls.select(pl.col("call").cast(pl.Int32), "process", issued_ns="start_ns")
     streams = (
@@ -291,7 +293,7 @@ def _find_queue_ends(capture: Capture, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _drop_captured(launches: pl.DataFrame, begins: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
-    """The launches that were not being captured into a CUDA graph, by any thread of their process."""
+    """Return launches that no thread of their process captured into a CUDA graph."""
     if begins.is_empty():
         return launches
     turns = (
@@ -322,8 +324,8 @@ def _check_events(capture: Capture) -> tuple[Finding, ...]:
         Finding(
             "no-cuda-events",
             Severity.WARNING,
-            f"{plural(waits, 'wait')} for CUDA events, and no record of the events: what was waited for"
-            " is told by order alone.",
+            f"{plural(waits, 'wait')} for CUDA events without records of the events: dependencies are"
+            " inferred from submission order.",
             "Capture with --cuda-event-trace=true.",
         ),
     )
@@ -343,7 +345,7 @@ def _check_capture_range(early: int, *, began_inside: bool) -> tuple[Finding, ..
 
 
 def check_ranges(source: Database, raw: pl.DataFrame, capture: Capture) -> tuple[Finding, ...]:
-    """What the rows of NVTX_EVENTS, `raw`, and the ranges made of them tell."""
+    """Report limits of the rows of NVTX_EVENTS, `raw`, and their ranges."""
     return (
         *_check_presence(source, raw),
         *_check_clipped(source, capture),
@@ -353,7 +355,7 @@ def check_ranges(source: Database, raw: pl.DataFrame, capture: Capture) -> tuple
 
 
 def has_begun_inside(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> bool:
-    """Whether the capture began while the program ran: names given before it, or diagnostics, tell."""
+    """Return whether the capture began while the program ran, by earlier names or diagnostics."""
     if (raw["start"] < time_shift_ns).any():
         return True
     if not source.has("DIAGNOSTIC_EVENT", "text"):
@@ -372,8 +374,8 @@ def _check_presence(source: Database, raw: pl.DataFrame) -> tuple[Finding, ...]:
             Finding(
                 "ranges-lost",
                 Severity.WARNING,
-                f"The program named {plural(domains, 'NVTX domain')}, but no range is in the export: the nvtx"
-                " package from 0.2.12 on loses its ranges under nsys up to 2024.2.",
+                f"The program named {plural(domains, 'NVTX domain')}, but the export has no range: nvtx"
+                " 0.2.12 and later lose their ranges under nsys up to 2024.2.",
                 "Capture with a newer nsys, or install nvtx==0.2.11.",
             ),
         )
@@ -383,12 +385,12 @@ def _check_presence(source: Database, raw: pl.DataFrame) -> tuple[Finding, ...]:
     if traced:
         message = "NVTX was traced, but the program marks no range: steps and phases have no names."
         return (Finding("no-nvtx", Severity.INFO, message, _MARK_STEPS),)
-    message = "No NVTX range is in the export: steps and phases have no names."
+    message = "The export has no NVTX range: steps and phases have no names."
     return (Finding("no-nvtx", Severity.INFO, message, f"Capture with --trace=cuda,nvtx. {_MARK_STEPS}"),)
 
 
 def _read_traced(source: Database) -> set[str]:
-    """The kinds of event that the capture was configured to record; empty where it does not say."""
+    """Return the kinds of event that the capture was configured to record; empty if unknown."""
     return {str(value) for name, value in read_capture_options(source) if name == "CAPTURE_EVENT_TYPE"}
 
 
@@ -400,7 +402,7 @@ def _count_program_domains(source: Database, raw: pl.DataFrame) -> int:
 
 
 def _check_clipped(source: Database, capture: Capture) -> tuple[Finding, ...]:
-    """Where the export does not tell when the capture ended, an end that ranges share proves nothing."""
+    """If the export does not contain the end of the capture, an end that ranges share proves nothing."""
     clipped = int(capture.ranges["clipped"].sum())
     if clipped == 0 or not source.has("ANALYSIS_DETAILS", "duration"):
         return ()
@@ -408,8 +410,8 @@ def _check_clipped(source: Database, capture: Capture) -> tuple[Finding, ...]:
         Finding(
             "clipped-ranges",
             Severity.INFO,
-            f"{plural(clipped, 'range')} still open when the capture ended: how long they took is unknown.",
-            "End the capture outside the ranges that matter.",
+            f"{plural(clipped, 'range')} still open when the capture ended: their length is unknown.",
+            "End the capture outside the ranges of interest.",
         ),
     )
 
@@ -424,15 +426,15 @@ def _check_annotations(capture: Capture) -> tuple[Finding, ...]:
         Finding(
             "emit-nvtx",
             Severity.WARNING,
-            f"{plural(annotations, 'range')} of PyTorch operators for {plural(launches, 'launch')}: marking"
-            " them slows the host, so idle time is inflated.",
+            f"{plural(annotations, 'range')} of PyTorch operators for {plural(launches, 'launch')}:"
+            " marking them slows the host, so idle time is overestimated.",
             "Capture without emit_nvtx (Megatron-LM: without --record-shapes).",
         ),
     )
 
 
 def check_payloads(source: Database) -> tuple[Finding, ...]:
-    """Whether payloads of ranges, which hold the sizes of NCCL's calls, were left out by the exporter."""
+    """Report payloads of ranges, with the sizes of NCCL's calls, that the exporter left out."""
     if source.presence("NVTX_PAYLOAD_SCHEMAS") is not Presence.ROWS:
         return ()
     if not source.has("NVTX_EVENTS", "binaryData", "jsonText", "jsonTextId"):
@@ -454,9 +456,9 @@ def check_payloads(source: Database) -> tuple[Finding, ...]:
 def check_overhead(
     source: Database, capture: Capture, time_shift_ns: int, progress: Progress
 ) -> tuple[Finding, ...]:
-    """How long the profiler held the thread it held longest of those that issue, while the device was traced.
+    """Report how long the profiler blocked a launching thread at most, while the device was traced.
 
-    That is a lower bound of what the capture cost: only a step timed without the profiler tells it all.
+    This is a lower bound of the capture's overhead. Only a step timed without the profiler shows all of it.
     """
     start_ns, end_ns = _device_window(capture)
     overheads = pl.concat(
@@ -483,8 +485,8 @@ def check_overhead(
         Finding(
             "profiler-overhead",
             Severity.WARNING if longest_ns >= GRAVE_PROFILER_OVERHEAD_SHARE * window_ns else Severity.INFO,
-            f"The profiler held a thread that issues work for {duration(longest_ns)},"
-            f" {percent(longest_ns / window_ns)} of the captured time, and slowed it beyond that.",
+            f"The profiler blocked a launching thread for {duration(longest_ns)},"
+            f" {percent(longest_ns / window_ns)} of the captured time, and slowed it in addition to that.",
             "Trace less, and time some steps without the profiler.",
             covers_ns=longest_ns,
         ),
@@ -492,6 +494,6 @@ def check_overhead(
 
 
 def _device_window(capture: Capture) -> tuple[int, int]:
-    """From the first device operation to the last."""
+    """Return the time from the first device operation to the last."""
     start_ns, end_ns = capture.operations.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
     return int(start_ns), int(end_ns)

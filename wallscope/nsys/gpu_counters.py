@@ -1,7 +1,7 @@
 """Samples of GPU metrics and device memory in use.
 
-Samples are in a table of numbers, or in the JSON texts that came before it; memory is the sum of the
-allocations and releases that were traced.
+Samples are in a table of numbers, or in JSON texts in older exports. Memory is the sum of the traced
+allocations and releases.
 """
 
 from collections.abc import Collection
@@ -27,10 +27,10 @@ _METRICS = CatalogTable(
 _TEXTS = CatalogTable(
     "GENERIC_EVENTS", ("timestamp", "rawTimestamp", "typeId"), texts=("data",), required=("typeId",)
 )
-_IS_SAMPLE = r'(?i)"(GR|SMs?) Active'  # generic events hold other things too; every GPU has one of these
+_IS_SAMPLE = r'(?i)"(GR|SMs?) Active'  # Generic events have other content too; every GPU has one of these.
 _PAIR = r'"((?:[^"\\]|\\.)+)"\s*:\s*"?([-+0-9.eE]+)"?\s*[,}]'
 _SYNONYMS = (
-    (r"\s*\[avg ?([^\]]*)\]", " avg $1"),  # another quantity than the percentage of the same name
+    (r"\s*\[avg ?([^\]]*)\]", " avg $1"),  # a different quantity than the percentage of the same name
     (r"\s*\[[^\]]*\]", ""),
     (r"\bsm(s|\(s\))", "sm"),
     (r"\bthroughput\b", "bandwidth"),
@@ -59,7 +59,7 @@ _WHERE = ["globalPid", "deviceId"]
 def read_samples(
     source: Database, time_shift_ns: int, progress: Progress, wanted: Collection[str] | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The samples and the names of their metrics (`SAMPLES`, `NAMES`); names are `normalised`.
+    """Read the samples and the names of their metrics (`SAMPLES`, `NAMES`); names are `normalised`.
 
     With `wanted` names, other metrics are not read.
     """
@@ -86,7 +86,7 @@ def read_samples(
 
 
 def normalize(column: str) -> pl.Expr:
-    """A metric's name as all versions of Nsight spell it: lower case, no unit, one word for one thing.
+    """Return a metric's name in one spelling for all versions: lower case, no unit, one word per quantity.
 
     >>> names = ["SMs Active [Throughput %]", "DRAM Read Throughput", "Compute Warps in Flight [Avg]"]
     >>> pl.DataFrame({"name": names}).select(normalize("name")).to_series().to_list()
@@ -101,9 +101,9 @@ def normalize(column: str) -> pl.Expr:
 def _read_numbers(
     source: Database, progress: Progress, wanted: Collection[str] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Samples by (`typeId`, `metricId`) and how each is `spelled`; numbers count in their type alone.
+    """Read samples by (`typeId`, `metricId`) and the spelling of each; numbers count only within their type.
 
-    A metric without a description has no name that anyone wants.
+    A metric without a description has no useful name.
     """
     key = ["typeId", "metricId"]
     described = read_table(source, _METRICS, progress).unique(key, keep="first", maintain_order=True)
@@ -117,7 +117,7 @@ def _read_numbers(
 
 
 def _find_sample_types(source: Database) -> pl.DataFrame | None:
-    """The types of generic events that may be samples; `None` where nothing tells."""
+    """Return the types of generic events that may be samples; `None` if unknown."""
     if not source.has(_TEXTS.name, "typeId", "data"):
         return None
     found = source.rows("sample_types")
@@ -127,10 +127,10 @@ def _find_sample_types(source: Database) -> pl.DataFrame | None:
 
 
 def _read_texts(source: Database, progress: Progress) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Samples by `key` and how each is `spelled`; pairs of a text that are no numbers are left out.
+    """Read samples by `key` and the spelling of each; pairs of a text that are not numbers are excluded.
 
-    These rows often have the raw time alone, which is the time of the session there. Of the other generic
-    events, which may be gigabytes, none is kept in memory.
+    These rows often have only the raw time, which is session time there. Other generic events, possibly
+    gigabytes, are not kept in memory.
     """
     rows = read_table(source, _TEXTS, progress, _find_sample_types(source))
     if rows.is_empty():
@@ -151,11 +151,11 @@ def _read_texts(source: Database, progress: Progress) -> tuple[pl.DataFrame, pl.
 def read_memory(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:
-    """Device memory that each process used on each device (`MEMORY`).
+    """Return the device memory that each process used on each device (`MEMORY`).
 
-    Memory that was there before the capture counts as far as its release shows, so all is a lower
-    bound. A row of a pool tells how much of the pool is used; that counts, not the bytes of the row.
-    Rows of other memory, or of impossible sizes, are left out.
+    Memory allocated before the capture counts as far as its release was recorded, so all values are lower
+    bounds. A row of a pool contains the use of the pool, which counts instead of the bytes of the row. Rows
+    of other memory, or of impossible sizes, are excluded.
     """
     rows = read_table(source, _USAGE, progress)
     if rows.is_empty():
@@ -187,5 +187,5 @@ def read_memory(
 
 
 def _small(column: str) -> pl.Expr:
-    """A number that fits 16 bits; null where it does not."""
+    """Return a number that fits 16 bits, null otherwise."""
     return pl.when(pl.col(column).is_between(0, 0xFFFF)).then(pl.col(column))

@@ -1,4 +1,4 @@
-"""NVTX ranges, and what the operating system and the profiler did on host threads."""
+"""NVTX ranges, and activities of the operating system and the profiler on host threads."""
 
 import polars as pl
 
@@ -15,10 +15,10 @@ _NEVER = 2**62
 def build_ranges(
     source: Database, raw: pl.DataFrame, threads: pl.DataFrame, time_shift_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The ranges and their names (`RANGES`, `NAMES`) from the raw rows.
+    """Read the ranges and their names (`RANGES`, `NAMES`) from the raw rows.
 
-    A range that was open when the capture ended got the capture's end; it is marked clipped. Marks,
-    categories and names of domains are no ranges; rows that end before they start are left out.
+    A range that was open when the capture ended has the end of the capture, and is marked clipped. Marks,
+    categories and names of domains are not ranges. Rows that end before they start are excluded.
     """
     last_ns = _capture_end_ns(source, raw, time_shift_ns)
     kept = raw.filter(pl.col("eventType").is_in([PUSH_POP, START_END]))
@@ -52,10 +52,10 @@ def build_ranges(
 
 
 def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """Ranges of each thread from the outside in; of equal ones that is outside whose like last longer.
+    """Sort ranges of each thread from the outside in; of equal ranges, the longer kind is outside.
 
-    Rows of an export are in no order, so equal ranges would nest differently from step to step. Where their
-    like do not differ either, that is outside whose like stands first in the export.
+    Rows of an export have no order, so equal ranges would nest differently from step to step. If their kinds
+    also have equal lengths, the kind that comes first in the export is outside.
     """
     span = ["thread", "start_ns", "end_ns"]
     outside_in = [False, False, True]
@@ -76,9 +76,9 @@ def sort_outside_in(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
 
 
 def _capture_end_ns(source: Database, raw: pl.DataFrame, time_shift_ns: int) -> int:
-    """When the capture ended, on the clock of the raw rows; Nsight gives open ranges this end.
+    """Return the end of the capture on the clock of the raw rows, which Nsight gives to open ranges.
 
-    Where the export does not tell it, the last end stands for it if several ranges share it.
+    If the export does not contain it, the last end is used if several ranges share it.
     """
     duration_ns = read_duration_ns(source)
     if duration_ns is not None and duration_ns > 0:
@@ -125,9 +125,9 @@ _NO_SWITCHES = pl.Schema(
 def read_host_events(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What the threads did, and its names (`HOST_EVENTS`, `NAMES`); NVTX ranges are not among it.
+    """Read activities of the threads, and their names (`HOST_EVENTS`, `NAMES`), without NVTX ranges.
 
-    Calls that end before they start are left out.
+    Calls that end before they start are excluded.
     """
     of_cuda = pl.when(pl.col("overheadType").is_in(PROFILER_TYPES)).then(pl.lit(str(HostKind.PROFILER)))
     kinds = {
@@ -155,7 +155,7 @@ def read_host_events(
 
 
 def read_host_thread_ids(source: Database, progress: Progress) -> pl.Series:
-    """Global ids of the threads with calls or overheads, in no order, with repetitions."""
+    """Return the global ids of threads with calls or overheads, unordered, with repetitions."""
     tables = (_OS_CALLS, PROFILER_OVERHEADS, CUDA_OVERHEADS)
     ids = [
         read_table(source, CatalogTable(table.name, ("globalTid",), required=()), progress)
@@ -167,7 +167,7 @@ def read_host_thread_ids(source: Database, progress: Progress) -> pl.Series:
 def read_cpu_samples(
     source: Database, threads: pl.DataFrame, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:
-    """The samples of the threads (`CPU_SAMPLES`)."""
+    """Return the samples of the threads (`CPU_SAMPLES`)."""
     rows = read_table(source, SAMPLES, progress)
     if rows.is_empty():
         return CPU_SAMPLES.to_frame()
@@ -186,7 +186,7 @@ def _join_threads(rows: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
 
 
 def _named(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the `text` of their name, which tells the kind where the table does not."""
+    """Add the `text` of their name to rows, which shows the kind if the table does not."""
     rows = rows.with_columns(pl.col("nameId").fill_null(NAMELESS))
     texts = look_up_texts(source, rows["nameId"]).rename({"string_id": "nameId"})
     by_name = pl.lit(str(HostKind.OS))
@@ -199,10 +199,10 @@ def _named(source: Database, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _read_off_cpu(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
-    """Columns `thread`, `start`, `end`, `kind`, `text`: from a switch off the CPU to the next one onto it.
+    """Return `thread`, `start`, `end`, `kind`, `text`: from a switch off the CPU to the next one onto it.
 
-    Switches in and out at one time cancel each other. Where a partner is missing, at the ends of the
-    capture or inside, there is no span.
+    Switches in and out at the same time cancel each other. A switch without its partner, at the ends of the
+    capture or inside, gives no span.
     """
     switches = read_table(source, SWITCHES, progress)
     if switches.is_empty():

@@ -1,10 +1,10 @@
-"""Who is who in an export: numbers of texts and threads, processes, devices, product and version.
+"""Identities in an export: numbers of texts and threads, processes, devices, product and version.
 
-A global id holds host, virtual machine and process in its upper 40 bits and the thread in the lower 24; ids
-of hosts from 128 on are negative.
+A global id has host, virtual machine and process in its upper 40 bits and the thread in the lower 24. Ids of
+hosts from 128 on are negative.
 
-Exports hold whole environments. Of these a short list of names is read, each value checked: what is not on
-the list, or does not look as the variable must, does not leave the export.
+Exports contain whole environments. Only variables of a short list are read, and each value is checked. All
+others, and values in an unexpected form, never leave the export.
 """
 
 import json
@@ -22,13 +22,13 @@ from wallscope.nsys.tables import EXPORT_METADATA, Database
 from wallscope.unicode_text import spell_surrogates
 
 NAMELESS = -1
-"""Stands for a row that names no string; its text is `(unnamed)`."""
+"""Used for a row that names no string; its text is `(unnamed)`."""
 _TID_BITS = 0xFFFFFF
 KNOWN_ROLES = r"^(pt_autograd_\d+|pt_nccl_\w+|pt_data_pin|pt_main_thread|CUPTI worker thread)$"
 
 
 def look_up_texts(source: Database, string_ids: pl.Series) -> pl.DataFrame:
-    """Columns `string_id`, `text` of the distinct ids; one that the export does not explain reads `#<id>`."""
+    """Return `string_id`, `text` of the distinct ids; an id missing in the export reads `#<id>`."""
     wanted = string_ids.unique().drop_nulls().sort().cast(pl.Int64).alias("string_id").to_frame()
     found: list[tuple[int, str]] = []
     if source.has(tables.STRINGS, "id", "value"):
@@ -44,27 +44,27 @@ def look_up_texts(source: Database, string_ids: pl.Series) -> pl.DataFrame:
 
 
 def number_texts(texts: pl.Series) -> pl.DataFrame:
-    """Distinct texts, numbered in their alphabetical order (`NAMES`)."""
+    """Return distinct texts, numbered in their alphabetical order (`NAMES`)."""
     return texts.unique().sort().alias("text").to_frame().with_row_index("name").cast(NAMES)
 
 
 def process_of(column: str) -> pl.Expr:
-    """The process of a global thread id, in the spelling of globalPid."""
+    """Return the process of a global thread id, in the spelling of globalPid."""
     return pl.col(column) - (pl.col(column) & _TID_BITS)
 
 
 def pid_of(column: str) -> pl.Expr:
-    """The operating system's id of the process in a global id."""
+    """Return the operating system's id of the process in a global id."""
     return (pl.col(column) // (1 << 24)) & _TID_BITS
 
 
 def number_processes(global_pids: pl.Series) -> pl.DataFrame:
-    """Columns `globalPid`, `process`: the distinct processes, numbered in the order of their ids."""
+    """Return `globalPid`, `process`: the distinct processes, numbered in the order of their ids."""
     return global_pids.unique().sort(nulls_last=False).alias("globalPid").to_frame().with_row_index("process")
 
 
 def number_threads(source: Database, global_tids: pl.Series, of_processes: pl.DataFrame) -> pl.DataFrame:
-    """The distinct threads (`THREADS`) of some processes; null ids are one thread of unknown number."""
+    """Return the distinct threads (`THREADS`) of some processes; null ids are one unknown thread."""
     tids = global_tids.unique().sort(nulls_last=False).alias("global_tid").to_frame()
     return (
         tids.with_columns(
@@ -80,18 +80,18 @@ def number_threads(source: Database, global_tids: pl.Series, of_processes: pl.Da
 
 
 def list_processes(of_threads: pl.DataFrame) -> pl.DataFrame:
-    """Columns `globalPid`, `process` of the processes that have threads (`THREADS`)."""
+    """Return `globalPid`, `process` of the processes that have threads (`THREADS`)."""
     return of_threads.select("process", globalPid=process_of("global_tid")).unique(maintain_order=True)
 
 
 def join_threads(rows: pl.DataFrame, of_threads: pl.DataFrame, column: str) -> pl.DataFrame:
-    """The rows with `thread` and `process` of the global thread id in a column, null where it is unknown."""
+    """Add `thread` and `process` of the global thread id in a column, null if unknown."""
     numbers = of_threads.select("thread", "process", pl.col("global_tid").alias(column))
     return rows.join(numbers, on=column, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _read_roles(source: Database) -> pl.DataFrame:
-    """What known libraries call their threads; other names are the program's own and are not read."""
+    """Thread names of known libraries; other names belong to the program and are not read."""
     found = source.rows("thread_names") if source.has("ThreadNames", "globalTid", "nameId") else []
     rows = [(tid, name) for tid, name in found if isinstance(tid, int) and isinstance(name, str)]
     return (
@@ -108,7 +108,7 @@ _INT64 = range(-(2**63), 2**63)
 _COUNT = r"\d{1,9}"
 _SWITCH = r"[01]"
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables that hold the rank of a process in its job, the most trusted first."""
+"""Variables with the rank of a process in its job, the most trusted first."""
 
 _ALLOWED = {
     **dict.fromkeys(RANK_VARIABLES, _COUNT),
@@ -151,7 +151,7 @@ _PATTERNS = {name: re.compile(pattern) for name, pattern in _ALLOWED.items()}
 
 @dataclass(frozen=True, slots=True)
 class ExportFacts:
-    """What the export says of itself: time shift in ns, and whether it holds all that was captured."""
+    """Export metadata: time shift in ns, and whether it contains everything that was captured."""
 
     product_version: str | None
     schema_version: str | None
@@ -160,7 +160,7 @@ class ExportFacts:
 
 
 def read_export_facts(source: Database) -> ExportFacts:
-    """The metadata of the export, under either of its two names; all unknown where it has none."""
+    """Read the metadata of the export, under either of its two names; unknown if it has none."""
     facts: dict[str, object] = {}
     for table, query_name in zip(EXPORT_METADATA, ("metadata_new", "metadata_old"), strict=True):
         if not facts and source.has(table, "name", "value"):
@@ -176,7 +176,7 @@ def read_export_facts(source: Database) -> ExportFacts:
 
 
 def identify_export(source: Database, facts: ExportFacts) -> Export:
-    """Identity of the export; the base name of the file, never its folder."""
+    """Return the identity of the export; only the base name of the file, never its folder."""
     size_bytes = content_size_bytes(source.path)
     return Export(
         name=spell_surrogates(source.path.name),
@@ -193,7 +193,7 @@ def identify_export(source: Database, facts: ExportFacts) -> Export:
 
 
 def read_duration_ns(source: Database) -> int | None:
-    """Return how long the capture took, `None` where the export does not tell."""
+    """Return the duration of the capture, `None` if unknown."""
     if not source.has("ANALYSIS_DETAILS", "duration"):
         return None
     ((duration_ns,),) = source.rows("capture_duration")
@@ -201,7 +201,7 @@ def read_duration_ns(source: Database) -> int | None:
 
 
 def read_capture_options(source: Database) -> list[tuple[str, object]]:
-    """Return names and values of what the capture was configured to record; none where it does not tell."""
+    """Return names and values of the capture's recording options; empty if unknown."""
     if not source.has("META_DATA_CAPTURE", "name", "value"):
         return []
     return [(str(name), value) for name, value in source.rows("capture_options")]
@@ -222,7 +222,7 @@ def _read_hostname(source: Database) -> str | None:
 
 
 def read_gpus(source: Database) -> tuple[Gpu, ...]:
-    """The GPUs of the machine by id, used or not; columns that an export lacks are unknown."""
+    """Return the GPUs of the machine by id, used or not; columns that an export lacks are unknown."""
     table, identifier = "TARGET_INFO_GPU", "id"
     if not source.has(table, identifier):
         table, identifier = "TARGET_INFO_CUDA_GPU", "deviceId"  # before mid-2021
@@ -248,7 +248,7 @@ def read_gpus(source: Database) -> tuple[Gpu, ...]:
 
 
 def make_gpu(row: dict[str, object]) -> Gpu:
-    """A GPU as the columns of an export describe it; what cannot be true is unknown."""
+    """Return a GPU as in the columns of an export; impossible values are unknown."""
     major, minor = _positive(row["major"]), _integer(row["minor"])
     memory_bytes, memory_mib = _positive(row["memory_bytes"]), _positive(row["memory_mib"])
     return Gpu(
@@ -266,22 +266,22 @@ def _match(pattern: re.Pattern[str], value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
-    """An int64, also where the export keeps numbers as text."""
+    """Return an int64, also if the export has numbers as text."""
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
         value = int(value)
     return value if isinstance(value, int) and value in _INT64 else None
 
 
 def _positive(value: object) -> int | None:
-    """A quantity; Nsight writes 0 for what it could not find out."""
+    """Return a quantity; Nsight writes 0 for unknown."""
     number = _integer(value)
     return number if number is not None and number > 0 else None
 
 
 def read_environment(source: Database) -> Mapping[str, str]:
-    """The allowed variables, sorted by name; one that processes disagree about is left out.
+    """Return the allowed variables, sorted by name, without those whose values differ between processes.
 
-    The environment of the profiled command counts; the agent's only where the export has none.
+    The environment of the profiled command counts, and the agent's only if the export has no other.
     """
     for assignments in (_read_command_environment(source), _read_agent_environment(source)):
         values: dict[str, set[str]] = {}

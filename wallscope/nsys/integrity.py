@@ -1,4 +1,4 @@
-"""What a file or folder is, by its first and last bytes, before SQLite or polars touches it.
+"""Identify a file or folder by its first and last bytes, before SQLite or polars opens it.
 
 File formats: https://www.sqlite.org/fileformat.html, section 1.3 (the database header);
 https://parquet.apache.org/docs/file-format; https://arrow.apache.org/docs/format/Columnar.html, "IPC
@@ -22,7 +22,7 @@ _REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 _OTHER_FORMATS = (
     (b"version https://git-lfs", "is a Git LFS pointer, not the file itself", "fetch it: git lfs pull"),
     (_REPORT_MAGIC, "is an Nsight Systems report, not its export", _EXPORT_HINT),
-    (b"PAR1", "is a Parquet file, one table alone", "name the folder of nsys export --type parquetdir"),
+    (b"PAR1", "is a single table as a Parquet file", "name the folder of nsys export --type parquetdir"),
     (b"\xff\xff\xff\xff", "is an Arrow stream", "name the folder of nsys export --type arrowdir"),
     (b"ARROW1", "is an Arrow file", _EXPORT_HINT),
     (b"\x89HDF", "is an HDF5 file", _EXPORT_HINT),
@@ -40,17 +40,17 @@ _SUFFIXES = {
 }
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _TABLE_FORMATS = {
-    ".parquet": ("Parquet file", b"PAR1", b"PAR1"),
-    ".arrow": ("Arrow stream", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x00\x00\x00\x00"),
+    ".parquet": ("a Parquet file", b"PAR1", b"PAR1"),
+    ".arrow": ("an Arrow stream", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x00\x00\x00\x00"),
 }
-"""Files that hold one table each: what they are, how they begin and how they end."""
+"""Files with one table each: description, first bytes and last bytes."""
 
 _TABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 _FOLDER_HINT = "name one export: a .sqlite file, or a folder of nsys export --type parquetdir"
 
 
 def is_folder(path: Path) -> bool:
-    """Whether the path is a folder; what cannot be looked at is none."""
+    """Return whether the path is a folder; `False` if it cannot be accessed."""
     try:
         return path.is_dir()
     except OSError:
@@ -58,7 +58,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_report(path: Path) -> bool:
-    """Whether the file is a report, known by its first bytes or by its name; never an SQLite database."""
+    """Return whether the file is a report, by its first bytes or name, and not an SQLite database."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return False
@@ -71,10 +71,10 @@ def is_report(path: Path) -> bool:
 
 
 def check_file(path: Path) -> int:
-    """Refuse what is no SQLite database of full length; returns its size in bytes.
+    """Refuse a file that is not an SQLite database of full length; return its size in bytes.
 
     Raises:
-        InputError: says what the file is instead, and what to do.
+        InputError: states what the file is instead, and what to do.
     """
     size_bytes = _regular_size_bytes(path)
     try:
@@ -84,7 +84,7 @@ def check_file(path: Path) -> int:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
     if not header.startswith(_SQLITE_MAGIC):
         raise InputError(
-            f"{path} — {_describe_fault(path, header, f'is no SQLite database — {_EXPORT_HINT}')}"
+            f"{path} — {_describe_fault(path, header, f'is not an SQLite database — {_EXPORT_HINT}')}"
         )
     _check_length(path, header, size_bytes)
     _check_companions(path)
@@ -100,12 +100,12 @@ def _regular_size_bytes(path: Path) -> int:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path} — cannot be read: {reason} — check the path") from error
     if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{path} — is no regular file — name one export, not a pipe or device")
+        raise InputError(f"{path} — is not a regular file — name one export, not a pipe or device")
     return status.st_size
 
 
 def _describe_fault(path: Path, header: bytes, otherwise: str) -> str:
-    """Fault and cure for a file that does not begin as it should."""
+    """Return fault and cure of a file with the wrong first bytes."""
     if not header:
         return "is empty — the export was never written; export the report again"
     for magic, what, cure in _OTHER_FORMATS:
@@ -125,7 +125,7 @@ def _check_length(path: Path, header: bytes, size_bytes: int) -> None:
     page_bytes = int.from_bytes(header[16:18], "big")
     page_bytes = 65_536 if page_bytes == 1 else page_bytes
     pages = int.from_bytes(header[28:32], "big")
-    pages_are_valid = header[24:28] == header[92:96]  # the count is stale after a very old SQLite wrote
+    pages_are_valid = header[24:28] == header[92:96]  # the count is stale after a write by a very old SQLite
     if pages_are_valid and pages * page_bytes > size_bytes:
         raise InputError(
             f"{path} — is truncated: {size_bytes:,} of {pages * page_bytes:,} bytes — copy or export it again"
@@ -133,7 +133,7 @@ def _check_length(path: Path, header: bytes, size_bytes: int) -> None:
 
 
 def _check_companions(path: Path) -> None:
-    """A log next to the file holds what the file does not: reading without it would be wrong."""
+    """Refuse a file with a log next to it, because the log has content that the file lacks."""
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size > 0:
         raise InputError(
@@ -145,17 +145,17 @@ def _check_companions(path: Path) -> None:
         with journal.open("rb") as stream:
             if stream.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC:
                 raise InputError(
-                    f"{path} — was left half-written, {journal.name} lies beside it — export the report again"
+                    f"{path} — is half-written: {journal.name} is next to it — export the report again"
                 )
 
 
 def list_table_files(path: Path) -> dict[str, Path]:
-    """The file of each table in a folder that `nsys export --type parquetdir` or `arrowdir` wrote, by name.
+    """Return the file of each table in a folder of `nsys export --type parquetdir` or `arrowdir`, by name.
 
-    Each begins and ends as a whole file of its format does. What else lies in the folder does not count.
+    Each begins and ends as a complete file of its format. Other files in the folder are ignored.
 
     Raises:
-        InputError: the folder holds no tables, tables of both formats, other exports, or a damaged table.
+        InputError: the folder has no tables, tables of both formats, other exports, or a damaged table.
     """
     files = _list_tables(path)
     for file in files:
@@ -201,19 +201,19 @@ def _check_table(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} — cannot be read: {error.strerror} — check its permissions") from error
     if not header.startswith(beginning):
-        fault = _describe_fault(path, header, f"is no {what} — export the report again")
+        fault = _describe_fault(path, header, f"is not {what} — export the report again")
         raise InputError(f"{path} — {fault}")
     if trailer != end or size_bytes < len(beginning + end):
         raise InputError(f"{path} — is truncated: its end is missing — copy or export the folder again")
 
 
 def content_size_bytes(path: Path) -> int:
-    """Size of a file, or of all tables of a folder."""
+    """Return the size of a file, or of all tables of a folder."""
     return sum(file.stat().st_size for file in (_list_tables(path) if is_folder(path) else [path]))
 
 
 def fingerprint(path: Path, size_bytes: int) -> str:
-    """Name of the content, of a folder by its tables; a file is looked at as `fingerprint_file` says."""
+    """Return the name of the content, for a folder by its tables, by the method of `fingerprint_file`."""
     if not is_folder(path):
         return fingerprint_file(path, size_bytes)
     digest = hashlib.blake2b(size_bytes.to_bytes(8, "big"), digest_size=16)

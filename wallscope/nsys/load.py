@@ -1,9 +1,9 @@
-"""One export read once into plain frames, if it fits into memory; and what it holds.
+"""Read an export once into plain frames if it fits into memory, or list its content.
 
-A process that asks for more than there is gets killed without a word; a refusal says what is needed. Limits:
-`getrlimit(2)`; `proc_meminfo(5)`, MemAvailable; https://docs.kernel.org/admin-guide/cgroup-v2.html,
-"memory.max", and cgroup-v1/memory.html, "memory.limit_in_bytes". Where the system tells none of them, nothing
-is refused.
+A process that requests more memory than available is killed without a message, so a refusal states the
+required memory. Limits: `getrlimit(2)`; `proc_meminfo(5)`, MemAvailable;
+https://docs.kernel.org/admin-guide/cgroup-v2.html, "memory.max", and cgroup-v1/memory.html,
+"memory.limit_in_bytes". If the system provides none of them, nothing is refused.
 """
 
 import re
@@ -55,11 +55,11 @@ from wallscope.process_tuning import release_memory
 from wallscope.units import size
 
 _OPERATION_BYTES, _CALL_BYTES, _RANGE_BYTES = 230, 60, 70
-"""What a row costs while it is accounted for, at the least: three quarters of what five million took."""
+"""Minimum memory per row during the analysis. Measured: three quarters of the use for five million rows."""
 _SWITCH_BYTES, _SAMPLE_BYTES = 140, 55
-"""What a row of the scheduler and a sample of the processor cost while they are read, likewise."""
+"""Minimum memory per scheduler row and CPU sample while they are read, measured likewise."""
 _MOST_OF_A_FILE = 12
-"""No SQLite file needs that many times its size: rows are counted only where there is less."""
+"""No SQLite file needs more than this multiple of its size: rows are counted only if there is less memory."""
 
 _SYSTEM = Path("/")
 _GROUPS = (
@@ -70,12 +70,12 @@ _GROUPS = (
         "sys/fs/cgroup/memory/memory.stat",
     ),
 )
-"""Limit, use, and what of the use can be given back, of a control group, by version."""
+"""Limit, use, and reclaimable use of a control group, by version."""
 _RECLAIMABLE = (("inactive_file", "active_file"), ("total_inactive_file", "total_active_file"))
 
 
 def check_memory(path: Path, tables: Tables, size_bytes: int) -> None:
-    """Refuse an export that cannot fit; `size_bytes` is what it takes on disk.
+    """Refuse an export that cannot fit into memory; `size_bytes` is its size on disk.
 
     Raises:
         InputError: it needs more memory than this process can have.
@@ -92,7 +92,7 @@ def check_memory(path: Path, tables: Tables, size_bytes: int) -> None:
 
 
 def _needed_bytes(tables: Tables) -> int:
-    """What rows of the host take while they are read, or the others while accounted for: what is more."""
+    """Return the larger of the memory for host rows while reading, and for other rows during the analysis."""
     host = {SWITCHES.name: _SWITCH_BYTES, SAMPLES.name: _SAMPLE_BYTES}
     cost = {table.name: _OPERATION_BYTES for table in catalog.DEVICE_TABLES}
     cost |= {catalog.CALLS.name: _CALL_BYTES, catalog.RANGES.name: _RANGE_BYTES}
@@ -103,7 +103,7 @@ def _needed_bytes(tables: Tables) -> int:
 
 
 def list_free_bytes(system: Path) -> Iterator[int]:
-    """What each limit leaves to this process, in bytes; `system` is the root of the file system."""
+    """Yield the remaining memory of each limit, in bytes; `system` is the root of the file system."""
     own = _read_words(system / "proc/self/statm")
     if own and sys.platform == "linux":
         import resource  # noqa: PLC0415  # other systems lack it
@@ -122,7 +122,7 @@ def list_free_bytes(system: Path) -> Iterator[int]:
 
 
 def _read_words(path: Path, without: str = "") -> list[str]:
-    """The words of a small file; none where it cannot be read."""
+    """Return the words of a small file; empty if it cannot be read."""
     try:
         return [word for word in path.read_text(encoding="ascii").split() if word != without]
     except OSError:
@@ -137,10 +137,10 @@ _EVENT_TYPE = re.compile(r"[A-Za-z0-9]{1,40}")
 
 
 def read_contents(path: Path, progress: Progress) -> Contents:
-    """Versions, machine, tables with row counts, and limits of an export.
+    """Return versions, machine, tables with row counts, and limits of an export.
 
     Raises:
-        InputError: the file is no readable export.
+        InputError: the file is not a readable export.
     """
     with open_tables(path, progress) as tables:
         source = make_database(path, tables)
@@ -183,11 +183,11 @@ def _count_processes(source: Database) -> int | None:
 
 
 def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) -> Capture:
-    """The device operations of an export, and what limits the claims made from them.
+    """Read the device operations of an export, and its limits.
 
     Raises:
-        InputError: the file is no readable export.
-        NothingToAnalyzeError: it holds no device operation.
+        InputError: the file is not a readable export.
+        NothingToAnalyzeError: it has no device operation.
     """
     with open_tables(path, progress, reader=reader) as tables:
         source = make_database(path, tables)
@@ -203,10 +203,10 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
         )
         if operations.is_empty():
             raise NothingToAnalyzeError(
-                f"{path} — no device operation has a usable time — capture again and end after a device"
-                " synchronisation"
+                f"{path} — no device operation has a valid time — capture again and end after a device"
+                " synchronization"
             )
-        # large tables are handed over by their only reference, so that columns are freed as they are used
+        # Pass large tables by their only reference, so that columns are freed during use.
         large = {"ranges": raw_ranges}
         large["operations"], of_threads = _number_who(source, operations, called.callers, raw_ranges)
         del operations, raw_ranges
@@ -292,9 +292,9 @@ def read_capture(path: Path, progress: Progress, reader: Reader = Reader.PAGES) 
 def _number_who(
     source: Database, operations: pl.DataFrame, callers: pl.Series, ranges: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The device rows with their dense `process`, and the threads of everything that was read.
+    """Add their dense `process` to the device rows, and return the threads of everything that was read.
 
-    Where the device tables name no process and only one made calls, the work is its own.
+    If the device tables name no process and only one process made calls, the operations belong to it.
     """
     tids = pl.concat([callers, ranges["globalTid"].drop_nulls().unique()])
     calling = callers.to_frame().select(process_of("globalTid"))["globalTid"].unique().drop_nulls()

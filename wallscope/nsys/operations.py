@@ -1,7 +1,7 @@
-"""Device operations: kernels, copies, fills and whole graphs in one frame, with their names.
+"""Device operations: kernels, copies, memsets and whole graphs in one frame, with their names.
 
-Identity: globalPid holds the process in its upper bits; `deviceId` counts inside the process, and
-stream ids inside a context, so nothing is keyed without its process.
+globalPid has the process in its upper bits. `deviceId` counts inside the process, and stream ids inside a
+context, so every key includes the process.
 """
 
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ _DIRECTIONS = {
 _MOST_DEVICES = 65_535
 _MOST_BYTES = 2**48
 _MOST_RANKS = 1 << 16
-"""So many are sorted by counting them."""
+"""Up to this number, rows are sorted by counting."""
 _MOST_THREADS = _MOST_REGISTERS = 65_535  # CUDA allows 1,024 and 255
 _MOST_SHARED_BYTES = 2**26
-_LATEST = 2**61  # no clock of an export reaches that far, UTC in ns neither
+_LATEST = 2**61  # Above the clocks of all exports, including UTC in ns.
 _LONGEST_NS = 2**50  # thirteen days
 _MEMORIES = dict(enumerate(MemoryKind))
 _STREAM = (
@@ -71,9 +71,9 @@ class DeviceWork:
 
 
 def read_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame, int]:
-    """Raw rows of the device tables on the clock of the export, and how many had no usable time.
+    """Read raw rows of the device tables on the clock of the export, and count rows without a valid time.
 
-    Rows whose times were never resolved (both 0, an end before the start, days apart) are left out.
+    Rows with unresolved times are excluded: both 0, an end before the start, or days apart.
     """
     read_tables = [(table, read_table(source, table, progress)) for table in tables.DEVICE_TABLES]
     there = [own for own in read_tables if own[0] is tables.KERNELS or not own[1].is_empty()]
@@ -90,19 +90,19 @@ def read_operations(source: Database, progress: Progress) -> tuple[pl.DataFrame,
 
 
 def _keep_within(values: pl.Expr, least: int, most: int) -> pl.Expr:
-    """The value where it can be true, else null."""
+    """Return the value if it is possible, else null."""
     return pl.when(values.is_between(least, most)).then(values)
 
 
 def build_device_work(
     source: Database, raw: pl.DataFrame, ranks: pl.DataFrame, made: Calls, time_shift_ns: int
 ) -> DeviceWork:
-    """Everything that ran on a device, sorted by rank, start and row, in session time.
+    """Return all device operations, sorted by rank, start and row, in session time.
 
     `raw` are the raw rows with their dense `process`, `ranks` (`RANKS`) all their (process, device) pairs.
     """
     named, only = [_look_up_names(source, raw["string_id"])], [raw]
-    del raw  # handed over by its only reference, so that columns are freed as they are used
+    del raw  # Pass it by its only reference, so that columns are freed during use.
     return sort_device_work(only.pop(), named.pop(), ranks, made, time_shift_ns)
 
 
@@ -113,7 +113,7 @@ def sort_device_work(
     made: Calls,
     time_shift_ns: int,
 ) -> DeviceWork:
-    """The same of raw rows with known names: `NAMES`, and the number of each row, null without one."""
+    """Do the same for raw rows with known names: `NAMES`, and the number of each row, null if it has none."""
     names, name = named
     del named
     streams, of_stream, place = _number_streams(raw, ranks)
@@ -137,7 +137,7 @@ def sort_device_work(
 
 
 def look_up(rows: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
-    """Return the one column of `known` that rows lack, found by the others; null without a match."""
+    """Return the column of `known` that rows lack, joined by the others; null without a match."""
     keys = [column for column in known.columns if column in rows.columns]
     found = rows.select(keys).join(known, on=keys, how="left", nulls_equal=True, maintain_order="left")
     return found.drop(keys).to_series()
@@ -146,7 +146,7 @@ def look_up(rows: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
 def _gather(
     rows: pl.DataFrame, order: pl.Series, schema: pl.Schema, held: pl.Series | None = None
 ) -> pl.DataFrame:
-    """Rows in order, numbered (`op`), with the columns of a schema; those that are held alone."""
+    """Return rows in order, numbered (`op`), with the columns of a schema."""
     op = pl.int_range(len(order), dtype=pl.UInt32, eager=True)
     if held is not None:
         op = op.filter(held)
@@ -156,7 +156,7 @@ def _gather(
 
 
 def _describe(table: tables.CatalogTable, frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one table with the columns that all have; those of kernels also have launch shapes."""
+    """Return the rows of one table with the common columns; kernels also with launch shapes."""
     kind = _FRAMES[table]
     common = {"start", "end", "deviceId", "contextId", "streamId", "globalPid", "correlationId"}
     nothing = pl.lit(None, pl.Int64)
@@ -204,7 +204,7 @@ def _decode(column: str, meanings: Mapping[int, str], unknown: str, to: pl.Enum)
 
 
 def _look_up_names(source: Database, strings: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
-    """The names (`NAMES`) of string ids, and the number of each; null without a string."""
+    """Return the names (`NAMES`) of string ids, and the number of each; null if it names no string."""
     if strings.null_count() == len(strings):
         return NAMES.to_frame(), pl.Series("name", [None], NAMES["name"]).new_from_index(0, len(strings))
     none = cast("int", strings.min()) - 1
@@ -218,7 +218,7 @@ def _look_up_names(source: Database, strings: pl.Series) -> tuple[pl.DataFrame, 
 
 
 def _number_streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
-    """The streams; `rank_id` and `stream` of some operations; the place of each operation among those.
+    """Return the streams, `rank_id` and `stream` of some operations, and the index of each.
 
     Streams have dense ids over (rank, context, stream id).
     """
@@ -235,7 +235,7 @@ def _number_streams(rows: pl.DataFrame, ranks: pl.DataFrame) -> tuple[pl.DataFra
 
 
 def _sort_rows(rows: pl.DataFrame) -> Rows:
-    """The rows by rank, start and row; mostly each table of an export is in order by itself."""
+    """Sort rows by rank, start and row; most tables of an export are already in order."""
     rank_id = rows["rank_id"].to_numpy()
     if rank_id.max() < _MOST_RANKS:
         rank_id = rank_id.astype(np.uint16)

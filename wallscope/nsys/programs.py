@@ -1,7 +1,7 @@
-"""What a profiled program loaded, and what runs it: the libraries of known frameworks, and its interpreter.
+"""Libraries of known frameworks that a profiled program loaded, and its interpreter.
 
-Strings of an export hold environments and output: only names on a list are asked for, and only whether each
-is there leaves the export.
+Strings of an export contain environments and output. Only names of a list are searched, and only their
+presence leaves the export.
 """
 
 import json
@@ -34,7 +34,7 @@ _LAUNCHERS = re.compile(r"nsys.*|ProcessLauncher|readlink|gcc|cc1|git|nvidia-smi
 
 @dataclass(frozen=True, slots=True)
 class ProgramHints:
-    """Libraries that were seen, and what runs the program (`python`, `julia`, `native`; `None`: unknown)."""
+    """Libraries of the program, and its interpreter (`python`, `julia`, `native`; `None`: unknown)."""
 
     libraries: tuple[str, ...]
     interpreter: str | None
@@ -58,7 +58,7 @@ def read_program_hints(source: Database, global_pids: list[int]) -> ProgramHints
 
 
 def _find_interpreter(names: list[str]) -> str | None:
-    """Return what runs processes of these names.
+    """Return the interpreter of processes with these names.
 
     >>> [_find_interpreter([name]) for name in ("/usr/bin/python3", "./a.out", "nsys-launcher")]
     ['python', 'native', None]

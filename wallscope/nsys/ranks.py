@@ -1,6 +1,6 @@
-"""Which rank of the job and which GPU each (process, device) pair is, and by which source.
+"""The rank in the job and the GPU of each (process, device) pair, and their source.
 
-Both stay unknown where nothing tells: neither the order of devices nor that of processes is a rank.
+Both stay unknown without a source: neither the order of devices nor that of processes is a rank.
 """
 
 import re
@@ -36,12 +36,12 @@ _RANKS_INSIDE = {
 """Words before "rank" that make it a rank inside a node or a group, or (`low`) one of a matrix."""
 _RANK_WORD = re.compile(rf"(?<![a-z])(?:{'|'.join(sorted(_RANKS_INSIDE))})?ranks?(?![a-z])")
 _MATRIX_RANK_WORD = re.compile(r"(?<![a-z])q?lora(?![a-z])")
-"""Anywhere in a name: its ranks are those of matrices. `exploration` is another word."""
+"""A name with this word anywhere has ranks of matrices. `exploration` is another word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Frame `RANKS`, how many ranks the job has (`None`: nothing tells), where sources contradict."""
+    """Frame `RANKS`, the number of ranks of the job (`None`: unknown), and contradictions of sources."""
 
     ranks: pl.DataFrame
     world_size: int | None
@@ -63,10 +63,10 @@ _Sources = Mapping[str, int]  # the rank by each source, the most trusted first
 
 
 def identify_ranks(source: Database, export: Export, raw: pl.DataFrame, communicators: pl.DataFrame) -> Ranks:
-    """One row for each (process, device) pair among raw device rows, ordered by process and device.
+    """Return one row per (process, device) pair among raw device rows, sorted by process and device.
 
-    The most trusted source that tells a rank counts: MPI, then NCCL (`COMMUNICATORS`), and for an
-    export of one pair the launcher's variables, then the name of the file.
+    The most trusted source of a rank counts: MPI, then NCCL (`COMMUNICATORS`). For an export of one pair, the
+    launcher's variables and then the name of the file follow.
     """
     found = raw.select("process", "globalPid", "deviceId").unique().sort("process", "deviceId")
     pairs = [_Pair(*row) for row in found.iter_rows()]
@@ -88,7 +88,7 @@ def identify_ranks(source: Database, export: Export, raw: pl.DataFrame, communic
 def _collect_sources(
     source: Database, export: Export, pairs: Sequence[_Pair], communicators: pl.DataFrame
 ) -> tuple[int | None, Mapping[_Pair, tuple[_Sources, ...]]]:
-    """How many ranks the job has, and what each kind of source tells of each pair, the best kind first."""
+    """Return the number of ranks of the job, and the rank of each pair by each source, the best first."""
     in_mpi = _of_mpi(source, pairs)
     largest, in_nccl = _of_communicators(pairs, communicators)
     world_size = _read_mpi_size(source) if in_mpi else None
@@ -99,9 +99,9 @@ def _collect_sources(
         if world_size not in {None, largest} or any(
             max(tier.values(), default=0) >= largest for tier in launch
         ):
-            in_nccl = {}  # a group of the job: of data-parallel peers, for instance
+            in_nccl = {}  # a group of the job, such as data-parallel peers
     elif in_nccl and max(Counter(pair.process for pair in pairs).values()) > 1:
-        in_mpi, world_size = {}, None  # MPI numbers processes, NCCL their devices too
+        in_mpi, world_size = {}, None  # MPI numbers processes, NCCL also their devices
     sources = {
         pair: (in_mpi.get(pair, {}), {_NCCL: in_nccl[pair]} if pair in in_nccl else {}, *launch)
         for pair in pairs
@@ -110,7 +110,7 @@ def _collect_sources(
 
 
 def _of_launch(export: Export, world_size: int | None) -> tuple[_Sources, _Sources]:
-    """By the launcher's variables, and by the name of the file: they speak of one process."""
+    """Return ranks by the launcher's variables, and by the name of the file, which refer to one process."""
     variables = {name: int(export.environment[name]) for name in RANK_VARIABLES if name in export.environment}
     rank = find_rank_in_name(export.name)
     if rank is None or (world_size is not None and rank >= world_size):
@@ -119,7 +119,7 @@ def _of_launch(export: Export, world_size: int | None) -> tuple[_Sources, _Sourc
 
 
 def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Sources]:
-    """By MPI's own word, as Nsight noted it: its table, since 2023, or the names it gives to threads."""
+    """Return ranks from MPI itself, as Nsight recorded them: in its table, since 2023, or as thread names."""
     sources: dict[_Pair, dict[str, int]] = defaultdict(dict)
     tables: dict[str, Iterable[tuple[object, object]]] = {}
     if source.has("MPI_RANKS", "globalTid", "rank"):
@@ -140,7 +140,7 @@ def _of_mpi(source: Database, pairs: Sequence[_Pair]) -> dict[_Pair, _Sources]:
 
 
 def _sole(claims: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """The rank of each process that has one and shares it with no other."""
+    """Return the rank of each process that has one and shares it with no other."""
     ranks_of: dict[int, set[int]] = defaultdict(set)
     for process, rank in claims:
         ranks_of[process].add(rank)
@@ -157,10 +157,10 @@ def _read_mpi_size(source: Database) -> int | None:
 
 
 def _of_communicators(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> tuple[int, dict[_Pair, int]]:
-    """Participants of the largest communicator, and the rank in it of each pair.
+    """Return the size of the largest communicator, and the rank in it of each pair.
 
-    It is taken for the whole job only if all pairs that are in one of its size share it: otherwise the
-    communicators are groups, of data-parallel peers for instance, and tell no rank of the job.
+    It is the whole job only if all pairs in one of its size share it. Otherwise the communicators are groups,
+    such as data-parallel peers, and give no rank of the job.
     """
     members = list(_list_members(pairs, communicators))
     largest = max((participants for *_, participants in members), default=0)
@@ -180,7 +180,7 @@ def _of_communicators(pairs: Sequence[_Pair], communicators: pl.DataFrame) -> tu
 def _list_members(
     pairs: Sequence[_Pair], communicators: pl.DataFrame
 ) -> Iterator[tuple[_Pair, int, int, int]]:
-    """Pair, communicator, rank in it and its participants; one without peers tells nothing."""
+    """Return pair, communicator, rank in it and its size; a communicator without peers gives nothing."""
     pairs_of: dict[int, list[_Pair]] = defaultdict(list)
     for pair in pairs:
         pairs_of[pair.process].append(pair)
@@ -194,7 +194,7 @@ def _list_members(
 
 
 def find_rank_in_name(name: str) -> int | None:
-    """The rank in the name of a file, where it is called one.
+    """Return the rank in the name of a file, if the name calls it a rank.
 
     No other number counts: nsys itself numbers reports, `report1`, and capture ranges, `report.1`.
 
@@ -220,7 +220,7 @@ def _is_of_job(before: str) -> bool:
 
 
 def _check_contradictions(sources: Mapping[_Pair, tuple[_Sources, ...]]) -> tuple[Finding, ...]:
-    """One finding where a kind of source tells another rank than the best one."""
+    """Return one finding if a source gives another rank than the best one."""
     found: list[tuple[_Pair, str, int, str, int]] = []
     for pair, tiers in sources.items():
         best, *others = [tier for tier in tiers if tier] or [{}]
@@ -233,7 +233,7 @@ def _check_contradictions(sources: Mapping[_Pair, tuple[_Sources, ...]]) -> tupl
     pair, by, rank, other_by, other_rank = found[0]
     of = "" if len(sources) == 1 else f" of process {pair.pid}, device {pair.device},"
     more = f" ({len(found) - 1} more such)" if len(found) > 1 else ""
-    message = f"The rank{of} is {rank} by {by} but {other_rank} by {other_by}{more}: {by} is believed."
+    message = f"The rank{of} is {rank} by {by} but {other_rank} by {other_by}{more}: {by} is used."
     cure = "Name each report after its rank: nsys profile -o profile_rank%q{RANK}."
     return (
         Finding("rank-contradiction", Severity.WARNING, message, cure if other_by == _FILE_NAME else None),
@@ -241,11 +241,11 @@ def _check_contradictions(sources: Mapping[_Pair, tuple[_Sources, ...]]) -> tupl
 
 
 def _assign_gpus(source: Database, export: Export, pairs: Sequence[_Pair]) -> list[int | None]:
-    """Nsight's id of the GPU of each pair; `None` where nothing tells.
+    """Return Nsight's id of the GPU of each pair; `None` if unknown.
 
-    A process may see the GPUs in an order of its own, or some of them alone, and call its first one 0;
-    only newer exports say which. The profiler's own order is taken for that of a process unless two
-    processes would then share a GPU out of several.
+    A process may see the GPUs in its own order, or only some of them, and number its first one 0. Only newer
+    exports contain the assignment. Otherwise the profiler's own order is assumed, unless two processes would
+    then share a GPU out of several.
     """
     certain = _read_certain_gpus(source)
     known = [certain.get((pair.pid, pair.device)) for pair in pairs]
@@ -269,7 +269,7 @@ def _assign_gpus(source: Database, export: Export, pairs: Sequence[_Pair]) -> li
 
 
 def _read_certain_gpus(source: Database) -> dict[tuple[object, object], int]:
-    """The GPU by process id and CUDA ordinal, as newer exports tell: by its id, or by its UUID."""
+    """Return the GPU by process id and CUDA ordinal, from newer exports: by its id, or by its UUID."""
     rows: list[tuple[object, object, object]] = []
     if source.has("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"):
         rows += [(pid, device, gpu) for pid, device, gpu in source.rows("cuda_devices")]

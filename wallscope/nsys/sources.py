@@ -1,14 +1,14 @@
-"""Opening an export that is not trusted: an SQLite file, a folder of tables, or a report.
+"""Open an untrusted export: an SQLite file, a folder of tables, or a report.
 
-SQLite files are opened with `immutable`: SQLite then makes no journal, lock or shared-memory file next to the
-export. `check_file` has refused files with a log, which that mode would overlook.
+SQLite files are opened with `immutable`: SQLite then creates no journal, lock or shared-memory file next to
+the export. `check_file` refuses files with a log, which that mode would ignore.
 
-Folders come from `nsys export --type parquetdir` or `arrowdir`, a file for each table. Names are those of
-SQLite exports, types are real ones: ids are unsigned 64-bit numbers, which SQLite spells as signed ones. A
-query runs in an SQLite database in memory that holds the columns which the query names, and lives no longer:
-nothing else is copied, nothing is kept.
+Folders come from `nsys export --type parquetdir` or `arrowdir`, with one file per table. Names equal those of
+SQLite exports, with native types: ids are unsigned 64-bit numbers, which SQLite stores as signed ones. A
+query runs in an SQLite database in memory that contains only the columns in the query, and is deleted
+afterwards.
 
-Reports are exported by the user's own `nsys`, once, into the user's cache: nothing is written next to a
+Reports are exported by the user's own `nsys`, once, into the user's cache. Nothing is written next to a
 report, and no shell is started.
 """
 
@@ -63,26 +63,26 @@ _WORD = re.compile(r"\w+")
 _MOST_LETTERS = 200
 _REST_OF_PATH = r"""[^\s'",;:()]*"""
 _LOCAL_PATH = re.compile(
-    r"""(?P<quote>['"])(?:[A-Za-z]:)?[\\/].*?(?P=quote)"""  # quoted, blanks and all
+    r"""(?P<quote>['"])(?:[A-Za-z]:)?[\\/].*?(?P=quote)"""  # quoted, including spaces
     rf"""|(?<![\w.])(?:~|[A-Za-z]:)?[\\/]{_REST_OF_PATH}"""
 )
 
 
 def _silent(_what: str) -> None:
-    """Progress that nobody sees."""
+    """Progress without output."""
 
 
 @contextmanager
 def open_tables(
     path: Path, progress: Progress = _silent, *, reader: Reader = Reader.PAGES
 ) -> Iterator[Tables]:
-    """The tables of the export at `path`, open for reading as long as the block lasts.
+    """Yield the tables of the export at `path`, open for reading inside the block.
 
-    A report is exported aside first, where there is an nsys to do it. The reader is for SQLite files alone;
-    pages are read by a compiled loop: interpreted, it takes longer than SQLite.
+    A report is first exported to the cache if there is an nsys. The page reader is only for SQLite files,
+    with its loop compiled: interpreted, it is slower than SQLite.
 
     Raises:
-        InputError: what is there is no export, is damaged, or cannot be read.
+        InputError: it is not an export, is damaged, or cannot be read.
     """
     place = resolve_export(path, progress)
     if is_folder(place):
@@ -108,9 +108,9 @@ def open_tables(
 
 @dataclass(frozen=True, slots=True)
 class SqliteTables:
-    """Answers from an open SQLite file; `stream` is that file too, where its pages may be read directly.
+    """Reads an open SQLite file; `stream` is the same file, if its pages may be read directly.
 
-    Threads may ask at once: where SQLite does not keep them apart, the lock does.
+    Threads may call it at once: a lock separates them if SQLite does not.
     """
 
     path: Path
@@ -120,22 +120,22 @@ class SqliteTables:
     lock: AbstractContextManager[object]
 
     def select(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         with self.lock:
             return list(self._rows(self.connection.execute(sql, values)))
 
     def has_rows(self, table: str) -> bool:
-        """Whether the table holds a row."""
+        """Return whether the table has a row."""
         ((found,),) = self.select(f"SELECT EXISTS (SELECT 1 FROM {quote(table)})", ())
         return bool(found)
 
     def row_count(self, table: str) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         ((rows,),) = self.select(f"SELECT COUNT(*) FROM {quote(table)}", ())
         return int(rows)
 
     def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
-        """Columns of a table, int64 or text, in row order: from pages, or by SQLite stretch by stretch."""
+        """Return columns of a table, int64 or text, in row order: from pages, or by SQLite in blocks."""
         with self.lock:
             found = read_columns(self.stream, self.connection, wanted, progress) if self.stream else None
             return self._by_sqlite(wanted, progress) if found is None else found
@@ -155,16 +155,16 @@ class SqliteTables:
                 yield _frame(rows, wanted.integers, wanted.texts)
             except (TypeError, OverflowError) as error:
                 raise InputError(
-                    f"{self.path} — table {wanted.table} holds a value that is no integer, near row"
+                    f"{self.path} — table {wanted.table} has a value that is not an integer, near row"
                     f" {row_count:,} — export the report again"
                 ) from error
             row_count += len(rows)
             progress(f"reading {wanted.table}: {row_count:,} rows")
 
     def _rows(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
-        """Yield rows as long as their texts are no longer than a file of that size can hold.
+        """Yield rows until their texts are longer than a file of that size can contain.
 
-        Records of a damaged file may share their bytes, each of which SQLite then copies for all of them.
+        Records of a damaged file may share their bytes, which SQLite then copies for each of them.
         """
         ((page_bytes, page_count, _),) = self.connection.execute(read_query("pages"))
         left_bytes = _FEW_BYTES + _MOST_TIMES * page_bytes * page_count
@@ -178,8 +178,8 @@ class SqliteTables:
 def _open_sqlite(path: Path, connection: sqlite3.Connection, stream: io.FileIO | None) -> SqliteTables:
     try:
         tables = [str(name) for (name,) in connection.execute(read_query("tables"))]
-    except UnicodeDecodeError as error:  # SQLite's complaint about the schema quotes bytes of it
-        raise InputError(f"{path} — is damaged: its schema is no text — copy or export it again") from error
+    except UnicodeDecodeError as error:  # SQLite's message about the schema quotes bytes of it
+        raise InputError(f"{path} — is damaged: its schema is not text — copy or export it again") from error
     names = {
         table: tuple(str(name) for (name,) in connection.execute(read_query("columns"), (table,)))
         for table in tables
@@ -228,14 +228,14 @@ def _defend(connection: sqlite3.Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FolderTables:
-    """Answers from the files of a folder; `folder_tables` makes it."""
+    """Reads the files of a folder; created by `folder_tables`."""
 
     path: Path
     files: Mapping[str, Path]
     columns: Mapping[str, tuple[str, ...]]
 
     def select(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """All rows of a query that names each table and column as the export spells it."""
+        """Return all rows of a query that spells each table and column as the export does."""
         words = set(_WORD.findall(sql))
         with closing(sqlite3.connect(":memory:")) as memory:
             try:
@@ -246,17 +246,17 @@ class FolderTables:
                 raise InputError(f"{self.path} — is damaged: {error} — export the report again") from error
 
     def has_rows(self, table: str) -> bool:
-        """Whether the table holds a row."""
+        """Return whether the table has a row."""
         return self.row_count(table) > 0
 
     def row_count(self, table: str) -> int:
-        """Number of rows; the file tells it without being read."""
+        """Return the number of rows from the file's metadata."""
         file = self.files[table]
         with _errors_about(file):
             return measure_table(file).rows
 
     def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
-        """Columns of a table, int64 or text, in row order."""
+        """Return columns of a table, int64 or text, in row order."""
         progress(f"reading {wanted.table}")
         file = self.files[wanted.table]
         rows = _read(file, [*wanted.integers, *wanted.texts])
@@ -268,7 +268,7 @@ class FolderTables:
         return plain if wanted.keys is None else plain.join(wanted.keys, on=wanted.keys.columns, how="semi")
 
     def _load(self, memory: sqlite3.Connection, table: str, words: set[str]) -> None:
-        """Copy the columns that are named among the words; a table without one keeps its row count."""
+        """Copy the columns named among the words; a table without any keeps its row count."""
         columns = self.columns[table]
         rows = _read(self.files[table], [column for column in columns if column in words] or columns[:1])
         with _errors_about(self.files[table]):
@@ -282,10 +282,10 @@ class FolderTables:
 
 
 def open_folder(path: Path) -> FolderTables:
-    """The tables of a folder, each file whole by its first and last bytes.
+    """Return the tables of a folder, whose files are complete by their first and last bytes.
 
     Raises:
-        InputError: the folder is no export, or a file is damaged.
+        InputError: the folder is not an export, or a file is damaged.
     """
     files = list_table_files(path)
     return FolderTables(path, files, {table: _columns(file) for table, file in files.items()})
@@ -312,12 +312,12 @@ def _read(file: Path, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def _scan(file: Path) -> pl.LazyFrame:
-    """The file by its name as it stands: polars would take ~ for the home folder and * for any letters."""
+    """Return the file with polars' wildcards (~ and *) escaped."""
     return pl.scan_parquet(file.absolute(), glob=False, hive_partitioning=False)
 
 
 def _to_sqlite_type(column: pl.Series) -> pl.Series:
-    """The column in a type that SQLite has."""
+    """Return the column in a type that SQLite has."""
     if column.dtype.is_integer() or column.dtype in (pl.Boolean, pl.Null):
         return column.cast(pl.Int64, wrap_numerical=True)
     if column.dtype.is_float() or column.dtype == pl.Binary:
@@ -329,28 +329,28 @@ def _to_int64(column: pl.Series, file: Path) -> pl.Series:
     plain = _to_sqlite_type(column)
     if plain.dtype != pl.Int64:
         raise InputError(
-            f"{file} — column {column.name} holds a value that is no integer — export the report again"
+            f"{file} — column {column.name} has a value that is not an integer — export the report again"
         )
     return plain
 
 
 @contextmanager
 def _errors_about(file: Path) -> Iterator[None]:
-    """Say which file polars cannot make sense of; its own words may quote the content and are left out."""
+    """Report which file polars cannot read, without polars' message, which may quote the content."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         if re.search(r"utf-?8", str(error), re.IGNORECASE):
-            fault = "holds text that is no UTF-8 — export the report as one file: nsys export --type sqlite"
+            fault = "has text that is not UTF-8 — export the report as one file: nsys export --type sqlite"
         else:
             fault = "is damaged inside — copy or export the folder again"
         raise InputError(f"{file} — {fault}") from error
 
 
 def resolve_export(path: Path, progress: Progress) -> Path:
-    """What is to be read: the path itself, or the export that `nsys` made of a report.
+    """Return the file to read: the path itself, or the export that `nsys` made of a report.
 
-    A report without an nsys to export it stays what it is; reading it says how to export it.
+    Without nsys, a report is returned as it is, and reading it fails with a hint to export it.
 
     Raises:
         InputError: nsys does not export the report, or the cache cannot be written.
@@ -376,11 +376,11 @@ def resolve_export(path: Path, progress: Progress) -> Path:
 
 
 def _export(nsys: Path, report: Path, kept: Path) -> None:
-    """Export under another name, look at it, rename: what bears the name is whole."""
+    """Export under another name, check the result, then rename: the final name always has a complete file."""
     with tempfile.TemporaryDirectory(prefix=ASIDE, dir=kept.parent) as aside:
         made = Path(aside) / "export.sqlite"
         options = ("-q", "true", "-t", "sqlite", "-f", "true", "-o", str(made))
-        ran = subprocess.run(  # noqa: S603  # no shell; nsys is the user's own
+        ran = subprocess.run(  # noqa: S603  # no shell; nsys belongs to the user
             [nsys, "export", *options, str(report.absolute())],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -393,7 +393,7 @@ def _export(nsys: Path, report: Path, kept: Path) -> None:
                 f"{report} — nsys cannot export it: {reason} — export it with the nsys that captured it:"
                 " nsys export --type sqlite"
             )
-        made.chmod(0o600)  # else a mask of 002 lets others write it
+        made.chmod(0o600)  # otherwise a umask of 002 lets others write it
         made.replace(kept)
 
 
@@ -406,17 +406,17 @@ def _is_whole(export: Path) -> bool:
 
 
 def _find_reason(ran: subprocess.CompletedProcess[bytes], *places: Path) -> str:
-    """The first line that nsys wrote, without these places and other paths of this machine."""
+    """Return the first line that nsys wrote, without paths of this machine."""
     lines = ran.stderr.decode("utf-8", "replace").splitlines()
     line = next((shown for each in lines if (shown := each.strip())), None)
     if line is None:
-        return f"it wrote no whole export and ended with code {ran.returncode}"
+        return f"it wrote no complete export and ended with code {ran.returncode}"
     for place in places:
         line = re.sub(re.escape(str(place)) + _REST_OF_PATH, "<path>", line)
     return _make_harmless(_LOCAL_PATH.sub("<path>", line).replace("—", "-").rstrip("."))
 
 
 def _make_harmless(text: str) -> str:
-    """The text on one line, without control characters, cut to 200 letters."""
+    """Return the text on one line, without control characters, cut to 200 letters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return shown if len(shown) <= _MOST_LETTERS else shown[: _MOST_LETTERS - 1] + "…"

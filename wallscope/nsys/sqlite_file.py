@@ -1,10 +1,10 @@
-"""Columns of a table, taken straight out of the pages of an SQLite file.
+"""Read columns of a table directly from the pages of an SQLite file.
 
-SQLite hands out one value after another; here a compiled loop takes the wanted columns out of many pages at
-once. The numbers in comments are sections of https://www.sqlite.org/fileformat2.html.
+SQLite returns values one by one. Here a compiled loop reads the wanted columns from many pages at once. The
+numbers in comments are sections of https://www.sqlite.org/fileformat2.html.
 
-Nothing is mended or guessed: what breaks a rule that SQLite checks while it reads, and what is rare, is
-unusual. `read_columns` returns `None` then, and SQLite reads that table or names the damage.
+Nothing is repaired or guessed. Anything that breaks a rule that SQLite checks, or that is rare, is unusual.
+`read_columns` then returns `None`, and SQLite reads that table or reports the damage.
 """
 
 import io
@@ -29,10 +29,10 @@ Numbers = NDArray[np.int64]
 Flat = NDArray[np.uint8]
 
 NULL = -(2**63)
-"""Stands for NULL among integers on the way; no time or id of an export is that small."""
+"""Represents NULL among integers in buffers; no time or id of an export is that small."""
 
 HAS_OWN_PLACES = hasattr(os, "preadv")
-"""Whether several threads can read one open file, each at a place of its own."""
+"""Whether several threads can read one open file at different positions."""
 
 _FILE_HEADER_BYTES = 100
 _LEAF = 13
@@ -42,26 +42,26 @@ _MOST_OVERFLOW_BYTES = 64 << 20
 _LEAST_USABLE_BYTES = 480
 
 _MOST_COLUMNS = 126
-"""Their types and the length itself fit in a record header whose length is one byte."""
+"""Types and length of the header fit in a record header whose length is one byte."""
 _ROWS_A_REPORT = 100_000
 _LARGE_ROWS = 500_000
-"""From 4 MiB on numpy asks for huge pages."""
+"""From 4 MiB on numpy requests huge pages."""
 
 _REALS = ("REAL", "FLOA", "DOUB")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _WANTED_INTEGER, _WANTED_TEXT, _WANTED_ROW_NUMBER = 1, 2, 3
 _SEPARATOR = 0
-"""A byte that texts seldom hold."""
+"""A byte that is rare in texts."""
 
 _REASONS = {
-    -2: "a page is of another kind, or has too many or no cells",
-    -3: "a cell or a record reaches out of its page",
-    -4: "a record is not as long as it says, or its header is long or empty",
-    -5: "a value is not of the type of its column",
+    -2: "a page has another kind, or too many or no cells",
+    -3: "a cell or a record exceeds its page",
+    -4: "a record does not have its stated length, or its header is long or empty",
+    -5: "a value does not have the type of its column",
     -6: "a column was added later",
     -7: "a page number in its tree is wrong",
 }
-"""What the loops refuse, by the numbers that they return."""
+"""Faults that the loops detect, by the numbers that they return."""
 
 
 class UnusualError(Exception):
@@ -70,9 +70,9 @@ class UnusualError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Pages:
-    """An open file of pages, which are counted from one (1.2, 1.3), and which of them have been read.
+    """An open file of pages, counted from one (1.2, 1.3), and the pages already read.
 
-    They are read, not mapped: a file that shrinks under a map ends the program.
+    Pages are read, not mapped: if a mapped file shrinks, the program crashes.
     """
 
     stream: io.FileIO
@@ -86,9 +86,9 @@ class _Pages:
         _check_count(sqlite_records.visit(*views(numbers, lock_page, self.seen)))
 
     def chunks(self, numbers: Numbers) -> Iterator[Flat]:
-        """Yield the pages one after the other, as many at a time as a processor's cache holds.
+        """Yield the pages in chunks that fit into a processor cache.
 
-        The memory of each chunk is that of the one before.
+        Each chunk reuses the memory of the previous one.
         """
         stride = max(1, min(len(numbers), _CHUNK_BYTES // self.page_bytes))
         flat = np.empty(stride * self.page_bytes, np.uint8)
@@ -114,7 +114,7 @@ class _Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The wanted columns in a record: as the loops take them, and which rows of their values each fills."""
+    """The wanted columns in a record for the loops, and which rows of the values each fills."""
 
     wanted: Numbers
     integers: Mapping[str, int]
@@ -123,7 +123,7 @@ class _Layout:
 
 @dataclass(slots=True)
 class _Growing:
-    """The wanted columns as they grow: integers in their final place, texts in parts."""
+    """The wanted columns while they grow: integers in their final place, texts in parts."""
 
     numbers: dict[str, Numbers]
     texts: dict[str, list[pl.Series]]
@@ -143,7 +143,7 @@ class _Growing:
             self.numbers[name][start : self.row_count] = values
 
     def frame(self) -> pl.DataFrame:
-        """Return all that was added, which is no longer here then."""
+        """Return everything added, and forget it."""
         numbers = [
             make_nullable(name, self.numbers.pop(name)[: self.row_count]) for name in list(self.numbers)
         ]
@@ -153,7 +153,7 @@ class _Growing:
 
 
 def _allocate(row_count: int) -> Numbers:
-    """Return room for integers, in small pages of memory: the huge ones that numpy asks for take longer."""
+    """Return memory for integers in small pages, because huge pages that numpy requests are slower."""
     if row_count < _LARGE_ROWS:
         return np.empty(row_count, np.int64)
     return np.frombuffer(mmap.mmap(-1, 8 * row_count, access=mmap.ACCESS_COPY), np.int64)
@@ -162,9 +162,9 @@ def _allocate(row_count: int) -> Numbers:
 def read_columns(
     stream: io.FileIO, connection: sqlite3.Connection, wanted: Wanted, progress: Progress
 ) -> pl.DataFrame | None:
-    """Return columns of a table, int64 or text, in row order; `None` where SQLite has to read it.
+    """Return columns of a table, int64 or text, in row order; `None` if SQLite has to read it.
 
-    The connection is open on the same file as the stream, and knows what the schema says.
+    The connection is open on the same file as the stream, and provides the schema.
     """
     table = wanted.table
     progress(f"reading {table}")
@@ -201,12 +201,12 @@ def make_nullable(name: str, numbers: Numbers) -> pl.Series:
 
 
 def decode_text(raw: bytes) -> str:
-    """Return text of an export; those made on Windows hold bytes that are no UTF-8."""
+    """Return text of an export; exports from Windows have bytes that are not UTF-8."""
     return raw.decode("utf-8", "replace")
 
 
 def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout:
-    """Return where the wanted columns are in a record (2.3), if row numbers key the tree (2.4)."""
+    """Return the positions of the wanted columns in a record (2.3), if row numbers key the tree (2.4)."""
     if connection.execute(read_query("key_indexes"), (wanted.table,)).fetchone():
         raise UnusualError("its key is kept in an index")
     stored = connection.execute(read_query("stored_columns"), (wanted.table,)).fetchall()
@@ -216,13 +216,13 @@ def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout
     last = -1
     for place, (name, declared_type, is_key, is_computed, default_sql) in enumerate(stored):
         is_text, is_integer = name in wanted.texts, name in wanted.integers
-        # a REAL column stores whole numbers as integers; its values are none
+        # a REAL column stores whole numbers as integers, so its values are not used
         if is_computed or (is_integer and any(word in declared_type for word in _REALS)):
             raise UnusualError(f"column {name} is not stored as it reads")
         if not is_text and not is_integer:
             continue
         if is_text and is_key:
-            raise UnusualError(f"column {name} is no row number")
+            raise UnusualError(f"column {name} is not a row number")
         target = len(integers) + 2 * len(texts)
         (texts if is_text else integers)[name] = target
         kind = _WANTED_TEXT if is_text else _WANTED_ROW_NUMBER if is_key else _WANTED_INTEGER
@@ -237,10 +237,10 @@ def _describe_columns(connection: sqlite3.Connection, wanted: Wanted) -> _Layout
 
 
 def _open_pages(connection: sqlite3.Connection, stream: io.FileIO) -> _Pages:
-    """Return the pages as the file's header describes them (1.3), where SQLite agrees."""
+    """Return the pages by the file's header (1.3), if SQLite agrees."""
     ((page_bytes, page_count, encoding),) = connection.execute(read_query("pages"))
     if encoding != "UTF-8":
-        raise UnusualError("its texts are no UTF-8")
+        raise UnusualError("its texts are not UTF-8")
     header = np.zeros(_FILE_HEADER_BYTES, np.uint8)
     _read_into(stream, 0, header)
     written_bytes = int.from_bytes(header[16:18].tobytes(), "big")
@@ -258,7 +258,7 @@ def _find_root(connection: sqlite3.Connection, table: str) -> int:
 
 
 def _read_into(stream: io.FileIO, at: int, room: Flat) -> None:
-    """Fill the room with what the file holds from a place on."""
+    """Fill the buffer from a position of the file."""
     if HAS_OWN_PLACES:
         count = os.preadv(stream.fileno(), [room.data], at)
     else:
@@ -282,7 +282,7 @@ def _find_leaves(pages: _Pages, root: int) -> Numbers:
 
 
 def _list_children(pages: _Pages, flat: Flat) -> Numbers:
-    """Return the pages to which interior pages lead, in order."""
+    """Return the pages that interior pages point to, in order."""
     children = np.empty(_count_cells(pages, flat) + len(flat) // pages.page_bytes, np.int64)
     count = _check_count(
         sqlite_records.list_children(*views(flat, pages.page_bytes, pages.usable_bytes, children))
@@ -295,7 +295,7 @@ def _count_cells(pages: _Pages, flat: Flat) -> int:
 
 
 def _check_count(count: int) -> int:
-    """Return what a loop returned, unless it refused the bytes."""
+    """Return the result of a loop, unless it reported a fault."""
     if count < 0:
         raise UnusualError(_REASONS[count])
     return count
@@ -321,7 +321,7 @@ def _decode(pages: _Pages, flat: Flat, layout: _Layout) -> dict[str, Numbers | p
 
 
 def _gather_overflow(pages: _Pages, flat: Flat, overflowing: Numbers) -> tuple[Flat, Numbers]:
-    """Return the bytes of pages and behind them their overflowing records, and where those are."""
+    """Return the bytes of pages, followed by their overflowing records, and their positions."""
     places = overflowing.copy()
     if places[:, 2].sum() > _MOST_OVERFLOW_BYTES:
         raise UnusualError("records are very long")
@@ -336,9 +336,9 @@ def _gather_overflow(pages: _Pages, flat: Flat, overflowing: Numbers) -> tuple[F
 
 
 def _make_texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
-    """Return texts of so many bytes each, null where that is -1.
+    """Return texts with the given numbers of bytes, null where that is -1.
 
-    They are taken together and split where polars finds what stands between them.
+    They are read together and split by polars at a separator.
     """
     is_there = length >= 0
     count = np.count_nonzero(is_there)
@@ -347,7 +347,7 @@ def _make_texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
     joined = np.empty(int(length.sum(where=is_there)) + count, np.uint8)
     inside = _check_count(sqlite_records.join_texts(*views(flat, start, length, _SEPARATOR, joined)))
     found = _split(joined) if not inside else None
-    if found is None:  # a text holds the separator, or is no UTF-8
+    if found is None:  # a text contains the separator, or is not UTF-8
         raw = flat.tobytes()
         rows = np.flatnonzero(is_there)
         spans = zip(start[rows].tolist(), length[rows].tolist(), strict=True)
@@ -359,7 +359,7 @@ def _make_texts(flat: Flat, start: Numbers, length: Numbers) -> pl.Series:
 
 
 def _split(joined: Flat) -> pl.Series | None:
-    """Return texts that lie one after the other, each with a separator behind it; `None` if not in UTF-8."""
+    """Return texts that follow each other, each with a separator after it; `None` if not in UTF-8."""
     try:
         text = str(joined[:-1].data, "utf-8")
     except UnicodeDecodeError:

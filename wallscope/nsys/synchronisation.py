@@ -1,4 +1,4 @@
-"""Who waits for what: CUDA synchronisations, records of events, and the streams there are."""
+"""Dependencies: CUDA synchronizations, records of events, and streams."""
 
 import re
 
@@ -51,10 +51,10 @@ _FLAGS = {1: StreamFlag.BLOCKING, 2: StreamFlag.NONBLOCKING, 3: StreamFlag.NULL}
 def read_syncs(
     source: Database, facts: ExportFacts, threads: pl.DataFrame, made: Calls, progress: Progress
 ) -> pl.DataFrame:
-    """The synchronisations (`SYNCS`); rows that end before they start are left out.
+    """Return the synchronizations (`SYNCS`), without rows that end before they start.
 
-    The name of the call tells the kind; where the call is missing, whether a stream and an event take
-    part does. Numbers of the type come last: up to 3.7 they mean something else, from 3.24.0 to
+    The name of the call gives the kind. If the call is missing, the kind follows from whether a stream and an
+    event take part. Numbers of the type come last: up to 3.7 they have another meaning, and from 3.24.0 to
     3.24.14 they are one too low.
     """
     rows = read_table(source, _SYNCS, progress)
@@ -78,7 +78,7 @@ def read_syncs(
 def read_events(
     source: Database, threads: pl.DataFrame, made: Calls, time_shift_ns: int, progress: Progress
 ) -> pl.DataFrame:
-    """The records of events (`EVENTS`)."""
+    """Return the records of events (`EVENTS`)."""
     rows = read_table(source, _EVENTS, progress)
     if rows.is_empty():
         return EVENTS.to_frame()
@@ -86,7 +86,7 @@ def read_events(
     return (
         _join_calls(rows, threads, made)
         .with_columns(
-            # 0 is "not collected"; an export on another clock may have shifted that too
+            # 0 means "not collected"; an export on another clock may have shifted that too
             timestamp_ns=pl.when(~timestamp.is_in([0, time_shift_ns])).then(timestamp - time_shift_ns),
             **_parties(),
         )
@@ -97,7 +97,7 @@ def read_events(
 
 
 def read_streams(source: Database, threads: pl.DataFrame, progress: Progress) -> pl.DataFrame:
-    """The streams of the processes that have threads (`STREAMS`); null streams from their own tables too."""
+    """Return the streams of the processes with threads (`STREAMS`), with null streams of other tables."""
     listed = read_table(source, _STREAMS, progress).with_columns(
         flags=pl.col("flag").replace_strict(
             {flag: str(meaning) for flag, meaning in _FLAGS.items()}, default=None, return_dtype=pl.String
@@ -124,9 +124,10 @@ def read_streams(source: Database, threads: pl.DataFrame, progress: Progress) ->
 
 
 def add_flags(used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Streams with what the export says of them (`STREAMS` to `DEVICE_STREAMS`).
+    """Add the data of the export to streams (`STREAMS` to `DEVICE_STREAMS`).
 
-    Those that ran operations, and the null streams of their contexts: these keep order with others even so.
+    They are the streams with operations, and the null streams of their contexts, which synchronize with
+    others even without operations.
     """
     flags = known.select("process", "context", "flags", number="stream")
     key = ["process", "context", "number"]
@@ -145,12 +146,12 @@ def add_flags(used: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _behind(used: pl.DataFrame) -> int:
-    """The first number that no stream has."""
+    """The smallest number above all streams."""
     return 0 if used.is_empty() else int(used["stream"].to_numpy().max()) + 1
 
 
 def _join_calls(rows: pl.DataFrame, threads: pl.DataFrame, made: Calls) -> pl.DataFrame:
-    """The rows with their `process`, `call` and `thread`, and the `text` of the call's name."""
+    """Add `process`, `call` and `thread`, and the `text` of the call's name to the rows."""
     keyed = rows.join(
         list_processes(threads), on="globalPid", how="left", nulls_equal=True, maintain_order="left"
     )
@@ -182,7 +183,7 @@ def _kind_by_name() -> pl.Expr:
 
 
 def _kind_by_parties() -> pl.Expr:
-    """Null where the export has no column of streams or of events."""
+    """Return null if the export has no column of streams or of events."""
     has_stream, has_event = (~pl.col(column).is_in(_NOBODY) for column in ("streamId", "eventId"))
     return (
         pl.when(has_stream & has_event)
@@ -205,7 +206,7 @@ def _kind_by_type(schema_version: str | None) -> pl.Expr:
 
 
 def _global_pid() -> pl.Expr:
-    """Host, virtual machine and process in one signed number, as other tables spell them."""
+    """Return host, virtual machine and process in one signed number, as in other tables."""
     host = pl.col("hwId") & 0xFF
     signed = pl.when(host >= 0x80).then(host - 0x100).otherwise(host)
     machine, process = pl.col("vmId") & 0xFF, pl.col("processId") & 0xFFFFFF
@@ -213,6 +214,6 @@ def _global_pid() -> pl.Expr:
 
 
 def _signed(column: str) -> pl.Expr:
-    """An int32 that the export spells as an unsigned one."""
+    """Return an int32 that the export stores as unsigned."""
     bits = pl.col(column) & 0xFFFFFFFF
     return pl.when(bits >= 1 << 31).then(bits - (1 << 32)).otherwise(bits)

@@ -1,6 +1,6 @@
-"""What a file of a table folder takes unpacked, from its own tables of contents, before it is read.
+"""Compute the unpacked size of a file of a table folder from its metadata, before it is read.
 
-A run of equal values takes a few bytes of Parquet however long it is, and compressed zeros hardly more.
+A run of equal values takes a few bytes of Parquet whatever its length, and compressed zeros hardly more.
 Formats: https://github.com/apache/parquet-format (FileMetaData in Thrift's compact protocol) and
 https://arrow.apache.org/docs/format/Columnar.html (a stream of messages, each a FlatBuffer).
 """
@@ -16,7 +16,7 @@ from wallscope.units import size
 
 _FEW_BYTES = 1 << 30
 _MOST_TIMES = 200
-"""A table that takes more than a gibibyte, and more than 200 times its file, is none. Measured: 20 times."""
+"""A table above one gibibyte and above 200 times its file size is refused. Measured: 20 times."""
 _CELL_BYTES = 16  # a view of a text, or a number in two copies
 _TAIL_BYTES, _MOST_FOOTER_BYTES = 8, 64 << 20
 _DEEPEST, _MOST_PARTS = 16, 1 << 20
@@ -24,23 +24,23 @@ _DEEPEST, _MOST_PARTS = 16, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """Rows of a table, and what its columns take unpacked; `unpacked_bytes` is that of columns not named."""
+    """Rows of a table, and the unpacked size of its columns; `unpacked_bytes` is that of unnamed columns."""
 
     rows: int
     of_columns: Mapping[str, int] = field(default_factory=dict)
     unpacked_bytes: int = 0
 
     def cost_bytes(self, columns: Sequence[str]) -> int:
-        """Return what some columns take at the least."""
+        """Return the minimum size of some columns."""
         known = sum(self.of_columns.get(column, 0) for column in columns)
         return known + self.unpacked_bytes + self.rows * _CELL_BYTES * len(columns)
 
 
 def measure_table(file: Path) -> TableSize:
-    """Return what a file says of itself.
+    """Return the size by the metadata of a file.
 
     Raises:
-        ValueError: it says nothing that makes sense.
+        ValueError: the metadata is invalid.
         OSError: it cannot be read.
     """
     try:
@@ -51,7 +51,7 @@ def measure_table(file: Path) -> TableSize:
 
 
 def refuse_oversize(file: Path, needed_bytes: int) -> None:
-    """Refuse a file that takes many times its size.
+    """Refuse a file that expands to many times its size.
 
     Raises:
         InputError: it does.
@@ -59,8 +59,8 @@ def refuse_oversize(file: Path, needed_bytes: int) -> None:
     file_bytes = file.stat().st_size
     if needed_bytes > max(_FEW_BYTES, _MOST_TIMES * file_bytes):
         raise InputError(
-            f"{file} — needs {size(needed_bytes)} of memory, {size(file_bytes)} as it is: no table of an"
-            " export does — export the report again"
+            f"{file} — needs {size(needed_bytes)} of memory, but its size is {size(file_bytes)}: tables"
+            " of exports are not so compressed — export the report again"
         )
 
 
@@ -172,7 +172,7 @@ def _of_arrow(stream: BinaryIO) -> TableSize:
 
 
 def _unpacked_bytes(stream: BinaryIO, batch: "_Table", body: int, body_bytes: int) -> int:
-    """What the buffers of a batch take; compressed ones begin with that."""
+    """Return the size of the buffers of a batch; compressed ones begin with it."""
     if not batch.has(3):
         return body_bytes
     found = 0
@@ -185,7 +185,7 @@ def _unpacked_bytes(stream: BinaryIO, batch: "_Table", body: int, body_bytes: in
 
 
 class _Table:
-    """A table of a FlatBuffer, and where it begins."""
+    """A table of a FlatBuffer, and its position."""
 
     def __init__(self, content: bytes, place: int) -> None:
         (back,) = struct.unpack_from("<i", content, place)

@@ -1,4 +1,4 @@
-"""The tables and columns that are known of exports, and those that an export has."""
+"""The known tables and columns of exports, and those that an export has."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from wallscope.resources import read_query
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table that is read: columns of integers, columns of text, columns that must be there if it is."""
+    """A table to read: columns of integers, columns of text, columns that the table must have."""
 
     name: str
     columns: tuple[str, ...]
@@ -97,7 +97,7 @@ CONTENTS = {
     "PROFILER_OVERHEAD": "profiler overheads",
     "DIAGNOSTIC_EVENT": "diagnostics of the profiler",
 }
-"""What the rows are of the tables that `wallscope info` counts."""
+"""Descriptions of the rows of tables that `wallscope info` counts."""
 
 
 _KNOWN = (STRINGS, *EXPORT_METADATA, "TARGET_INFO_SESSION_START_TIME")
@@ -105,9 +105,9 @@ _KNOWN = (STRINGS, *EXPORT_METADATA, "TARGET_INFO_SESSION_START_TIME")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of a table: columns of integers, columns of text, and which rows, else all.
+    """Columns of integers and text to read from a table, and the rows, by default all.
 
-    `keys` holds some of the integer columns; rows count whose values there are one of its rows.
+    `keys` has some of the integer columns; only rows with values equal to one of its rows count.
     """
 
     table: str
@@ -117,23 +117,23 @@ class Wanted:
 
 
 class Tables(Protocol):
-    """Where the tables are: in one SQLite file, or in a folder with a file for each."""
+    """The tables: in one SQLite file, or in a folder with one file each."""
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns of each table, in their order."""
 
     def select(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
 
     def has_rows(self, table: str) -> bool:
-        """Whether the table, which must be there, holds a row."""
+        """Return whether the table, which must exist, has a row."""
 
     def row_count(self, table: str) -> int:
-        """Number of rows of a table, which must be there."""
+        """Return the number of rows of a table, which must exist."""
 
     def read_frame(self, wanted: Wanted, progress: Progress) -> pl.DataFrame:
-        """Columns of a table, which must be there, int64 or text, in row order; threads may ask at once."""
+        """Return columns of a table, which must exist, int64 or text, in row order; thread-safe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,33 +149,33 @@ class Database:
         return self.tables.columns
 
     def rows(self, query_name: str, *values: object) -> list[tuple[Any, ...]]:
-        """All rows of a shipped query."""
+        """Return all rows of a shipped query."""
         return self.select(read_query(query_name), *values)
 
     def select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """All rows of a query, which names each table and column as the export spells it."""
+        """Return all rows of a query that spells each table and column as the export does."""
         return self.tables.select(sql, values)
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the export has the table, with these columns."""
+        """Return whether the export has the table, with these columns."""
         return table in self.columns and set(columns) <= set(self.columns[table])
 
     def presence(self, table: str) -> Presence:
-        """Whether the table is absent, empty or holds rows."""
+        """Return whether the table is absent, empty or has rows."""
         if table not in self.columns:
             return Presence.ABSENT
         return Presence.ROWS if self.tables.has_rows(table) else Presence.EMPTY
 
     def row_count(self, table: str) -> int | None:
-        """Number of rows, `None` where there is no such table."""
+        """Return the number of rows, `None` if there is no such table."""
         return self.tables.row_count(table) if table in self.columns else None
 
 
 def make_database(path: Path, tables: Tables) -> Database:
-    """The tables of an open export; views and virtual tables do not count.
+    """Return the tables of an open export, without views and virtual tables.
 
     Raises:
-        InputError: the tables are of an nvprof profile or of no Nsight export at all.
+        InputError: the tables belong to an nvprof profile or to no Nsight export at all.
     """
     columns = tables.columns
     if "_id_" in columns.get("CUPTI_ACTIVITY_KIND_KERNEL", ()) or "CUPTI_ACTIVITY_KIND_DRIVER" in columns:
@@ -184,8 +184,8 @@ def make_database(path: Path, tables: Tables) -> Database:
         )
     if not any(table in columns for table in _KNOWN) and not any(t.startswith("CUPTI_") for t in columns):
         raise InputError(
-            f"{path} — is no Nsight Systems export: none of its tables is one of Nsight's — "
-            "export a report: nsys export --type sqlite"
+            f"{path} — is not an Nsight Systems export: it has none of Nsight's tables — export a report:"
+            " nsys export --type sqlite"
         )
     return Database(path, tables)
 
@@ -193,12 +193,12 @@ def make_database(path: Path, tables: Tables) -> Database:
 def read_table(
     source: Database, table: CatalogTable, progress: Progress, keys: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """The declared columns of a table in row order, int64 or text; a column the export lacks is all null.
+    """Return the declared columns of a table in row order, int64 or text; missing columns are all null.
 
-    With `keys`, whose columns must be there, rows count whose values in them are one of its rows.
+    With `keys`, whose columns must exist, only rows with values equal to one of its rows count.
 
     Raises:
-        InputError: a required column is missing, or a value is no integer where it must be one.
+        InputError: a required column is missing, or a value is not an integer where it must be one.
     """
     declared = {**dict.fromkeys(table.columns, pl.Int64()), **dict.fromkeys(table.texts, pl.String())}
     there = [column for column in declared if source.has(table.name, column)]
@@ -219,7 +219,7 @@ def read_table(
 
 
 def quote(identifier: str) -> str:
-    """The name as SQL spells it.
+    """Return the name quoted for SQL.
 
     >>> print(quote('an "odd" table'))
     "an ""odd"" table"
