@@ -9,6 +9,7 @@ import argparse
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from fixtures import example
 from wallscope.compare.compare import CompareOptions, Side, compare_sides, comparison_report
@@ -19,7 +20,9 @@ from wallscope.resolve_runs import resolve_runs
 from wallscope.views.comparison import write_comparison_page
 from wallscope.views.page_analysis import write_analysis_page
 
-_WIDTH, _HEIGHT = 1200, 780
+_WIDTH, _HEIGHT = 1400, 900
+_TIMELINE_HEIGHT = 606
+"""Of the picture of the timeline: the lanes and the chain of the longest gap."""
 _SLOWER_READ_NS = 300_000
 
 
@@ -70,9 +73,19 @@ def _pictures(pages: Path, folder: Path) -> None:
             tab.goto((pages / "report.html").as_uri())
             tab.wait_for_selector("html[data-ready=yes]", state="attached")
             tab.click("#timeline [data-at]")
-            tab.locator("#viewer").screenshot(path=folder / f"timeline-{scheme}.png")
+            tab.wait_for_timeout(500)  # the view moves to the gap
+            _clip(tab, "#viewer", folder / f"timeline-{scheme}.png")
             context.close()
         browser.close()
+
+
+def _clip(tab: Any, selector: str, path: Path) -> None:
+    """Take a picture of the upper part of an element, which may be higher than the window."""
+    box = tab.locator(selector).bounding_box()
+    height = min(box["height"], _TIMELINE_HEIGHT)
+    tab.screenshot(
+        path=path, full_page=True, clip=box | {"y": box["y"] + tab.evaluate("scrollY"), "height": height}
+    )
 
 
 def _nothing(_: str) -> None:
