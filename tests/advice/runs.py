@@ -184,7 +184,7 @@ def _details(precision="bf16", small_grids=None, ungrouped=0.0, kernels=(), **ot
         cast_share=0.0,
         permute_fused=None,
         router_fused=None,
-        launch_shapes=LaunchShapes(1.0, 0, small_grids, None, None, None),
+        launch_shapes=LaunchShapes(1.0, 0, small_grids, None, None, None, small_grids),
         category_precisions=tuple(
             CategoryPrecision(ComputeCategory(category), Precision(own), MS, 1 / len(kernels), 1)
             for _, category, own in kernels

@@ -148,10 +148,10 @@ def test_what_no_framework_writes_into_a_file_is_said_to_be_added():
     told_by_forms = {"framework", "model_family"}  # tests/advice/test_configuration.py
     told_by_machines = {"compute_capability", "gpu_name", "nvlink_domain"}
     stated = {"torch_version", "transformer_engine_version", "deepep_installed", "hybridep_installed"}
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "plan.md").read_text(encoding="utf-8")
     asked = {key for row in ROWS.values() for key in row.keys()}  # noqa: SIM118  # no mapping
 
-    assert {name for name in stated if f"`{name}`" in readme} == stated
+    assert {name for name in stated if f"`{name}`" in page} == stated
     assert told_by_forms | told_by_machines | stated <= asked
 
 

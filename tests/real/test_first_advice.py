@@ -38,3 +38,13 @@ def test_the_verdict_names_the_range_of_the_host_time():
     analysis = analyze(TRACES / "llama3_real.sqlite", Options(), lambda _: None)
 
     assert "is in the range ensure_layer_#_weights." in analysis.diagnosis.verdict
+
+
+def test_persistent_kernels_that_leave_room_for_communication_fill_the_gpu():
+    """DeepSeek's grouped GEMMs have 112 blocks on 132 multiprocessors; DeepEP runs on the other 20."""
+    analysis = analyze(TRACES / "kineto" / "ds_train.json.gz", Options(), lambda _: None)
+    shapes = analysis.ranks[0].compute_details.launch_shapes
+
+    assert shapes.small_grid_share > 0.5
+    assert shapes.unfilled_share < 0.12
+    assert "fill-the-gpu" not in [fix.id for fix in analysis.fixes]

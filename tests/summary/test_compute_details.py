@@ -139,6 +139,7 @@ def test_launch_shapes_against_the_gpu(tmp_path):
         tail_share=0.0,
         occupancy=pytest.approx((0.5 * 50 + 0.125 * 25) / 75),
         low_occupancy_share=0.25,
+        unfilled_share=pytest.approx(0.25 * 1 / 132),
     )
 
 
@@ -178,7 +179,11 @@ def test_no_run_of_small_multiplications_is_zero(tmp_path):
 SMALL_GRIDS = """
 SELECT SUM(kernel.gridX * kernel.gridY * kernel.gridZ < gpu.smCount) AS small_kernels,
     1.0 * SUM((kernel.gridX * kernel.gridY * kernel.gridZ < gpu.smCount) * (kernel.end - kernel.start))
-    / SUM(kernel.end - kernel.start) AS small_share
+    / SUM(kernel.end - kernel.start) AS small_share,
+    SUM(
+        MAX(0, 1.0 - 1.0 * kernel.gridX * kernel.gridY * kernel.gridZ / gpu.smCount)
+        * (kernel.end - kernel.start)
+    ) / SUM(kernel.end - kernel.start) AS unfilled_share
 FROM CUPTI_ACTIVITY_KIND_KERNEL AS kernel
 INNER JOIN TARGET_INFO_GPU AS gpu ON gpu.id = 0
 """
@@ -195,7 +200,7 @@ INNER JOIN TARGET_INFO_GPU AS gpu ON gpu.id = 0
 def test_small_grids_of_real_exports_are_those_that_sql_counts(stem, traces):
     path = traces / f"{stem}.sqlite"
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
-    kernels, share = connection.execute(SMALL_GRIDS).fetchone()
+    kernels, share, unfilled = connection.execute(SMALL_GRIDS).fetchone()
     connection.close()
 
     found = details(path)
@@ -203,6 +208,7 @@ def test_small_grids_of_real_exports_are_those_that_sql_counts(stem, traces):
     assert found is not None
     assert found.launch_shapes.small_grid_kernels == kernels
     assert found.launch_shapes.small_grid_share == pytest.approx(share)
+    assert found.launch_shapes.unfilled_share == pytest.approx(unfilled)
 
 
 @pytest.mark.parametrize(

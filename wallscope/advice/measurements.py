@@ -429,8 +429,9 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "router_fused": _of_details("the router runs as fused kernels", "router_fused"),
     "share": Measurement("possible gain of a cause, else its time, as a share of the step", _share),
     "simt_share": _of_run("share of compute work in FP32 GEMMs", _simt_share),
-    "small_grid_share": _of_details(
-        "share of compute work in grids smaller than the GPU", "launch_shapes.small_grid_share"
+    "unfilled_share": _of_details(
+        "part of the GPU that small grids leave without a block, by compute work",
+        "launch_shapes.unfilled_share",
     ),
     "unfused_share": _of_details(
         "share of compute work in single operations of a framework", "unfused_elementwise_share"

@@ -131,7 +131,8 @@ class SmallMultiplications:
 class LaunchShapes:
     """How well grids and blocks fit the GPU; each `None` if its inputs are missing.
 
-    `small_grid_share` covers kernels with fewer blocks than the GPU has multiprocessors. `tail_share`
+    `small_grid_share` covers kernels with fewer blocks than the GPU has multiprocessors, `unfilled_share` the
+    part of the GPU that these leave without a block, by work. `tail_share`
     estimates the idle part of the last, partly filled wave of larger grids, for blocks of equal length.
     `occupancy` is theoretical: the mean by work of all kernels except GEMM and attention, which are designed
     for a low one. `low_occupancy_share` covers those below a quarter. `known_share` covers kernels with known
@@ -144,6 +145,7 @@ class LaunchShapes:
     tail_share: float | None
     occupancy: float | None
     low_occupancy_share: float | None
+    unfilled_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

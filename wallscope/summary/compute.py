@@ -234,7 +234,10 @@ def _launch_shapes(
     tail_ns = np.nan_to_num(tail[is_known]) * inside_ns[is_known]
     has_tails = not np.isnan(tail[is_known]).all()
     has_grids = sm_count is not None and own["blocks"].null_count() < len(own)
-    small = rows[as_integers(own["blocks"], _MANY) < (sm_count or 0)]
+    blocks = as_integers(own["blocks"], _MANY)
+    is_small = blocks < (sm_count or 0)
+    small = rows[is_small]
+    unfilled_ns = inside_ns[is_small] * (1 - blocks[is_small] / (sm_count or 1))
     return LaunchShapes(
         known_share=int(inside_ns[is_known].sum()) / total_ns,
         small_grid_kernels=work.mean(int(columns.begins[small].sum())) if has_grids else None,
@@ -242,6 +245,7 @@ def _launch_shapes(
         tail_share=_total(tail_ns) / total_ns if has_tails else None,
         occupancy=_total(occupancy[is_other] * inside_ns[is_other]) / other_ns if other_ns else None,
         low_occupancy_share=int(inside_ns[is_low].sum()) / total_ns if is_known.any() else None,
+        unfilled_share=_total(unfilled_ns) / total_ns if has_grids else None,
     )
 
 
