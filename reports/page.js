@@ -77,7 +77,7 @@
     URL.revokeObjectURL(link.href);
   });
 
-  // Rows of a table: ten until it is expanded; a filter or an order is of all of them.
+  // A table shows ten rows until it is expanded. Filter and order apply to all rows.
   const SHOWN_ROWS = 10;
   const arrange = (table) => {
     const figure = table.closest("figure"), filter = figure.querySelector(".filter");

@@ -146,7 +146,7 @@ window.wallscopeTimeline = (buffer) => {
     while (last + 1 < band.start.length && band.isGap[last + 1] && band.end[last] >= band.start[last + 1]) last++;
     return [first, last];
   };
-  // Neighbouring links of one cause and one thing are one link; time outside calls is named by its longest part.
+  // Neighboring links with the same cause and the same call are one link. Host time outside calls has the name of its longest part.
   const isOutside = (band, i) => texts[band.what[i]].startsWith("thread ");
   const chain = (band, [first, last]) => {
     const links = [];
@@ -393,8 +393,9 @@ window.wallscopeTimeline = (buffer) => {
   };
   const fillChoices = () => {
     const groups = new Map();
+    const isSingle = head.overviews.length < 2; // it is the one in detail
     steps.forEach((step, number) => {
-      if (!step.isLow) return;
+      if (!step.isLow || isSingle) return;
       const rank = head.ranks[step.place] ?? "", name = `All ${unit}s, low detail${Object.keys(head.ranks).length > 1 ? `, ${rank}` : ""}`;
       if (!groups.has(name)) groups.set(name, []);
       const text = isNumbered ? `${unit} ${step.step}: ${duration(step.length)}${step.steady ? "" : ", not steady"}` : `${unit}: ${duration(step.length)}`;
@@ -410,7 +411,7 @@ window.wallscopeTimeline = (buffer) => {
     });
     find("step").append(...low());
     find("other").append(...detailed.map(([value, text]) => option(value, text)), ...low());
-    find("compare").hidden = steps.length < 2;
+    find("compare").hidden = find("step").options.length < 2;
   };
   fillChoices();
 

@@ -113,7 +113,7 @@ SHOWN_OPERATIONS = pl.Schema(
         "lane": pl.String(),  # its stream, as CUDA numbers it
         "name": pl.String(),
         "what": pl.String(),  # its category
-        "wall": pl.Enum(Wall),  # of its class, whoever pays for the time
+        "wall": pl.Enum(Wall),  # of its class, whatever the time is attributed to
         "call": pl.String(),  # the API call that issued it; null where the export has none
         "call_start_ns": pl.Int64(),
         "correlation": pl.Int64(),  # Nsight's number of that call; null without one

@@ -27,7 +27,7 @@ _HEAT_ROW_PX, _THIN_PX, _TALL_PX = 16, 2, 1_600
 _SHORT_NAME = 24
 _SPACE = 1.5
 _ROOM = 0.18
-"""Of the axis, on either side, for the numbers beside bars."""
+"""Share of the axis on either side that the numbers next to bars need."""
 _ROOT = "<"  # no range has this id, theirs are escaped
 _PATTERNS = dict(zip(Wall, ("", "/", "x", ".", "-"), strict=True))
 """Patterns of the five walls in their order: color alone does not mark a wall."""
@@ -43,7 +43,7 @@ def label(name: str, most: int = 60) -> str:
 
 
 def _mark(wall: Wall | None) -> dict[str, Any]:
-    """Make colour and pattern of a wall, or of what stands for all."""
+    """Return color and pattern of a wall, or of a bar for all walls."""
     if wall is None:
         return {"color": _NO_WALL}
     pattern = {"shape": _PATTERNS[wall], "fgcolor": _STRIPES, "fillmode": "overlay", "size": 6}
@@ -88,13 +88,13 @@ def draw_steps(shown: Sequence[Step], unit: str, *, leads: bool = False) -> Figu
     )
     axis = {"title": {"text": unit}, "dtick": None if len(listed) > 24 else 1, "type": "linear"}
     left_out = "" if len(shown) <= _MOST_STEPS else f"; the first {_MOST_STEPS} of {len(shown)}"
-    click = "; a click leads into the timeline" if leads else ""
-    caption = f"Each {unit} by wall, in ms; pale ones do not count as steady{left_out}{click}"
+    click = "; click one to see it in the timeline" if leads else ""
+    caption = f"Each {unit} by wall, in ms; pale ones are not steady{left_out}{click}"
     return Figure("steps", caption, traces, _stacked_layout(axis), 320)
 
 
 def draw_both_steps(report: ComparisonReport) -> Figure:
-    """Draw the steps of base beside those of head, stacked by wall; those that do not count are pale."""
+    """Draw the steps of base next to those of head, stacked by wall; pale ones are not steady."""
     unit, most = report.comparison.window, _MOST_STEPS_OF_A_SIDE
     base, head = report.base.steps.head(most), report.head.steps.head(most)
     places = [*range(len(base)), *(len(base) + _SPACE + number for number in range(len(head)))]
@@ -112,7 +112,7 @@ def draw_both_steps(report: ComparisonReport) -> Figure:
         "showgrid": False,
         "zeroline": False,
     }
-    caption = f"Each {unit} of both sides by wall, in ms; pale ones do not count"
+    caption = f"Each {unit} of both sides by wall, in ms; pale ones are not steady"
     if max(len(report.base.steps), len(report.head.steps)) > most:
         caption += f"; the first {most} of a side"
     return Figure("both-steps", caption, traces, _stacked_layout(axis), 320)
@@ -181,7 +181,7 @@ def draw_waterfall(rank: Rank, whole: str) -> Figure:
     bars.append(_Bar(f"measured {whole}", 0, step_ns, None, units.milliseconds(step_ns)))
     traces = tuple(_fall([bar for bar in bars if bar.wall == wall], wall) for wall in (*Wall, None))
     layout = _fall_layout(bars, {"rangemode": "tozero", "range": [0, step_ns / 1e6 * 1.16]})
-    caption = f"From compute alone to the measured {whole}, what each cause adds; patterns tell walls"
+    caption = f"From compute alone to the measured {whole}, what each cause adds; hatching shows the wall"
     return Figure("waterfall", caption, traces, layout, _ROW_PX * len(bars) + 70)
 
 
@@ -195,7 +195,7 @@ def draw_way(comparison: Comparison) -> Figure:
     room_ns = max((high_ns - low_ns) * _ROOM, high_ns * 0.005)
     is_cut = low_ns - room_ns > high_ns * 0.1
     ends = [(low_ns - room_ns) / 1e6 if is_cut else 0, (high_ns + room_ns) / 1e6]
-    caption = "From base to head, what each cause adds or takes; patterns tell walls"
+    caption = "From base to head, what each cause adds or takes; hatching shows the wall"
     caption += "; the axis does not begin at 0" if is_cut else ""
     layout = _fall_layout(bars, {"range": ends})
     return Figure("way", caption, traces, layout, _ROW_PX * (len(bars) + 1) + 70)
@@ -223,7 +223,7 @@ def _list_changes(comparison: Comparison) -> list[_Bar]:
 
 
 def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
-    """Draw ranges inside ranges, as wide as the work they issued; coloured by the wall that owns most."""
+    """Draw ranges inside ranges, as wide as the work they issued, in the color of their largest wall."""
     listed = [entry for entry in ranges[:_MOST_RANGES] if entry.work_ns > 0]
     known = {entry.path for entry in listed}
     parents = [
@@ -256,14 +256,14 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
         "maxdepth": 6,
     }
     caption = (
-        "Ranges by the work issued inside them, coloured by the wall that owns most; a click goes into one"
+        "Ranges by the work issued inside them, in the color of their largest wall; click one to zoom into it"
     )
     layout = {"uniformtext": {"minsize": 9, "mode": "hide"}}
     return Figure("phases", caption, (trace,), layout, 420)
 
 
 def _shorten(name: str) -> str:
-    """Keep the end of a dotted name, which tells most of it.
+    """Keep the end of a dotted name.
 
     >>> _shorten("megatron.core.transformer.mlp"), _shorten("autograd::engine::function: MulBackward0")
     ('mlp', 'MulBackward0')
@@ -274,7 +274,7 @@ def _shorten(name: str) -> str:
 
 
 def _find_wall(entry: RangeWork) -> Wall:
-    """Find the wall that owns most of a range."""
+    """Return the wall that most time of a range is attributed to."""
     if entry.walls is None:
         return Wall.UNATTRIBUTED
     return max(zip(entry.walls.parts(), Wall, strict=True), key=lambda part: part[0])[1]
@@ -399,7 +399,9 @@ def draw_heat(analysis: Analysis, job: Job) -> Figure:
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
     }
     left_out = f"; the first {len(steps)} of {len(every)}" if len(steps) < len(every) else ""
-    caption = f"Communication by rank and {unit}: those that wait are dark, a late one is pale{left_out}"
+    caption = (
+        f"Communication time by rank and {unit}: a rank that waits is dark, a late rank is pale{left_out}"
+    )
     row_px = min(max(_TALL_PX // len(names), _THIN_PX), _HEAT_ROW_PX)
     return Figure("job", caption, (trace,), layout, row_px * len(names) + _FRAME_PX)
 
@@ -432,7 +434,7 @@ def draw_meeting(lanes: pl.DataFrame, job: Job) -> Figure | None:
     }
     more = job.ranks - len(names)
     left_out = f"; {units.plural(more, 'more rank')} not drawn" if more else ""
-    caption = f"How ranks met in one step: a bar begins when its rank came in, and shows who waits{left_out}"
+    caption = f"Collectives of one step by rank: a bar begins when the rank enters and shows how long it waits{left_out}"
     return Figure("meetings", caption, (order, *traces), layout, _LANE_PX * len(names) + _FRAME_PX)
 
 

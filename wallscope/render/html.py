@@ -32,7 +32,7 @@ _HEAD_UNITS: Mapping[Unit, str] = {
 """Units that stand in the head of a column, not in its cells."""
 _LEAST_MS_NS = 1_000_000
 _COMPARED = 60
-_EFFORT = 6  # 9 takes longer by a third, for two parts in a thousand
+_EFFORT = 6  # 9 takes a third more time and saves two parts in a thousand
 _CARD = "font-family:sans-serif;max-width:60em;line-height:1.4"
 _BAR = "display:flex;height:1.2em;margin:.4em 0;border-radius:3px;overflow:hidden"
 _DOT = "display:inline-block;width:.8em;height:.8em;margin-right:.4em"
@@ -79,7 +79,7 @@ def render_page(
 
 
 def _write_notice(library: str) -> str:
-    """Write what a library says of its authors where it begins, and the MIT licence that it names."""
+    """Write the notice at the begin of a library, and the MIT license that it names."""
     head = library[: library.index("*/")].splitlines()
     said = [line.strip("/* ") for line in head]
     return "\n".join([*filter(None, said), "", shipped("plotly-license.txt").strip()]).replace("--", "- -")
@@ -210,7 +210,7 @@ def write_card(origin: str, verdict: str, grid: Grid, parts: Mapping[Wall, int],
     """Write a small answer as a notebook shows it, without script.
 
     Args:
-        origin: what was analysed.
+        origin: what was analyzed.
         verdict: sentences, of which the first is stressed.
         grid: the walls; the name of a wall stands to the left.
         parts: the walls as one bar, in any unit; empty without one.

@@ -1,7 +1,7 @@
 """Step timelines packed small for the page: columns of integers, deflated, in base64.
 
-The pack is a length (4 bytes, little-endian), that many bytes of JSON, and the columns one behind the other;
-the JSON tells the lanes, the texts, and the length of each column. Starts are kept as differences. The
+The pack is a length (4 bytes, little-endian), that many bytes of JSON, and the columns one behind the other.
+The JSON has the lanes, the texts, and the length of each column. Starts are kept as differences. The
 columns of the steps in detail come first, then those of all steps at low detail.
 """
 
@@ -210,7 +210,7 @@ class _Packer:
 def _list_lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
     """List the rows of all lanes by their kind, in order: the critical path, streams, threads.
 
-    A stretch of the path is named by what it is, else by its cause. Calls of threads have depth -1.
+    A segment of the path is named by its operation or call, else by its cause. Calls of threads have depth -1.
     """
     wall, surface = pl.col("wall").to_physical().cast(pl.UInt32), pl.lit(0, pl.Int32)
     name = pl.when(pl.col("name") == "").then("cause").otherwise("name")
@@ -310,7 +310,7 @@ def _note_losses(timeline: StepTimeline, merged_below_ns: int, hidden_lanes: int
     if merged_below_ns:
         below = units.duration(merged_below_ns)
         notes.append(
-            f"Step {timeline.step}: neighbours shorter than {below} are merged, named by the longest of them."
+            f"Step {timeline.step}: neighbors shorter than {below} are merged, named by the longest of them."
         )
     if timeline.threads_left_out:
         notes.append(f"Step {timeline.step}: {units.plural(timeline.threads_left_out, 'thread')} not shown.")

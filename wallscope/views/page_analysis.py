@@ -13,6 +13,7 @@ from wallscope.render.short_names import shorten_name
 from wallscope.render.texts import visible
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.views import page_overview as overview
+from wallscope.views.headline import choose_basis
 from wallscope.views.page_skeleton import title_sections
 from wallscope.views.sections.depth import build_walls_in_depth
 from wallscope.views.sections.findings import build_limits, build_methods
@@ -47,6 +48,12 @@ _WORDS: Final = {
     "memory pressure": "How close the run is to the end of GPU memory, by allocator retries and peak use.",
 }
 """Words of the first screen that the shared list of words lacks."""
+
+
+_ACTIVITY = (
+    "Activity is what the GPU did. The time breakdown differs where it attributes a gap to what the next"
+    " kernel waited for: short gaps between kernels count as compute there."
+)
 
 
 def write_analysis_page(report: Report) -> str:
@@ -115,14 +122,15 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
     """Make verdict, bar, recommendations and what they rest on."""
     job, diagnosis, step_ns = analysis.job, analysis.diagnosis, rank.typical.step_ns
     wall, verdict = overview.name_verdict(analysis)
-    lead, rest = overview.describe_dominant(analysis, rank)
+    basis = choose_basis(analysis, rank)
+    lead, rest = overview.describe_dominant(analysis, rank, basis)
     found = analysis.fixes or ()
     fixes = tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
     cards = [overview.build_card(fix, step_ns) for fix in fixes]
     notes = [describe_replay(analysis.replay)] if analysis.replay is not None and cards else []
     notes += [describe_program(analysis.program)] if analysis.program is not None else []
     notes += [describe_worthless_fixes(analysis.dismissed)] if analysis.dismissed else []
-    legend = overview.list_legend(analysis, rank)
+    legend = overview.list_legend(analysis, basis)
     captured = units.utc(analysis.inputs[0].session_start_utc_ns)
     of_rank = ""
     if len(analysis.ranks) > 1:
@@ -133,19 +141,22 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
         "verdict": verdict,
         "lead": lead,
         "rest": rest,
-        "in_full": diagnosis.verdict,
-        "job": job.verdict if job is not None else "",
+        "in_full": (diagnosis.verdict, *(() if job is None else (job.verdict,))),
+        "job": "" if job is None else f"{job.verdict.partition('. ')[0].rstrip('.')}.",
+        "bars_of": ""
+        if basis.kind == "typical"
+        else f" of {name_rank(rank)}"
+        if len(analysis.ranks) > 1
+        else "",
         "of_rank": of_rank,
         "throughput": list(describe_throughput(diagnosis.throughput)),
-        "whole": analysis.anchor.typical,
+        "whole": overview.name_basis(analysis, basis),
         "unit": analysis.anchor.window,
-        "step": units.duration(step_ns),
-        "spread": overview.describe_spread(rank),
+        "step": units.duration(basis.total_ns),
+        "spread": overview.describe_spread(rank) if basis.kind == "typical" else "",
+        "basis": basis.title if basis.kind in {"whole", "job"} else "",
         "legend": legend,
-        "bar": [
-            (row.wall, part_ns / step_ns if step_ns else 0.0, row.share)
-            for row, part_ns in zip(legend, rank.typical.walls.parts(), strict=True)
-        ],
+        "bar": [(row.wall, basis.share(row.wall), row.share) for row in legend],
         "pressure": diagnosis.memory_pressure,
         "callouts": overview.list_callouts(analysis.capture.findings),
         "cards": cards[:_MOST_FIXES],
@@ -159,8 +170,18 @@ def _build_first_screen(analysis: Analysis, rank: Rank) -> dict[str, Any]:
 
 def _build_breakdown(analysis: Analysis, rank: Rank) -> Section:
     """Make the walls of the step, then its causes with the step without each."""
-    causes = build_causes(analysis, rank)
-    return replace(causes, blocks=(*causes.blocks[:1], tabulate_walls(analysis, rank), *causes.blocks[1:]))
+    causes, walls, whole = (
+        build_causes(analysis, rank),
+        tabulate_walls(analysis, rank),
+        analysis.anchor.typical,
+    )
+    titles = {
+        "part": f"share of the {whole}",
+        "median": f"median share of steady {analysis.anchor.unit}s",
+        "spread": f"p10 to p90 of steady {analysis.anchor.unit}s",
+    }
+    columns = tuple(replace(one, title=titles.get(one.key, one.title)) for one in walls.columns)
+    return replace(causes, blocks=(*causes.blocks[:1], replace(walls, columns=columns), *causes.blocks[1:]))
 
 
 def _build_quality(analysis: Analysis) -> Section:
@@ -185,6 +206,8 @@ def anchor_words(methods: Section) -> Section:
             more = tuple((word, text) for word, text in _WORDS.items() if word not in known)
             rows = tuple((_anchor(row[0]), *row[1:]) for row in (*block.rows, *more))
             blocks.append(replace(block, rows=rows))
+        elif isinstance(block, Grid) and any(column.key == "state" for column in block.columns):
+            blocks.append(replace(block, notes=(*block.notes, _ACTIVITY)))
         else:
             blocks.append(block)
     return replace(methods, blocks=tuple(blocks))

@@ -13,9 +13,9 @@ from wallscope import units
 from wallscope.model.advice import Fix, Met, Precondition, Setting, System
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.capture import Finding
-from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import Wall
 from wallscope.thresholds import ENOUGH_STEPS_COUNT, FIX_REPLAY_ERROR_SHARE
+from wallscope.views.headline import TimeBasis, explain_verdict, find_dominant
 from wallscope.views.sections.findings import sort_findings
 from wallscope.views.sections.fixes import describe_question
 from wallscope.views.sections.words import WALL_WORDS, describe_steps
@@ -40,11 +40,9 @@ _LABELS: dict[System, str] = {
 }
 _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings are needed in addition to those of any framework."""
-_LOSSES = {
-    Wall.COMMUNICATION: "exposed communication",
-    Wall.MEMORY: "memory work that compute waits for",
-    Wall.HOST: "GPU time lost to the host",
-}
+_WALL_NAMES = frozenset(map(str, Wall))
+_SAME_SHARE = 0.005
+"""A step that a fix is judged by and the typical one that differ by less read the same."""
 Tone = Literal["ok", "warn"]
 
 
@@ -101,45 +99,23 @@ class Fact:
 
 def name_verdict(analysis: Analysis) -> tuple[Wall | None, str]:
     """Return the wall to underline, and the rest of the verdict in two words."""
-    dominant = analysis.diagnosis.dominant_wall
+    dominant = find_dominant(analysis)
     if dominant == "mixed":
-        return None, "No dominant wall"
-    return (None, "Verdict unknown") if dominant == "unknown" else (Wall(dominant), "-bound")
+        return None, "No single wall"
+    return (None, "Wall unknown") if dominant == "unknown" else (Wall(dominant), "-bound")
 
 
-def describe_dominant(analysis: Analysis, rank: Rank) -> tuple[str, str]:
-    """Say in one sentence how much of the step the wall takes, and then what causes it and how surely."""
-    diagnosis, whole, step_ns = analysis.diagnosis, analysis.anchor.typical, max(rank.typical.step_ns, 1)
-    if diagnosis.dominant_wall in {"mixed", "unknown"}:
-        lead, _, rest = diagnosis.verdict.partition(". ")
-        return f"{lead.rstrip('.')}.", rest
-    wall = Wall(diagnosis.dominant_wall)
-    own_ns = getattr(rank.typical.walls, wall)
-    share = units.percent(own_ns / step_ns)
-    if wall is Wall.COMPUTE:
-        others = [(getattr(rank.typical.walls, one), one) for one in Wall if one is not Wall.COMPUTE]
-        most_ns, other = max(others, key=lambda pair: pair[0])
-        loss = (f"The largest loss is {other}: {units.percent(most_ns / step_ns)}.",) if most_ns else ()
-        mostly = _name_main_cause(rank, wall, own_ns)
-        return f"{share} of the {whole} is compute ({units.milliseconds(own_ns)}).", " ".join(
-            (*mostly, *loss)
-        )
-    lead = f"{share} of the {whole} is {_LOSSES[wall]} ({units.milliseconds(own_ns)})."
-    return lead, " ".join((*_name_main_cause(rank, wall, own_ns), *_describe_lead(analysis)))
-
-
-def _name_main_cause(rank: Rank, wall: Wall, own_ns: int) -> Iterator[str]:
-    own = [entry for entry in rank.causes if entry.wall == wall and entry.typical_ns > 0]
-    if own:
-        largest = max(own, key=lambda entry: entry.typical_ns)
-        part = units.change(largest.typical_ns, own_ns).replace("→", "of")
-        kind = "Largest part" if wall is Wall.COMPUTE else "Main cause"
-        yield f"{kind}: {describe_cause(largest.cause).rstrip('.')} ({part})."
+def describe_dominant(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str, str]:
+    """Say in one sentence how much of the step the wall takes and why, and then how regularly it does."""
+    lead = explain_verdict(analysis, rank, basis)
+    if find_dominant(analysis) not in _WALL_NAMES or basis.kind != "typical":
+        return lead, ""
+    return lead, " ".join(_describe_lead(analysis))
 
 
 def _describe_lead(analysis: Analysis) -> Iterator[str]:
     diagnosis, unit = analysis.diagnosis, analysis.anchor.unit
-    is_stepped = analysis.anchor.kind != "whole-trace"
+    is_stepped = analysis.anchor.kind != "whole-trace" and diagnosis.dominant_wall != "compute"
     if diagnosis.led_steps is not None and is_stepped and diagnosis.steady_steps:
         yield (
             f"It is the largest loss on {diagnosis.led_steps} of"
@@ -147,17 +123,28 @@ def _describe_lead(analysis: Analysis) -> Iterator[str]:
         )
 
 
-def list_legend(analysis: Analysis, rank: Rank) -> tuple[LegendRow, ...]:
-    """List the walls of the typical step with share, time and spread."""
-    step_ns, dominant = max(rank.typical.step_ns, 1), analysis.diagnosis.dominant_wall
+def name_basis(analysis: Analysis, basis: TimeBasis) -> str:
+    """Name the time that the bar and the large number show."""
+    window, ranks = analysis.anchor.window, len(analysis.ranks)
+    return {
+        "typical": analysis.anchor.typical,
+        "mean": f"mean {window}, slow ones included",
+        "whole": "whole capture",
+        "job": f"{window}, mean of {units.plural(ranks, 'rank')}",
+    }[basis.kind]
+
+
+def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
+    """List the walls with share, time and, of the typical step, the spread over the steady steps."""
+    dominant = find_dominant(analysis)
     rows = []
-    for wall, part_ns in zip(Wall, rank.typical.walls.parts(), strict=True):
-        found = None if analysis.diagnosis.walls is None else getattr(analysis.diagnosis.walls, wall)
+    for wall, part_ns in zip(Wall, basis.walls.parts(), strict=True):
+        walls = analysis.diagnosis.walls if basis.kind == "typical" else None
+        found = None if walls is None else getattr(walls, wall)
         spread = ""
         if found is not None and found.p10 is not None and found.p90 is not None:
             spread = f"{units.percent(found.p10).removesuffix(' %')} to {units.percent(found.p90)}"
-        time = units.milliseconds(part_ns)
-        share = units.percent(part_ns / step_ns)
+        time, share = units.milliseconds(part_ns), units.percent(basis.share(wall))
         rows.append(LegendRow(wall, share, time, spread, WALL_WORDS[wall], str(wall) == dominant))
     return tuple(rows)
 
@@ -175,19 +162,24 @@ def describe_spread(rank: Rank) -> str:
 
 def build_card(fix: Fix, step_ns: int) -> Card:
     """Make a card of a fix; its bar is the step at the upper bound on its speedup."""
-    bound = fix.speedup_ceiling
+    bound, before_ns, after_ns = fix.speedup_ceiling, step_ns, step_ns
+    if bound is not None and bound > 1 and fix.recoverable_ns:
+        before_ns = round(fix.recoverable_ns / (1 - 1 / bound))
+        after_ns = before_ns - fix.recoverable_ns
     questions = () if fix.replay is None else fix.replay.questions
     assumes = f"Replay {' and '.join(map(describe_question, questions))}" if questions else ""
     if fix.replay is None and bound is not None:
         assumes = "Assumes that the cause is removed completely"
+    if abs(before_ns - step_ns) > _SAME_SHARE * step_ns:
+        assumes += f"{', ' if assumes else 'Measured '}on the mean step, slow ones included"
     next_wall = fix.next_wall if fix.replay is None else str(fix.replay.next_wall)
     counts = Counter(entry.status for entry in fix.preconditions)
     words: dict[Met, str] = {"met": "met", "unmet": "unmet", "unknown": "to check", "set": "set by this fix"}
     return Card(
         fix=fix,
         badge="" if bound is None else f"up to {bound:.2f}x",
-        before=units.milliseconds(step_ns),
-        after="" if bound is None else units.milliseconds(round(step_ns / bound)),
+        before=units.milliseconds(before_ns),
+        after="" if bound is None else units.milliseconds(after_ns),
         after_share=None if bound is None else 1 / bound,
         assumes=assumes,
         next_wall=next_wall or "",
@@ -210,7 +202,7 @@ def _tabulate_settings(settings: Sequence[Setting]) -> tuple[SettingTab, ...]:
 
 
 def list_callouts(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """List the findings that the verdict must not be read without: errors and warnings, gravest first."""
+    """List the findings that a reader of the verdict must know: errors, then warnings."""
     grave = [entry for entry in sort_findings(findings) if entry.severity in {"error", "warning"}]
     return tuple(grave[:_MOST_CALLOUTS])
 
@@ -282,6 +274,7 @@ def _judge_coverage(analysis: Analysis) -> Fact:
     if capture.findings:
         (gravest, *_) = sort_findings(capture.findings)
         tone: Tone = "ok" if gravest.severity == "info" else "warn"
-        return Fact(f"{found} on the capture", gravest.message, "limits", tone)
+        first = f"{gravest.message.partition('. ')[0].rstrip('.')}."
+        return Fact(f"{found} on the capture", first, "limits", tone)
     ranks = "1 rank" if supplied == 1 else f"All {supplied} ranks"
     return Fact(f"{ranks} analyzed", "No finding limits the result.", "limits", "ok")

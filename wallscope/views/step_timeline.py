@@ -23,7 +23,7 @@ def build_step_timelines(
 ) -> tuple[StepTimeline, ...]:
     """The typical and the worst step of the rank at `place`; one where both are the same.
 
-    `slices` (`SLICES`) are of all ranks.
+    `slices` (`SLICES`) include those of all ranks.
     """
     counted = [step for step in rank.steps if step.steady] or list(rank.steps)
     typical = min(
@@ -65,7 +65,7 @@ class _Shown:
         )
 
     def _threads(self, start_ns: int, end_ns: int) -> pl.DataFrame:
-        """The threads of the process that were seen in a stretch, those with most calls first."""
+        """Return the threads of the process with calls or ranges in an interval, those with most calls first."""
         threads = self._trace.capture.threads.filter(pl.col("process") == self._process)
         calls = _within(self._calls, start_ns, end_ns)["thread"].value_counts(name="calls")
         ranges = _within(self._trace.range_tree.tree, start_ns, end_ns)["thread"].value_counts(name="ranges")
@@ -191,7 +191,7 @@ class _Shown:
         return named.to_series()
 
     def _paths(self, ranges: pl.Series) -> pl.DataFrame:
-        """The path of each range that is asked for, written out."""
+        """Return the written path of each of these ranges."""
         range_tree = self._trace.range_tree
         asked = pl.DataFrame({"range": ranges.unique()}).filter(pl.col("range") >= 0)
         tree = range_tree.tree.select(pl.col("range").cast(pl.Int32), "path")
