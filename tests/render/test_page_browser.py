@@ -259,10 +259,15 @@ def test_a_table_is_saved_as_csv_without_formulas(browser, file, report):
 
 
 @needs_axe
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
 def test_nothing_stands_in_the_way_of_a_screen_reader(browser, file, width, scheme):
     opened = Opened(browser, file, width, scheme, is_open_to_scripts=True)
     opened.unfold()
+    opened.tab.select_option("#other", "1")
+    opened.tab.press("#canvas", "b")
+    opened.tab.wait_for_timeout(250)
     found = opened.violations()
     opened.context.close()
 

@@ -4,7 +4,7 @@ from html import unescape
 
 import pytest
 
-from wallscope.model.section import Column, Grid
+from wallscope.model.section import Cell, Column, Grid
 from wallscope.render.html import lay_out
 from wallscope.render.short_names import shorten_name
 
@@ -47,6 +47,15 @@ def test_a_table_keeps_the_full_name_for_tooltips_and_csv():
     assert (named["full"], named["cell"].hint) == (full, full)
     assert str(named["cell"].value) == "vectorized_elementwise_kernel CUDAFunctor_add"
     assert said["full"] == ""
+
+
+def test_a_path_that_was_cut_before_keeps_its_last_two_parts():
+    full = "train_step / forward / layer.attention.self_attention / nccl:all_to_all"
+    grid = Grid("", (Column("path", "in"),), ((Cell("… / nccl:all_to_all", hint=full),),))
+    (((named),),) = lay_out(grid)["rows"]
+
+    assert str(named["cell"].value) == "… / attention.self_attention / nccl:all_to_all"
+    assert named["cell"].hint == full
 
 
 @pytest.mark.parametrize(

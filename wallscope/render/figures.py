@@ -18,7 +18,8 @@ from wallscope.model.job import Job
 from wallscope.model.report import ComparisonReport
 from wallscope.model.section import Figure
 from wallscope.model.whatif import Answer, CriticalPath, PathPart, WhatIf
-from wallscope.render.texts import WALL_COLOURS, shorten_path, visible
+from wallscope.render.short_names import shorten_name
+from wallscope.render.texts import WALL_COLOURS, visible
 
 _MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
 _MOST_CAUSES, _MOST_RANGES, _MOST_CELLS = 14, 150, 40_000
@@ -32,6 +33,7 @@ _ROOT = "<"  # no range has this id, theirs are escaped
 _PATTERNS = dict(zip(Wall, ("", "/", "x", ".", "-"), strict=True))
 """Patterns of the five walls in their order: color alone does not mark a wall."""
 _STRIPES, _DARK_STRIPES = "rgba(255,255,255,0.55)", "rgba(90,60,0,0.55)"
+_SEVERAL = "#b9c0c7"  # a part that lies on several walls
 _WAITING, _UNMATCHED, _NO_WALL = "#F6D58A", "rgba(128,128,128,0.45)", "rgba(128,128,128,0.35)"
 _LEGEND = {"orientation": "h", "y": 1.12, "x": 0, "traceorder": "normal"}
 _MS, _ROWS = {"text": "ms"}, {"autorange": "reversed", "automargin": True, "showgrid": False}
@@ -304,8 +306,8 @@ def draw_path(path: CriticalPath, whole: str) -> Figure:
 
 
 def _draw_part(kind: str, part: PathPart) -> dict[str, Any]:
-    name = label(shorten_path(part.name) or "no range or call")
-    colour, letters = {"color": _UNMATCHED}, {}
+    name = label(shorten_name(part.name) or "no range or call")
+    colour, letters = {"color": _SEVERAL}, {"insidetextfont": {"color": "#000"}}
     if part.wall is not None:
         colour = _mark(part.wall)
         letters = {"insidetextfont": {"color": "#fff" if part.wall is Wall.COMPUTE else "#000"}}
@@ -434,7 +436,8 @@ def draw_meeting(lanes: pl.DataFrame, job: Job) -> Figure | None:
     }
     more = job.ranks - len(names)
     left_out = f"; {units.plural(more, 'more rank')} not drawn" if more else ""
-    caption = f"Collectives of one step by rank: a bar begins when the rank enters and shows how long it waits{left_out}"
+    shown = "a bar begins when the rank enters and shows how long it waits"
+    caption = f"Collectives of one step by rank: {shown}{left_out}"
     return Figure("meetings", caption, (order, *traces), layout, _LANE_PX * len(names) + _FRAME_PX)
 
 

@@ -149,7 +149,8 @@ def _lay_out_cell(value: Value | Cell, column: Column, unit: str) -> dict[str, A
         full = text = _write_number(cell.value, column, unit)
     else:
         full = write_value(cell.value, column)
-        text = shorten_name(full) if column.key in _NAME_KEYS else full
+        is_cut = full.startswith("… / ") and cell.hint.endswith(full.rpartition(" / ")[2])
+        text = shorten_name(cell.hint if is_cut else full) if column.key in _NAME_KEYS else full
     told = cell.hint or (full if text != full else "")
     is_hinted = bool(cell.hint) and text != full and cell.hint.startswith(full[:_COMPARED].rstrip("…"))
     return {

@@ -210,7 +210,7 @@ class _Packer:
 def _list_lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
     """List the rows of all lanes by their kind, in order: the critical path, streams, threads.
 
-    A segment of the path is named by its operation or call, else by its cause. Calls of threads have depth -1.
+    A segment of the path is named by its operation or call, else by its cause. Calls have depth -1.
     """
     wall, surface = pl.col("wall").to_physical().cast(pl.UInt32), pl.lit(0, pl.Int32)
     name = pl.when(pl.col("name") == "").then("cause").otherwise("name")

@@ -65,7 +65,7 @@ class _Shown:
         )
 
     def _threads(self, start_ns: int, end_ns: int) -> pl.DataFrame:
-        """Return the threads of the process with calls or ranges in an interval, those with most calls first."""
+        """Return the threads with calls or ranges in an interval, those with most calls first."""
         threads = self._trace.capture.threads.filter(pl.col("process") == self._process)
         calls = _within(self._calls, start_ns, end_ns)["thread"].value_counts(name="calls")
         ranges = _within(self._trace.range_tree.tree, start_ns, end_ns)["thread"].value_counts(name="ranges")
